@@ -1,0 +1,217 @@
+#include "thalweg/base/file_system.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "thalweg/base/status.h"
+
+namespace thalweg {
+namespace {
+
+constexpr size_t kBufferBytes = 64 << 10;
+constexpr size_t kReadAtOnce = size_t{1} << 30;  // read(2) takes less than 2 GB
+
+class PosixWritableFile final : public WritableFile {
+ public:
+  PosixWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  ~PosixWritableFile() override { Close().IgnoreError(); }
+
+  absl::Status Append(absl::string_view data) override {
+    if (buffer_.size() + data.size() > kBufferBytes) RETURN_IF_ERROR(Flush());
+    if (data.size() >= kBufferBytes) return Write(data);
+    buffer_.append(data.data(), data.size());
+    return absl::OkStatus();
+  }
+
+  absl::Status Flush() override {
+    absl::Status status = Write(buffer_);
+    buffer_.clear();
+    return status;
+  }
+
+  absl::Status Sync() override {
+    RETURN_IF_ERROR(Flush());
+    if (fdatasync(fd_) != 0) return failure_ = FileError("sync", path_, errno);
+    return absl::OkStatus();
+  }
+
+  absl::Status Close() override {
+    if (fd_ < 0) return absl::OkStatus();
+    absl::Status status = Flush();
+    if (close(fd_) != 0 && status.ok()) status = FileError("close", path_, errno);
+    fd_ = -1;
+    return status;
+  }
+
+ private:
+  absl::Status Write(absl::string_view data) {
+    if (fd_ < 0) return FailedPrecondition("write ", path_, ": the file is closed");
+    if (!failure_.ok()) return failure_;
+    while (!data.empty()) {
+      const ssize_t written = write(fd_, data.data(), std::min(data.size(), kReadAtOnce));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return failure_ = FileError("write", path_, errno);
+      data.remove_prefix(written);
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string path_;
+  int fd_;  // -1 once closed
+  std::string buffer_;
+  absl::Status failure_;  // the first one: the file has a hole from there on
+};
+
+class PosixRandomAccessFile final : public RandomAccessFile {
+ public:
+  PosixRandomAccessFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  ~PosixRandomAccessFile() override { close(fd_); }
+
+  absl::StatusOr<absl::string_view> Read(uint64_t offset, size_t n, char* scratch) const override {
+    size_t filled = 0;
+    while (filled < n) {
+      const ssize_t got = pread(fd_, scratch + filled, std::min(n - filled, kReadAtOnce), offset + filled);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return FileError("read", path_, errno);
+      if (got == 0) break;
+      filled += got;
+    }
+    return absl::string_view(scratch, filled);
+  }
+
+  absl::StatusOr<uint64_t> Size() const override {
+    struct stat info;
+    if (fstat(fd_, &info) != 0) return FileError("stat", path_, errno);
+    return info.st_size;
+  }
+
+ private:
+  const std::string path_;
+  const int fd_;
+};
+
+class MachineFileSystem final : public FileSystem {
+ public:
+  absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path, WriteMode mode) override {
+    const int how = mode == WriteMode::kAppend ? O_APPEND : O_TRUNC;
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
+    if (fd < 0) return FileError("open", path, errno);
+    return std::make_unique<PosixWritableFile>(path, fd);
+  }
+
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> NewRandomAccessFile(const std::string& path) override {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return FileError("open", path, errno);
+    auto file = std::make_unique<PosixRandomAccessFile>(path, fd);
+    struct stat info;
+    if (fstat(fd, &info) != 0) return FileError("stat", path, errno);
+    if (S_ISDIR(info.st_mode)) return FileError("open", path, EISDIR);
+    return file;
+  }
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (rename(from.c_str(), to.c_str()) != 0) return FileError(absl::StrCat("rename ", from, " to"), to, errno);
+    return absl::OkStatus();
+  }
+
+  absl::Status DeleteFile(const std::string& path) override {
+    if (unlink(path.c_str()) != 0) return FileError("delete", path, errno);
+    return absl::OkStatus();
+  }
+
+  absl::Status DeleteRecursively(const std::string& path) override {
+    std::error_code error;
+    const auto deleted = std::filesystem::remove_all(path, error);
+    if (error) return FileError("delete", path, error.value());
+    if (deleted == 0) return FileError("delete", path, ENOENT);
+    return absl::OkStatus();
+  }
+
+  absl::Status FileExists(const std::string& path) override {
+    if (access(path.c_str(), F_OK) != 0) return FileError("find", path, errno);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<uint64_t> FileSize(const std::string& path) override {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) return FileError("stat", path, errno);
+    if (S_ISDIR(info.st_mode)) return FileError("size of", path, EISDIR);
+    return info.st_size;
+  }
+
+  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+    if (directory == nullptr) return FileError("list", path, errno);
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = readdir(directory.get())) {
+      const absl::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+    }
+    if (errno != 0) return FileError("list", path, errno);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  absl::Status CreateDirectories(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) return FileError("create directory", path, error.value());
+    return absl::OkStatus();
+  }
+
+  absl::Status SyncDirectory(const std::string& path) override {
+    const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return FileError("open", path, errno);
+    const int error = fsync(fd) == 0 ? 0 : errno;
+    close(fd);
+    if (error != 0) return FileError("sync", path, error);
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+absl::Status FileError(absl::string_view operation, absl::string_view path, int error) {
+  return absl::Status(absl::ErrnoToStatusCode(error),
+                      absl::StrCat(operation, " ", path, ": ", std::generic_category().message(error)));
+}
+
+absl::StatusOr<std::string> FileSystem::ReadFileToString(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, NewRandomAccessFile(path));
+  ASSIGN_OR_RETURN(const uint64_t size, file->Size());
+  // The size is a guess: it is 0 for files of /proc, and a file may grow.
+  std::string contents;
+  size_t filled = 0;
+  for (size_t room = size + 1;; room = std::max<size_t>(room, 4096)) {
+    contents.resize(filled + room);
+    ASSIGN_OR_RETURN(const absl::string_view got, file->Read(filled, room, contents.data() + filled));
+    filled += got.size();
+    if (got.size() < room) break;
+  }
+  contents.resize(filled);
+  return contents;
+}
+
+absl::Status FileSystem::WriteStringToFile(const std::string& path, absl::string_view contents) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, NewWritableFile(path));
+  RETURN_IF_ERROR(file->Append(contents));
+  return file->Close();
+}
+
+FileSystem& PosixFileSystem() {
+  static MachineFileSystem file_system;
+  return file_system;
+}
+
+}  // namespace thalweg

@@ -1,0 +1,146 @@
+#include "thalweg/base/file_system.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "thalweg/base/status.h"
+
+namespace thalweg {
+namespace {
+
+class FileSystemTest : public testing::Test {
+ protected:
+  FileSystemTest() : root_(testing::TempDir() + "file_system_test_XXXXXX") { CHECK(mkdtemp(root_.data()) != nullptr); }
+  ~FileSystemTest() override { EXPECT_TRUE(files_.DeleteRecursively(root_).ok()); }
+
+  std::string Path(const std::string& name) const { return root_ + "/" + name; }
+
+  FileSystem& files_ = PosixFileSystem();
+  std::string root_;
+};
+
+TEST_F(FileSystemTest, WritesAndReadsBack) {
+  for (size_t n : {0, 1, 100, 65535, 65536, 65537, 1000000}) {
+    std::string contents(n, 'x');
+    for (size_t i = 0; i < n; ++i) contents[i] = static_cast<char>('a' + i % 23);
+    ASSERT_TRUE(files_.WriteStringToFile(Path("f"), contents).ok());
+    EXPECT_EQ(*files_.FileSize(Path("f")), n);
+    EXPECT_EQ(*files_.ReadFileToString(Path("f")), contents);
+  }
+}
+
+TEST_F(FileSystemTest, SmallAppendsKeepTheirOrder) {
+  auto file = *files_.NewWritableFile(Path("f"));
+  std::string expected;
+  for (int i = 0; i < 30000; ++i) {
+    const std::string piece = std::to_string(i) + (i == 20000 ? std::string(100000, '.') : "");
+    ASSERT_TRUE(file->Append(piece).ok());
+    expected += piece;
+  }
+  ASSERT_TRUE(file->Sync().ok());
+  EXPECT_EQ(*files_.ReadFileToString(Path("f")), expected);
+  EXPECT_TRUE(file->Close().ok());
+  EXPECT_TRUE(file->Close().ok());
+  EXPECT_EQ(file->Append("late").code(), absl::StatusCode::kOk);  // buffered
+  EXPECT_EQ(file->Flush().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(FileSystemTest, TruncatesOrAppends) {
+  ASSERT_TRUE(files_.WriteStringToFile(Path("f"), "first").ok());
+  {
+    auto file = *files_.NewWritableFile(Path("f"), WriteMode::kAppend);
+    ASSERT_TRUE(file->Append(" second").ok());
+  }
+  EXPECT_EQ(*files_.ReadFileToString(Path("f")), "first second");
+  ASSERT_TRUE(files_.WriteStringToFile(Path("f"), "third").ok());
+  EXPECT_EQ(*files_.ReadFileToString(Path("f")), "third");
+}
+
+TEST_F(FileSystemTest, ReadsAnywhere) {
+  ASSERT_TRUE(files_.WriteStringToFile(Path("f"), "0123456789").ok());
+  auto file = *files_.NewRandomAccessFile(Path("f"));
+  char scratch[20];
+  EXPECT_EQ(*file->Size(), 10);
+  EXPECT_EQ(*file->Read(3, 4, scratch), "3456");
+  EXPECT_EQ(*file->Read(8, 20, scratch), "89");
+  EXPECT_EQ(*file->Read(10, 5, scratch), "");
+  EXPECT_EQ(*file->Read(1000, 5, scratch), "");
+}
+
+TEST_F(FileSystemTest, ReadsFilesWithoutASize) {
+  EXPECT_EQ(*files_.FileSize("/proc/self/status"), 0);
+  EXPECT_NE(files_.ReadFileToString("/proc/self/status")->find("Pid:"), std::string::npos);
+}
+
+TEST_F(FileSystemTest, RenamesAndDeletes) {
+  ASSERT_TRUE(files_.WriteStringToFile(Path("a"), "new").ok());
+  ASSERT_TRUE(files_.WriteStringToFile(Path("b"), "old").ok());
+  ASSERT_TRUE(files_.Rename(Path("a"), Path("b")).ok());
+  EXPECT_EQ(*files_.ReadFileToString(Path("b")), "new");
+  EXPECT_EQ(files_.FileExists(Path("a")).code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(files_.FileExists(Path("b")).ok());
+  EXPECT_TRUE(files_.DeleteFile(Path("b")).ok());
+  EXPECT_EQ(files_.DeleteFile(Path("b")).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(FileSystemTest, Folders) {
+  ASSERT_TRUE(files_.CreateDirectories(Path("x/y/z")).ok());
+  ASSERT_TRUE(files_.CreateDirectories(Path("x/y/z")).ok());
+  ASSERT_TRUE(files_.WriteStringToFile(Path("x/b"), "").ok());
+  ASSERT_TRUE(files_.WriteStringToFile(Path("x/a"), "").ok());
+  EXPECT_EQ(*files_.ListDirectory(Path("x")), (std::vector<std::string>{"a", "b", "y"}));
+  EXPECT_TRUE(files_.SyncDirectory(Path("x")).ok());
+  EXPECT_TRUE(files_.DeleteRecursively(Path("x")).ok());
+  EXPECT_EQ(files_.FileExists(Path("x")).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(files_.DeleteRecursively(Path("x")).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(FileSystemTest, DeletingAFolderLeavesWhatItsLinksPointTo) {
+  ASSERT_TRUE(files_.CreateDirectories(Path("kept")).ok());
+  ASSERT_TRUE(files_.CreateDirectories(Path("gone")).ok());
+  ASSERT_TRUE(files_.WriteStringToFile(Path("kept/f"), "f").ok());
+  ASSERT_EQ(symlink(Path("kept").c_str(), Path("gone/link").c_str()), 0);
+  ASSERT_TRUE(files_.DeleteRecursively(Path("gone")).ok());
+  EXPECT_TRUE(files_.FileExists(Path("kept/f")).ok());
+}
+
+TEST_F(FileSystemTest, ErrorsSayWhatWhereAndWhy) {
+  const absl::Status missing = files_.ReadFileToString(Path("none")).status();
+  EXPECT_EQ(missing, NotFound("open ", Path("none"), ": No such file or directory"));
+  EXPECT_EQ(files_.NewWritableFile(Path("no/such/folder")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(files_.NewRandomAccessFile(root_).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_.NewWritableFile(root_).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_.FileSize(root_).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_.ListDirectory(Path("none")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(files_.SyncDirectory(Path("none")).code(), absl::StatusCode::kNotFound);
+  const absl::Status rename = files_.Rename(Path("none"), Path("other"));
+  EXPECT_EQ(rename, NotFound("rename ", Path("none"), " to ", Path("other"), ": No such file or directory"));
+}
+
+TEST_F(FileSystemTest, ErrorCodesFit) {
+  const auto code = [](int error) { return FileError("write", "/x", error).code(); };
+  EXPECT_EQ(code(ENOSPC), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(EDQUOT), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(EMFILE), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(EACCES), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(code(EROFS), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(code(EEXIST), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(FileError("write", "/x", ENOSPC), ResourceExhausted("write /x: No space left on device"));
+}
+
+TEST_F(FileSystemTest, AFullDiskIsReportedAndStaysReported) {
+  auto file = files_.NewWritableFile("/dev/full");
+  if (!file.ok()) GTEST_SKIP() << file.status();
+  ASSERT_TRUE((*file)->Append("small").ok());
+  EXPECT_EQ((*file)->Flush().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ((*file)->Append(std::string(100000, 'x')).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ((*file)->Close().code(), absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace thalweg

@@ -1,0 +1,66 @@
+#include "thalweg/base/logging.h"
+
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+namespace thalweg {
+namespace {
+
+std::atomic<LogLevel> min_level{LogLevel::kInfo};
+std::atomic<int> verbosity{0};
+std::atomic<LogSink> sink{nullptr};
+
+void WriteToStderr(const std::string& line) {
+  size_t written = 0;
+  while (written < line.size()) {
+    const ssize_t n = write(STDERR_FILENO, line.data() + written, line.size() - written);
+    if (n <= 0) return;  // nowhere left to complain
+    written += n;
+  }
+}
+
+}  // namespace
+
+void SetMinLogLevel(LogLevel level) { min_level.store(level, std::memory_order_relaxed); }
+void SetVerbosity(int level) { verbosity.store(level, std::memory_order_relaxed); }
+LogLevel MinLogLevel() { return min_level.load(std::memory_order_relaxed); }
+int Verbosity() { return verbosity.load(std::memory_order_relaxed); }
+void SetLogSink(LogSink s) { sink.store(s); }
+
+namespace internal {
+
+LogLine::LogLine(LogLevel level, const char* file, int line) : level_(level) {
+  timeval now;
+  gettimeofday(&now, nullptr);
+  tm local;
+  localtime_r(&now.tv_sec, &local);
+  const char* slash = std::strrchr(file, '/');
+  char prefix[128];
+  std::snprintf(prefix, sizeof(prefix), "%c%02d%02d %02d:%02d:%02d.%06ld %ld %.60s:%d] ",
+                "IWEF"[static_cast<int>(level)], local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min,
+                local.tm_sec, static_cast<long>(now.tv_usec), syscall(SYS_gettid), slash != nullptr ? slash + 1 : file,
+                line);
+  text_ << prefix;
+}
+
+LogLine::~LogLine() {
+  text_ << '\n';
+  const std::string line = text_.str();
+  if (const LogSink s = sink.load(); s != nullptr) {
+    s(level_, line);
+    if (level_ == LogLevel::kFatal) WriteToStderr(line);
+  } else {
+    WriteToStderr(line);
+  }
+  if (level_ == LogLevel::kFatal) std::abort();
+}
+
+}  // namespace internal
+}  // namespace thalweg

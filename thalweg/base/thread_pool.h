@@ -1,0 +1,45 @@
+// A fixed number of threads that run closures in the order they were given.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/base/thread.h"
+
+namespace thalweg {
+
+// For work that may take long or may block. A hop to a sleeping thread costs
+// about 20 us: work inside a step is shared with WorkCrew instead.
+//
+// Thread-safe. Destruction runs everything that is queued, and what that
+// schedules in turn, then joins the threads.
+class ThreadPool {
+ public:
+  // Threads are called "name/0", "name/1", ... REQUIRES: threads >= 1
+  ThreadPool(const std::string& name, int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // Never waits: the queue has no bound.
+  void Schedule(absl::AnyInvocable<void()> closure);
+
+  int size() const { return static_cast<int>(threads_.size()); }
+
+ private:
+  void RunClosures();
+
+  Mutex mu_;
+  CondVar changed_;  // a closure was queued, or closing_ was set
+  std::deque<absl::AnyInvocable<void()>> queue_ ABSL_GUARDED_BY(mu_);
+  bool closing_ ABSL_GUARDED_BY(mu_) = false;
+
+  std::vector<std::unique_ptr<Thread>> threads_;  // constant after construction
+};
+
+}  // namespace thalweg

@@ -1,0 +1,64 @@
+#include "thalweg/base/timer.h"
+
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "thalweg/base/notification.h"
+
+namespace thalweg {
+namespace {
+
+TEST(Timer, RunsAlarmsInOrderOfTime) {
+  Timer timer;
+  std::vector<int> order;
+  Notification last;
+  const absl::Time now = absl::Now();
+  timer.Set(now + absl::Milliseconds(30), [&] {
+    order.push_back(3);
+    last.Notify();
+  });
+  timer.Set(now + absl::Milliseconds(10), [&] { order.push_back(1); });
+  timer.Set(now + absl::Milliseconds(20), [&] { order.push_back(2); });
+  ASSERT_TRUE(last.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  EXPECT_THAT(order, testing::ElementsAre(1, 2, 3));
+}
+
+TEST(Timer, AnAlarmThatIsUnsetNeverRuns) {
+  Timer timer;
+  bool ran = false;
+  Notification later;
+  const Timer::AlarmId id = timer.Set(absl::Now() + absl::Milliseconds(20), [&] { ran = true; });
+  EXPECT_TRUE(timer.Unset(id));
+  timer.Set(absl::Now() + absl::Milliseconds(40), [&] { later.Notify(); });
+  ASSERT_TRUE(later.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  EXPECT_FALSE(ran);
+}
+
+TEST(Timer, UnsetWaitsForAnAlarmThatRuns) {
+  Timer timer;
+  Notification started, go_on;
+  bool ended = false;
+  const Timer::AlarmId id = timer.Set(absl::Now(), [&] {
+    started.Notify();
+    go_on.WaitForNotification();
+    ended = true;
+  });
+  started.WaitForNotification();
+  go_on.Notify();
+  EXPECT_FALSE(timer.Unset(id));
+  EXPECT_TRUE(ended);
+}
+
+TEST(Timer, DestructionDropsAlarms) {
+  bool ran = false;
+  {
+    Timer timer;
+    timer.Set(absl::Now() + absl::Hours(1), [&] { ran = true; });
+  }
+  EXPECT_FALSE(ran);
+}
+
+}  // namespace
+}  // namespace thalweg

@@ -1,0 +1,73 @@
+// Intra-op parallelism: a loop shared between the calling thread and helpers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "thalweg/base/thread.h"
+
+namespace thalweg {
+
+// A crew works on one job at a time, cut into shards that its threads claim
+// from a counter. The caller takes part, and takes over whatever the helpers do
+// not claim, so a helper that is late to wake costs nothing. A caller never
+// waits for anybody else's job: if the crew is busy, or the call comes from
+// inside a body, the whole job runs on the calling thread.
+//
+// After a job a helper spins for at most 20 us, where there is a core for every
+// thread of the crew, and then sleeps; to wake it costs the caller a few
+// microseconds, and it starts some 20 us later. A job should have that much to
+// do: `grain` says how many indices are worth a shard.
+//
+// Thread-safe. Calls allocate nothing. Owned by a device; bodies must be done
+// before it is destroyed, which they are when no call is under way.
+class WorkCrew {
+ public:
+  // REQUIRES: helpers >= 0. With none, everything runs on the calling thread.
+  explicit WorkCrew(int helpers);
+  ~WorkCrew();
+  WorkCrew(const WorkCrew&) = delete;
+  WorkCrew& operator=(const WorkCrew&) = delete;
+
+  // The most threads that work on one job: the helpers and the caller.
+  int concurrency() const { return static_cast<int>(helpers_.size()) + 1; }
+
+  // Calls body(begin, end) for disjoint ranges that together are [0, n), each
+  // index in exactly one of them. Returns when all are done. Nothing is shared
+  // when n <= grain, and then body is called once (never when n <= 0).
+  void ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
+
+  // Calls body(shard) once for every shard in [0, shards). They are started in
+  // that order, and may run at the same time or not.
+  void Run(int shards, absl::FunctionRef<void(int shard)> body);
+
+  // Calls both, perhaps at the same time. The caller starts with `first`.
+  void Both(absl::FunctionRef<void()> first, absl::FunctionRef<void()> second);
+
+ private:
+  void HelperLoop();
+  int RunClaimedShards();
+  void OfferJob(int shards);
+  void FinishJob(int done);
+  uint32_t WaitForSignal(uint32_t seen);
+
+  const bool spin_;  // there is a core for every thread of the crew
+
+  std::atomic<bool> busy_{false};  // a caller owns the job below
+
+  // The job. A thread that claims a shard may use body_ until it has counted
+  // the shard as done: the caller stays in Run() until all are.
+  const absl::FunctionRef<void(int)>* body_ = nullptr;
+  alignas(64) std::atomic<uint64_t> claims_{0};      // shards << 32 | next shard to claim
+  alignas(64) std::atomic<uint32_t> unfinished_{0};  // shards not done; kCallerSleeps is ored in
+  alignas(64) std::atomic<uint32_t> signal_{0};      // counts jobs; helpers sleep on it
+  std::atomic<int> sleepers_{0};                     // helpers that sleep, or are about to
+  std::atomic<bool> closing_{false};
+
+  std::vector<std::unique_ptr<Thread>> helpers_;  // constant after construction
+};
+
+}  // namespace thalweg
