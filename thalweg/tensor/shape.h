@@ -1,0 +1,100 @@
+// Shapes. A Shape is what a tensor has: every dimension known. A PartialShape
+// is what a graph knows before it runs: the rank or single dimensions may be
+// unknown.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace tensorflow {
+class TensorShapeProto;
+}
+
+namespace thalweg {
+
+using Dims = absl::InlinedVector<int64_t, 4>;
+
+// Dimensions are >= 0 and their product fits into int64. A value; cheap to copy.
+class Shape {
+ public:
+  static constexpr int kMaxRank = 254;
+
+  Shape() = default;  // a scalar
+  // REQUIRES: valid dimensions (CHECKed). For dimensions that come from
+  // outside, use Make.
+  Shape(std::initializer_list<int64_t> dims);
+  explicit Shape(absl::Span<const int64_t> dims);
+
+  // INVALID_ARGUMENT for negative dimensions, too many of them, or a product
+  // that overflows.
+  static absl::StatusOr<Shape> Make(absl::Span<const int64_t> dims);
+  static absl::StatusOr<Shape> FromProto(const tensorflow::TensorShapeProto& proto);
+  void ToProto(tensorflow::TensorShapeProto* proto) const;
+
+  int rank() const { return static_cast<int>(dims_.size()); }
+  int64_t dim(int i) const { return dims_[i]; }
+  absl::Span<const int64_t> dims() const { return dims_; }
+  int64_t num_elements() const { return num_elements_; }
+  bool is_scalar() const { return dims_.empty(); }
+  bool is_vector() const { return dims_.size() == 1; }
+  bool is_matrix() const { return dims_.size() == 2; }
+
+  // REQUIRES: the result is valid.
+  void set_dim(int i, int64_t size);
+  void AddDim(int64_t size);
+  void InsertDim(int i, int64_t size);
+  void RemoveDim(int i);
+  // Product of dimensions [begin, end).
+  int64_t Product(int begin, int end) const;
+
+  std::string ToString() const;  // "[2,3]"
+  friend bool operator==(const Shape& a, const Shape& b) { return a.dims_ == b.dims_; }
+
+ private:
+  Dims dims_;
+  int64_t num_elements_ = 1;
+};
+
+// Unknown rank, or a rank with dimensions of which some (-1) are unknown.
+class PartialShape {
+ public:
+  static constexpr int64_t kUnknown = -1;
+
+  PartialShape() = default;  // unknown rank
+  PartialShape(std::initializer_list<int64_t> dims) : dims_(Dims(dims)) {}
+  explicit PartialShape(Dims dims) : dims_(std::move(dims)) {}
+  PartialShape(const Shape& shape) : dims_(Dims(shape.dims().begin(), shape.dims().end())) {}  // NOLINT: a Shape is one
+
+  static PartialShape OfRank(int rank) { return PartialShape(Dims(rank, kUnknown)); }
+  static absl::StatusOr<PartialShape> FromProto(const tensorflow::TensorShapeProto& proto);
+  void ToProto(tensorflow::TensorShapeProto* proto) const;
+
+  bool has_rank() const { return dims_.has_value(); }
+  int rank() const { return has_rank() ? static_cast<int>(dims_->size()) : -1; }
+  // REQUIRES: has_rank() and 0 <= i < rank().
+  int64_t dim(int i) const { return (*dims_)[i]; }
+  absl::Span<const int64_t> dims() const { return *dims_; }  // REQUIRES: has_rank()
+  bool fully_known() const;
+  std::optional<Shape> AsShape() const;  // if fully known
+  // -1 if not fully known.
+  int64_t num_elements() const;
+
+  // True if a tensor of `shape` may appear where this is expected.
+  bool Accepts(const Shape& shape) const;
+  // What both say together; INVALID_ARGUMENT if they contradict each other.
+  static absl::StatusOr<PartialShape> Merge(const PartialShape& a, const PartialShape& b);
+
+  std::string ToString() const;  // "[?,784]", "<unknown>"
+  friend bool operator==(const PartialShape& a, const PartialShape& b) { return a.dims_ == b.dims_; }
+
+ private:
+  std::optional<Dims> dims_;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,168 @@
+// Tensor: a value of some type and shape. Copying shares the buffer; nobody
+// writes to a buffer that others can see, so a copy is as good as a deep one.
+//
+//   Tensor x = Tensor::Of<float>({2, 2}, {1, 2, 3, 4});
+//   Tensor y(kFloat, {32, 784});
+//   for (float& v : y.flat<float>()) v = 0;
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "thalweg/base/logging.h"
+#include "thalweg/tensor/buffer.h"
+#include "thalweg/tensor/dtype.h"
+#include "thalweg/tensor/shape.h"
+
+namespace thalweg {
+
+class Tensor {
+ public:
+  // No value: dtype kInvalid, for slots that are not filled.
+  Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor& operator=(const Tensor&) = default;
+  // What was moved from has no value.
+  Tensor(Tensor&& other) noexcept
+      : buffer_(std::move(other.buffer_)),
+        data_(std::exchange(other.data_, nullptr)),
+        dtype_(std::exchange(other.dtype_, kInvalid)),
+        shape_(std::move(other.shape_)) {}
+  Tensor& operator=(Tensor&& other) noexcept {
+    buffer_ = std::move(other.buffer_);
+    data_ = std::exchange(other.data_, nullptr);
+    dtype_ = std::exchange(other.dtype_, kInvalid);
+    shape_ = std::move(other.shape_);
+    return *this;
+  }
+
+  // Lets go of the buffer: no value any more. The fast way to empty a slot.
+  void Reset() {
+    buffer_.Reset();
+    data_ = nullptr;
+    dtype_ = kInvalid;
+  }
+  // A tensor of `shape` that takes the buffer over. This one still shows the
+  // elements, as long as that one lives, and no longer counts as a holder.
+  // REQUIRES: as many elements.
+  Tensor PassOn(const Shape& shape) { return Tensor(dtype_, shape, std::move(buffer_), data_); }
+
+  // Elements are not initialised (strings are empty). Memory that cannot be had
+  // is a CHECK failure here; kernels use Allocate.
+  Tensor(DType dtype, Shape shape) : Tensor(dtype, std::move(shape), HostAllocator()) {}
+  Tensor(DType dtype, Shape shape, Allocator& allocator);
+  // RESOURCE_EXHAUSTED, naming the shape and the bytes, if memory is short;
+  // INVALID_ARGUMENT if no tensor has this type.
+  static absl::StatusOr<Tensor> Allocate(DType dtype, Shape shape, Allocator& allocator = HostAllocator());
+  // Around a buffer that already holds the elements from `data` on.
+  Tensor(DType dtype, Shape shape, BufferPtr buffer, void* data)
+      : buffer_(std::move(buffer)), data_(data), dtype_(dtype), shape_(std::move(shape)) {}
+
+  // Values in row-major order.
+  template <typename T>
+  static Tensor Scalar(T value);
+  template <typename T>
+  static Tensor Vector(absl::Span<const T> values);
+  template <typename T>
+  static Tensor Vector(std::initializer_list<T> values) {
+    return Vector<T>(absl::MakeConstSpan(values.begin(), values.size()));
+  }
+  // REQUIRES: as many values as the shape has elements.
+  template <typename T>
+  static Tensor Of(Shape shape, absl::Span<const T> values);
+  template <typename T>
+  static Tensor Of(Shape shape, std::initializer_list<T> values) {
+    return Of<T>(std::move(shape), absl::MakeConstSpan(values.begin(), values.size()));
+  }
+  // Zeros, or empty strings.
+  static Tensor Zeros(DType dtype, Shape shape);
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  int rank() const { return shape_.rank(); }
+  int64_t dim(int i) const { return shape_.dim(i); }
+  int64_t num_elements() const { return shape_.num_elements(); }
+  bool has_value() const { return dtype_ != kInvalid; }
+  // Bytes of the elements; for strings, the sum of their lengths.
+  int64_t TotalBytes() const;
+
+  // REQUIRES: T is the element type (CHECKed).
+  template <typename T>
+  const T* data() const {
+    return static_cast<const T*>(Typed(DTypeOf<T>));
+  }
+  template <typename T>
+  T* mutable_data() {
+    return static_cast<T*>(Typed(DTypeOf<T>));
+  }
+  template <typename T>
+  absl::Span<const T> flat() const {
+    return absl::MakeConstSpan(data<T>(), num_elements());
+  }
+  template <typename T>
+  absl::Span<T> flat() {
+    return absl::MakeSpan(mutable_data<T>(), num_elements());
+  }
+  // REQUIRES: exactly one element.
+  template <typename T>
+  const T& scalar() const {
+    CHECK(num_elements() == 1) << "not a single element: " << shape_.ToString();
+    return *data<T>();
+  }
+  void* raw() const { return data_; }
+
+  // True if no other tensor sees this memory, so that it may be written.
+  bool unique() const { return buffer_ && buffer_->unique(); }
+  bool SharesBufferWith(const Tensor& other) const { return buffer_.get() == other.buffer_.get(); }
+  const BufferPtr& buffer() const { return buffer_; }
+
+  // The same elements under another shape. REQUIRES: as many elements.
+  Tensor WithShape(Shape shape) const;
+  // The same bits as another type of the same element size. REQUIRES: that.
+  Tensor Bitcast(DType dtype) const;
+  // Rows [begin, end) of the first dimension; shares the buffer.
+  // REQUIRES: rank() >= 1, 0 <= begin <= end <= dim(0).
+  Tensor Rows(int64_t begin, int64_t end) const;
+  // A copy with memory of its own.
+  Tensor Clone() const;
+
+  // "float [2,3] [1 2 3...]", at most `max_elements` of them. Strings are quoted
+  // and escaped.
+  std::string ToString(int max_elements = 6) const;
+
+ private:
+  void* Typed(DType expected) const {
+    CHECK(expected == dtype_) << "tensor of " << thalweg::ToString(dtype_) << " read as "
+                              << thalweg::ToString(expected);
+    return data_;
+  }
+
+  BufferPtr buffer_;
+  void* data_ = nullptr;
+  DType dtype_ = kInvalid;
+  Shape shape_;
+};
+
+template <typename T>
+Tensor Tensor::Of(Shape shape, absl::Span<const T> values) {
+  Tensor t(DTypeOf<T>, std::move(shape));
+  CHECK(t.num_elements() == static_cast<int64_t>(values.size()))
+      << t.shape().ToString() << " from " << values.size() << " values";
+  std::copy(values.begin(), values.end(), t.mutable_data<T>());
+  return t;
+}
+template <typename T>
+Tensor Tensor::Scalar(T value) {
+  return Of<T>(Shape(), absl::MakeConstSpan(&value, 1));
+}
+template <typename T>
+Tensor Tensor::Vector(absl::Span<const T> values) {
+  return Of<T>(Shape({static_cast<int64_t>(values.size())}), values);
+}
+
+}  // namespace thalweg
