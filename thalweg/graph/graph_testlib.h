@@ -1,0 +1,51 @@
+// For tests of the layers below ops/: a few ops with signatures as TensorFlow
+// has them, and short forms of what the tests say often.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "gmock/gmock.h"
+#include "thalweg/graph/scope.h"
+#include "thalweg/proto/graph.pb.h"
+
+namespace thalweg {
+
+// Puts the test's ops into the registry, once: those of v1 control flow,
+// VariableV2, Assign, Const, Placeholder, Identity, Mul, NoOp, what gradients
+// are made of, and some of no other use: see graph_testlib.cc.
+// REQUIRES: the program does not link ops/.
+void RegisterTestOps();
+
+// From the text form of a GraphDef; an empty one, and a failed test, if it
+// cannot be read.
+tensorflow::GraphDef ParseGraph(const std::string& text);
+
+// The expression that computes an output: "Mul(a, AddN(b, c))". What has no
+// inputs shows its name, an output other than the first its index.
+std::string Expression(const Output& output);
+
+Output Constant(const Scope& s, const Tensor& value);
+
+inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+
+// EXPECT_THAT(graph.Import(def), Fails(absl::StatusCode::kInvalidArgument, "not unique"));
+MATCHER_P2(Fails, code, text,
+           absl::StrCat("is an error of code ", absl::StatusCodeToString(code), " that says '", text, "'")) {
+  *result_listener << StatusOf(arg);
+  return StatusOf(arg).code() == code && absl::StrContains(StatusOf(arg).message(), text);
+}
+MATCHER(IsOk, "is OK") {
+  *result_listener << StatusOf(arg);
+  return StatusOf(arg).ok();
+}
+
+}  // namespace thalweg

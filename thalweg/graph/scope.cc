@@ -1,0 +1,136 @@
+#include "thalweg/graph/scope.h"
+
+#include <utility>
+
+#include "absl/strings/strip.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/device_name.h"
+
+namespace thalweg {
+namespace {
+
+using tensorflow::NodeDef;
+using tensorflow::OpDef;
+
+template <typename T>
+void SetIfUnset(NodeDef& def, const std::string& name, const T& value) {
+  if (!name.empty() && !HasAttr(def, name)) SetAttr(def, name, value);
+}
+
+// Sets the attributes that one argument implies.
+void InferAttrs(const OpDef::ArgDef& arg, const OpInput& input, NodeDef& def) {
+  if (!arg.number_attr().empty()) SetIfUnset(def, arg.number_attr(), static_cast<int64_t>(input.outputs.size()));
+  if (!arg.type_list_attr().empty()) {
+    std::vector<DType> types;
+    for (const Output& o : input.outputs) types.push_back(RemoveRef(o.dtype()));
+    SetIfUnset(def, arg.type_list_attr(), types);
+  } else if (!arg.type_attr().empty() && !input.outputs.empty()) {
+    SetIfUnset(def, arg.type_attr(), RemoveRef(input.outputs[0].dtype()));
+  }
+}
+
+}  // namespace
+
+Scope Scope::SubScope(absl::string_view name) const {
+  Scope s = *this;
+  s.prefix_ = absl::StrCat(graph_->ReserveName(absl::StrCat(prefix_, name)), "/");
+  s.op_name_.clear();
+  return s;
+}
+
+Scope Scope::InScope(absl::string_view full_name) const {
+  Scope s = *this;
+  s.prefix_ = full_name.empty() ? "" : absl::StrCat(full_name, "/");
+  s.op_name_.clear();
+  return s;
+}
+
+Scope Scope::WithOpName(absl::string_view name) const {
+  Scope s = *this;
+  s.op_name_ = std::string(name);
+  return s;
+}
+
+Scope Scope::Argument(absl::string_view name) const {
+  return op_name_.empty() ? *this : WithOpName(absl::StrCat(op_name_, "/", name));
+}
+
+Scope Scope::WithDevice(absl::string_view device) const {
+  return WithDevice([device = std::string(device)](const NodeDef&) { return device; });
+}
+
+Scope Scope::WithDevice(DeviceFunction choose) const {
+  Scope s = *this;
+  s.devices_.push_back(std::move(choose));
+  return s;
+}
+
+Scope Scope::WithControlDependencies(const std::vector<Output>& operations) const {
+  Scope s = *this;
+  for (const Output& o : operations) {
+    if (o.node != nullptr) s.control_.push_back(o.node);
+  }
+  return s;
+}
+
+Scope Scope::WithoutControlDependencies() const {
+  Scope s = *this;
+  s.control_.clear();
+  return s;
+}
+
+Scope Scope::ColocateWith(Output operation) const {
+  Scope s = *this;
+  if (operation.node != nullptr) s.colocate_.push_back(absl::StrCat("loc:@", operation.node->name()));
+  return s;
+}
+
+absl::StatusOr<std::string> Scope::DeviceFor(const NodeDef& def) const {
+  if (!colocate_.empty()) {
+    const Node* node = graph_->FindNode(absl::StripPrefix(colocate_[0], "loc:@"));
+    if (node != nullptr) return node->device();
+  }
+  DeviceName device;
+  for (const DeviceFunction& choose : devices_) {
+    ASSIGN_OR_RETURN(const DeviceName inner, DeviceName::Parse(choose(def)));
+    device = device.MergedWith(inner);
+  }
+  return device.ToString();
+}
+
+absl::StatusOr<Node*> Scope::TryAdd(absl::string_view op, const std::vector<OpInput>& inputs,
+                                    std::vector<AttrArg> attrs) const {
+  const OpSchema* schema = graph_->FindSchema(op);
+  if (schema == nullptr) return NotFound("Op type not registered '", op, "'");
+  if (schema->def.input_arg_size() != static_cast<int>(inputs.size())) {
+    return InvalidArgument(op, " takes ", schema->def.input_arg_size(), " arguments, got ", inputs.size());
+  }
+  NodeDef def;
+  def.set_op(std::string(op));
+  def.set_name(graph_->UniqueName(absl::StrCat(prefix_, op_name_.empty() ? op : absl::string_view(op_name_))));
+  for (AttrArg& attr : attrs) (*def.mutable_attr())[attr.name] = std::move(attr.value);
+  if (!colocate_.empty()) SetAttr(def, "_class", colocate_);
+
+  std::vector<Output> flat;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (const Output& o : inputs[i].outputs) {
+      if (o.node == nullptr)
+        return InvalidArgument(op, ": argument '", schema->def.input_arg(i).name(), "' is missing");
+    }
+    InferAttrs(schema->def.input_arg(i), inputs[i], def);
+    flat.insert(flat.end(), inputs[i].outputs.begin(), inputs[i].outputs.end());
+  }
+  ASSIGN_OR_RETURN(const std::string device, DeviceFor(def));
+  def.set_device(device);
+  return graph_->AddNode(std::move(def), std::move(flat), control_);
+}
+
+Node* Scope::Add(absl::string_view op, std::vector<OpInput> inputs, std::vector<AttrArg> attrs) const {
+  if (!ok()) return nullptr;
+  absl::StatusOr<Node*> node = TryAdd(op, inputs, std::move(attrs));
+  if (node.ok()) return *node;
+  Fail(node.status());
+  return nullptr;
+}
+
+}  // namespace thalweg
