@@ -1,0 +1,38 @@
+#include "thalweg/kernel/device.h"
+
+#include <random>
+#include <utility>
+
+#include "thalweg/base/logging.h"
+
+namespace thalweg {
+namespace {
+
+uint64_t RandomIncarnation() {
+  std::random_device random;
+  return (static_cast<uint64_t>(random()) << 32 | random()) | 1;
+}
+
+}  // namespace
+
+Device::Device(DeviceName name, WorkCrew* crew, Allocator* allocator)
+    : parsed_(std::move(name)),
+      name_(parsed_.ToString()),
+      incarnation_(RandomIncarnation()),
+      crew_(crew),
+      allocator_(allocator),
+      resources_(parsed_.job.value_or("localhost")) {
+  CHECK(parsed_.is_full()) << "a device needs a full name, got " << name_;
+}
+
+tensorflow::DeviceAttributes Device::Attributes() const {
+  tensorflow::DeviceAttributes attributes;
+  attributes.set_name(name_);
+  attributes.set_device_type(type());
+  attributes.set_memory_limit(256 << 20);
+  attributes.mutable_locality();
+  attributes.set_incarnation(incarnation_);
+  return attributes;
+}
+
+}  // namespace thalweg

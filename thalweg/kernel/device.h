@@ -1,0 +1,48 @@
+// Device: where nodes run and their resources live. A task has one or more.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "thalweg/base/memory.h"
+#include "thalweg/base/work_crew.h"
+#include "thalweg/graph/device_name.h"
+#include "thalweg/kernel/resource.h"
+#include "thalweg/proto/device.pb.h"
+
+namespace thalweg {
+
+// Thread-safe. An accelerator's backend derives from it and registers kernels
+// for its type.
+class Device {
+ public:
+  // `crew` (borrowed) helps kernels that split their work; several devices of
+  // one host share one.
+  Device(DeviceName name, WorkCrew* crew, Allocator* allocator = &HostAllocator());
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const std::string& name() const { return name_; }  // full
+  const DeviceName& parsed_name() const { return parsed_; }
+  const std::string& type() const { return *parsed_.type; }
+  // Random, never 0: tells a restarted task from the one before.
+  uint64_t incarnation() const { return incarnation_; }
+
+  Allocator& allocator() const { return *allocator_; }
+  WorkCrew& crew() const { return *crew_; }
+  ResourceManager& resources() { return resources_; }
+
+  tensorflow::DeviceAttributes Attributes() const;
+
+ private:
+  const DeviceName parsed_;
+  const std::string name_;
+  const uint64_t incarnation_;
+  WorkCrew* const crew_;
+  Allocator* const allocator_;
+  ResourceManager resources_;
+};
+
+}  // namespace thalweg

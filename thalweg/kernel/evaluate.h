@@ -1,0 +1,31 @@
+// Runs nodes one after the other, each as soon as its inputs are there, with no
+// plan and no threads: for constant folding and for tests of ops.
+#pragma once
+
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "thalweg/graph/graph.h"
+#include "thalweg/kernel/device.h"
+#include "thalweg/kernel/kernel.h"
+
+namespace thalweg {
+
+// Calls a kernel for one node on values. UNIMPLEMENTED for async kernels.
+absl::StatusOr<std::vector<Tensor>> RunNode(const Node& node, const std::vector<Tensor>& inputs, Device& device);
+
+// The values of `fetches`, given those of `feeds`. Variables live in the
+// device's resources. UNIMPLEMENTED if a node on the way waits or is control
+// flow.
+absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, const absl::flat_hash_map<Output, Tensor>& feeds,
+                                             const std::vector<Output>& fetches, Device& device);
+
+// Wraps the error of a node as every runtime does: "message\n\t [[{{node name}}]]".
+absl::Status NodeError(const absl::Status& status, const Node& node);
+
+// What a node that wants a value gets from a variable. FAILED_PRECONDITION
+// ("Attempting to use uninitialized value v") if it has none.
+absl::Status ReadVariable(const Variable& variable, Tensor* value);
+
+}  // namespace thalweg

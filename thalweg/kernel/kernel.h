@@ -1,0 +1,170 @@
+// The contract between an op's code and the runtime that calls it.
+//
+// A Kernel is made once per node and called once per step, by several steps at
+// once: what it keeps is constant after Init or guarded by itself. It never
+// waits: an op that must is an AsyncKernel, which starts the wait and returns.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "thalweg/base/cancellation.h"
+#include "thalweg/base/thread_pool.h"
+#include "thalweg/graph/attr.h"
+#include "thalweg/graph/graph.h"
+#include "thalweg/kernel/device.h"
+#include "thalweg/kernel/rendezvous.h"
+#include "thalweg/kernel/variable.h"
+#include "thalweg/tensor/tensor.h"
+
+namespace thalweg {
+
+// What an edge carries: a tensor or, for ref types, a variable; or that it is
+// dead, of a branch that was not taken.
+struct Slot {
+  Tensor tensor;
+  Variable* variable = nullptr;  // kept alive by the kernel that produced it
+  bool dead = false;
+};
+
+// What a step gives to its kernels. Outlives all of its calls.
+struct Step {
+  int64_t id = 0;
+  Rendezvous* rendezvous = nullptr;
+  Cancellation* cancellation = nullptr;
+  ThreadPool* pool = nullptr;            // where completions go on
+  ResourceManager* resources = nullptr;  // that live as long as the step: stacks, tensor arrays
+  std::string session;                   // whose step it is
+};
+
+// What a kernel learns when it is made.
+class KernelInit {
+ public:
+  KernelInit(const Node& node, Device& device) : node_(node), device_(device) {}
+  const Node& node() const { return node_; }
+  Device& device() const { return device_; }
+  template <typename T>
+  absl::StatusOr<T> Attr(absl::string_view name) const {
+    return GetAttr<T>(node_.def(), name);
+  }
+
+ private:
+  const Node& node_;
+  Device& device_;
+};
+
+class KernelContext;
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // Reads attributes. An error here fails the steps that need the node.
+  virtual absl::Status Init(const KernelInit& init) { return absl::OkStatus(); }
+  virtual absl::Status Compute(KernelContext& context) = 0;
+  virtual bool is_async() const { return false; }
+};
+
+// An op that may have to wait. `done` is called exactly once, on any thread, at
+// once or later, after the outputs are set; the context lives until then. When
+// the step is cancelled, the kernel must call `done` with an error soon.
+class AsyncKernel : public Kernel {
+ public:
+  using Done = absl::AnyInvocable<void(const absl::Status&)>;
+  virtual void ComputeAsync(KernelContext& context, Done done) = 0;
+  absl::Status Compute(KernelContext& context) final;
+  bool is_async() const final { return true; }
+};
+
+// One call of a kernel: inputs, outputs and surroundings. Not thread-safe.
+class KernelContext {
+ public:
+  // Where inputs and outputs are. Filled by the runtime.
+  struct Call {
+    Slot* slots = nullptr;
+    const int32_t* inputs = nullptr;  // indices into slots
+    int32_t num_inputs = 0;
+    int32_t first_output = 0;  // outputs are slots[first_output...]
+    int32_t num_outputs = 0;
+    uint32_t last_use = 0;  // bit i: nobody reads input i after this call
+    const Node* node = nullptr;
+    Device* device = nullptr;
+  };
+
+  KernelContext(Step* step, const Call& call) : step_(step), call_(call) {}
+  void set_call(const Call& call) { call_ = call; }
+  // The loop iteration this call belongs to, for keys of Send and Recv.
+  void set_iteration(uint64_t frame, int64_t iteration) { frame_ = frame, iteration_ = iteration; }
+
+  int num_inputs() const { return call_.num_inputs; }
+  int num_outputs() const { return call_.num_outputs; }
+  const Tensor& input(int i) const { return call_.slots[call_.inputs[i]].tensor; }
+  // REQUIRES: input i is of a ref type.
+  Variable& variable(int i) const { return *call_.slots[call_.inputs[i]].variable; }
+  bool is_variable(int i) const { return call_.slots[call_.inputs[i]].variable != nullptr; }
+  bool is_dead(int i) const { return call_.slots[call_.inputs[i]].dead; }
+  DType output_type(int i) const { return RemoveRef(call_.node->output_type(i)); }
+
+  void set_output(int i, Tensor value) { output(i).tensor = std::move(value); }
+  void set_variable(int i, Variable* variable) { output(i).variable = variable; }
+  void set_dead(int i) { output(i).dead = true; }
+
+  // Memory for output i; its contents are undefined (strings are empty).
+  absl::StatusOr<Tensor*> Allocate(int i, const Shape& shape);
+  // The memory of one of `inputs` if that input has the output's type and as
+  // many bytes, and nobody else sees it or will; else fresh memory. Elementwise
+  // kernels may write output element k once they have read input elements k.
+  absl::StatusOr<Tensor*> ForwardOrAllocate(std::initializer_list<int> inputs, int i, const Shape& shape);
+  // Input i, for keeping: moved out if this is its last use.
+  Tensor TakeInput(int i);
+  // Memory that no output shows.
+  absl::StatusOr<Tensor> AllocateTemporary(DType dtype, const Shape& shape);
+
+  const Node& node() const { return *call_.node; }
+  Device& device() const { return *call_.device; }
+  Step& step() const { return *step_; }
+  uint64_t frame() const { return frame_; }
+  int64_t iteration() const { return iteration_; }
+
+  // Runs body(begin, end) over [0, n) in pieces, on several threads if the work
+  // (n times nanos_each) is worth it.
+  void ParallelFor(int64_t n, double nanos_each, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
+
+  // True if ParallelFor has shared work with other threads since this was
+  // cleared: such a kernel takes about as many times longer on one.
+  bool took_crew() const { return took_crew_; }
+  void clear_took_crew() { took_crew_ = false; }
+
+ private:
+  Slot& output(int i) const { return call_.slots[call_.first_output + i]; }
+  bool IsLastUse(int i) const { return i < 32 && (call_.last_use >> i & 1) != 0; }
+
+  Step* step_;
+  Call call_;
+  uint64_t frame_ = 0;
+  int64_t iteration_ = 0;
+  bool took_crew_ = false;
+};
+
+// Kernels by op and device type. Filled while the program starts, constant
+// afterwards.
+class KernelRegistry {
+ public:
+  using Factory = std::function<std::unique_ptr<Kernel>()>;
+  static KernelRegistry& Global();
+
+  void Add(absl::string_view op, absl::string_view device_type, Factory factory);
+  bool Has(absl::string_view op, absl::string_view device_type) const;
+  // NOT_FOUND, saying for which device types there are kernels, if there is
+  // none; the error of Init, if it fails.
+  absl::StatusOr<std::unique_ptr<Kernel>> Make(const Node& node, Device& device) const;
+
+ private:
+  absl::flat_hash_map<std::pair<std::string, std::string>, Factory> factories_;
+};
+
+}  // namespace thalweg

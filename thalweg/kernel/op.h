@@ -1,0 +1,67 @@
+// An op in one expression: signature, shapes, kernel and gradient.
+//
+//   const OpRegistration kRelu =
+//       Op("Relu").Input("features: T").Output("activations: T").Attr("T: realnumbertype")
+//           .Shape(shapes::LikeInput0).Kernel<ReluKernel>().Gradient(ReluGradient);
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "thalweg/graph/gradient.h"
+#include "thalweg/graph/op_schema.h"
+#include "thalweg/graph/shape_context.h"
+#include "thalweg/kernel/kernel.h"
+
+namespace thalweg {
+
+class Op {
+ public:
+  explicit Op(absl::string_view name) : schema_(name) {}
+
+  Op& Input(absl::string_view spec) { return schema_.Input(spec), *this; }
+  Op& Output(absl::string_view spec) { return schema_.Output(spec), *this; }
+  Op& Attr(absl::string_view spec) { return schema_.Attr(spec), *this; }
+  Op& Stateful() { return schema_.def.set_is_stateful(true), *this; }
+  Op& Commutative() { return schema_.def.set_is_commutative(true), *this; }
+  Op& Aggregate() { return schema_.def.set_is_aggregate(true), *this; }
+  Op& AllowsUninitializedInput() { return schema_.def.set_allows_uninitialized_input(true), *this; }
+  Op& DistributedCommunication() { return schema_.def.set_is_distributed_communication(true), *this; }
+
+  Op& Shape(ShapeFn fn) { return schema_.shape = fn, *this; }
+  Op& Gradient(GradientFn fn) {
+    schema_.gradient = fn;
+    schema_.differentiability = Differentiability::kYes;
+    return *this;
+  }
+  Op& NotDifferentiable() { return schema_.differentiability = Differentiability::kNo, *this; }
+
+  // A kernel class, made with `args` for every node.
+  template <typename K, typename... Args>
+  Op& Kernel(Args... args) {
+    return KernelOn<K>("CPU", args...);
+  }
+  template <typename K, typename... Args>
+  Op& KernelOn(absl::string_view device_type, Args... args) {
+    kernels_.emplace_back(std::string(device_type), [args...] { return std::make_unique<K>(args...); });
+    return *this;
+  }
+  // A kernel that needs no attributes, as a function.
+  Op& Compute(absl::Status (*fn)(KernelContext&));
+
+ private:
+  friend class OpRegistration;
+  OpSchema schema_;
+  std::vector<std::pair<std::string, KernelRegistry::Factory>> kernels_;
+};
+
+// Puts an op into the registries; meant for constants of namespace scope.
+class OpRegistration {
+ public:
+  OpRegistration(const Op& op);  // NOLINT: implicit, so that a list of ops is an array of these
+};
+
+}  // namespace thalweg

@@ -1,0 +1,110 @@
+#include "thalweg/kernel/variable.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/graph_testlib.h"
+#include "thalweg/kernel/evaluate.h"
+
+namespace thalweg {
+namespace {
+
+using absl::StatusCode;
+using testing::Each;
+using testing::ElementsAre;
+
+TEST(Variable, HasNoValueUntilItIsAssigned) {
+  Variable v("v", kFloat, {2});
+  EXPECT_FALSE(v.initialized());
+  EXPECT_FALSE(v.Read().has_value());
+  EXPECT_EQ(v.Describe(), "variable 'v' of float (not initialized)");
+  Tensor value;
+  EXPECT_THAT(ReadVariable(v, &value),
+              Fails(StatusCode::kFailedPrecondition, "Attempting to use uninitialized value v"));
+  v.Assign(Tensor::Vector<float>({1, 2}));
+  EXPECT_TRUE(v.initialized());
+  ASSERT_THAT(ReadVariable(v, &value), IsOk());
+  EXPECT_THAT(value.flat<float>(), ElementsAre(1, 2));
+  EXPECT_EQ(v.Describe(), "variable 'v' of float [2]");
+}
+
+TEST(Variable, ReadersKeepWhatTheyRead) {
+  Variable v("v", kFloat);
+  v.Assign(Tensor::Vector<float>({1, 2}));
+  const Tensor before = v.Read();
+  ASSERT_THAT(v.Update([](Tensor& value) {
+    MakeWritable(value);
+    value.flat<float>()[0] = 9;
+    return absl::OkStatus();
+  }),
+              IsOk());
+  EXPECT_THAT(before.flat<float>(), ElementsAre(1, 2));
+  const Tensor after = v.Read();
+  EXPECT_THAT(after.flat<float>(), ElementsAre(9, 2));
+}
+
+TEST(Variable, WithoutReadersUpdatesAreInPlace) {
+  Variable v("v", kFloat);
+  v.Assign(Tensor::Vector<float>({1, 2}));
+  const void* const memory = v.Read().raw();
+  ASSERT_THAT(v.Update([](Tensor& value) {
+    MakeWritable(value);
+    return absl::OkStatus();
+  }),
+              IsOk());
+  EXPECT_EQ(v.Read().raw(), memory);
+}
+
+TEST(Variable, ErrorsOfUpdatesComeBack) {
+  Variable v("v", kFloat);
+  EXPECT_THAT(v.Update([](Tensor&) { return Internal("no"); }), Fails(StatusCode::kInternal, "no"));
+}
+
+TEST(Variable, NobodySeesHalfAnUpdate) {
+  Variable v("v", kInt32);
+  v.Assign(Tensor::Zeros(kInt32, {64}));
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    while (!done) {
+      const Tensor value = v.Read();
+      ASSERT_THAT(value.flat<int32_t>(), Each(value.flat<int32_t>()[0]));
+    }
+  });
+  std::vector<std::thread> writers;
+  for (int t = 0; t < 2; ++t) {
+    writers.emplace_back([&] {
+      for (int i = 0; i < 2000; ++i) {
+        ASSERT_THAT(v.Update([](Tensor& value) {
+          MakeWritable(value);
+          for (int32_t& element : value.flat<int32_t>()) ++element;
+          return absl::OkStatus();
+        }),
+                    IsOk());
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  done = true;
+  reader.join();
+  const Tensor last = v.Read();
+  EXPECT_THAT(last.flat<int32_t>(), Each(4000));
+}
+
+TEST(MakeWritable, CopiesOnlyWhatIsShared) {
+  Tensor a = Tensor::Vector<float>({1});
+  const void* const memory = a.raw();
+  MakeWritable(a);
+  EXPECT_EQ(a.raw(), memory);
+  const Tensor b = a;
+  MakeWritable(a);
+  EXPECT_NE(a.raw(), memory);
+  EXPECT_EQ(b.raw(), memory);
+  EXPECT_THAT(a.flat<float>(), ElementsAre(1));
+}
+
+}  // namespace
+}  // namespace thalweg
