@@ -1,0 +1,54 @@
+// Const: a value that is part of the graph. Parsed once, when the kernel is
+// made; a step only takes another reference.
+#include "thalweg/kernel/op.h"
+#include "thalweg/ops/array_ops.h"
+
+namespace thalweg {
+namespace {
+
+absl::Status ConstShape(ShapeContext& c) {
+  const auto it = c.node().def().attr().find("value");
+  if (it == c.node().def().attr().end()) return InvalidArgument("attr 'value' is missing");
+  ASSIGN_OR_RETURN(const Shape shape, Shape::FromProto(it->second.tensor().tensor_shape()));
+  c.set_output(0, shape);
+  return absl::OkStatus();
+}
+
+class ConstKernel : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(value_, init.Attr<Tensor>("value"));
+    ASSIGN_OR_RETURN(const DType dtype, init.Attr<DType>("dtype"));
+    if (value_.dtype() == dtype) return absl::OkStatus();
+    return InvalidArgument("Type mismatch between value (", value_.dtype(), ") and dtype (", dtype, ")");
+  }
+  absl::Status Compute(KernelContext& c) override {
+    c.set_output(0, value_);
+    return absl::OkStatus();
+  }
+
+ private:
+  Tensor value_;
+};
+
+const OpRegistration kConst = Op("Const")
+                                  .Output("output: dtype")
+                                  .Attr("value: tensor")
+                                  .Attr("dtype: type")
+                                  .Shape(ConstShape)
+                                  .Kernel<ConstKernel>()
+                                  .NotDifferentiable();
+
+}  // namespace
+
+Output Const(const Scope& s, const Tensor& value) {
+  if (!value.has_value()) {
+    s.Fail(InvalidArgument("Const of a tensor without value"));
+    return {};
+  }
+  return s.Add("Const", {}, {{"dtype", value.dtype()}, {"value", value}});
+}
+
+Output Const(const Scope& s, const std::string& value) { return Const(s, Tensor::Scalar<std::string>(value)); }
+
+}  // namespace thalweg

@@ -1,0 +1,227 @@
+// What elementwise ops share: loops over elements, and the kernels that feed
+// them. The loops are typed and know nothing of shapes; the kernels know
+// shapes and broadcasting and nothing of types.
+//
+//   struct NegFn {
+//     template <typename T>
+//     T operator()(T x) const { return -x; }
+//   };
+//   Op("Neg")....Kernel<UnaryKernel>(SelectUnary<NegFn, Types<float, double>>)
+//
+// Half and BFloat16 are converted to float in blocks and back: a functor never
+// sees them, and a list of types with float in it stands for both as well.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "thalweg/base/simd.h"
+#include "thalweg/kernel/kernel.h"
+#include "thalweg/tensor/dtype.h"
+
+namespace thalweg {
+
+// Types whose loops are compiled for several instruction sets; others are rare.
+template <typename T>
+inline constexpr bool kIsHot =
+    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>;
+
+// ---- y = f(x) ----
+
+struct UnaryFn {
+  // Writes n elements of y; y may be x.
+  void (*loop)(const void* x, void* y, int64_t n) = nullptr;
+  float nanos = 1;  // of one element, roughly
+};
+
+template <typename T, typename F>
+THALWEG_SIMD void HotUnaryLoop(const void* x, void* y, int64_t n) {
+  using R = std::invoke_result_t<F, T>;
+  const T* in = static_cast<const T*>(x);
+  R* out = static_cast<R*>(y);
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) out[i] = F()(in[i]);
+}
+
+template <typename T, typename F>
+void PlainUnaryLoop(const void* x, void* y, int64_t n) {
+  using R = std::invoke_result_t<F, T>;
+  const T* in = static_cast<const T*>(x);
+  R* out = static_cast<R*>(y);
+  for (int64_t i = 0; i < n; ++i) out[i] = F()(in[i]);
+}
+
+template <typename T, typename F>
+UnaryFn MakeUnary(float nanos) {
+  if constexpr (kIsHot<T>) {
+    return {HotUnaryLoop<T, F>, nanos};
+  } else {
+    return {PlainUnaryLoop<T, F>, nanos};
+  }
+}
+
+// The loop of F for `dtype`, or none. F::kNanos, if there is one, is the cost
+// of an element.
+template <typename F, typename... Ts>
+UnaryFn SelectUnaryOf(Types<Ts...>, DType dtype) {
+  float nanos = 0.5f;
+  if constexpr (requires { F::kNanos; }) nanos = F::kNanos;
+  UnaryFn fn;
+  ((dtype == DTypeOf<Ts> ? (fn = MakeUnary<Ts, F>(nanos), true) : false) || ...);
+  return fn;
+}
+template <typename F, typename List>
+UnaryFn SelectUnary(DType dtype) {
+  return SelectUnaryOf<F>(List(), dtype);
+}
+
+class UnaryKernel : public Kernel {
+ public:
+  explicit UnaryKernel(UnaryFn (*select)(DType)) : select_(select) {}
+  absl::Status Init(const KernelInit& init) override;
+  absl::Status Compute(KernelContext& context) override;
+
+ private:
+  UnaryFn (*const select_)(DType);
+  UnaryFn fn_;
+  DType in_ = kInvalid, out_ = kInvalid;
+};
+
+// ---- z = f(x, y), with broadcasting ----
+
+// A matrix of results. Strides are those of the operands' rows, in elements;
+// rows of z are adjacent.
+struct BinaryRows {
+  const void* x = nullptr;
+  const void* y = nullptr;
+  void* z = nullptr;
+  int64_t rows = 1;
+  int64_t columns = 0;
+  int64_t x_stride = 0;
+  int64_t y_stride = 0;
+};
+
+// In a row, both operands have an element per column, or one has a single one.
+enum class BinaryForm { kBoth, kScalarX, kScalarY };
+
+struct BinaryFn {
+  // By form. False if an element was not allowed.
+  bool (*loops[3])(const BinaryRows&) = {};
+  float nanos = 0.5f;
+  const char* failure = nullptr;  // the message for false
+};
+
+// F(x, y) or, for functors that can fail, F(x, y, failed).
+template <typename F, typename T>
+inline auto CallBinary(const T& x, const T& y, bool& failed) {
+  if constexpr (std::is_invocable_v<F, T, T, bool&>) {
+    return F()(x, y, failed);
+  } else {
+    return F()(x, y);
+  }
+}
+
+template <typename T, typename F, BinaryForm form>
+THALWEG_SIMD bool HotBinaryLoop(const BinaryRows& a) {
+  bool failed = false;
+  using R = decltype(CallBinary<F>(std::declval<T>(), std::declval<T>(), failed));
+  const T* x = static_cast<const T*>(a.x);
+  const T* y = static_cast<const T*>(a.y);
+  R* z = static_cast<R*>(a.z);
+  const int64_t n = a.columns;
+  for (int64_t r = 0; r < a.rows; ++r, x += a.x_stride, y += a.y_stride, z += n) {
+    if constexpr (form == BinaryForm::kBoth) {
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) z[i] = CallBinary<F>(x[i], y[i], failed);
+    } else if constexpr (form == BinaryForm::kScalarX) {
+      const T x0 = x[0];
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) z[i] = CallBinary<F>(x0, y[i], failed);
+    } else {
+      const T y0 = y[0];
+#pragma GCC ivdep
+      for (int64_t i = 0; i < n; ++i) z[i] = CallBinary<F>(x[i], y0, failed);
+    }
+  }
+  return !failed;
+}
+
+// The three forms in one, for types of which few are used.
+template <typename T, typename F>
+bool PlainBinaryRows(const BinaryRows& a, int64_t x_step, int64_t y_step) {
+  bool failed = false;
+  using R = decltype(CallBinary<F>(std::declval<T>(), std::declval<T>(), failed));
+  const T* x = static_cast<const T*>(a.x);
+  const T* y = static_cast<const T*>(a.y);
+  R* z = static_cast<R*>(a.z);
+  for (int64_t r = 0; r < a.rows; ++r, x += a.x_stride, y += a.y_stride, z += a.columns) {
+    // An operand that is repeated may lie where the result goes only if there
+    // is one column.
+    for (int64_t i = 0; i < a.columns; ++i) z[i] = CallBinary<F>(x[i * x_step], y[i * y_step], failed);
+  }
+  return !failed;
+}
+
+template <typename T, typename F>
+BinaryFn MakeBinary() {
+  if constexpr (kIsHot<T>) {
+    return {{HotBinaryLoop<T, F, BinaryForm::kBoth>, HotBinaryLoop<T, F, BinaryForm::kScalarX>,
+             HotBinaryLoop<T, F, BinaryForm::kScalarY>}};
+  } else {
+    return {{[](const BinaryRows& a) { return PlainBinaryRows<T, F>(a, 1, 1); },
+             [](const BinaryRows& a) { return PlainBinaryRows<T, F>(a, 0, 1); },
+             [](const BinaryRows& a) { return PlainBinaryRows<T, F>(a, 1, 0); }}};
+  }
+}
+
+// The loops of F for `dtype`, or none. F::kNanos is the cost of an element,
+// F::kFailure what is wrong with elements that fail.
+template <typename F, typename... Ts>
+BinaryFn SelectBinaryOf(Types<Ts...>, DType dtype) {
+  BinaryFn fn;
+  ((dtype == DTypeOf<Ts> ? (fn = MakeBinary<Ts, F>(), true) : false) || ...);
+  if constexpr (requires { F::kNanos; }) fn.nanos = F::kNanos;
+  if constexpr (requires { F::kFailure; }) fn.failure = F::kFailure;
+  return fn;
+}
+template <typename F, typename List>
+BinaryFn SelectBinary(DType dtype) {
+  return SelectBinaryOf<F>(List(), dtype);
+}
+
+class BinaryKernel : public Kernel {
+ public:
+  explicit BinaryKernel(BinaryFn (*select)(DType)) : select_(select) {}
+  absl::Status Init(const KernelInit& init) override;
+  absl::Status Compute(KernelContext& context) override;
+
+ protected:
+  absl::Status ComputeFlat(KernelContext& context, BinaryForm form, const Tensor& x, const Tensor& y, Tensor* z) const;
+
+ private:
+  bool Run(const BinaryRows& rows, BinaryForm form) const;
+  bool RunAsFloat(const BinaryRows& rows, BinaryForm form) const;
+  absl::Status ComputeBroadcast(KernelContext& context, const Tensor& x, const Tensor& y) const;
+
+  BinaryFn (*const select_)(DType);
+  BinaryFn fn_;
+  DType in_ = kInvalid, out_ = kInvalid;
+  size_t in_size_ = 0, out_size_ = 0;
+  bool shape_error_ = true;  // operands that do not fit are an error, not unequal
+};
+
+// For operands that must have the same shape: the helpers of gradients.
+class SameShapeBinaryKernel : public BinaryKernel {
+ public:
+  using BinaryKernel::BinaryKernel;
+  absl::Status Compute(KernelContext& context) override;
+};
+
+// ---- half precision ----
+
+inline bool IsHalfPrecision(DType t) { return t == kHalf || t == kBfloat16; }
+// REQUIRES: IsHalfPrecision of the type.
+void HalfToFloat(DType from, const void* x, float* y, int64_t n);
+void FloatToHalf(DType to, const float* x, void* y, int64_t n);
+
+}  // namespace thalweg

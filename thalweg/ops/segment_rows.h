@@ -1,0 +1,32 @@
+// Reducing rows into rows: what the segment ops have in common. Element types
+// are dispatched once per call, to a function that combines two rows.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "thalweg/tensor/tensor.h"
+
+namespace thalweg {
+
+enum class SegmentReduction { kSum, kProd, kMax, kMin };
+
+// to[i] = combine(to[i], from[i]) for n elements.
+using CombineRow = void (*)(const void* from, void* to, int64_t n);
+
+// UNIMPLEMENTED if there is none for the type.
+absl::StatusOr<CombineRow> FindCombineRow(SegmentReduction reduction, DType dtype);
+
+// to[i] = to[i] / divisor for n elements: of integers rounded towards zero.
+using DivideRow = void (*)(void* to, double divisor, int64_t n);
+absl::StatusOr<DivideRow> FindDivideRow(DType dtype);
+
+// to[i] += scale * from[i] for n elements, of floating types.
+using AddScaledRow = void (*)(const void* from, double scale, void* to, int64_t n);
+absl::StatusOr<AddScaledRow> FindAddScaledRow(DType dtype);
+
+// Sets all elements to what a reduction of nothing gives: 0, 1, or the lowest
+// or highest number of the type.
+absl::Status FillWithIdentity(SegmentReduction reduction, Tensor* t);
+
+}  // namespace thalweg

@@ -1,0 +1,87 @@
+#include <limits>
+
+#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/nn_ops.h"
+
+namespace thalweg {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+TEST(TopKTest, Values) {
+  const Tensor x = Tensor::Of<float>({2, 4}, {1, 4, 4, 2, 9, 8, 7, kNan});
+  for (const int32_t k : {1, 2, 4}) {
+    absl::StatusOr<std::vector<Tensor>> y = RunOp("TopKV2", {x, Tensor::Scalar<int32_t>(k)});
+    ASSERT_TRUE(y.ok()) << y.status();
+    const float values[2][4] = {{4, 4, 2, 1}, {9, 8, 7, kNan}};
+    const int32_t at[2][4] = {{1, 2, 3, 0}, {0, 1, 2, 3}};
+    Tensor v(kFloat, {2, k}), i(kInt32, {2, k});
+    for (int r = 0; r < 2; ++r) {
+      for (int c = 0; c < k; ++c) {
+        v.flat<float>()[r * k + c] = values[r][c];
+        i.flat<int32_t>()[r * k + c] = at[r][c];
+      }
+    }
+    ExpectTensor((*y)[0], v);
+    ExpectTensor((*y)[1], i);
+  }
+  absl::StatusOr<std::vector<Tensor>> y = RunOp("TopK", {x}, {{"k", 0}});
+  ASSERT_TRUE(y.ok()) << y.status();
+  ExpectTensor((*y)[0], Tensor(kFloat, {2, 0}));
+}
+
+TEST(TopKTest, OtherTypes) {
+  absl::StatusOr<std::vector<Tensor>> y =
+      RunOp("TopKV2", {Tensor::Vector<uint8_t>({3, 9, 1}), Tensor::Scalar<int64_t>(2)}, {{"index_type", kInt64}});
+  ASSERT_TRUE(y.ok()) << y.status();
+  ExpectTensor((*y)[0], Tensor::Vector<uint8_t>({9, 3}));
+  ExpectTensor((*y)[1], Tensor::Vector<int64_t>({1, 0}));
+}
+
+TEST(TopKTest, BadInput) {
+  const Tensor x = Tensor::Zeros(kFloat, {2, 3});
+  const auto error = [](const Tensor& in, const Tensor& k) { return RunOp("TopKV2", {in, k}).status(); };
+  EXPECT_THAT(error(x, Tensor::Scalar<int32_t>(4)).message(),
+              HasSubstr("input must have at least k columns. Had 3, needed 4"));
+  EXPECT_THAT(error(x, Tensor::Scalar<int32_t>(-1)).message(), HasSubstr("Need k >= 0, got -1"));
+  EXPECT_EQ(error(Tensor::Scalar<float>(1), Tensor::Scalar<int32_t>(1)).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(error(x, Tensor::Vector<int32_t>({1})).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(TopKTest, Shapes) {
+  EXPECT_EQ(*InferShape("TopK", {{kFloat, {-1, 10}}}, {{"k", 3}}), "[?,3]");
+  EXPECT_EQ(*InferShape("TopKV2", {{kFloat, {-1, 10}}, {kInt32, Shape()}}), "[?,?]");
+  EXPECT_FALSE(InferShape("TopK", {{kFloat, {2}}}, {{"k", 3}}).ok());
+}
+
+TEST(TopKTest, Gradient) {
+  ExpectGradient([](const Scope& s, const std::vector<Output>& in) { return TopK(s, in[0], in[1]).values; },
+                 {TestValues(kDouble, {2, 3, 5}), Tensor::Scalar<int32_t>(2)});
+}
+
+TEST(InTopKTest, Values) {
+  const Tensor predictions =
+      Tensor::Of<float>({4, 3}, {0.1f, 0.8f, 0.1f, 0.5f, 0.3f, 0.2f, 0.1f, 0.1f, 0.8f, 0.1f, kNan, 0.2f});
+  const Tensor targets = Tensor::Vector<int32_t>({1, 2, 0, 0});
+  ExpectTensor((*RunOp("InTopK", {predictions, targets}, {{"k", 1}}))[0],
+               Tensor::Vector<bool>({true, false, false, false}));
+  ExpectTensor((*RunOp("InTopKV2", {predictions, targets, Tensor::Scalar<int32_t>(2)}))[0],
+               Tensor::Vector<bool>({true, false, true, false}));
+  // Out of range is not an error, only a miss.
+  ExpectTensor(
+      (*RunOp("InTopKV2", {predictions, Tensor::Vector<int64_t>({3, -1, 2, 2}), Tensor::Scalar<int64_t>(3)}))[0],
+      Tensor::Vector<bool>({false, false, true, false}));
+}
+
+TEST(InTopKTest, BadInput) {
+  const absl::Status status =
+      RunOp("InTopKV2", {Tensor(kFloat, {2, 3}), Tensor::Vector<int32_t>({0}), Tensor::Scalar<int32_t>(1)}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RunOp("InTopK", {Tensor(kFloat, {3}), Tensor::Vector<int32_t>({0})}, {{"k", 1}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace thalweg
