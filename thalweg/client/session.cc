@@ -1,0 +1,122 @@
+#include "thalweg/client/session.h"
+
+#include "absl/strings/match.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/scope.h"
+
+namespace thalweg {
+namespace {
+
+StepOptions ToStepOptions(const RunOptions& options) {
+  return {.timeout = options.timeout,
+          .trace = options.trace,
+          .partition_graphs = options.output_partition_graphs,
+          .cancellation = options.cancellation};
+}
+
+}  // namespace
+
+Fetch::Fetch(Output output) {
+  if (output.node == nullptr) return;  // found to be missing when it is run
+  is_node = output.node->num_outputs() == 0 && output.node->schema() != nullptr;
+  name = is_node ? output.node->name() : output.name();
+}
+
+Fetch::Fetch(std::string text) : name(std::move(text)) {}
+
+Session::Session(const Graph& graph, const SessionOptions& options)
+    : graph_(graph),
+      session_({.cpus = options.cpu_devices,
+                .threads = options.threads,
+                .allow_soft_placement = options.allow_soft_placement,
+                .log_device_placement = options.log_device_placement,
+                .operation_timeout = options.operation_timeout,
+                .optimizer = options.optimizer}) {}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const SessionOptions& options) {
+  if (options.cpu_devices < 1) return InvalidArgument("cpu_devices is ", options.cpu_devices, ", must be at least 1");
+  RETURN_IF_ERROR(graph.build_status());
+  auto session = std::unique_ptr<Session>(new Session(graph, options));
+  RETURN_IF_ERROR(session->ExtendIfGrown());
+  return session;
+}
+
+absl::Status Session::ExtendIfGrown() {
+  if (known_nodes_.load(std::memory_order_acquire) == graph_.num_nodes()) return absl::OkStatus();
+  MutexLock lock(&extend_mutex_);
+  const int known = known_nodes_.load(std::memory_order_relaxed);
+  if (known == graph_.num_nodes()) return absl::OkStatus();
+  RETURN_IF_ERROR(graph_.build_status());
+  RETURN_IF_ERROR(session_.Extend(graph_.Export(known)));
+  known_nodes_.store(graph_.num_nodes(), std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Session::Callable> Session::PrepareNames(const std::vector<Fetch>& fetches,
+                                                        std::vector<std::string> feeds) {
+  RETURN_IF_ERROR(ExtendIfGrown());
+  Signature signature{.feeds = std::move(feeds)};
+  Callable callable;
+  callable.session_ = &session_;
+  for (const Fetch& fetch : fetches) {
+    if (fetch.name.empty()) return InvalidArgument("a fetch is missing: it was made of a graph with an error");
+    bool is_node = fetch.is_node;
+    if (!is_node && !absl::StrContains(fetch.name, ':')) {
+      const Node* node = graph_.FindNode(fetch.name);
+      is_node = node != nullptr && node->schema() != nullptr && node->num_outputs() == 0;
+    }
+    callable.is_node_.push_back(is_node);
+    (is_node ? signature.targets : signature.fetches).push_back(fetch.name);
+  }
+  ASSIGN_OR_RETURN(callable.callable_, session_.Prepare(signature));
+  return callable;
+}
+
+absl::StatusOr<Session::Callable> Session::Prepare(const std::vector<Fetch>& fetches,
+                                                   const std::vector<Output>& feeds) {
+  std::vector<std::string> names;
+  for (const Output& feed : feeds) {
+    if (feed.node == nullptr) return InvalidArgument("a feed is missing: it was made of a graph with an error");
+    names.push_back(feed.name());
+  }
+  return PrepareNames(fetches, std::move(names));
+}
+
+absl::StatusOr<std::vector<Tensor>> Session::Callable::Run(absl::Span<const Tensor> feeds, const RunOptions& options,
+                                                           RunMetadata* metadata) const {
+  if (session_ == nullptr) return InvalidArgument("a callable that was not prepared");
+  std::vector<Tensor> results;
+  results.reserve(is_node_.size());
+  RETURN_IF_ERROR(session_->Run(callable_, ToStepOptions(options), feeds, &results, metadata));
+  // Results of nodes are empty tensors in their places.
+  for (size_t i = 0; i < is_node_.size(); ++i) {
+    if (is_node_[i]) results.insert(results.begin() + i, Tensor());
+  }
+  return results;
+}
+
+absl::StatusOr<std::vector<Tensor>> Session::Run(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds,
+                                                 const RunOptions& options, RunMetadata* metadata) {
+  std::vector<std::string> names;
+  std::vector<Tensor> values;
+  names.reserve(feeds.size());
+  values.reserve(feeds.size());
+  for (const Feed& feed : feeds) {
+    if (feed.name.empty()) return InvalidArgument("a feed is missing: it was made of a graph with an error");
+    names.push_back(absl::StrContains(feed.name, ':') ? feed.name : absl::StrCat(feed.name, ":0"));
+    values.push_back(feed.value);
+  }
+  ASSIGN_OR_RETURN(const Callable callable, PrepareNames(fetches, std::move(names)));
+  return callable.Run(values, options, metadata);
+}
+
+absl::StatusOr<std::vector<Placed>> Session::ExplainPlacement(const std::vector<Fetch>& fetches) {
+  RETURN_IF_ERROR(ExtendIfGrown());
+  Signature signature;
+  for (const Fetch& fetch : fetches) (fetch.is_node ? signature.targets : signature.fetches).push_back(fetch.name);
+  return session_.ExplainPlacement(signature);
+}
+
+absl::Status Session::Close() { return session_.Close(); }
+
+}  // namespace thalweg

@@ -1,0 +1,108 @@
+// Session: runs a graph.
+//
+//   Graph graph;
+//   const Scope s = graph.root();
+//   Output y = MatMul(s, x, w);
+//   ASSIGN_OR_RETURN(auto session, Session::Create(graph));
+//   ASSIGN_OR_RETURN(const auto out, session->Run({y}, {{x, value}}));
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "thalweg/base/cancellation.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/graph/graph.h"
+#include "thalweg/proto/config.pb.h"
+#include "thalweg/runtime/local_session.h"
+#include "thalweg/tensor/tensor.h"
+
+namespace thalweg {
+
+struct SessionOptions {
+  int cpu_devices = 1;  // /device:CPU:0, CPU:1, ... ("device_count")
+  int threads = 0;      // 0: one per core
+  bool allow_soft_placement = false;
+  bool log_device_placement = false;
+  absl::Duration operation_timeout = absl::InfiniteDuration();
+  OptimizerOptions optimizer;
+};
+
+struct RunOptions {
+  absl::Duration timeout = absl::InfiniteDuration();
+  bool trace = false;                    // when and where every node ran, into RunMetadata
+  bool output_partition_graphs = false;  // what ran, into RunMetadata
+  Cancellation* cancellation = nullptr;  // cancels the step from outside
+};
+
+using RunMetadata = tensorflow::RunMetadata;
+
+// A tensor to compute ("node:0"), or a node to run, whose value is no tensor.
+struct Fetch {
+  Fetch(Output output);     // NOLINT: implicit by design
+  Fetch(std::string name);  // NOLINT: "node:0", or "node" for its first output or, if it has none, itself
+  Fetch(const char* name) : Fetch(std::string(name)) {}  // NOLINT
+  std::string name;
+  bool is_node = false;
+};
+
+// A value for a tensor.
+struct Feed {
+  Feed(Output output, Tensor value) : name(output.node == nullptr ? "" : output.name()), value(std::move(value)) {}
+  Feed(std::string name, Tensor value) : name(std::move(name)), value(std::move(value)) {}
+  std::string name;
+  Tensor value;
+};
+
+// Thread-safe: many threads may run steps at once. The graph may grow between
+// runs, not during one; it must outlive the session.
+class Session {
+ public:
+  // A step that was prepared: names are looked up once.
+  class Callable {
+   public:
+    // Values for the feeds, in order; results of the fetches, in order.
+    absl::StatusOr<std::vector<Tensor>> Run(absl::Span<const Tensor> feeds, const RunOptions& options = {},
+                                            RunMetadata* metadata = nullptr) const;
+
+   private:
+    friend class Session;
+    LocalSession* session_ = nullptr;
+    LocalSession::Callable callable_;
+    std::vector<bool> is_node_;
+  };
+
+  // FAILED_PRECONDITION with the graph's first error, if it has one.
+  static absl::StatusOr<std::unique_ptr<Session>> Create(const Graph& graph, const SessionOptions& options = {});
+
+  // One step. Results stand where their fetches do; a node's is an empty
+  // Tensor.
+  absl::StatusOr<std::vector<Tensor>> Run(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds = {},
+                                          const RunOptions& options = {}, RunMetadata* metadata = nullptr);
+
+  absl::StatusOr<Callable> Prepare(const std::vector<Fetch>& fetches, const std::vector<Output>& feeds = {});
+
+  // Where each node that these fetches need runs, and why.
+  absl::StatusOr<std::vector<Placed>> ExplainPlacement(const std::vector<Fetch>& fetches);
+
+  // Cancels what runs. Every later call is FAILED_PRECONDITION.
+  absl::Status Close();
+
+ private:
+  Session(const Graph& graph, const SessionOptions& options);
+  absl::Status ExtendIfGrown();
+  absl::StatusOr<Callable> PrepareNames(const std::vector<Fetch>& fetches, std::vector<std::string> feeds);
+
+  const Graph& graph_;
+  LocalSession session_;
+  std::atomic<int> known_nodes_{0};
+  Mutex extend_mutex_;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,62 @@
+// Runs executables.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "thalweg/kernel/kernel.h"
+#include "thalweg/runtime/plan.h"
+#include "thalweg/runtime/step_stats.h"
+
+namespace thalweg {
+
+// One step of an executable: runs on the caller's thread until everything is
+// done or waits; goes on where the waits end. Cancelling the step's
+// Cancellation ends it soon, with that status.
+//
+// Make one per step; it must live until it is done.
+class Execution {
+ public:
+  using Done = absl::AnyInvocable<void(const absl::Status&)>;
+
+  // `step` and `stats` (which may be nullptr) are borrowed.
+  Execution(Executable& executable, Step& step, StepStatsCollector* stats = nullptr);
+  ~Execution();
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
+
+  // Starts the step with the values of its _Arg nodes. `done` runs exactly
+  // once, on this thread or another; on success Results() then has the values.
+  // If the step ended on this thread, `done` has run when this returns.
+  void Start(absl::Span<const Tensor> args, Done done);
+
+  // Runs to the end, on this thread as far as possible. Every 10 s of waiting
+  // it logs what it waits for.
+  absl::Status Run(absl::Span<const Tensor> args);
+
+  // The values of the _Retval nodes, in order; moves them out.
+  // REQUIRES: the step is done, with success.
+  absl::Status TakeResults(std::vector<Tensor>* results);
+
+  // The nodes that wait now, for messages: "dequeue (QueueDequeueV2)".
+  std::string DescribeWaits() const;
+
+ private:
+  class Region;
+  class Loop;
+  friend class Region;
+  friend class Loop;
+
+  absl::Status BindArgs(absl::Span<const Tensor> args);
+
+  Executable& executable_;
+  Step& step_;
+  StepStatsCollector* const stats_;
+  std::unique_ptr<PlanFrame> frame_;
+  std::unique_ptr<Region> region_;
+};
+
+}  // namespace thalweg

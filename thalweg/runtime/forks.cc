@@ -1,0 +1,144 @@
+#include "thalweg/runtime/forks.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace thalweg {
+namespace {
+
+// Goes through the code and tries, from each instruction on, to grow two lanes:
+// an instruction that depends on one lane goes there, one that depends on
+// neither to the lane with less to do, and one that depends on both ends them.
+// Of all ends the one that saves most is taken; if none saves anything, the
+// instruction is serial and the search goes on behind it.
+class StageFinder {
+ public:
+  StageFinder(const Plan& plan, int32_t begin, int32_t end, absl::Span<const InstructionCost> costs,
+              double min_lane_nanos)
+      : plan_(plan), begin_(begin), end_(end), costs_(costs), min_lane_nanos_(min_lane_nanos), lane_(end - begin, -1) {}
+
+  std::vector<Stage> Run() {
+    std::vector<Stage> stages;
+    bool forked = false;
+    for (int32_t at = begin_; at < end_;) {
+      const int32_t fork_end = Grow(at);
+      if (fork_end > at) {
+        stages.push_back(Fork(at, fork_end));
+        forked = true;
+        at = fork_end;
+        continue;
+      }
+      if (stages.empty() || !stages.back().second.empty()) stages.emplace_back();
+      stages.back().first.push_back(plan_.code[at++]);
+    }
+    return forked ? stages : std::vector<Stage>();
+  }
+
+ private:
+  static constexpr int32_t kMaxStage = 128;  // instructions
+
+  // Where a fork that starts at `first` should end; `first` if it should not
+  // be. Fills lane_ for what lies between.
+  int32_t Grow(int32_t first) {
+    const int32_t limit = std::min(end_, first + kMaxStage);
+    double serial_nanos[2] = {0, 0};
+    double nanos = 0, best_gain = 0;
+    int32_t best_end = first, at = first;
+    for (; at < limit && !plan_.code[at].async; ++at) {
+      const int lane = LaneFor(first, at, serial_nanos);
+      if (lane < 0) break;
+      lane_[at - begin_] = lane;
+      serial_nanos[lane] += costs_[at].serial_nanos;
+      nanos += costs_[at].nanos;
+      // The hand-over itself costs about half of the least that a lane must do.
+      const double gain = nanos - std::max(serial_nanos[0], serial_nanos[1]) - min_lane_nanos_ / 2;
+      if (std::min(serial_nanos[0], serial_nanos[1]) >= min_lane_nanos_ && gain > best_gain) {
+        best_gain = gain;
+        best_end = at + 1;
+      }
+    }
+    return best_end;
+  }
+
+  int LaneFor(int32_t first, int32_t at, const double* serial_nanos) const {
+    bool needs[2] = {false, false};
+    for (const int32_t other : plan_.before[at]) {
+      if (other >= first && other < at) needs[lane_[other - begin_]] = true;
+    }
+    if (needs[0] && needs[1]) return -1;
+    if (needs[0]) return 0;
+    if (needs[1]) return 1;
+    return serial_nanos[0] <= serial_nanos[1] ? 0 : 1;
+  }
+
+  Stage Fork(int32_t first, int32_t fork_end) const {
+    // Slots that both lanes read: neither may take or empty them.
+    std::vector<uint8_t> readers(plan_.num_slots, 0);
+    const auto read = [&](Range range, int lane) {
+      for (int i = 0; i < range.count; ++i) readers[plan_.at(range)[i]] |= 1 << lane;
+    };
+    for (int32_t at = first; at < fork_end; ++at) {
+      const Instruction& in = plan_.code[at];
+      for (const Range range : {in.inputs, in.reads, in.dead_if}) read(range, lane_[at - begin_]);
+    }
+    Stage stage;
+    for (int32_t at = first; at < fork_end; ++at) {
+      Instruction in = plan_.code[at];
+      for (int i = 0; i < in.inputs.count && i < 32; ++i) {
+        if (readers[plan_.at(in.inputs)[i]] == 3) in.last_use &= ~(1u << i);
+      }
+      const int32_t* frees = plan_.at(in.frees);
+      if (std::any_of(frees, frees + in.frees.count, [&](int32_t slot) { return readers[slot] == 3; })) {
+        stage.frees.insert(stage.frees.end(), frees, frees + in.frees.count);
+        in.frees.count = 0;
+      }
+      (lane_[at - begin_] == 0 ? stage.first : stage.second).push_back(in);
+    }
+    return stage;
+  }
+
+  const Plan& plan_;
+  const int32_t begin_;
+  const int32_t end_;
+  const absl::Span<const InstructionCost> costs_;
+  const double min_lane_nanos_;
+  std::vector<int> lane_;  // of the fork that is tried now, or was taken
+};
+
+}  // namespace
+
+std::vector<Stage> FindStages(const Plan& plan, int32_t begin, int32_t end, absl::Span<const InstructionCost> costs,
+                              double min_lane_nanos) {
+  return StageFinder(plan, begin, end, costs, min_lane_nanos).Run();
+}
+
+bool Forks::StartRun() {
+  const int run = started_.fetch_add(1, std::memory_order_relaxed);
+  return run >= kWarmUpRuns && run < kWarmUpRuns + kMeasuredRuns;
+}
+
+void Forks::Record(const Plan& plan, int32_t instruction, int64_t nanos, bool took_crew, int concurrency) {
+  std::call_once(sums_made_, [&] { sums_ = std::make_unique<Sum[]>(plan.code.size()); });
+  Sum& sum = sums_[instruction];
+  sum.nanos.fetch_add(nanos, std::memory_order_relaxed);
+  sum.serial_nanos.fetch_add(took_crew ? nanos * concurrency : nanos, std::memory_order_relaxed);
+}
+
+void Forks::EndRun(const Plan& plan) {
+  if (ended_.fetch_add(1, std::memory_order_acq_rel) + 1 != kMeasuredRuns) return;
+  std::vector<InstructionCost> costs(plan.code.size());
+  for (size_t i = 0; i < costs.size() && sums_ != nullptr; ++i) {
+    costs[i].nanos = static_cast<double>(sums_[i].nanos.load(std::memory_order_relaxed)) / kMeasuredRuns;
+    costs[i].serial_nanos = static_cast<double>(sums_[i].serial_nanos.load(std::memory_order_relaxed)) / kMeasuredRuns;
+  }
+  auto stages = std::make_unique<std::vector<std::vector<Stage>>>();
+  bool any = false;
+  for (const Segment& segment : plan.segments) {
+    stages->push_back(FindStages(plan, segment.begin, segment.end, costs));
+    any = any || !stages->back().empty();
+  }
+  if (any) stages_.store(stages.release(), std::memory_order_release);
+  done_.store(true, std::memory_order_release);
+}
+
+}  // namespace thalweg

@@ -1,0 +1,31 @@
+// Which loop each node belongs to. A loop is a *frame*: its nodes lie between
+// Enter nodes that name it and Exit nodes. Frames nest.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "thalweg/graph/graph.h"
+
+namespace thalweg {
+
+struct Frame {
+  int id = 0;  // index into Frames::frames; 0 is the top level
+  int parent = -1;
+  std::string name;
+  std::vector<Node*> enters;  // they run in the parent, their outputs live here
+  std::vector<Node*> exits;   // they belong here, their outputs live in the parent
+  std::vector<Node*> next_iterations;
+};
+
+struct Frames {
+  std::vector<Frame> frames;    // parents before children
+  std::vector<int> of_node;     // by node id: the frame whose iteration runs the node (an Enter: the parent)
+  std::vector<int> of_outputs;  // by node id: where its outputs live (of an Enter: the loop; of an Exit: the parent)
+};
+
+// INVALID_ARGUMENT if a node has inputs from different frames.
+absl::StatusOr<Frames> FindFrames(const Graph& graph, const std::vector<Node*>& topological_order);
+
+}  // namespace thalweg

@@ -1,0 +1,67 @@
+#include "thalweg/runtime/frames.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "thalweg/graph/scope.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/math_ops.h"
+
+namespace thalweg {
+namespace {
+
+absl::StatusOr<Frames> FramesOf(const Graph& graph) {
+  absl::StatusOr<std::vector<Node*>> order = TopologicalOrder(graph);
+  if (!order.ok()) return order.status();
+  return FindFrames(graph, *order);
+}
+
+Output Enter(const Scope& s, const char* frame, Output x) {
+  return s.Add("Enter", {x}, {{"frame_name", frame}, {"is_constant", true}});
+}
+
+TEST(Frames, NestAndEnd) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Const(s, 1.f);
+  const Output outer = Enter(s, "outer", x);
+  const Output inner = Enter(s, "inner", outer);
+  const Output y = Neg(s, inner);
+  const Output back = s.Add("Exit", {y});
+  const Output z = Add(s, back, outer);
+  const Output out = s.Add("Exit", {z});
+  const Output end = Neg(s, out);
+  ASSERT_TRUE(s.ok()) << s.status();
+  const auto frames = FramesOf(graph);
+  ASSERT_TRUE(frames.ok()) << frames.status();
+  ASSERT_EQ(frames->frames.size(), 3);
+  EXPECT_EQ(frames->frames[1].name, "outer");
+  EXPECT_EQ(frames->frames[2].name, "inner");
+  EXPECT_EQ(frames->frames[2].parent, 1);
+  EXPECT_EQ(frames->of_node[x.node->id()], 0);
+  EXPECT_EQ(frames->of_node[inner.node->id()], 1);
+  EXPECT_EQ(frames->of_outputs[inner.node->id()], 2);
+  EXPECT_EQ(frames->of_node[y.node->id()], 2);
+  EXPECT_EQ(frames->of_outputs[back.node->id()], 1);
+  EXPECT_EQ(frames->of_node[z.node->id()], 1);
+  EXPECT_EQ(frames->of_node[end.node->id()], 0);
+}
+
+TEST(Frames, InputsFromDifferentFramesAreAnError) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Const(s, 1.f);
+  Add(s.WithOpName("mixed"), Enter(s, "loop", x), x);
+  const absl::Status status = FramesOf(graph).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("mixed"));
+}
+
+TEST(Frames, AnExitNeedsALoop) {
+  Graph graph;
+  const Scope s = graph.root();
+  s.Add("Exit", {Const(s, 1.f)});
+  EXPECT_EQ(FramesOf(graph).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace thalweg

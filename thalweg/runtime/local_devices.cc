@@ -1,0 +1,34 @@
+#include "thalweg/runtime/local_devices.h"
+
+#include <algorithm>
+
+#include "thalweg/base/thread.h"
+
+namespace thalweg {
+namespace {
+
+int Threads(int asked) { return asked > 0 ? asked : AvailableCores(); }
+
+}  // namespace
+
+LocalDevices::LocalDevices(const LocalDevicesOptions& options)
+    : crew_(Threads(options.threads) - 1), pool_("steps", Threads(options.threads)) {
+  for (int i = 0; i < std::max(1, options.cpus); ++i) {
+    DeviceName name;
+    name.job = options.job;
+    name.replica = 0;
+    name.task = options.task;
+    name.type = "CPU";
+    name.id = i;
+    devices_.push_back(std::make_unique<Device>(std::move(name), &crew_));
+  }
+}
+
+Device* LocalDevices::Find(const std::string& full_name) const {
+  for (const auto& device : devices_) {
+    if (device->name() == full_name) return device.get();
+  }
+  return nullptr;
+}
+
+}  // namespace thalweg

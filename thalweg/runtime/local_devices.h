@@ -1,0 +1,36 @@
+// The devices of one task in one process, and the threads they share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "thalweg/base/thread_pool.h"
+#include "thalweg/base/work_crew.h"
+#include "thalweg/kernel/device.h"
+
+namespace thalweg {
+
+struct LocalDevicesOptions {
+  std::string job = "localhost";
+  int task = 0;
+  int cpus = 1;     // devices CPU:0, CPU:1, ...
+  int threads = 0;  // that work on one node, and that go on with steps; 0: one per core
+};
+
+// Constant after construction.
+class LocalDevices {
+ public:
+  explicit LocalDevices(const LocalDevicesOptions& options);
+
+  Device* Find(const std::string& full_name) const;  // nullptr if there is none
+  const std::vector<std::unique_ptr<Device>>& devices() const { return devices_; }
+  ThreadPool& pool() { return pool_; }
+
+ private:
+  WorkCrew crew_;
+  ThreadPool pool_;
+  std::vector<std::unique_ptr<Device>> devices_;
+};
+
+}  // namespace thalweg

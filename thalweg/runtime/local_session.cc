@@ -1,0 +1,207 @@
+#include "thalweg/runtime/local_session.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "thalweg/base/status.h"
+#include "thalweg/kernel/rendezvous.h"
+#include "thalweg/runtime/executor.h"
+#include "thalweg/runtime/planner.h"
+
+namespace thalweg {
+namespace {
+
+// Names cannot hold these bytes, so signatures cannot be confused.
+std::string CacheKey(const Signature& s) {
+  std::string key;
+  for (const std::string& name : s.feeds) absl::StrAppend(&key, name, ",");
+  key += '\n';
+  for (const std::string& name : s.fetches) absl::StrAppend(&key, name, ",");
+  key += '\n';
+  for (const std::string& name : s.targets) absl::StrAppend(&key, name, ",");
+  return key;
+}
+
+}  // namespace
+
+LocalSession::LocalSession(const LocalSessionOptions& options)
+    : options_(options), devices_({.cpus = options.cpus, .threads = options.threads}) {}
+
+LocalSession::~LocalSession() { Close().IgnoreError(); }
+
+absl::Status LocalSession::CheckOpen() const {
+  MutexLock lock(&mutex_);
+  if (closed_) return FailedPrecondition("Session has been closed.");
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::Extend(const tensorflow::GraphDef& def) {
+  RETURN_IF_ERROR(CheckOpen());
+  MutexLock lock(&graph_mutex_);
+  return graph_.Import(def);
+}
+
+absl::StatusOr<std::shared_ptr<Kernel>> LocalSession::MakeKernel(const Node& node, Device& device) {
+  // Called by Build, which holds graph_mutex_; the analysis does not see it
+  // through the callback.
+  graph_mutex_.AssertHeld();
+  const bool keep = node.is_stateful() && node.op() != "_Send" && node.op() != "_Recv";
+  if (keep) {
+    if (const auto it = kernels_.find(node.name()); it != kernels_.end()) return it->second;
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Kernel> made, KernelRegistry::Global().Make(node, device));
+  std::shared_ptr<Kernel> kernel = std::move(made);
+  if (keep) kernels_[node.name()] = kernel;
+  return kernel;
+}
+
+absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature& signature,
+                                                                std::vector<Placed>* placed) {
+  graph_mutex_.AssertHeld();
+  ASSIGN_OR_RETURN(Graph graph, Extract(graph_, signature));
+  PlacerOptions placer{.allow_soft_placement = options_.allow_soft_placement};
+  for (const auto& device : devices_.devices()) placer.devices.push_back({device->parsed_name()});
+  ASSIGN_OR_RETURN(*placed, Place(graph, placer));
+  if (options_.log_device_placement) {
+    for (const Placed& p : *placed)
+      LOG(INFO) << p.node << ": (" << p.op << "): " << p.device << " (" << p.reason << ")";
+  }
+  RETURN_IF_ERROR(Optimize(graph, signature.targets, *devices_.devices()[0], options_.optimizer));
+  ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
+                   Compile(
+                       std::move(graph), [this](const std::string& name) { return devices_.Find(name); },
+                       [this](const Node& node, Device& device) { return MakeKernel(node, device); }));
+  return std::shared_ptr<Executable>(std::move(executable));
+}
+
+absl::StatusOr<LocalSession::Callable> LocalSession::Prepare(const Signature& signature) {
+  const std::string key = CacheKey(signature);
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return FailedPrecondition("Session has been closed.");
+    if (const auto it = callables_.find(key); it != callables_.end()) return it->second;
+  }
+  MutexLock graph_lock(&graph_mutex_);
+  {
+    // Another thread may have compiled it meanwhile.
+    MutexLock lock(&mutex_);
+    if (const auto it = callables_.find(key); it != callables_.end()) return it->second;
+  }
+  std::vector<Placed> placed;
+  ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable, Build(signature, &placed));
+  Callable callable(std::move(executable), signature);
+  MutexLock lock(&mutex_);
+  callables_.emplace(key, callable);
+  return callable;
+}
+
+absl::StatusOr<std::vector<Placed>> LocalSession::ExplainPlacement(const Signature& signature) {
+  RETURN_IF_ERROR(CheckOpen());
+  MutexLock lock(&graph_mutex_);
+  std::vector<Placed> placed;
+  RETURN_IF_ERROR(Build(signature, &placed).status());
+  return placed;
+}
+
+absl::Status LocalSession::CheckFeeds(const Executable& executable, const Signature& signature,
+                                      absl::Span<const Tensor> feeds) const {
+  if (feeds.size() != signature.feeds.size()) {
+    return InvalidArgument("expected ", signature.feeds.size(), " feeds, got ", feeds.size());
+  }
+  for (size_t i = 0; i < executable.plan.arg_nodes.size(); ++i) {
+    const Node* arg = executable.plan.arg_nodes[i];
+    if (arg == nullptr) continue;
+    if (feeds[i].dtype() != arg->output_type(0)) {
+      return InvalidArgument("Feed '", signature.feeds[i], "' is of type ", feeds[i].dtype(), ", expected ",
+                             arg->output_type(0));
+    }
+    if (!arg->output_shape(0).Accepts(feeds[i].shape())) {
+      return InvalidArgument("Feed '", signature.feeds[i], "' has shape ", feeds[i].shape(), ", expected ",
+                             arg->output_shape(0));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalSession::Run(const Callable& callable, const StepOptions& options, absl::Span<const Tensor> feeds,
+                               std::vector<Tensor>* results, tensorflow::RunMetadata* metadata) {
+  if (callable.executable_ == nullptr) return InvalidArgument("a callable that was not prepared");
+  Executable& executable = *callable.executable_;
+  RETURN_IF_ERROR(CheckFeeds(executable, *callable.signature_, feeds));
+
+  // Shared with Close(), which may cancel it while the step ends.
+  const auto shared_cancellation = std::make_shared<Cancellation>();
+  Cancellation& cancellation = *shared_cancellation;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return FailedPrecondition("Session has been closed.");
+    running_.insert(shared_cancellation);
+  }
+  const absl::Duration timeout =
+      options.timeout != absl::InfiniteDuration() ? options.timeout : options_.operation_timeout;
+  std::optional<Timer::AlarmId> alarm;
+  if (timeout != absl::InfiniteDuration()) {
+    alarm = timer_.Set(absl::Now() + timeout, [&cancellation, timeout] {
+      cancellation.Cancel(DeadlineExceeded("Timed out waiting for the step: it had ", absl::FormatDuration(timeout)));
+    });
+  }
+  std::optional<Cancellation::CallbackId> outside;
+  absl::Status status;
+  if (options.cancellation != nullptr) {
+    outside = options.cancellation->Register([&](const absl::Status& why) { cancellation.Cancel(why); });
+    if (!outside.has_value()) status = options.cancellation->status();
+  }
+
+  if (status.ok()) {
+    LocalRendezvous rendezvous;
+    ResourceManager step_resources;
+    Step step{.id = next_step_.fetch_add(1, std::memory_order_relaxed),
+              .rendezvous = &rendezvous,
+              .cancellation = &cancellation,
+              .pool = &devices_.pool(),
+              .resources = &step_resources};
+    std::optional<StepStatsCollector> stats;
+    if (options.trace) stats.emplace();
+    Execution execution(executable, step, stats.has_value() ? &*stats : nullptr);
+    status = execution.Run(feeds);
+    if (status.ok()) status = execution.TakeResults(results);
+    if (metadata != nullptr) {
+      if (stats.has_value()) stats->Fill(metadata->mutable_step_stats());
+      if (options.partition_graphs) *metadata->add_partition_graphs() = executable.graph.Export();
+    }
+  }
+
+  if (outside.has_value()) options.cancellation->Deregister(*outside);
+  if (alarm.has_value()) timer_.Unset(*alarm);
+  MutexLock lock(&mutex_);
+  running_.erase(shared_cancellation);
+  if (closed_) step_ended_.SignalAll();
+  return status;
+}
+
+absl::Status LocalSession::Close() {
+  std::vector<std::shared_ptr<Cancellation>> running;
+  {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+    running.assign(running_.begin(), running_.end());
+  }
+  for (const auto& c : running) c->Cancel(Cancelled("Step was cancelled by an explicit call to `Session::Close()`."));
+  {
+    MutexLock lock(&mutex_);
+    const absl::Time start = absl::Now();
+    while (!running_.empty()) {
+      if (step_ended_.WaitWithTimeout(&mutex_, absl::Seconds(10))) {
+        LOG(INFO) << "Session::Close still waits for " << running_.size() << " steps, since "
+                  << absl::FormatDuration(absl::Now() - start);
+      }
+    }
+    callables_.clear();
+  }
+  MutexLock lock(&graph_mutex_);
+  kernels_.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace thalweg

@@ -1,0 +1,189 @@
+#include "thalweg/runtime/optimizer.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/attr.h"
+#include "thalweg/kernel/evaluate.h"
+#include "thalweg/runtime/frames.h"
+
+namespace thalweg {
+namespace {
+
+bool IsEdge(const Node& node) { return node.op() == "_Arg" || node.op() == "_Retval"; }
+
+// Same inputs, same outputs, and no notice of when or how often it runs.
+bool IsPure(const Node& node) {
+  return node.schema() != nullptr && !node.is_stateful() && !IsControlFlow(node) && !IsEdge(node) &&
+         node.op() != "Placeholder" && node.op() != "PlaceholderV2" &&
+         std::none_of(node.input_types().begin(), node.input_types().end(),
+                      [](DType t) { return IsRef(t) || t == kResource || t == kVariant; }) &&
+         std::none_of(node.output_types().begin(), node.output_types().end(),
+                      [](DType t) { return IsRef(t) || t == kResource || t == kVariant; }) &&
+         std::none_of(node.inputs().begin(), node.inputs().end(), [](const Output& o) { return IsRef(o.dtype()); });
+}
+
+bool IsFoldable(const Node& node, const Frames& frames, const std::string& device_type) {
+  if (!IsPure(node) || node.op() == "Const" || node.num_outputs() == 0) return false;
+  if (frames.of_node[node.id()] != 0 || !node.control_inputs().empty()) return false;
+  if (!KernelRegistry::Global().Has(node.op(), device_type)) return false;
+  // Placeholders with a default and the like are there to be replaced.
+  if (node.num_inputs() == 0) return false;
+  return std::all_of(node.inputs().begin(), node.inputs().end(),
+                     [](const Output& o) { return o.node->op() == "Const" && o.node->control_inputs().empty(); });
+}
+
+int64_t Bytes(const Tensor& t) { return t.TotalBytes(); }
+
+// The attributes in an order that does not depend on the map.
+std::string AttrKey(const Node& node) {
+  std::map<std::string, std::string> attrs;
+  for (const auto& [name, value] : node.def().attr()) {
+    if (name == "_class" || name == "_output_shapes") continue;
+    std::string bytes;
+    {
+      google::protobuf::io::StringOutputStream stream(&bytes);
+      google::protobuf::io::CodedOutputStream coded(&stream);
+      coded.SetSerializationDeterministic(true);
+      value.SerializeToCodedStream(&coded);
+    }
+    attrs[name] = std::move(bytes);
+  }
+  std::string key;
+  for (const auto& [name, bytes] : attrs) absl::StrAppend(&key, name, "=", bytes.size(), ":", bytes, ";");
+  return key;
+}
+
+// Points every use of a node's outputs at others'.
+void ReplaceUses(const std::vector<std::vector<Node*>>& consumers, Node* from, Node* to) {
+  for (Node* consumer : consumers[from->id()]) {
+    for (int i = 0; i < consumer->num_inputs(); ++i) {
+      if (consumer->input(i).node == from) consumer->set_input(i, Output(to, consumer->input(i).index));
+    }
+    std::vector<Node*> controls;
+    for (Node* control : consumer->control_inputs()) {
+      Node* mapped = control == from ? to : control;
+      if (std::find(controls.begin(), controls.end(), mapped) == controls.end()) controls.push_back(mapped);
+    }
+    consumer->set_control_inputs(std::move(controls));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, int64_t max_bytes) {
+  ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph));
+  ASSIGN_OR_RETURN(const Frames frames, FindFrames(graph, order));
+  const std::vector<std::vector<Node*>> consumers = Consumers(graph);
+  absl::flat_hash_map<const Node*, std::vector<Output>> folded;  // node -> constants, by output
+  absl::flat_hash_map<const Node*, Tensor> values;
+  int count = 0;
+  for (Node* node : order) {
+    if (!IsFoldable(*node, frames, device.type())) continue;
+    std::vector<Tensor> inputs;
+    for (const Output& input : node->inputs()) {
+      Tensor& value = values[input.node];
+      if (!value.has_value()) {
+        ASSIGN_OR_RETURN(value, GetAttr<Tensor>(input.node->def(), "value"));
+      }
+      inputs.push_back(value);
+    }
+    const absl::StatusOr<std::vector<Tensor>> outputs = RunNode(*node, inputs, device);
+    if (!outputs.ok()) continue;  // the step will say so
+    int64_t bytes = 0;
+    for (const Tensor& t : *outputs) bytes += Bytes(t);
+    if (bytes > max_bytes) continue;
+    std::vector<Output> constants;
+    for (int i = 0; i < node->num_outputs(); ++i) {
+      tensorflow::NodeDef def;
+      def.set_name(graph.UniqueName(absl::StrCat(node->name(), i == 0 ? "/_folded" : absl::StrCat("/_folded_", i))));
+      def.set_op("Const");
+      def.set_device(node->device());
+      SetAttr(def, "dtype", node->output_type(i));
+      SetAttr(def, "value", (*outputs)[i]);
+      ASSIGN_OR_RETURN(Node * constant, graph.AddNode(std::move(def), {}, {}));
+      values[constant] = (*outputs)[i];
+      constants.push_back(Output(constant));
+    }
+    for (Node* consumer : consumers[node->id()]) {
+      for (int i = 0; i < consumer->num_inputs(); ++i) {
+        if (consumer->input(i).node == node) consumer->set_input(i, constants[consumer->input(i).index]);
+      }
+    }
+    ++count;
+  }
+  return count;
+}
+
+absl::StatusOr<int> MergeCommonSubexpressions(Graph& graph) {
+  ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph));
+  std::vector<std::vector<Node*>> consumers = Consumers(graph);
+  using Key = std::tuple<std::string, std::string, std::string, std::vector<std::pair<int, int>>, std::vector<int>>;
+  std::map<Key, Node*> seen;
+  int count = 0;
+  for (Node* node : order) {
+    if (!IsPure(*node)) continue;
+    std::vector<std::pair<int, int>> inputs;
+    for (const Output& input : node->inputs()) inputs.emplace_back(input.node->id(), input.index);
+    if (node->schema()->def.is_commutative()) std::sort(inputs.begin(), inputs.end());
+    std::vector<int> controls;
+    for (const Node* control : node->control_inputs()) controls.push_back(control->id());
+    std::sort(controls.begin(), controls.end());
+    Key key(node->op(), node->device(), AttrKey(*node), std::move(inputs), std::move(controls));
+    const auto [it, is_new] = seen.try_emplace(std::move(key), node);
+    if (is_new) continue;
+    ReplaceUses(consumers, node, it->second);
+    auto& kept = consumers[it->second->id()];
+    kept.insert(kept.end(), consumers[node->id()].begin(), consumers[node->id()].end());
+    ++count;
+  }
+  return count;
+}
+
+int RemoveDead(Graph& graph, const std::vector<std::string>& targets) {
+  std::vector<bool> keep(graph.num_nodes(), false);
+  std::vector<Node*> stack;
+  const auto need = [&](Node* node) {
+    if (!keep[node->id()]) {
+      keep[node->id()] = true;
+      stack.push_back(node);
+    }
+  };
+  for (const auto& node : graph.nodes()) {
+    if (IsEdge(*node) || (node->is_stateful() && node->num_outputs() == 0)) need(node.get());
+  }
+  for (const std::string& target : targets) {
+    if (Node* node = graph.FindNode(target)) need(node);
+  }
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    stack.pop_back();
+    for (const Output& input : node->inputs()) need(input.node);
+    for (Node* control : node->control_inputs()) need(control);
+  }
+  const int before = graph.num_nodes();
+  graph.Retain(keep);
+  return before - graph.num_nodes();
+}
+
+absl::Status Optimize(Graph& graph, const std::vector<std::string>& targets, Device& device,
+                      const OptimizerOptions& options) {
+  if (options.fold_constants) {
+    RETURN_IF_ERROR(FoldConstants(graph, device, options.max_constant_bytes).status());
+  }
+  if (options.merge_common_subexpressions) {
+    RETURN_IF_ERROR(MergeCommonSubexpressions(graph).status());
+  }
+  RemoveDead(graph, targets);
+  return absl::OkStatus();
+}
+
+}  // namespace thalweg

@@ -1,0 +1,34 @@
+// Passes that make a graph smaller before it is compiled. Results stay the
+// same, for every feed.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "thalweg/graph/graph.h"
+#include "thalweg/kernel/device.h"
+
+namespace thalweg {
+
+struct OptimizerOptions {
+  bool fold_constants = true;
+  bool merge_common_subexpressions = true;
+  // Larger values are not kept as constants.
+  int64_t max_constant_bytes = 10 << 20;
+};
+
+// Replaces nodes whose inputs are all constants by their values. `device` runs
+// them. Nodes that fail are left for the step to fail. Returns how many.
+absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, int64_t max_bytes);
+
+// Lets nodes that do the same to the same inputs share one. Returns how many
+// went.
+absl::StatusOr<int> MergeCommonSubexpressions(Graph& graph);
+
+// Removes nodes on which no _Retval, no stateful node and no target depends.
+// `targets` are names. Returns how many went.
+int RemoveDead(Graph& graph, const std::vector<std::string>& targets);
+
+// All of them, in a good order. `targets` must stay.
+absl::Status Optimize(Graph& graph, const std::vector<std::string>& targets, Device& device,
+                      const OptimizerOptions& options = {});
+
+}  // namespace thalweg

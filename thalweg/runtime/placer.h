@@ -1,0 +1,46 @@
+// Decides on which device every node runs, and can say why.
+//
+// A node goes where its device string says, merged with those of the nodes it
+// must be together with: colocation ("_class" = "loc:@other"), variables and
+// what uses them by reference, resources and what uses their handles. What is
+// left open goes to the default device. With soft placement, a device that is
+// not there, or has no kernel for the op, is replaced by one that can.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "thalweg/graph/device_name.h"
+#include "thalweg/graph/graph.h"
+
+namespace thalweg {
+
+// A device as the placer sees it: it may be in another task.
+struct PlacementDevice {
+  DeviceName name;  // full
+};
+
+struct PlacerOptions {
+  std::vector<PlacementDevice> devices;  // in order of preference
+  std::string default_device;            // full name; "" is the first
+  bool allow_soft_placement = false;
+};
+
+// One decision.
+struct Placed {
+  std::string node;
+  std::string op;
+  std::string device;
+  std::string reason;  // "asked for /cpu:0", "with variable 'w'", "default"
+};
+
+// Sets the device of every node to a full name. INVALID_ARGUMENT, naming the
+// node, what it asked for and what there is, if a node has no place.
+absl::StatusOr<std::vector<Placed>> Place(Graph& graph, const PlacerOptions& options);
+
+// "name: (Op): /job:.../device:CPU:0", one line per node: what
+// log_device_placement prints.
+std::string DescribePlacement(const std::vector<Placed>& placement);
+
+}  // namespace thalweg

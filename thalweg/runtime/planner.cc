@@ -1,0 +1,640 @@
+#include "thalweg/runtime/planner.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/attr.h"
+#include "thalweg/runtime/frames.h"
+
+namespace thalweg {
+namespace {
+
+// A stable hash of a frame's path, the same in every task.
+uint64_t FrameId(const std::string& path) {
+  uint64_t hash = 1469598103934665603u;
+  for (const unsigned char c : path) hash = (hash ^ c) * 1099511628211u;
+  return hash | 1;  // 0 is the top level
+}
+
+// Changes a variable: runs as late as it can, so that readers of the old value
+// are done and the update happens in place.
+bool Updates(const Node& node) {
+  if (IsControlFlow(node)) return false;
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    if (IsRef(node.input_type(i))) return node.op() != "IsVariableInitialized" && node.op() != "RefIdentity";
+  }
+  return false;
+}
+
+// Compiles the nodes of one frame (the top level, or an iteration of a loop)
+// and, through it, of the frames inside. A loop inside is one *unit* here, as
+// every other node is.
+class RegionCompiler {
+ public:
+  RegionCompiler(const Graph& graph, const std::vector<Node*>& order, const Frames& frames, int frame,
+                 const std::string& path, const DeviceFinder& find_device, const KernelSource& make_kernel, Plan* plan)
+      : graph_(graph),
+        order_(order),
+        frames_(frames),
+        frame_(frame),
+        path_(path),
+        find_device_(find_device),
+        make_kernel_(make_kernel),
+        plan_(*plan) {}
+
+  absl::Status Compile() {
+    RETURN_IF_ERROR(MakeUnits());
+    ConnectUnits();
+    RETURN_IF_ERROR(OrderUnits());
+    FindPossiblyDead();
+    FindWaits();
+    Schedule();
+    AssignSlots();
+    RETURN_IF_ERROR(Emit());
+    FindLastUses();
+    return absl::OkStatus();
+  }
+
+  // For the enclosing loop: the slot in this region of an output.
+  int32_t SlotOf(const Output& output) const {
+    const auto it = slots_.find(output);
+    return it == slots_.end() ? -1 : it->second;
+  }
+
+ private:
+  // A node, or a whole loop.
+  struct Unit {
+    Node* node = nullptr;
+    int loop = -1;  // frame id
+    LoopPlan* plan = nullptr;
+    std::vector<int> before;  // units that must come first, without repeats
+    std::vector<int> after;
+    bool may_be_dead = false;
+    bool waits = false;
+    bool no_code = false;  // a constant, an argument, an alias
+    int segment = -1;
+    int32_t code = -1;  // its instruction, once emitted
+    std::shared_ptr<Kernel> kernel;
+  };
+
+  bool IsOwn(const Node& node) const { return frames_.of_node[node.id()] == frame_; }
+
+  absl::Status MakeUnits() {
+    unit_of_.assign(graph_.num_nodes(), -1);
+    for (Node* node : order_) {
+      if (!IsOwn(*node)) continue;
+      if (IsEnter(*node)) {
+        // The loop it opens is the unit.
+        const int child = frames_.of_outputs[node->id()];
+        auto [it, is_new] = loop_units_.try_emplace(child, static_cast<int>(units_.size()));
+        if (is_new) RETURN_IF_ERROR(MakeLoopUnit(child));
+        unit_of_[node->id()] = it->second;
+        continue;
+      }
+      unit_of_[node->id()] = static_cast<int>(units_.size());
+      Unit& unit = units_.emplace_back();
+      unit.node = node;
+      RETURN_IF_ERROR(PrepareNode(unit));
+    }
+    // Exits are seen from outside as outputs of the loop.
+    for (const auto& [child, unit] : loop_units_) {
+      for (Node* exit : frames_.frames[child].exits) unit_of_[exit->id()] = unit;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PrepareNode(Unit& unit) {
+    Node* node = unit.node;
+    if (node->op() == "_Arg" || node->op() == "_Retval" || IsExit(*node) || IsNextIteration(*node)) {
+      unit.no_code = true;
+      return absl::OkStatus();
+    }
+    if (node->op() == "Const" && node->control_inputs().empty()) {
+      unit.no_code = true;
+      return absl::OkStatus();
+    }
+    if (node->schema() == nullptr) {
+      return NotFound("Op type not registered '", node->op(), "' (node '", node->name(), "')");
+    }
+    if (IsAlias(*node)) {
+      unit.no_code = true;
+      return absl::OkStatus();
+    }
+    Device* device = find_device_(node->device());
+    if (device == nullptr)
+      return Internal("node '", node->name(), "' is placed on unknown device '", node->device(), "'");
+    ASSIGN_OR_RETURN(unit.kernel, make_kernel_(*node, *device));
+    unit.waits = unit.kernel->is_async();
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeLoopUnit(int child) {
+    auto loop = std::make_unique<LoopPlan>();
+    loop->name = frames_.frames[child].name;
+    loop->index = static_cast<int32_t>(plan_.loops.size());
+    const std::string path = absl::StrCat(path_, ";", loop->name);
+    loop->frame_id = FrameId(path);
+    auto body =
+        std::make_unique<RegionCompiler>(graph_, order_, frames_, child, path, find_device_, make_kernel_, &loop->body);
+    RETURN_IF_ERROR(body->Compile());
+    Unit& unit = units_.emplace_back();
+    unit.loop = child;
+    unit.plan = loop.get();
+    unit.waits = loop->body.has_waits;
+    loop_bodies_[child] = std::move(body);
+    plan_.loops.push_back(std::move(loop));
+    return absl::OkStatus();
+  }
+
+  // An Identity of a value is its input under another name.
+  bool IsAlias(const Node& node) const {
+    return (node.op() == "Identity" || node.op() == "StopGradient" || node.op() == "LoopCond") &&
+           node.control_inputs().empty() && !IsRef(node.input(0).dtype());
+  }
+
+  void AddDependency(int before, int after) {
+    if (before == after || before < 0) return;
+    auto& list = units_[after].before;
+    if (std::find(list.begin(), list.end(), before) == list.end()) {
+      list.push_back(before);
+      units_[before].after.push_back(after);
+    }
+  }
+
+  // The edges of a node that come from this region.
+  template <typename F>
+  void ForEachSource(const Node& node, F&& f) const {
+    for (const Output& input : node.inputs()) {
+      if (!(IsMerge(node) && IsNextIteration(*input.node))) f(input.node);
+    }
+    for (Node* control : node.control_inputs()) f(control);
+  }
+
+  void ConnectUnits() {
+    for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+      const auto depend = [&](const Node* from) {
+        // What enters this loop is there when the iteration begins.
+        if (frames_.of_outputs[from->id()] == frame_ && unit_of_[from->id()] >= 0)
+          AddDependency(unit_of_[from->id()], u);
+      };
+      if (units_[u].node != nullptr) {
+        ForEachSource(*units_[u].node, depend);
+      } else {
+        for (const Node* enter : frames_.frames[units_[u].loop].enters) ForEachSource(*enter, depend);
+      }
+    }
+  }
+
+  // Units come in topological order, except that a loop stands where its first
+  // Enter does.
+  absl::Status OrderUnits() {
+    std::vector<int> pending(units_.size());
+    for (size_t u = 0; u < units_.size(); ++u) {
+      pending[u] = static_cast<int>(units_[u].before.size());
+      if (pending[u] == 0) unit_order_.push_back(static_cast<int>(u));
+    }
+    for (size_t i = 0; i < unit_order_.size(); ++i) {
+      for (const int next : units_[unit_order_[i]].after) {
+        if (--pending[next] == 0) unit_order_.push_back(next);
+      }
+    }
+    if (unit_order_.size() == units_.size()) return absl::OkStatus();
+    for (size_t u = 0; u < units_.size(); ++u) {
+      if (pending[u] > 0 && units_[u].loop >= 0) {
+        return InvalidArgument("loop '", frames_.frames[units_[u].loop].name,
+                               "' needs a value that depends on its own result");
+      }
+    }
+    return Internal("nodes cannot be ordered");
+  }
+
+  bool OutputMayBeDead(const Node& from) const {
+    if (IsEnter(from)) return frame_ != 0;  // a variable of the loop, after the first iteration
+    const Unit& unit = units_[unit_of_[from.id()]];
+    return unit.may_be_dead || IsSwitch(from) || from.op() == "_Recv" || from.op() == "_HostRecv";
+  }
+
+  void FindPossiblyDead() {
+    for (const int u : unit_order_) {
+      Unit& unit = units_[u];
+      if (unit.node == nullptr) {
+        for (const Node* enter : frames_.frames[unit.loop].enters) {
+          ForEachSource(*enter,
+                        [&](const Node* from) { unit.may_be_dead = unit.may_be_dead || OutputMayBeDead(*from); });
+        }
+        // And its exits may be, if the loop ends without them.
+        unit.may_be_dead = true;
+        continue;
+      }
+      if (IsMerge(*unit.node) && frame_ != 0) {
+        unit.may_be_dead = true;
+        continue;
+      }
+      bool any = false, all = true;
+      for (const Output& input : unit.node->inputs()) {
+        const bool dead = IsInner(*input.node) ? OutputMayBeDead(*input.node) : true;
+        any = any || dead;
+        all = all && dead;
+      }
+      bool control = false;
+      for (const Node* from : unit.node->control_inputs()) {
+        if (IsInner(*from)) control = control || ControlMayBeDead(*from);
+      }
+      unit.may_be_dead = control || (IsMerge(*unit.node) ? all : any);
+    }
+  }
+  bool IsInner(const Node& node) const { return IsEnter(node) || unit_of_[node.id()] >= 0; }
+  bool ControlMayBeDead(const Node& from) const {
+    if (IsEnter(from) && frames_.of_outputs[from.id()] == frame_) return frame_ != 0;
+    return units_[unit_of_[from.id()]].may_be_dead;
+  }
+
+  // For every unit the set of waits it depends on; units with the same set
+  // form a segment. An edge never leads from a larger set to a smaller one, so
+  // segments are ordered too.
+  void FindWaits() {
+    std::vector<int> waiting;
+    for (size_t u = 0; u < units_.size(); ++u) {
+      if (units_[u].waits) {
+        wait_index_[static_cast<int>(u)] = static_cast<int>(waiting.size());
+        waiting.push_back(static_cast<int>(u));
+      }
+    }
+    plan_.has_waits = !waiting.empty();
+    plan_.wait_successors.resize(waiting.size());
+    if (waiting.empty()) {
+      for (Unit& unit : units_) unit.segment = 0;
+      plan_.segments.resize(1);
+      return;
+    }
+    const size_t words = (waiting.size() + 63) / 64;
+    std::vector<std::vector<uint64_t>> sets(units_.size(), std::vector<uint64_t>(words));
+    std::map<std::vector<uint64_t>, int> ids;
+    for (const int u : unit_order_) {
+      for (const int before : units_[u].before) {
+        for (size_t w = 0; w < words; ++w) sets[u][w] |= sets[before][w];
+        if (units_[before].waits) {
+          const int index = wait_index_[before];
+          sets[u][index / 64] |= uint64_t{1} << (index % 64);
+        }
+      }
+      units_[u].segment = ids.try_emplace(sets[u], static_cast<int>(ids.size())).first->second;
+    }
+    plan_.segments.resize(ids.size());
+    for (size_t u = 0; u < units_.size(); ++u) {
+      for (const int before : units_[u].before) {
+        auto& successors = units_[before].waits ? plan_.wait_successors[wait_index_[before]]
+                                                : plan_.segments[units_[before].segment].successors;
+        const int to = units_[u].segment;
+        if (!units_[before].waits && units_[before].segment == to) continue;
+        if (std::find(successors.begin(), successors.end(), to) != successors.end()) continue;
+        successors.push_back(to);
+        ++plan_.segments[to].predecessors;
+      }
+    }
+  }
+
+  // The order of code: segment by segment; inside one, waits are started and
+  // sends made as early as can be, updates of variables as late.
+  void Schedule() {
+    const auto rank = [&](int u) {
+      const Unit& unit = units_[u];
+      int priority = 1;
+      if (unit.node != nullptr && Updates(*unit.node)) priority = 2;
+      if (unit.waits || (unit.node != nullptr && (unit.node->op() == "_Send" || unit.node->op() == "_HostSend")))
+        priority = 0;
+      return std::tuple(unit.segment, priority, u);
+    };
+    const auto later = [&](int a, int b) { return rank(a) > rank(b); };
+    std::vector<int> pending(units_.size());
+    // One queue per segment: a segment's units only wait for earlier sets, so
+    // running segments one after the other by readiness is a valid order for
+    // emission too.
+    std::priority_queue<int, std::vector<int>, decltype(later)> ready(later);
+    for (size_t u = 0; u < units_.size(); ++u) {
+      pending[u] = static_cast<int>(units_[u].before.size());
+      if (pending[u] == 0) ready.push(static_cast<int>(u));
+    }
+    std::vector<std::vector<int>> by_segment(plan_.segments.size());
+    while (!ready.empty()) {
+      const int u = ready.top();
+      ready.pop();
+      by_segment[units_[u].segment].push_back(u);
+      for (const int next : units_[u].after) {
+        if (--pending[next] == 0) ready.push(next);
+      }
+    }
+    for (const auto& list : by_segment) schedule_.insert(schedule_.end(), list.begin(), list.end());
+  }
+
+  int32_t NewSlot() { return plan_.num_slots++; }
+
+  void AssignSlots() {
+    // Values that enter this loop, and those that come round.
+    if (frame_ != 0) {
+      for (Node* enter : frames_.frames[frame_].enters) slots_[Output(enter)] = NewSlot();
+      for (Node* next : frames_.frames[frame_].next_iterations) slots_[Output(next)] = NewSlot();
+    }
+    for (const int u : unit_order_) {
+      Unit& unit = units_[u];
+      if (unit.node == nullptr) {
+        for (Node* exit : frames_.frames[unit.loop].exits) slots_[Output(exit)] = NewSlot();
+        continue;
+      }
+      Node* node = unit.node;
+      if (IsNextIteration(*node) || IsExit(*node)) continue;  // see LoopUnit
+      if (unit.no_code && IsAlias(*node)) {
+        slots_[Output(node)] = slots_.at(node->input(0));
+        continue;
+      }
+      for (int i = 0; i < node->num_outputs(); ++i) slots_[Output(node, i)] = NewSlot();
+      if (unit.no_code) {
+        if (node->op() == "Const") pinned_.push_back(slots_[Output(node)]);
+      }
+    }
+  }
+
+  // A slot whose deadness is that of the node as a whole.
+  int32_t StatusSlot(const Node& from) {
+    const auto it_own = slots_.find(Output(const_cast<Node*>(&from)));
+    if (IsEnter(from) || (IsExit(from) && it_own != slots_.end())) return it_own->second;
+    // A node without code is as dead as its input.
+    if (units_[unit_of_[from.id()]].no_code && from.num_inputs() > 0) return slots_.at(from.input(0));
+    const auto [it, is_new] = status_slots_.try_emplace(&from, plan_.num_slots);
+    if (is_new) NewSlot();
+    return it->second;
+  }
+
+  std::vector<int32_t> DeadIf(const Unit& unit, const Node& node) {
+    std::vector<int32_t> slots;
+    if (!unit.may_be_dead) return slots;
+    if (!IsMerge(node)) {
+      for (const Output& input : node.inputs()) {
+        if (OutputMayBeDead(*input.node)) slots.push_back(slots_.at(input));
+      }
+    }
+    for (const Node* control : node.control_inputs()) {
+      if (ControlMayBeDead(*control)) slots.push_back(StatusSlot(*control));
+    }
+    return slots;
+  }
+
+  absl::Status Emit() {
+    // Control consumers ask for status slots first, so that producers know.
+    std::vector<std::vector<int32_t>> dead_if(units_.size());
+    for (const int u : schedule_) {
+      if (units_[u].node != nullptr) {
+        dead_if[u] = DeadIf(units_[u], *units_[u].node);
+      } else {
+        for (const Node* enter : frames_.frames[units_[u].loop].enters) {
+          for (const Node* control : enter->control_inputs()) {
+            if (ControlMayBeDead(*control)) dead_if[u].push_back(StatusSlot(*control));
+          }
+        }
+      }
+    }
+    int segment = -1;
+    for (const int u : schedule_) {
+      Unit& unit = units_[u];
+      if (unit.segment != segment) {
+        segment = unit.segment;
+        plan_.segments[segment].begin = static_cast<int32_t>(plan_.code.size());
+      }
+      if (unit.node == nullptr) {
+        EmitLoop(u, dead_if[u]);
+      } else if (unit.no_code) {
+        RETURN_IF_ERROR(EmitNothing(unit));
+      } else {
+        EmitNode(u, dead_if[u]);
+      }
+      plan_.segments[segment].end = static_cast<int32_t>(plan_.code.size());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status EmitNothing(const Unit& unit) {
+    Node* node = unit.node;
+    if (node->op() == "Const") {
+      ASSIGN_OR_RETURN(Tensor value, GetAttr<Tensor>(node->def(), "value"));
+      ASSIGN_OR_RETURN(const DType dtype, GetAttr<DType>(node->def(), "dtype"));
+      if (value.dtype() != dtype) {
+        return InvalidArgument("Const '", node->name(), "' holds ", value.dtype(), ", its dtype says ", dtype);
+      }
+      plan_.constants.emplace_back(slots_.at(Output(node)), std::move(value));
+    } else if (node->op() == "_Arg") {
+      ASSIGN_OR_RETURN(const int64_t index, GetAttr<int64_t>(node->def(), "index"));
+      if (index >= graph_.num_nodes()) return Internal("_Arg index ", index);
+      if (plan_.arg_slots.size() <= static_cast<size_t>(index)) {
+        plan_.arg_slots.resize(index + 1, -1);
+        plan_.arg_nodes.resize(index + 1, nullptr);
+      }
+      plan_.arg_slots[index] = slots_.at(Output(node));
+      plan_.arg_nodes[index] = node;
+    } else if (node->op() == "_Retval") {
+      ASSIGN_OR_RETURN(const int64_t index, GetAttr<int64_t>(node->def(), "index"));
+      if (index >= graph_.num_nodes()) return Internal("_Retval index ", index);
+      if (plan_.results.size() <= static_cast<size_t>(index)) plan_.results.resize(index + 1);
+      const int32_t slot = slots_.at(node->input(0));
+      plan_.results[index] = {slot, node};
+      keep_.push_back(slot);
+    }
+    return absl::OkStatus();
+  }
+
+  void EmitNode(int u, const std::vector<int32_t>& dead_if) {
+    const Unit& unit = units_[u];
+    Node* node = unit.node;
+    Instruction in;
+    in.kernel = unit.kernel.get();
+    plan_.kernels.push_back(unit.kernel);
+    in.node = node;
+    in.device = find_device_(node->device());
+    std::vector<int32_t> inputs, reads;
+    for (int i = 0; i < node->num_inputs(); ++i) inputs.push_back(InputSlot(*node, i, &reads));
+    in.inputs = plan_.AddOperands(inputs);
+    in.reads = plan_.AddOperands(reads);
+    in.dead_if = plan_.AddOperands(dead_if);
+    in.num_outputs = node->num_outputs();
+    in.first_output = in.num_outputs > 0 ? slots_.at(Output(node)) : 0;
+    in.is_merge = IsMerge(*node);
+    in.is_switch = IsSwitch(*node);
+    in.runs_dead = node->op() == "_Send" || node->op() == "_HostSend";
+    if (const auto it = status_slots_.find(node); it != status_slots_.end()) in.status_slot = it->second;
+    FinishInstruction(u, in);
+  }
+
+  void EmitLoop(int u, const std::vector<int32_t>& dead_if) {
+    const Unit& unit = units_[u];
+    LoopPlan* loop = unit.plan;
+    const RegionCompiler& body = *loop_bodies_.at(unit.loop);
+    const Frame& frame = frames_.frames[unit.loop];
+    Instruction in;
+    in.loop = loop;
+    in.node = frame.enters[0];
+    std::vector<int32_t> inputs, reads;
+    for (Node* enter : frame.enters) {
+      const int32_t outer = InputSlot(*enter, 0, &reads);
+      inputs.push_back(outer);
+      loop->enters.push_back({outer, body.SlotOf(Output(enter)), *GetAttr<bool>(enter->def(), "is_constant")});
+    }
+    for (Node* exit : frame.exits) loop->exits.push_back({body.SlotOf(exit->input(0)), slots_.at(Output(exit))});
+    for (Node* next : frame.next_iterations) {
+      loop->back_edges.push_back({body.SlotOf(next->input(0)), body.SlotOf(Output(next))});
+    }
+    in.inputs = plan_.AddOperands(inputs);
+    in.reads = plan_.AddOperands(reads);
+    in.dead_if = plan_.AddOperands(dead_if);
+    FinishInstruction(u, in);
+  }
+
+  // The slot of an input. Where a variable comes and a value is wanted, it is
+  // read when the instruction runs, into a slot of its own.
+  int32_t InputSlot(const Node& node, int i, std::vector<int32_t>* reads) {
+    const int32_t slot = slots_.at(node.input(i));
+    if (!IsRef(node.input(i).dtype()) || IsRef(node.input_type(i))) return slot;
+    reads->push_back(slot);
+    reads->push_back(NewSlot());
+    return reads->back();
+  }
+
+  void FinishInstruction(int u, Instruction in) {
+    if (units_[u].waits) {
+      in.async = true;
+      in.async_index = wait_index_.at(u);
+    }
+    units_[u].code = static_cast<int32_t>(plan_.code.size());
+    std::vector<int32_t> before;
+    CodeBefore(u, &before);
+    plan_.before.push_back(std::move(before));
+    plan_.code.push_back(in);
+    code_segment_.push_back(units_[u].segment);
+  }
+
+  // The instructions that a unit depends on, through units without code too.
+  void CodeBefore(int u, std::vector<int32_t>* before) const {
+    for (const int other : units_[u].before) {
+      if (units_[other].no_code) {
+        CodeBefore(other, before);
+      } else {
+        before->push_back(units_[other].code);
+      }
+    }
+  }
+
+  // A slot that is read in one segment only dies with its last reader there.
+  // One that several segments read, or that leaves the plan, is kept to the
+  // end.
+  void FindLastUses() {
+    struct Use {
+      int32_t last = -1;  // instruction that reads it last
+      int32_t producer = -1;
+      int segment = -1;
+      bool shared = false;
+      bool keep = false;
+    };
+    std::vector<Use> uses(plan_.num_slots);
+    const auto read = [&](int32_t slot, int32_t at) {
+      Use& use = uses[slot];
+      if (use.segment >= 0 && use.segment != code_segment_[at]) use.shared = true;
+      use.segment = code_segment_[at];
+      use.last = at;
+    };
+    for (int32_t at = 0; at < static_cast<int32_t>(plan_.code.size()); ++at) {
+      const Instruction& in = plan_.code[at];
+      for (int i = 0; i < in.inputs.count; ++i) read(plan_.at(in.inputs)[i], at);
+      for (int i = 0; i < in.reads.count; ++i) read(plan_.at(in.reads)[i], at);
+      for (int i = 0; i < in.dead_if.count; ++i) read(plan_.at(in.dead_if)[i], at);
+      for (int i = 0; i < in.num_outputs; ++i) uses[in.first_output + i].producer = at;
+      if (in.loop != nullptr) {
+        for (const LoopPlan::Move& exit : in.loop->exits) uses[exit.to].producer = at;
+      }
+    }
+    for (const int32_t slot : keep_) uses[slot].keep = true;
+    for (const int32_t slot : pinned_) uses[slot].keep = true;
+    if (frame_ != 0) {
+      for (Node* enter : frames_.frames[frame_].enters) uses[slots_.at(Output(enter))].keep = true;
+      for (Node* exit : frames_.frames[frame_].exits) uses[slots_.at(exit->input(0))].keep = true;
+      for (Node* next : frames_.frames[frame_].next_iterations) {
+        uses[slots_.at(next->input(0))].keep = true;
+        uses[slots_.at(Output(next))].keep = true;
+      }
+    }
+    std::vector<std::vector<int32_t>> frees(plan_.code.size());
+    for (int32_t slot = 0; slot < plan_.num_slots; ++slot) {
+      const Use& use = uses[slot];
+      if (use.keep || use.shared) {
+        plan_.kept_slots.push_back(slot);
+        continue;
+      }
+      if (use.last >= 0) {
+        frees[use.last].push_back(slot);
+      } else if (use.producer >= 0) {
+        frees[use.producer].push_back(slot);  // nobody wants it
+      } else {
+        plan_.kept_slots.push_back(slot);  // an argument that nobody reads
+      }
+    }
+    // Constants stay for good.
+    std::vector<bool> is_pinned(plan_.num_slots, false);
+    for (const int32_t slot : pinned_) is_pinned[slot] = true;
+    plan_.kept_slots.erase(
+        std::remove_if(plan_.kept_slots.begin(), plan_.kept_slots.end(), [&](int32_t s) { return is_pinned[s]; }),
+        plan_.kept_slots.end());
+    for (size_t at = 0; at < plan_.code.size(); ++at) {
+      Instruction& in = plan_.code[at];
+      for (int i = 0; i < in.inputs.count && i < 32; ++i) {
+        const int32_t slot = plan_.at(in.inputs)[i];
+        const bool dies = std::find(frees[at].begin(), frees[at].end(), slot) != frees[at].end();
+        // An input given twice is not dead after its first use.
+        const bool twice = std::count(plan_.at(in.inputs), plan_.at(in.inputs) + in.inputs.count, slot) > 1;
+        if (dies && !twice && in.loop == nullptr) in.last_use |= 1u << i;
+      }
+      in.frees = plan_.AddOperands(frees[at]);
+    }
+  }
+
+  const Graph& graph_;
+  const std::vector<Node*>& order_;
+  const Frames& frames_;
+  const int frame_;
+  const std::string path_;
+  const DeviceFinder& find_device_;
+  const KernelSource& make_kernel_;
+  Plan& plan_;
+
+  std::vector<Unit> units_;
+  std::vector<int> unit_order_;
+  std::vector<int> unit_of_;                  // by node id; -1 if of another region
+  absl::flat_hash_map<int, int> loop_units_;  // frame -> unit
+  absl::flat_hash_map<int, std::unique_ptr<RegionCompiler>> loop_bodies_;
+  absl::flat_hash_map<int, int> wait_index_;  // unit -> async index
+  std::vector<int> schedule_;
+  std::vector<int> code_segment_;
+  absl::flat_hash_map<Output, int32_t> slots_;
+  absl::flat_hash_map<const Node*, int32_t> status_slots_;
+  std::vector<int32_t> keep_;    // leave the plan
+  std::vector<int32_t> pinned_;  // constants
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph, const DeviceFinder& find_device,
+                                                    const KernelSource& make_kernel) {
+  auto executable = std::make_unique<Executable>();
+  executable->graph = std::move(graph);
+  ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(executable->graph));
+  ASSIGN_OR_RETURN(const Frames frames, FindFrames(executable->graph, order));
+  RegionCompiler compiler(executable->graph, order, frames, 0, "", find_device, make_kernel, &executable->plan);
+  RETURN_IF_ERROR(compiler.Compile());
+  return executable;
+}
+
+}  // namespace thalweg

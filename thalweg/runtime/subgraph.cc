@@ -1,0 +1,171 @@
+#include "thalweg/runtime/subgraph.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/attr.h"
+
+namespace thalweg {
+namespace {
+
+using tensorflow::NodeDef;
+
+absl::StatusOr<std::vector<Output>> FindFeeds(const Graph& graph, const std::vector<std::string>& names) {
+  std::vector<Output> feeds;
+  for (const std::string& name : names) {
+    const absl::StatusOr<Output> output = graph.FindOutput(name);
+    if (absl::IsNotFound(output.status())) return NotFound("FeedInputs: unable to find feed output ", name);
+    if (!output.ok())
+      return InvalidArgument("FeedInputs: ", name, " should have output index < ",
+                             graph.FindNode(name.substr(0, name.rfind(':')))->num_outputs());
+    for (const Output& other : feeds) {
+      if (other == *output) return InvalidArgument("Endpoint '", name, "' fed more than once.");
+    }
+    feeds.push_back(*output);
+  }
+  return feeds;
+}
+
+absl::StatusOr<std::vector<Output>> FindFetches(const Graph& graph, const std::vector<std::string>& names) {
+  std::vector<Output> fetches;
+  for (const std::string& name : names) {
+    const absl::StatusOr<Output> output = graph.FindOutput(name);
+    if (absl::IsNotFound(output.status())) return NotFound("FetchOutputs node ", name, ": not found");
+    if (!output.ok()) {
+      return InvalidArgument("FetchOutputs ", name, ": output index too large, must be < ",
+                             graph.FindNode(name.substr(0, name.rfind(':')))->num_outputs());
+    }
+    if (output->node->schema() == nullptr) {
+      return NotFound("Op type not registered '", output->node->op(), "' (node '", output->node->name(), "')");
+    }
+    fetches.push_back(*output);
+  }
+  return fetches;
+}
+
+absl::StatusOr<std::vector<Node*>> FindTargets(const Graph& graph, const std::vector<std::string>& names) {
+  std::vector<Node*> targets;
+  std::string missing;
+  for (const std::string& name : names) {
+    Node* node = graph.FindNode(name);
+    if (node == nullptr) absl::StrAppend(&missing, name, " ");
+    targets.push_back(node);
+  }
+  if (!missing.empty()) return NotFound("PruneForTargets: Some target nodes not found: ", missing);
+  return targets;
+}
+
+// A node name made of a tensor's: "_arg_a_0_0".
+std::string EdgeNodeName(absl::string_view kind, const std::string& tensor, size_t index) {
+  return absl::StrCat(kind, "_", absl::StrReplaceAll(tensor, {{":", "_"}, {"/", "_"}}), "_", index);
+}
+
+class Extraction {
+ public:
+  Extraction(const Graph& graph, std::vector<Output> feeds)
+      : source_(graph), feeds_(std::move(feeds)), copies_(graph.num_nodes()) {}
+
+  absl::StatusOr<Graph> Run(const Signature& signature, const std::vector<Output>& fetches,
+                            const std::vector<Node*>& targets) {
+    RETURN_IF_ERROR(result_.AddFunctions(source_.library()));
+    for (size_t i = 0; i < feeds_.size(); ++i) {
+      NodeDef def;
+      def.set_name(EdgeNodeName("_arg", signature.feeds[i], i));
+      def.set_op("_Arg");
+      def.set_device(feeds_[i].node->device());
+      const bool known = feeds_[i].node->schema() != nullptr;
+      if (!known)
+        return NotFound("Op type not registered '", feeds_[i].node->op(), "' of fed node '", feeds_[i].node->name(),
+                        "'");
+      SetAttr(def, "T", RemoveRef(feeds_[i].dtype()));
+      SetAttr(def, "index", static_cast<int64_t>(i));
+      ASSIGN_OR_RETURN(Node * arg, result_.AddNode(std::move(def), {}, {}));
+      arg->set_output_shape(0, feeds_[i].shape());
+      args_[feeds_[i]] = arg;
+      fed_nodes_.emplace(feeds_[i].node, arg);
+    }
+    for (const Output& fetch : fetches) Need(fetch);
+    for (Node* target : targets) NeedNode(target);
+    Walk();
+    Connect();
+    for (size_t i = 0; i < fetches.size(); ++i) {
+      NodeDef def;
+      def.set_name(EdgeNodeName("_retval", signature.fetches[i], i));
+      def.set_op("_Retval");
+      const Output value = Map(fetches[i]);
+      def.set_device(fetches[i].node->device());
+      // A value is fetched where it is.
+      SetAttr(def, "_class", std::vector<std::string>{absl::StrCat("loc:@", value.node->name())});
+      SetAttr(def, "T", RemoveRef(value.dtype()));
+      SetAttr(def, "index", static_cast<int64_t>(i));
+      RETURN_IF_ERROR(result_.AddNode(std::move(def), {value}, {}).status());
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void Need(const Output& output) {
+    if (!args_.contains(output)) NeedNode(output.node);
+  }
+  void NeedNode(Node* node) {
+    if (copies_[node->id()] != nullptr) return;
+    copies_[node->id()] = result_.AddCopy(*node);
+    stack_.push_back(node);
+  }
+  void Walk() {
+    while (!stack_.empty()) {
+      Node* node = stack_.back();
+      stack_.pop_back();
+      for (const Output& input : node->inputs()) Need(input);
+      for (Node* control : node->control_inputs()) {
+        // A fed node does not run: what waits for it waits for the feed.
+        if (!fed_nodes_.contains(control)) NeedNode(control);
+      }
+    }
+  }
+  void Connect() {
+    for (int id = 0; id < source_.num_nodes(); ++id) {
+      Node* copy = copies_[id];
+      if (copy == nullptr) continue;
+      const Node& node = *source_.node(id);
+      for (int i = 0; i < node.num_inputs(); ++i) copy->set_input(i, Map(node.input(i)));
+      std::vector<Node*> controls;
+      for (Node* control : node.control_inputs()) {
+        Node* mapped = copies_[control->id()];
+        controls.push_back(mapped != nullptr ? mapped : fed_nodes_.at(control));
+      }
+      copy->set_control_inputs(std::move(controls));
+    }
+  }
+  Output Map(const Output& output) const {
+    const auto it = args_.find(output);
+    if (it != args_.end()) return Output(it->second);
+    return Output(copies_[output.node->id()], output.index);
+  }
+
+  const Graph& source_;
+  const std::vector<Output> feeds_;
+  Graph result_;
+  std::vector<Node*> copies_;  // by id in the source
+  std::vector<Node*> stack_;
+  absl::flat_hash_map<Output, Node*> args_;
+  absl::flat_hash_map<const Node*, Node*> fed_nodes_;
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> Extract(const Graph& graph, const Signature& signature) {
+  if (signature.fetches.empty() && signature.targets.empty()) {
+    return InvalidArgument("Must specify at least one target to fetch or execute.");
+  }
+  ASSIGN_OR_RETURN(std::vector<Output> feeds, FindFeeds(graph, signature.feeds));
+  ASSIGN_OR_RETURN(const std::vector<Output> fetches, FindFetches(graph, signature.fetches));
+  ASSIGN_OR_RETURN(const std::vector<Node*> targets, FindTargets(graph, signature.targets));
+  return Extraction(graph, std::move(feeds)).Run(signature, fetches, targets);
+}
+
+}  // namespace thalweg

@@ -1,0 +1,26 @@
+// Cuts out of a graph what one signature of a step needs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "thalweg/graph/graph.h"
+
+namespace thalweg {
+
+// What a step is asked: tensors that are given ("node:0"), tensors that are
+// wanted, nodes that must run.
+struct Signature {
+  std::vector<std::string> feeds;
+  std::vector<std::string> fetches;
+  std::vector<std::string> targets;
+};
+
+// A copy of the nodes that lead to the fetches and targets, with an _Arg (by
+// its place in feeds) for every fed tensor and a _Retval (by its place in
+// fetches) for every fetched one. INVALID_ARGUMENT or NOT_FOUND for names that
+// are not there, and for an empty signature.
+absl::StatusOr<Graph> Extract(const Graph& graph, const Signature& signature);
+
+}  // namespace thalweg
