@@ -1,0 +1,29 @@
+// The C++ API in one include: graphs, operations, sessions, training, data.
+//
+//   #include <thalweg/api.h>
+//   namespace tw = thalweg;
+#pragma once
+
+// IWYU pragma: begin_exports
+#include "thalweg/base/logging.h"
+#include "thalweg/base/status.h"
+#include "thalweg/client/session.h"
+#include "thalweg/data/idx.h"
+#include "thalweg/graph/gradient.h"
+#include "thalweg/graph/graph.h"
+#include "thalweg/graph/scope.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/nn_ops.h"
+#include "thalweg/ops/random_ops.h"
+#include "thalweg/ops/state_ops.h"
+#include "thalweg/ops/training_ops.h"
+#include "thalweg/tensor/tensor.h"
+#include "thalweg/train/initializers.h"
+#include "thalweg/train/layers.h"
+#include "thalweg/train/losses.h"
+#include "thalweg/train/optimizer.h"
+#include "thalweg/train/optimizers.h"
+#include "thalweg/train/progress.h"
+#include "thalweg/train/variable.h"
+// IWYU pragma: end_exports

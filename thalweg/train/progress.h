@@ -1,0 +1,49 @@
+// A line that says how training goes: step, loss, steps per second, time left.
+// On a terminal it is redrawn in place; elsewhere plain lines are printed, some
+// seconds apart.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "absl/time/time.h"
+#include "thalweg/base/clock.h"
+
+namespace thalweg {
+
+struct ProgressOptions {
+  int64_t first_step = 0;  // where this run starts
+  int64_t total_steps = 0;
+  std::FILE* out = stdout;
+  bool terminal = false;                           // redraw in place; see IsTerminal
+  absl::Duration interval = absl::ZeroDuration();  // between lines; 0: 100 ms on a terminal, else 2 s
+  Clock* clock = &RealClock();
+};
+
+// Not thread-safe.
+class Progress {
+ public:
+  explicit Progress(const ProgressOptions& options);
+  ~Progress();  // leaves a whole line behind
+
+  // After a step. Cheap: prints only when it is time.
+  void Update(int64_t step, float loss);
+
+  // "step 1200/5000  loss 0.1234  980 steps/s  ETA 4s"
+  std::string Line(int64_t step, float loss, int64_t now_nanos) const;
+
+ private:
+  const ProgressOptions options_;
+  const int64_t interval_nanos_;
+  const int64_t start_nanos_;
+  int64_t last_print_nanos_;
+  int64_t last_step_;
+  float last_loss_ = 0;
+  bool pending_ = false;  // the last step is not shown yet
+};
+
+// True if `file` is a terminal that can redraw a line.
+bool IsTerminal(std::FILE* file);
+
+}  // namespace thalweg

@@ -1,0 +1,83 @@
+#include "thalweg/train/variable.h"
+
+#include "absl/strings/str_cat.h"
+#include "thalweg/base/status.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/state_ops.h"
+
+namespace thalweg {
+namespace {
+
+Var AddOperations(const Scope& own, Output ref, Output initial_value, bool trainable) {
+  Var v;
+  v.ref = ref;
+  v.initializer = Assign(own.WithOpName("Assign"), ref, initial_value);
+  v.read = Identity(own.WithOpName("read"), ref);
+  if (!own.ok()) return {};
+  own.graph().AddToCollection(kGlobalVariables, v.name());
+  if (trainable) own.graph().AddToCollection(kTrainableVariables, v.name());
+  return v;
+}
+
+std::vector<Var> Collected(const Graph& graph, absl::string_view collection) {
+  std::vector<Var> vars;
+  for (const std::string& name : graph.Collection(collection)) {
+    if (const Var v = GetVariable(graph, name)) vars.push_back(v);
+  }
+  return vars;
+}
+
+}  // namespace
+
+Var MakeVariable(const Scope& s, absl::string_view name, const Shape& shape, const VarOptions& options) {
+  const Scope outside = s.WithoutControlDependencies();
+  const Output ref = RefVariable(outside.WithOpName(name), options.dtype, shape);
+  if (!s.ok()) return {};
+  const Scope own = outside.InScope(ref.node->name()).ColocateWith(ref);
+  return AddOperations(own, ref, options.initializer(own.SubScope("Initializer"), shape, options.dtype),
+                       options.trainable);
+}
+
+Var MakeVariable(const Scope& s, absl::string_view name, Output initial_value, bool trainable) {
+  if (!s.ok()) return {};
+  if (!initial_value) {
+    s.Fail(InvalidArgument("variable '", name, "': the initial value is missing"));
+    return {};
+  }
+  const Scope outside = s.WithoutControlDependencies();
+  const Output ref = RefVariable(outside.WithOpName(name), RemoveRef(initial_value.dtype()), initial_value.shape());
+  if (!s.ok()) return {};
+  return AddOperations(outside.InScope(ref.node->name()).ColocateWith(ref), ref, initial_value, trainable);
+}
+
+Var GetVariable(const Graph& graph, absl::string_view name) {
+  Node* const ref = graph.FindNode(name);
+  Node* const read = graph.FindNode(absl::StrCat(name, "/read"));
+  Node* const assign = graph.FindNode(absl::StrCat(name, "/Assign"));
+  if (ref == nullptr || read == nullptr || assign == nullptr) return {};
+  return {Output(ref), Output(read), Output(assign)};
+}
+
+std::vector<Var> GlobalVariables(const Graph& graph) { return Collected(graph, kGlobalVariables); }
+std::vector<Var> TrainableVariables(const Graph& graph) { return Collected(graph, kTrainableVariables); }
+
+Output InitializeVariables(const Scope& s) {
+  std::vector<Output> initializers;
+  for (const Var& v : GlobalVariables(s.graph())) initializers.push_back(v.initializer);
+  return Group(s.WithOpName("init"), initializers);
+}
+
+Var GetGlobalStep(const Graph& graph) {
+  const std::vector<Var> steps = Collected(graph, kGlobalStep);
+  return steps.empty() ? Var() : steps[0];
+}
+
+Var GetOrCreateGlobalStep(const Scope& s) {
+  if (const Var step = GetGlobalStep(s.graph())) return step;
+  const Var step = MakeVariable(s.InScope(""), "global_step", Shape(),
+                                {.initializer = initializers::Zeros(), .dtype = kInt64, .trainable = false});
+  if (step) s.graph().AddToCollection(kGlobalStep, step.name());
+  return step;
+}
+
+}  // namespace thalweg

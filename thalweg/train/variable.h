@@ -1,0 +1,66 @@
+// Variables as models use them: a handle with what is needed to read, update
+// and initialize one, and the lists of them that a graph keeps.
+//
+//   const Var w = MakeVariable(s, "weights", {784, 10}, {.initializer = initializers::GlorotUniform()});
+//   const Output y = MatMul(s, x, w);      // reads it
+//   Run(InitializeVariables(s));
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "thalweg/graph/scope.h"
+#include "thalweg/train/initializers.h"
+
+namespace thalweg {
+
+// A value; valid as long as the graph. Where an Output is wanted it stands for
+// the variable's value.
+struct Var {
+  Output ref;          // the variable: what Assign and the Apply ops take
+  Output read;         // its value
+  Output initializer;  // the operation that gives it the initial value
+
+  operator Output() const { return read; }  // NOLINT: implicit by design
+  explicit operator bool() const { return ref.node != nullptr; }
+  const std::string& name() const { return ref.node->name(); }
+  DType dtype() const { return RemoveRef(ref.dtype()); }
+  const PartialShape& shape() const { return ref.shape(); }
+};
+
+struct VarOptions {
+  Initializer initializer = initializers::GlorotUniform();
+  DType dtype = kFloat;
+  bool trainable = true;  // optimizers change it unless told what to change
+};
+
+// Adds a variable `name`, with its operations `name/read` and `name/Assign`
+// beside it, to the graph and its lists. Control dependencies of the scope do
+// not count.
+Var MakeVariable(const Scope& s, absl::string_view name, const Shape& shape, const VarOptions& options = {});
+// With the type and shape of `initial_value`.
+Var MakeVariable(const Scope& s, absl::string_view name, Output initial_value, bool trainable = true);
+
+// The variable of that name that MakeVariable added; empty if there is none.
+Var GetVariable(const Graph& graph, absl::string_view name);
+
+// All variables of a graph, or those that are trained, in the order in which
+// they were made.
+std::vector<Var> GlobalVariables(const Graph& graph);
+std::vector<Var> TrainableVariables(const Graph& graph);
+
+// An operation ("init") that initializes all variables made so far.
+Output InitializeVariables(const Scope& s);
+
+// The variable that counts steps: int64, "global_step", at the root of the
+// graph, wherever the scope is.
+Var GetOrCreateGlobalStep(const Scope& s);
+// Empty if there is none.
+Var GetGlobalStep(const Graph& graph);
+
+// Names of the lists in the graph, as TensorFlow calls them.
+inline constexpr char kGlobalVariables[] = "variables";
+inline constexpr char kTrainableVariables[] = "trainable_variables";
+inline constexpr char kGlobalStep[] = "global_step";
+
+}  // namespace thalweg
