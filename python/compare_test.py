@@ -1,0 +1,90 @@
+"""Compares the values that ops compute with TensorFlow's, on the same GraphDef and the same feeds."""
+
+import unittest
+
+import op_cases
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+from tensorflow_testlib import Failure, Step, difference, registered_ops, run_tensorflow, run_thalweg
+
+# Ops that no case can show.
+NOT_COMPARED = {
+    "Abort": "it ends the process",
+    "AccumulateNV2": "TensorFlow has no kernel: it rewrites the graph",
+    "Placeholder": "every case feeds some",
+    "PlaceholderV2": "TensorFlow has no shape function for it",
+    "Enter": "programs_test.py has loops", "Exit": "the same", "LoopCond": "the same", "NextIteration": "the same",
+    "RefNextIteration": "only hand-made graphs have it",
+}
+
+
+def single_steps(cases, feeds):
+    return [Step(feeds=feeds, fetches=case.fetches) for case in cases]
+
+
+class CompareTest(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ops = registered_ops()
+        cls.table = op_cases.build(set(cls.ops))
+        cls.types = {op.name: op.type for op in cls.table.graph.get_operations()}
+
+    def report(self, problems, total):
+        if problems:
+            self.fail(f"{len(problems)} of {total} differ:\n" + "\n".join(sorted(problems)))
+
+    def run_all(self, run, cases):
+        """The values of each case. A step has many of them; if it fails, each is run by itself."""
+        batches = [cases[i:i + 200] for i in range(0, len(cases), 200)]
+        steps = [Step(self.table.feeds, [name for case in batch for name in case.fetches]) for batch in batches]
+        together = run(self.table.graph, steps)
+        failed = [case for batch, values in zip(batches, together) if isinstance(values, Failure) for case in batch]
+        singly = iter(run(self.table.graph, single_steps(failed, self.table.feeds)) if failed else [])
+        for batch, values in zip(batches, together):
+            if isinstance(values, Failure):
+                yield from (next(singly) for _ in batch)
+            else:
+                values = iter(values)
+                yield from ([next(values) for _ in case.fetches] for case in batch)
+
+    def test_values(self):
+        cases = self.table.cases
+        theirs = list(self.run_all(run_tensorflow, cases))
+        for flags in ((), ("--nooptimize",)):
+            with self.subTest(flags=flags):
+                ours = self.run_all(lambda graph, steps: run_thalweg(graph, steps, flags), cases)
+                problems = []
+                for case, a, b in zip(cases, ours, theirs):
+                    if isinstance(b, Failure):
+                        problems.append(f"{case.label}: not a case, TensorFlow fails: {b.message!r}")
+                    elif isinstance(a, Failure):
+                        problems.append(f"{case.label}: {a.message[:200]!r}")
+                    else:
+                        found = [difference(x, y, case.tolerance) for x, y in zip(a, b)]
+                        problems += [f"{case.label} [{i}]: {text}" for i, text in enumerate(found) if text]
+                self.report(problems, len(cases))
+
+    def test_errors(self):
+        steps = single_steps(self.table.failing, self.table.feeds)
+        ours, theirs = run_thalweg(self.table.graph, steps), run_tensorflow(self.table.graph, steps)
+        problems = []
+        for case, a, b in zip(self.table.failing, ours, theirs):
+            if not isinstance(b, Failure):
+                problems.append(f"{case.label}: not a case, TensorFlow does not fail")
+            elif not isinstance(a, Failure):
+                problems.append(f"{case.label}: gives a value, TensorFlow fails: {b.message!r}")
+            elif a.code != b.code:
+                problems.append(f"{case.label}: code {a.code} {a.message[:200]!r}, TensorFlow's {b.code} {b.message!r}")
+        self.report(problems, len(steps))
+
+    def test_every_op_is_compared(self):
+        removed = {op for op in self.ops if op_def_registry.get(op).deprecation.version}  # no new graph has them
+        missing = self.ops.keys() - set(self.types.values()) - NOT_COMPARED.keys() - removed
+        self.assertEqual(sorted(missing), [], "add cases for them to op_cases.py")
+
+
+if __name__ == "__main__":
+    tf.compat.v1.disable_eager_execution()
+    unittest.main()

@@ -1,0 +1,26 @@
+// A subcommand of the program: a name, the flags that it takes, and what it
+// does. Each is one file of this folder; program.cc lists them.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace thalweg::cli {
+
+struct Command {
+  std::string name;
+  std::string summary;             // one line, for the list of subcommands
+  std::string usage;               // what follows the name: "--graph FILE [--runs N]"
+  std::vector<std::string> flags;  // names of the absl flags that it takes
+  // What it has to say goes to `out`. An error ends the program with code 1.
+  absl::Status (*run)(std::ostream& out);
+};
+
+Command EvalCommand();
+Command OpsCommand();
+Command VersionCommand();
+
+}  // namespace thalweg::cli

@@ -1,0 +1,11 @@
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "thalweg/base/memory.h"
+#include "thalweg/cli/program.h"
+
+int main(int argc, char** argv) {
+  thalweg::ConfigureMalloc();
+  return thalweg::cli::RunProgram(std::vector<std::string>(argv + 1, argv + argc), std::cout, std::cerr);
+}

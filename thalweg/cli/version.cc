@@ -1,0 +1,15 @@
+#include "thalweg/cli/command.h"
+
+namespace thalweg::cli {
+namespace {
+
+absl::Status Run(std::ostream& out) {
+  out << "thalweg " << THALWEG_VERSION << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Command VersionCommand() { return {.name = "version", .summary = "Says which version this is.", .run = Run}; }
+
+}  // namespace thalweg::cli
