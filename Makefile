@@ -1,0 +1,68 @@
+# The front door. Everything is built under build/; `make help` lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: build-release ## build everything; the program is build/release/bin/thalweg
+
+.PHONY: train
+train: build ## build, then train a classifier of images on this machine
+	@build/release/bin/examples/mnist $(ARGS)
+
+.PHONY: test
+test: build tensorflow ## build and run all tests, those against TensorFlow included
+	@ctest --preset release -j $(JOBS)
+
+.PHONY: test-asan test-tsan test-clang
+test-asan: build-asan tensorflow ## all tests with the address and undefined-behaviour sanitizers
+test-tsan: build-tsan tensorflow ## all tests with the thread sanitizer
+test-clang: build-clang tensorflow ## all tests as clang builds them, with its check of the locks
+test-asan test-tsan test-clang: test-%:
+	@ctest --preset $* -j $(JOBS)
+
+.PHONY: bench
+bench: build tensorflow ## run the benchmarks
+	@shopt -s nullglob; \
+	for program in build/release/bin/bench/*; do echo "== $$program"; $$program; done; \
+	for script in bench/*.py; do echo "== $$script"; build/tensorflow/bin/python $$script; done
+
+.PHONY: format
+format: setup-develop ## lay out the source files with clang-format
+	@git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' | xargs -r clang-format -i
+
+.PHONY: lint
+lint: setup-develop ## check the layout, and run clang-tidy on what differs from origin/main
+	@test -f build/clang/build.ninja || cmake --preset clang --log-level=WARNING
+	@cmake --build build/clang --target thalweg_proto
+	@tools/lint
+
+.PHONY: install
+install: build ## install to PREFIX (/usr/local), below DESTDIR if that is set
+	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+
+.PHONY: clean
+clean: ## remove everything that was built, except the TensorFlow environment
+	@rm -rf build/release build/asan build/tsan build/clang
+
+.PHONY: setup setup-develop tensorflow
+setup: ## install the Debian packages that are missing
+	@tools/setup
+setup-develop:
+	@tools/setup develop
+tensorflow: setup
+	@tools/tensorflow >/dev/null
+
+# Ninja configures again by itself when a list or the set of files changes.
+.PHONY: build-release build-asan build-tsan build-clang
+build-release build-asan build-tsan: setup
+build-clang: setup-develop
+build-release build-asan build-tsan build-clang: build-%:
+	@test -f build/$*/build.ninja || cmake --preset $* --log-level=WARNING
+	@cmake --build --preset $* -j $(JOBS)

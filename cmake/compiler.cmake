@@ -1,0 +1,31 @@
+# Flags for every target. Kernels are plain loops, so the optimiser gets -O3
+# and is told that nobody reads errno or traps after a math function.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+
+add_compile_options(-Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-math-errno
+                    -fno-trapping-math)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options(-Wthread-safety -Werror=thread-safety)
+else()
+  # g++ 12 reports these inside abseil, protobuf and the standard library.
+  add_compile_options(-Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds -Wno-uninitialized)
+endif()
+
+set(THALWEG_SANITIZE "" CACHE STRING "Sanitizers to build with, as -fsanitize= takes them")
+if(THALWEG_SANITIZE)
+  add_compile_options(-fsanitize=${THALWEG_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${THALWEG_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  # Without these two it does not cache files that use precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+endif()
+find_program(LLD ld.lld)
+if(LLD)
+  add_link_options(-fuse-ld=lld)
+endif()

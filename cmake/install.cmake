@@ -1,0 +1,6 @@
+# What `make install` installs.
+include(GNUInstallDirs)
+if(TARGET thalweg)
+  install(TARGETS thalweg RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
