@@ -140,6 +140,12 @@ bool BinaryKernel::RunAsFloat(const BinaryRows& rows, BinaryForm form) const {
 absl::Status BinaryKernel::ComputeFlat(KernelContext& context, BinaryForm form, const Tensor& x, const Tensor& y,
                                        Tensor* z) const {
   const int64_t x_step = form == BinaryForm::kScalarX ? 0 : 1, y_step = form == BinaryForm::kScalarY ? 0 : 1;
+  // Small tensors are many: nothing between them and the loop.
+  constexpr int64_t kSmall = 64;
+  if (z->num_elements() <= kSmall) {
+    const bool ok = Run({.x = x.raw(), .y = y.raw(), .z = z->raw(), .columns = z->num_elements()}, form);
+    return ok ? absl::OkStatus() : InvalidArgument(fn_.failure);
+  }
   std::atomic<bool> failed = false;
   context.ParallelFor(z->num_elements(), fn_.nanos, [&](int64_t begin, int64_t end) {
     const BinaryRows rows{.x = At(x.raw(), begin * x_step, in_size_),
