@@ -15,10 +15,10 @@ uint64_t RandomIncarnation() {
 
 }  // namespace
 
-Device::Device(DeviceName name, WorkCrew* crew, Allocator* allocator)
+Device::Device(DeviceName name, WorkCrew* crew, Allocator* allocator, uint64_t incarnation)
     : parsed_(std::move(name)),
       name_(parsed_.ToString()),
-      incarnation_(RandomIncarnation()),
+      incarnation_(incarnation != 0 ? incarnation : RandomIncarnation()),
       crew_(crew),
       allocator_(allocator),
       resources_(parsed_.job.value_or("localhost")) {

@@ -18,8 +18,9 @@ namespace thalweg {
 class Device {
  public:
   // `crew` (borrowed) helps kernels that split their work; several devices of
-  // one host share one.
-  Device(DeviceName name, WorkCrew* crew, Allocator* allocator = &HostAllocator());
+  // one host share one. `incarnation` is given where this is another view of a
+  // device that peers know already, with resources of its own; 0 makes a new one.
+  Device(DeviceName name, WorkCrew* crew, Allocator* allocator = &HostAllocator(), uint64_t incarnation = 0);
   virtual ~Device() = default;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

@@ -37,9 +37,9 @@ struct Step {
   int64_t id = 0;
   Rendezvous* rendezvous = nullptr;
   Cancellation* cancellation = nullptr;
-  ThreadPool* pool = nullptr;            // where completions go on
-  ResourceManager* resources = nullptr;  // that live as long as the step: stacks, tensor arrays
-  std::string session;                   // whose step it is
+  ThreadPool* pool = nullptr;                    // where completions go on
+  ResourceManager* resources = nullptr;          // that live as long as the step: stacks, tensor arrays
+  ResourceManager* session_resources = nullptr;  // that live as long as the session: values kept by handle
 };
 
 // What a kernel learns when it is made.

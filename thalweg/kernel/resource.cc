@@ -53,6 +53,21 @@ absl::Status ResourceManager::DeleteUntyped(absl::string_view container, const c
   return absl::OkStatus();
 }
 
+absl::Status ResourceManager::DeleteNamed(absl::string_view container, absl::string_view name) {
+  std::vector<std::shared_ptr<Resource>> removed;
+  MutexLock lock(&mutex_);
+  const std::string in = container.empty() ? default_container_ : std::string(container);
+  for (auto it = resources_.begin(); it != resources_.end();) {
+    if (it->first.container == in && it->first.name == name) {
+      removed.push_back(std::move(it->second));
+      resources_.erase(it++);
+    } else {
+      ++it;
+    }
+  }
+  return removed.empty() ? Missing(container, name) : absl::OkStatus();
+}
+
 void ResourceManager::Clear(absl::string_view container) {
   const std::string name = container.empty() ? default_container_ : std::string(container);
   std::vector<std::shared_ptr<Resource>> removed;

@@ -66,6 +66,9 @@ class ResourceManager {
     return DeleteUntyped(container, typeid(T).name(), name);
   }
 
+  // The same for a resource of any type: what a handle names.
+  absl::Status DeleteNamed(absl::string_view container, absl::string_view name);
+
   // Removes everything in a container ("" is the default one), or everything.
   void Clear(absl::string_view container);
   void ClearAll();

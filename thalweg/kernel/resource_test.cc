@@ -32,6 +32,16 @@ class Crate : public Resource {
   std::string Describe() const override { return "a crate"; }
 };
 
+TEST(ResourceManagerTest, DeletesByNameWhateverTheType) {
+  ResourceManager resources("local");
+  ASSERT_TRUE(resources.Create("", "x", std::make_shared<Box>()).ok());
+  ASSERT_TRUE(resources.Create("", "x", std::make_shared<Crate>()).ok());
+  ASSERT_TRUE(resources.Create("other", "x", std::make_shared<Box>()).ok());
+  EXPECT_TRUE(resources.DeleteNamed("local", "x").ok());
+  EXPECT_EQ(resources.DeleteNamed("", "x").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(resources.size(), 1);
+}
+
 TEST(ResourceManager, KeepsByContainerTypeAndName) {
   ResourceManager resources("home");
   ASSERT_THAT(resources.Create("", "a", std::make_shared<Box>(1)), IsOk());

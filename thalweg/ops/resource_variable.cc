@@ -145,7 +145,7 @@ class DestroyKernel final : public Kernel {
   }
   absl::Status Compute(KernelContext& context) override {
     ASSIGN_OR_RETURN(const ResourceHandle handle, HandleOf(context, 0));
-    const absl::Status status = context.device().resources().Delete<ResourceVariable>(handle.container, handle.name);
+    const absl::Status status = context.device().resources().DeleteNamed(handle.container, handle.name);
     return absl::IsNotFound(status) && ignore_missing_ ? absl::OkStatus() : status;
   }
 
