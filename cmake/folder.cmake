@@ -59,6 +59,9 @@ function(thalweg_folder NAME)
   if(tests)
     add_executable(${NAME}_test ${tests})
     target_link_libraries(${NAME}_test PRIVATE thalweg_${NAME} GTest::gmock GTest::gtest_main)
+    if(NOT THALWEG_SANITIZE)
+      target_compile_options(${NAME}_test PRIVATE -O0)  # what they test is optimised; they themselves need not be
+    endif()
     if(ARG_PCH)
       target_precompile_headers(${NAME}_test PRIVATE <${ARG_PCH}> <gmock/gmock.h>)
     endif()
@@ -88,7 +91,7 @@ function(thalweg_protos NAME)
       OUTPUT ${base}.pb.cc ${base}.pb.h
       COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/generated
       COMMAND protobuf::protoc --cpp_out=${PROJECT_BINARY_DIR}/generated -I${PROJECT_SOURCE_DIR} ${proto}
-      DEPENDS ${protos}
+      DEPENDS ${proto}  # not what it imports: that changes none of its code
       VERBATIM)
     list(APPEND generated ${base}.pb.cc)
   endforeach()
