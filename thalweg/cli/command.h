@@ -21,6 +21,7 @@ struct Command {
 
 Command EvalCommand();
 Command OpsCommand();
+Command ServerCommand();
 Command VersionCommand();
 
 }  // namespace thalweg::cli

@@ -19,7 +19,7 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongArguments = 2;
 
-std::vector<Command> Commands() { return {EvalCommand(), OpsCommand(), VersionCommand()}; }
+std::vector<Command> Commands() { return {EvalCommand(), OpsCommand(), ServerCommand(), VersionCommand()}; }
 
 std::vector<std::string> CommonFlags() { return {"v", "minloglevel"}; }
 

@@ -20,8 +20,19 @@ LocalDevices::LocalDevices(const LocalDevicesOptions& options)
     name.task = options.task;
     name.type = "CPU";
     name.id = i;
-    devices_.push_back(std::make_unique<Device>(std::move(name), &crew_));
+    devices_.push_back(std::make_shared<Device>(std::move(name), &crew_));
   }
+}
+
+std::vector<std::shared_ptr<Device>> LocalDevices::Isolated(const std::string& job, int task) {
+  std::vector<std::shared_ptr<Device>> isolated;
+  for (const auto& device : devices_) {
+    DeviceName name = device->parsed_name();
+    name.job = job;
+    name.task = task;
+    isolated.push_back(std::make_shared<Device>(std::move(name), &crew_, &device->allocator(), device->incarnation()));
+  }
+  return isolated;
 }
 
 Device* LocalDevices::Find(const std::string& full_name) const {

@@ -24,13 +24,16 @@ class LocalDevices {
   explicit LocalDevices(const LocalDevicesOptions& options);
 
   Device* Find(const std::string& full_name) const;  // nullptr if there is none
-  const std::vector<std::unique_ptr<Device>>& devices() const { return devices_; }
+  const std::vector<std::shared_ptr<Device>>& devices() const { return devices_; }
+  // The same devices as task `task` of `job` and with resources of their own:
+  // for a session that shares no state. They use these threads.
+  std::vector<std::shared_ptr<Device>> Isolated(const std::string& job, int task);
   ThreadPool& pool() { return pool_; }
 
  private:
   WorkCrew crew_;
   ThreadPool pool_;
-  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::shared_ptr<Device>> devices_;
 };
 
 }  // namespace thalweg

@@ -1,0 +1,72 @@
+// thalweg server: one task of a cluster.
+#include "thalweg/client/server.h"
+
+#include <csignal>
+#include <fstream>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "thalweg/base/status.h"
+#include "thalweg/base/thread.h"
+#include "thalweg/cli/command.h"
+#include "thalweg/cli/proto_file.h"
+
+ABSL_FLAG(std::string, cluster, "",
+          "who is in the cluster: \"ps|host:2222;host:2223,worker|host:2224\"; tasks may be given as index=host:port");
+ABSL_FLAG(std::string, job_name, "", "the job of this task");
+ABSL_FLAG(int, task_index, 0, "which task of the job this is");
+ABSL_FLAG(std::string, server_def, "", "a file with a tensorflow.ServerDef, instead of the three above");
+ABSL_FLAG(int, cpus, 1, "number of devices: /device:CPU:0, /device:CPU:1, ...");
+ABSL_FLAG(std::string, bind, "0.0.0.0", "the address to listen on");
+
+namespace thalweg::cli {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Server>> StartServer() {
+  const ServerOptions options{.cpu_devices = absl::GetFlag(FLAGS_cpus), .bind = absl::GetFlag(FLAGS_bind)};
+  if (options.cpu_devices < 1) return InvalidArgument("--cpus: expected at least 1, got ", options.cpu_devices);
+  if (const std::string file = absl::GetFlag(FLAGS_server_def); !file.empty()) {
+    tensorflow::ServerDef def;
+    RETURN_IF_ERROR(ReadProto(file, &def));
+    return Server::Start(def, options);
+  }
+  if (absl::GetFlag(FLAGS_cluster).empty()) return InvalidArgument("Expected --cluster or --server_def");
+  ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::Parse(absl::GetFlag(FLAGS_cluster)));
+  TaskId task{absl::GetFlag(FLAGS_job_name), absl::GetFlag(FLAGS_task_index)};
+  if (task.job.empty() && cluster.jobs().size() == 1) task.job = cluster.jobs()[0];
+  return Server::Start(cluster, task, options);
+}
+
+absl::Status Run(std::ostream& out) {
+  // Threads inherit the mask: signals reach only the wait below.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  absl::StatusOr<std::unique_ptr<Server>> server = StartServer();
+  if (!server.ok()) {
+    out << "Server failed: " << absl::StatusCodeToString(server.status().code()) << ": " << server.status().message()
+        << std::endl;
+    return server.status();
+  }
+  out << "Started server with target: " << (*server)->target() << std::endl;
+  int signal = 0;
+  sigwait(&signals, &signal);
+  LOG(INFO) << (*server)->task().ToString() << " ends: " << (signal == SIGTERM ? "SIGTERM" : "SIGINT");
+  (*server)->Stop();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Command ServerCommand() {
+  return {.name = "server",
+          .summary = "Serves one task of a cluster to TensorFlow's clients and servers, and ours.",
+          .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
+          .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind"},
+          .run = Run};
+}
+
+}  // namespace thalweg::cli

@@ -1,0 +1,106 @@
+#include "thalweg/client/server.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "thalweg/base/notification.h"
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/local_master.h"
+#include "thalweg/cluster/local_worker.h"
+#include "thalweg/rpc/grpc_worker.h"
+#include "thalweg/rpc/rpc_server.h"
+#include "thalweg/rpc/services.h"
+
+namespace thalweg {
+
+// Members are destroyed from the last to the first: nobody is called by what
+// outlives it.
+class Server::State {
+ public:
+  TaskId task;
+  std::string target;
+  std::optional<LocalDevices> devices;
+  std::optional<LocalWorker> worker;
+  std::shared_ptr<Workers> workers;
+  RpcClient client;
+  std::optional<LocalMaster> master;
+  std::unique_ptr<RpcServer> rpc;
+
+  Mutex mutex;
+  bool stopping ABSL_GUARDED_BY(mutex) = false;
+  Notification stopped;
+};
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, const TaskId& task,
+                                                      const ServerOptions& options) {
+  ASSIGN_OR_RETURN(const std::string address, cluster.Address(task));
+  ASSIGN_OR_RETURN(const HostPort host_port, HostPort::Parse(address));
+  auto state = std::make_unique<State>();
+  State* s = state.get();
+  s->task = task;
+  s->devices.emplace(LocalDevicesOptions{
+      .job = task.job, .task = task.index, .cpus = options.cpu_devices, .threads = options.threads});
+  const WorkersFactory make_workers = [s](const ClusterSpec& c, const TaskId& self) {
+    return MakeGrpcWorkers(c, self, &*s->worker, &s->client);
+  };
+  s->worker.emplace(LocalWorkerOptions{.task = task, .devices = &*s->devices, .make_workers = make_workers});
+  ASSIGN_OR_RETURN(s->workers, make_workers(cluster, task));
+  s->worker->SetWorkers(s->workers);
+  s->master.emplace(LocalMasterOptions{.task = task,
+                                       .devices = &*s->devices,
+                                       .workers = s->workers,
+                                       .make_workers = make_workers,
+                                       .default_config = options.default_session_config});
+  std::vector<RpcMethod> methods = MasterService(*s->master);
+  for (RpcMethod& method : WorkerService(*s->worker)) methods.push_back(std::move(method));
+  ASSIGN_OR_RETURN(s->rpc, RpcServer::Start({.bind = options.bind, .port = host_port.port}, std::move(methods)));
+  s->target = absl::StrCat("grpc://localhost:", s->rpc->port());
+  return std::unique_ptr<Server>(new Server(std::move(state)));
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const tensorflow::ServerDef& def, ServerOptions options) {
+  if (!def.protocol().empty() && def.protocol() != "grpc") {
+    return InvalidArgument("No server for the protocol \"", def.protocol(), "\": only grpc is spoken here");
+  }
+  ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromProto(def.cluster()));
+  options.default_session_config.MergeFrom(def.default_session_config());
+  const auto& counts = def.default_session_config().device_count();
+  if (const auto it = counts.find("CPU"); it != counts.end() && it->second > options.cpu_devices) {
+    options.cpu_devices = it->second;
+  }
+  return Start(cluster, {def.job_name(), def.task_index()}, options);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::StartLocal(const ServerOptions& options) {
+  ClusterSpec cluster;
+  RETURN_IF_ERROR(cluster.AddTask({"local", 0}, "localhost:0"));
+  return Start(cluster, {"local", 0}, options);
+}
+
+Server::Server(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Server::~Server() { Stop(); }
+
+const std::string& Server::target() const { return state_->target; }
+const TaskId& Server::task() const { return state_->task; }
+int Server::port() const { return state_->rpc->port(); }
+
+void Server::Stop() {
+  {
+    MutexLock lock(&state_->mutex);
+    if (state_->stopping) return;
+    state_->stopping = true;
+  }
+  // Steps end first, so that every call can be answered.
+  state_->worker->Shutdown(Cancelled("Server ", state_->task, " was stopped"));
+  state_->master->CloseAll();
+  state_->rpc->Shutdown();
+  state_->stopped.Notify();
+}
+
+absl::Status Server::Join() {
+  state_->stopped.WaitForNotification();
+  return absl::OkStatus();
+}
+
+}  // namespace thalweg

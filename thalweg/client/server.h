@@ -1,0 +1,58 @@
+// Server: one task of a cluster. It has devices, takes sessions as a master, and
+// runs parts of steps as a worker.
+//
+//   ASSIGN_OR_RETURN(auto server, Server::Start(cluster, {"worker", 0}));
+//   ASSIGN_OR_RETURN(auto session, Session::Create(graph, {.target = server->target()}));
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/proto/config.pb.h"
+
+namespace thalweg {
+
+struct ServerOptions {
+  int cpu_devices = 1;           // /device:CPU:0, CPU:1, ...
+  int threads = 0;               // 0: one per core
+  std::string bind = "0.0.0.0";  // where it listens
+  // Options of every session, under what the session asks for.
+  tensorflow::ConfigProto default_session_config;
+};
+
+// Thread-safe.
+class Server {
+ public:
+  // Listens when it returns, on the port of its task in the cluster; 0 is one
+  // that is free. INVALID_ARGUMENT if the cluster has no such task or its
+  // address no port, UNKNOWN if the port is in use. The other tasks need not
+  // run yet.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ClusterSpec& cluster, const TaskId& task,
+                                                       const ServerOptions& options = {});
+  // From TensorFlow's message; `options` has what it does not say.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const tensorflow::ServerDef& def, ServerOptions options = {});
+  // A cluster of one task, "/job:local/task:0", on a port that is free.
+  static absl::StatusOr<std::unique_ptr<Server>> StartLocal(const ServerOptions& options = {});
+  ~Server();  // Stop()
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  const std::string& target() const;  // "grpc://localhost:2222"
+  const TaskId& task() const;
+  int port() const;
+
+  // Ends every session and every step, which fail with CANCELLED or, in other
+  // tasks, UNAVAILABLE, and frees the port.
+  void Stop();
+  // Waits until Stop() was called, by another thread.
+  absl::Status Join();
+
+ private:
+  class State;
+  explicit Server(std::unique_ptr<State> state);
+  const std::unique_ptr<State> state_;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,83 @@
+// The worker of this task: what it does for masters and for other workers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/base/thread.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/cluster/step_rendezvous.h"
+#include "thalweg/cluster/worker.h"
+#include "thalweg/cluster/worker_session.h"
+#include "thalweg/runtime/local_devices.h"
+
+namespace thalweg {
+
+// Gives the workers of a cluster in which this task is `self`.
+using WorkersFactory =
+    std::function<absl::StatusOr<std::shared_ptr<Workers>>(const ClusterSpec& cluster, const TaskId& self)>;
+
+struct LocalWorkerOptions {
+  TaskId task;
+  LocalDevices* devices = nullptr;  // borrowed
+  // Of sessions that bring a cluster of their own.
+  WorkersFactory make_workers;
+};
+
+class LocalWorker : public Worker {
+ public:
+  explicit LocalWorker(const LocalWorkerOptions& options);
+  // Ends all steps. REQUIRES: no call comes any more.
+  ~LocalWorker() override;
+
+  // The cluster that this task belongs to. REQUIRES: called once, before any call.
+  void SetWorkers(std::shared_ptr<Workers> workers);
+
+  void GetStatus(const CallOptions& options, tensorflow::GetStatusResponse* response, Done done) override;
+  void CreateWorkerSession(const CallOptions& options, const tensorflow::CreateWorkerSessionRequest& request,
+                           Done done) override;
+  void DeleteWorkerSession(const CallOptions& options, const tensorflow::DeleteWorkerSessionRequest& request,
+                           Done done) override;
+  void RegisterGraph(const CallOptions& options, const tensorflow::RegisterGraphRequest& request,
+                     tensorflow::RegisterGraphResponse* response, Done done) override;
+  void DeregisterGraph(const CallOptions& options, const tensorflow::DeregisterGraphRequest& request,
+                       Done done) override;
+  void RunGraph(const CallOptions& options, RunGraphCall call, RunGraphResult* result, Done done) override;
+  void CleanupGraph(const CallOptions& options, int64_t step_id, Done done) override;
+  void CleanupAll(const CallOptions& options, const tensorflow::CleanupAllRequest& request, Done done) override;
+  void RecvTensor(const CallOptions& options, const tensorflow::RecvTensorRequest& request, Rendezvous::Value* value,
+                  Done done) override;
+
+  // Cancels every step that runs here, for good: the task ends.
+  void Shutdown(const absl::Status& why);
+
+ private:
+  class StepRun;
+  class PartialRun;
+
+  absl::StatusOr<std::shared_ptr<WorkerSession>> FindSession(const std::string& handle, bool has_session) const;
+  void RunPartial(const CallOptions& options, RunGraphCall call, std::shared_ptr<WorkerSession> session,
+                  RunGraphResult* result, Done done);
+  void Watch(StepRun* step, bool running);
+  void ReportWaits();
+
+  const LocalWorkerOptions options_;
+  std::shared_ptr<WorkerSession> default_session_;  // of masters that make none
+  StepTable steps_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;  // the last step has ended, or closing_ was set
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status shut_down_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<int64_t, std::shared_ptr<PartialRun>> partial_runs_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<StepRun*, absl::Time> running_ ABSL_GUARDED_BY(mutex_);  // and since when
+  std::unique_ptr<Thread> watcher_;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,109 @@
+// One session of a master: its graph, the steps that it was compiled to, and
+// the steps that run.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/base/timer.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/cluster/master.h"
+#include "thalweg/cluster/membership.h"
+#include "thalweg/cluster/worker.h"
+#include "thalweg/graph/graph.h"
+#include "thalweg/kernel/device.h"
+#include "thalweg/runtime/subgraph.h"
+
+namespace thalweg {
+
+struct MasterSessionOptions {
+  std::string handle;
+  std::string self;  // the master's task, as the session's cluster calls it
+  tensorflow::ConfigProto config;
+  std::shared_ptr<Workers> workers;
+  ClusterDevices devices;
+  std::shared_ptr<Device> folding_device;  // runs what can be computed beforehand
+  Timer* timer = nullptr;                  // borrowed: deadlines of steps
+};
+
+// Thread-safe. Steps that run share it.
+class MasterSession : public std::enable_shared_from_this<MasterSession> {
+ public:
+  using Done = Master::Done;
+
+  explicit MasterSession(MasterSessionOptions options);
+
+  const std::string& handle() const { return options_.handle; }
+
+  // Makes the worker sessions. `cluster` is given if the session brings its own.
+  absl::Status Start(const CallOptions& options, const ClusterSpec* cluster);
+
+  // Adds nodes, if the graph is at `expected_version`; returns the new version.
+  absl::StatusOr<int64_t> Extend(const tensorflow::GraphDef& def, int64_t expected_version);
+  absl::Status Create(const tensorflow::GraphDef& def);
+
+  void RunStep(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done);
+  absl::StatusOr<std::string> SetUpPartialRun(const Signature& signature);
+  absl::StatusOr<int64_t> MakeCallable(const tensorflow::CallableOptions& options);
+  void RunCallable(const CallOptions& options, int64_t handle, std::vector<Tensor> feeds, RunStepResult* result,
+                   Done done);
+  absl::Status ReleaseCallable(int64_t handle);
+  void ListDevices(tensorflow::ListDevicesResponse* response) const;
+
+  // Cancels the steps that run and waits for their end; workers forget the
+  // session. Every later call is FAILED_PRECONDITION.
+  absl::Status Close();
+
+ private:
+  // What a signature was compiled to: a graph in each of the tasks it needs.
+  struct Prepared {
+    struct Part {
+      std::string task;
+      Worker* worker = nullptr;
+      std::string graph_handle;
+      std::vector<std::pair<int, std::string>> feeds;  // index in the signature, key
+      std::vector<std::pair<int, std::string>> fetches;
+    };
+    std::vector<Part> parts;  // the master's own, if it has one, last
+  };
+  struct PartialRun;
+  class StepCall;
+
+  absl::StatusOr<std::shared_ptr<const Prepared>> Prepare(const Signature& signature);
+  absl::StatusOr<std::shared_ptr<const Prepared>> Build(const Signature& signature)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(graph_mutex_);
+  void RunPartial(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done);
+  absl::Status CheckComputable(const std::string& fetch, const std::set<std::string>& not_fed);
+  void RunPrepared(const CallOptions& options, std::shared_ptr<const Prepared> prepared, std::vector<Tensor> feeds,
+                   size_t num_fetches, const tensorflow::RunOptions& run_options, RunStepResult* result, Done done);
+
+  const MasterSessionOptions options_;
+  const std::string client_device_;
+
+  mutable Mutex mutex_;
+  CondVar step_ended_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::flat_hash_set<std::shared_ptr<Cancellation>> running_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::shared_ptr<const Prepared>> prepared_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::shared_ptr<PartialRun>> partial_runs_ ABSL_GUARDED_BY(mutex_);
+  struct Callable {
+    std::shared_ptr<const Prepared> prepared;
+    Signature signature;
+    tensorflow::RunOptions run_options;
+  };
+  absl::flat_hash_map<int64_t, Callable> callables_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_handle_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  Mutex graph_mutex_;  // taken before mutex_ where both are
+  Graph graph_ ABSL_GUARDED_BY(graph_mutex_);
+  int64_t graph_version_ ABSL_GUARDED_BY(graph_mutex_) = 0;
+};
+
+}  // namespace thalweg

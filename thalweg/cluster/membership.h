@@ -1,0 +1,48 @@
+// Which tasks a session has, and their devices.
+//
+// A task that was never seen is waited for: it may not have started yet. One
+// that was seen and does not answer now has left: it is not waited for, and
+// steps that need it fail, naming it.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/cluster/worker.h"
+#include "thalweg/graph/device_name.h"
+#include "thalweg/proto/device.pb.h"
+
+namespace thalweg {
+
+// The devices of the tasks that a session may use.
+struct ClusterDevices {
+  struct Task {
+    std::string name;
+    std::vector<tensorflow::DeviceAttributes> devices;
+  };
+  std::vector<Task> tasks;
+  std::vector<std::string> absent;  // tasks that have left
+
+  uint64_t Incarnation(const std::string& device) const;  // 0 if there is no such device
+};
+
+// What this server remembers of the tasks around it. Thread-safe.
+class Membership {
+ public:
+  // Asks every task that a filter matches (all, if there are none), and `self`,
+  // for its devices. Every 10 s it logs whom it still waits for. Fails only if
+  // the call is cancelled.
+  absl::StatusOr<ClusterDevices> Discover(const CallOptions& options, Workers& workers, const std::string& self,
+                                          const std::vector<DeviceName>& filters);
+
+ private:
+  Mutex mutex_;
+  std::set<std::string> seen_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace thalweg

@@ -1,0 +1,83 @@
+// Worker: one task as its masters and the other workers see it. What it does is
+// in LocalWorker; rpc/ has one that passes calls on to another process.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "thalweg/base/cancellation.h"
+#include "thalweg/kernel/rendezvous.h"
+#include "thalweg/proto/worker.pb.h"
+#include "thalweg/tensor/tensor.h"
+
+namespace thalweg {
+
+// How long a call may take, and how it is stopped.
+struct CallOptions {
+  absl::Duration timeout = absl::InfiniteDuration();
+  Cancellation* cancellation = nullptr;  // must outlive the call
+  bool wait_for_ready = false;           // wait until the task is there, instead of UNAVAILABLE
+};
+
+// One part of a step. Tensors go by their rendezvous keys.
+struct RunGraphCall {
+  std::string session_handle;
+  bool has_session = true;  // a worker session of that handle was made
+  std::string graph_handle;
+  int64_t step_id = 0;
+  int64_t request_id = 0;
+  std::vector<std::pair<std::string, Tensor>> send;
+  std::vector<std::string> recv_keys;
+  bool is_partial = false;
+  bool is_last_partial = false;
+  bool trace = false;
+  bool record_costs = false;
+  bool partition_graphs = false;
+};
+
+struct RunGraphResult {
+  std::vector<std::pair<std::string, Tensor>> recv;  // in the order of recv_keys
+  tensorflow::StepStats step_stats;
+  tensorflow::CostGraphDef cost_graph;
+  std::vector<tensorflow::GraphDef> partition_graphs;
+};
+
+// Thread-safe. `done` runs exactly once, on any thread, at once or later; what
+// the call got by pointer or reference must live until then.
+class Worker {
+ public:
+  using Done = absl::AnyInvocable<void(const absl::Status&)>;
+  virtual ~Worker() = default;
+
+  virtual void GetStatus(const CallOptions& options, tensorflow::GetStatusResponse* response, Done done) = 0;
+  virtual void CreateWorkerSession(const CallOptions& options, const tensorflow::CreateWorkerSessionRequest& request,
+                                   Done done) = 0;
+  virtual void DeleteWorkerSession(const CallOptions& options, const tensorflow::DeleteWorkerSessionRequest& request,
+                                   Done done) = 0;
+  virtual void RegisterGraph(const CallOptions& options, const tensorflow::RegisterGraphRequest& request,
+                             tensorflow::RegisterGraphResponse* response, Done done) = 0;
+  virtual void DeregisterGraph(const CallOptions& options, const tensorflow::DeregisterGraphRequest& request,
+                               Done done) = 0;
+  // Cancelling ends the step here.
+  virtual void RunGraph(const CallOptions& options, RunGraphCall call, RunGraphResult* result, Done done) = 0;
+  // The step is over: lets go of what was sent and never fetched.
+  virtual void CleanupGraph(const CallOptions& options, int64_t step_id, Done done) = 0;
+  virtual void CleanupAll(const CallOptions& options, const tensorflow::CleanupAllRequest& request, Done done) = 0;
+  virtual void RecvTensor(const CallOptions& options, const tensorflow::RecvTensorRequest& request,
+                          Rendezvous::Value* value, Done done) = 0;
+};
+
+// The workers of a cluster, by task ("/job:ps/replica:0/task:1"). Thread-safe.
+class Workers {
+ public:
+  virtual ~Workers() = default;
+  virtual Worker* Find(absl::string_view task) = 0;  // nullptr if the cluster has no such task
+  virtual std::vector<std::string> tasks() const = 0;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,174 @@
+#include "thalweg/rpc/grpc_worker.h"
+
+#include <utility>
+
+#include "thalweg/base/status.h"
+#include "thalweg/rpc/message.h"
+#include "thalweg/tensor/tensor_proto.h"
+
+namespace thalweg {
+namespace {
+
+// Shared with the calls under way, which may outlive the worker.
+struct Peer {
+  std::string task;
+  std::string address;
+  std::shared_ptr<RpcChannel> channel;
+
+  // A lost or missing task is named.
+  absl::Status Explain(const absl::Status& status) const {
+    if (!absl::IsUnavailable(status)) return status;
+    return Unavailable("Task ", task, " at ", address, " cannot be reached: ", status.message());
+  }
+};
+
+class GrpcWorker : public Worker {
+ public:
+  GrpcWorker(std::string task, std::string address, std::shared_ptr<RpcChannel> channel)
+      : peer_(std::make_shared<const Peer>(Peer{std::move(task), std::move(address), std::move(channel)})) {}
+
+  void GetStatus(const CallOptions& options, tensorflow::GetStatusResponse* response, Done done) override {
+    Call("/tensorflow.WorkerService/GetStatus", options, tensorflow::GetStatusRequest(), response, std::move(done));
+  }
+  void CreateWorkerSession(const CallOptions& options, const tensorflow::CreateWorkerSessionRequest& request,
+                           Done done) override {
+    Call("/tensorflow.WorkerService/CreateWorkerSession", options, request, nullptr, std::move(done));
+  }
+  void DeleteWorkerSession(const CallOptions& options, const tensorflow::DeleteWorkerSessionRequest& request,
+                           Done done) override {
+    Call("/tensorflow.WorkerService/DeleteWorkerSession", options, request, nullptr, std::move(done));
+  }
+  void RegisterGraph(const CallOptions& options, const tensorflow::RegisterGraphRequest& request,
+                     tensorflow::RegisterGraphResponse* response, Done done) override {
+    Call("/tensorflow.WorkerService/RegisterGraph", options, request, response, std::move(done));
+  }
+  void DeregisterGraph(const CallOptions& options, const tensorflow::DeregisterGraphRequest& request,
+                       Done done) override {
+    Call("/tensorflow.WorkerService/DeregisterGraph", options, request, nullptr, std::move(done));
+  }
+  void CleanupGraph(const CallOptions& options, int64_t step_id, Done done) override {
+    tensorflow::CleanupGraphRequest request;
+    request.set_step_id(step_id);
+    Call("/tensorflow.WorkerService/CleanupGraph", options, request, nullptr, std::move(done));
+  }
+  void CleanupAll(const CallOptions& options, const tensorflow::CleanupAllRequest& request, Done done) override {
+    Call("/tensorflow.WorkerService/CleanupAll", options, request, nullptr, std::move(done));
+  }
+
+  void RunGraph(const CallOptions& options, RunGraphCall call, RunGraphResult* result, Done done) override {
+    MessageWriter writer;
+    writer.Bytes(1, call.graph_handle);
+    writer.Varint(2, static_cast<uint64_t>(call.step_id));
+    for (const auto& [key, tensor] : call.send) writer.AddNamedTensor(3, key, tensor);
+    for (const std::string& key : call.recv_keys) writer.Bytes(4, key);
+    if (call.trace || call.record_costs || call.partition_graphs) {
+      tensorflow::ExecutorOpts opts;
+      opts.set_record_timeline(call.trace);
+      opts.set_record_costs(call.record_costs);
+      opts.set_record_partition_graphs(call.partition_graphs);
+      writer.Message(5, opts);
+    }
+    writer.Varint(6, call.is_partial ? 1 : 0);
+    writer.Varint(7, call.is_last_partial ? 1 : 0);
+    writer.Bytes(8, call.session_handle);
+    writer.Varint(9, 1);  // store_errors_in_response_body: errors of a step may be long
+    writer.Varint(10, call.has_session ? 1 : 0);
+    writer.Varint(11, static_cast<uint64_t>(call.request_id));
+    const absl::StatusOr<grpc::ByteBuffer> request = writer.Finish();
+    if (!request.ok()) return done(request.status());
+    peer_->channel->Call("/tensorflow.WorkerService/RunGraph", *request, options,
+                         [peer = peer_, call = std::move(call), result, done = std::move(done)](
+                             const absl::Status& status, grpc::ByteBuffer& response) mutable {
+                           done(status.ok() ? ReadRunGraph(call, response, result) : peer->Explain(status));
+                         });
+  }
+
+  void RecvTensor(const CallOptions& options, const tensorflow::RecvTensorRequest& request, Rendezvous::Value* value,
+                  Done done) override {
+    peer_->channel->Call(
+        "/tensorflow.WorkerService/RecvTensor", SerializeMessage(request), options,
+        [peer = peer_, value, done = std::move(done)](const absl::Status& status, grpc::ByteBuffer& response) mutable {
+          done(status.ok() ? ParseRecvTensorResponse(response, value) : peer->Explain(status));
+        });
+  }
+
+ private:
+  void Call(const char* method, const CallOptions& options, const google::protobuf::MessageLite& request,
+            google::protobuf::MessageLite* response, Done done) {
+    peer_->channel->Call(
+        method, SerializeMessage(request), options,
+        [peer = peer_, response, done = std::move(done)](const absl::Status& status, grpc::ByteBuffer& bytes) mutable {
+          if (!status.ok()) return done(peer->Explain(status));
+          done(response == nullptr ? absl::OkStatus() : ParseMessage(bytes, response));
+        });
+  }
+
+  static absl::Status ReadRunGraph(const RunGraphCall& call, grpc::ByteBuffer& bytes, RunGraphResult* result) {
+    tensorflow::RunGraphResponse response;
+    RETURN_IF_ERROR(ParseMessage(bytes, &response));
+    if (response.status_code() != 0) {
+      return absl::Status(static_cast<absl::StatusCode>(response.status_code()), response.status_error_message());
+    }
+    result->recv.resize(call.recv_keys.size());
+    for (size_t i = 0; i < call.recv_keys.size(); ++i) {
+      result->recv[i].first = call.recv_keys[i];
+      // Usually they come in the order in which they were asked for.
+      int at = static_cast<int>(i) < response.recv_size() && response.recv(i).name() == call.recv_keys[i]
+                   ? static_cast<int>(i)
+                   : 0;
+      while (at < response.recv_size() && response.recv(at).name() != call.recv_keys[i]) ++at;
+      if (at == response.recv_size()) return Internal("The answer of the task lacks ", call.recv_keys[i]);
+      ASSIGN_OR_RETURN(result->recv[i].second, TensorFromProto(response.recv(at).tensor()));
+    }
+    result->step_stats = std::move(*response.mutable_step_stats());
+    result->cost_graph = std::move(*response.mutable_cost_graph());
+    for (tensorflow::GraphDef& graph : *response.mutable_partition_graph()) {
+      result->partition_graphs.push_back(std::move(graph));
+    }
+    return absl::OkStatus();
+  }
+
+  const std::shared_ptr<const Peer> peer_;
+};
+
+class GrpcWorkers : public Workers {
+ public:
+  void Add(const TaskId& task, Worker* worker) { by_task_[task.ToString()] = worker; }
+  void Own(std::unique_ptr<Worker> worker) { owned_.push_back(std::move(worker)); }
+
+  Worker* Find(absl::string_view task) override {
+    const auto it = by_task_.find(task);
+    return it == by_task_.end() ? nullptr : it->second;
+  }
+  std::vector<std::string> tasks() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, worker] : by_task_) names.push_back(name);
+    return names;
+  }
+
+ private:
+  std::map<std::string, Worker*, std::less<>> by_task_;  // constant once it is in use
+  std::vector<std::unique_ptr<Worker>> owned_;
+};
+
+}  // namespace
+
+std::unique_ptr<Worker> MakeGrpcWorker(std::string task, std::string address, std::shared_ptr<RpcChannel> channel) {
+  return std::make_unique<GrpcWorker>(std::move(task), std::move(address), std::move(channel));
+}
+
+absl::StatusOr<std::shared_ptr<Workers>> MakeGrpcWorkers(const ClusterSpec& cluster, const TaskId& self,
+                                                         Worker* self_worker, RpcClient* client) {
+  auto workers = std::make_shared<GrpcWorkers>();
+  for (const TaskId& task : cluster.tasks()) {
+    if (task == self) continue;
+    ASSIGN_OR_RETURN(const std::string address, cluster.Address(task));
+    auto worker = MakeGrpcWorker(task.ToString(), address, client->Connect(address));
+    workers->Add(task, worker.get());
+    workers->Own(std::move(worker));
+  }
+  workers->Add(self, self_worker);
+  return std::shared_ptr<Workers>(std::move(workers));
+}
+
+}  // namespace thalweg

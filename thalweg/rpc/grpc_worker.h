@@ -1,0 +1,23 @@
+// Workers in other processes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/cluster/worker.h"
+#include "thalweg/rpc/rpc_client.h"
+
+namespace thalweg {
+
+// A task at an address. Its errors name both.
+std::unique_ptr<Worker> MakeGrpcWorker(std::string task, std::string address, std::shared_ptr<RpcChannel> channel);
+
+// The workers of a cluster: this task's own, and the others over gRPC.
+// `client` and `self_worker` are borrowed.
+absl::StatusOr<std::shared_ptr<Workers>> MakeGrpcWorkers(const ClusterSpec& cluster, const TaskId& self,
+                                                         Worker* self_worker, RpcClient* client);
+
+}  // namespace thalweg

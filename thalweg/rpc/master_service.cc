@@ -1,0 +1,134 @@
+#include <memory>
+#include <utility>
+
+#include "thalweg/base/status.h"
+#include "thalweg/rpc/message.h"
+#include "thalweg/rpc/service_call.h"
+#include "thalweg/rpc/services.h"
+#include "thalweg/tensor/tensor_proto.h"
+
+namespace thalweg {
+namespace {
+
+using namespace tensorflow;  // NOLINT: all messages of this file are theirs
+
+absl::Status ReadCall(RunStepRequest& request, RunStepCall* call) {
+  call->session_handle = std::move(*request.mutable_session_handle());
+  call->feeds.reserve(request.feed_size());
+  for (NamedTensorProto& feed : *request.mutable_feed()) {
+    absl::StatusOr<Tensor> value = TensorFromProto(feed.tensor());
+    if (!value.ok()) return Prepend(value.status(), absl::StrCat("Feed '", feed.name(), "': "));
+    call->feeds.emplace_back(std::move(*feed.mutable_name()), *std::move(value));
+  }
+  call->fetches = {request.fetch().begin(), request.fetch().end()};
+  call->targets = {request.target().begin(), request.target().end()};
+  call->options = std::move(*request.mutable_options());
+  call->partial_run_handle = std::move(*request.mutable_partial_run_handle());
+  return absl::OkStatus();
+}
+
+void ServeRunStep(Master& master, ServerCall& call) {
+  struct State {
+    RunStepResult result;
+    std::vector<std::string> fetches;
+    bool errors_in_body = false;
+  };
+  auto state = std::make_unique<State>();
+  RunStepCall step;
+  {
+    RunStepRequest request;
+    absl::Status status = ParseMessage(call.request(), &request);
+    if (status.ok()) status = ReadCall(request, &step);
+    if (!status.ok()) return call.Reply(status, {});
+    state->errors_in_body = request.store_errors_in_response_body();
+  }
+  state->fetches = step.fetches;
+  RunStepResult* result = &state->result;
+  master.RunStep({.cancellation = &call.cancellation()}, std::move(step), result,
+                 [&call, state = std::move(state)](const absl::Status& status) {
+                   if (!status.ok() && !(state->errors_in_body && state->result.step_failed)) {
+                     return call.Reply(status, {});
+                   }
+                   MessageWriter writer;
+                   if (status.ok()) {
+                     for (size_t i = 0; i < state->fetches.size(); ++i) {
+                       const Tensor& value = state->result.fetches[i];
+                       if (const absl::Status encodable = CheckEncodable(value); !encodable.ok()) {
+                         return call.Reply(encodable, {});
+                       }
+                       writer.AddNamedTensor(1, state->fetches[i], value);
+                     }
+                   }
+                   writer.Message(2, state->result.metadata);
+                   writer.Varint(3, static_cast<uint64_t>(status.code()));
+                   if (!status.ok()) writer.Bytes(4, status.message());
+                   call.Reply(writer.Finish());
+                 });
+}
+
+void ServeRunCallable(Master& master, ServerCall& call) {
+  RunCallableRequest request;
+  absl::Status status = ParseMessage(call.request(), &request);
+  std::vector<Tensor> feeds;
+  for (int i = 0; i < request.feed_size() && status.ok(); ++i) {
+    absl::StatusOr<Tensor> value = TensorFromProto(request.feed(i));
+    status = value.status();
+    if (status.ok()) feeds.push_back(*std::move(value));
+  }
+  if (!status.ok()) return call.Reply(status, {});
+  auto result = std::make_unique<RunStepResult>();
+  RunStepResult* borrowed = result.get();
+  master.RunCallable({.cancellation = &call.cancellation()}, request.session_handle(), request.handle(),
+                     std::move(feeds), borrowed, [&call, result = std::move(result)](const absl::Status& status) {
+                       if (!status.ok()) return call.Reply(status, {});
+                       MessageWriter writer;
+                       for (const Tensor& value : result->fetches) writer.AddTensor(1, value);
+                       writer.Message(2, result->metadata);
+                       call.Reply(writer.Finish());
+                     });
+}
+
+}  // namespace
+
+std::vector<RpcMethod> MasterService(Master& master) {
+  Master* m = &master;
+  const auto path = [](const char* name) { return absl::StrCat("/tensorflow.MasterService/", name); };
+  return {
+      {path("CreateSession"), Unary<CreateSessionRequest, CreateSessionResponse>(
+                                  [m](const auto& request, const CallOptions& options, auto* response, auto done) {
+                                    m->CreateSession(options, request, response, std::move(done));
+                                  })},
+      {path("ExtendSession"), Unary<ExtendSessionRequest, ExtendSessionResponse>(
+                                  [m](const auto& request, const CallOptions& options, auto* response, auto done) {
+                                    m->ExtendSession(options, request, response, std::move(done));
+                                  })},
+      {path("RunStep"), [m](ServerCall& call) { ServeRunStep(*m, call); }},
+      {path("PartialRunSetup"), Unary<PartialRunSetupRequest, PartialRunSetupResponse>(
+                                    [m](const auto& request, const CallOptions& options, auto* response, auto done) {
+                                      m->PartialRunSetup(options, request, response, std::move(done));
+                                    })},
+      {path("CloseSession"), Unary<CloseSessionRequest, CloseSessionResponse>(
+                                 [m](const auto& request, const CallOptions& options, auto*, auto done) {
+                                   m->CloseSession(options, request, std::move(done));
+                                 })},
+      {path("ListDevices"), Unary<ListDevicesRequest, ListDevicesResponse>(
+                                [m](const auto& request, const CallOptions& options, auto* response, auto done) {
+                                  m->ListDevices(options, request, response, std::move(done));
+                                })},
+      {path("Reset"),
+       Unary<ResetRequest, ResetResponse>([m](const auto& request, const CallOptions& options, auto*, auto done) {
+         m->Reset(options, request, std::move(done));
+       })},
+      {path("MakeCallable"), Unary<MakeCallableRequest, MakeCallableResponse>(
+                                 [m](const auto& request, const CallOptions& options, auto* response, auto done) {
+                                   m->MakeCallable(options, request, response, std::move(done));
+                                 })},
+      {path("RunCallable"), [m](ServerCall& call) { ServeRunCallable(*m, call); }},
+      {path("ReleaseCallable"), Unary<ReleaseCallableRequest, ReleaseCallableResponse>(
+                                    [m](const auto& request, const CallOptions& options, auto*, auto done) {
+                                      m->ReleaseCallable(options, request, std::move(done));
+                                    })},
+  };
+}
+
+}  // namespace thalweg

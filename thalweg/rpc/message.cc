@@ -1,0 +1,250 @@
+#include "thalweg/rpc/message.h"
+
+#include <grpcpp/support/proto_buffer_reader.h>
+#include <grpcpp/support/proto_buffer_writer.h>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "thalweg/base/status.h"
+#include "thalweg/proto/worker.pb.h"
+#include "thalweg/tensor/tensor_proto.h"
+
+namespace thalweg {
+namespace {
+
+using google::protobuf::io::CodedInputStream;
+
+// Below this a copy is cheaper than a slice of its own.
+constexpr int64_t kSliceBytes = 4096;
+
+constexpr int kVarintType = 0;
+constexpr int kBytesType = 2;
+constexpr uint32_t TagOf(int field, int type) { return static_cast<uint32_t>(field << 3 | type); }
+
+size_t VarintSize(uint64_t value) {
+  size_t n = 1;
+  for (; value >= 0x80; value >>= 7) ++n;
+  return n;
+}
+
+void AppendVarint(std::string* out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
+  out->push_back(static_cast<char>(value));
+}
+
+// The part of a TensorProto before the elements: type, shape, and the tag and
+// length of tensor_content. Empty if this tensor cannot be written so.
+std::string ContentHead(const Tensor& tensor) {
+  const size_t size = ElementSize(tensor.dtype());
+  if (size == 0) return "";
+  tensorflow::TensorProto proto;
+  proto.set_dtype(static_cast<tensorflow::DataType>(tensor.dtype()));
+  tensor.shape().ToProto(proto.mutable_tensor_shape());
+  std::string head = proto.SerializeAsString();
+  if (const uint64_t bytes = tensor.num_elements() * size; bytes > 0) {
+    AppendVarint(&head, TagOf(4, kBytesType));
+    AppendVarint(&head, bytes);
+  }
+  return head;
+}
+
+size_t ContentBytes(const Tensor& tensor) { return tensor.num_elements() * ElementSize(tensor.dtype()); }
+
+// Reads a TensorProto whose elements come last, as tensor_content, straight
+// into a tensor. nullopt if it is of any other form.
+std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
+  const auto limit = in.PushLimit(length);
+  tensorflow::TensorProto head;
+  for (;;) {
+    const uint32_t tag = in.ReadTag();
+    if (tag == TagOf(1, kVarintType)) {
+      uint32_t dtype = 0;
+      if (!in.ReadVarint32(&dtype)) return std::nullopt;
+      head.set_dtype(static_cast<tensorflow::DataType>(dtype));
+    } else if (tag == TagOf(2, kBytesType)) {
+      uint32_t bytes = 0;
+      if (!in.ReadVarint32(&bytes)) return std::nullopt;
+      const auto shape_limit = in.PushLimit(static_cast<int>(bytes));
+      if (!head.mutable_tensor_shape()->MergeFromCodedStream(&in) || !in.ConsumedEntireMessage()) return std::nullopt;
+      in.PopLimit(shape_limit);
+    } else if (tag == TagOf(4, kBytesType)) {
+      uint32_t bytes = 0;
+      if (!in.ReadVarint32(&bytes) || static_cast<int>(bytes) != in.BytesUntilLimit()) return std::nullopt;
+      const int number = head.dtype();
+      if (number <= 0 || number >= 100 || !IsKnown(static_cast<DType>(number))) return std::nullopt;
+      const DType dtype = static_cast<DType>(number);
+      const absl::StatusOr<Shape> shape = Shape::FromProto(head.tensor_shape());
+      if (!shape.ok() || dtype == kBool || ElementSize(dtype) == 0 ||
+          shape->num_elements() != static_cast<int64_t>(bytes / ElementSize(dtype)) ||
+          bytes % ElementSize(dtype) != 0) {
+        return std::nullopt;
+      }
+      absl::StatusOr<Tensor> tensor = Tensor::Allocate(dtype, *shape);
+      if (!tensor.ok() || !in.ReadRaw(tensor->raw(), static_cast<int>(bytes))) return std::nullopt;
+      in.PopLimit(limit);
+      return *std::move(tensor);
+    } else {
+      return std::nullopt;
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status ParseMessage(grpc::ByteBuffer& buffer, google::protobuf::MessageLite* message) {
+  grpc::ProtoBufferReader reader(&buffer);
+  if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();
+  return InvalidArgument("The bytes of the call are no ", message->GetTypeName(), " (", buffer.Length(), " bytes)");
+}
+
+grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message) {
+  grpc::Slice slice(message.ByteSizeLong());
+  message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin()));
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+void MessageWriter::Tag(int field, int type) { AppendVarint(&text_, TagOf(field, type)); }
+void MessageWriter::RawVarint(uint64_t value) { AppendVarint(&text_, value); }
+
+void MessageWriter::Varint(int field, uint64_t value) {
+  if (value == 0) return;
+  Tag(field, kVarintType);
+  RawVarint(value);
+}
+
+void MessageWriter::Bytes(int field, absl::string_view value) {
+  Tag(field, kBytesType);
+  RawVarint(value.size());
+  text_.append(value.data(), value.size());
+}
+
+void MessageWriter::Message(int field, const google::protobuf::MessageLite& message) {
+  Tag(field, kBytesType);
+  RawVarint(message.ByteSizeLong());
+  message.AppendToString(&text_);
+}
+
+void MessageWriter::Flush() {
+  if (text_.empty()) return;
+  slices_.emplace_back(text_);
+  bytes_ += text_.size();
+  text_.clear();
+}
+
+void MessageWriter::Body(const Tensor& tensor, const std::string& head) {
+  text_ += head;
+  const size_t bytes = ContentBytes(tensor);
+  if (bytes < kSliceBytes) {
+    text_.append(static_cast<const char*>(tensor.raw()), bytes);
+    return;
+  }
+  Flush();
+  auto* holder = new Tensor(tensor);
+  slices_.emplace_back(
+      tensor.raw(), bytes, [](void* held) { delete static_cast<Tensor*>(held); }, holder);
+  bytes_ += bytes;
+}
+
+void MessageWriter::AddTensor(int field, const Tensor& tensor) {
+  const std::string head = ContentHead(tensor);
+  if (head.empty()) {
+    tensorflow::TensorProto proto;
+    TensorToProto(tensor, &proto);
+    return Message(field, proto);
+  }
+  Tag(field, kBytesType);
+  RawVarint(head.size() + ContentBytes(tensor));
+  Body(tensor, head);
+}
+
+void MessageWriter::AddNamedTensor(int field, absl::string_view name, const Tensor& tensor) {
+  std::string head = ContentHead(tensor);
+  size_t body = head.size() + ContentBytes(tensor);
+  if (head.empty()) {
+    tensorflow::TensorProto proto;
+    TensorToProto(tensor, &proto);
+    head = proto.SerializeAsString();
+    body = head.size();
+  }
+  const bool as_content = ElementSize(tensor.dtype()) != 0;
+  Tag(field, kBytesType);
+  RawVarint(1 + VarintSize(name.size()) + name.size() + 1 + VarintSize(body) + body);
+  Bytes(1, name);
+  Tag(2, kBytesType);
+  RawVarint(body);
+  if (as_content) {
+    Body(tensor, head);
+  } else {
+    text_ += head;
+  }
+}
+
+absl::StatusOr<grpc::ByteBuffer> MessageWriter::Finish() {
+  Flush();
+  if (bytes_ > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return ResourceExhausted("A message of ", bytes_, " bytes is larger than gRPC can send (2 GB)");
+  }
+  return grpc::ByteBuffer(slices_.data(), slices_.size());
+}
+
+absl::StatusOr<grpc::ByteBuffer> SerializeRecvTensorResponse(const Rendezvous::Value& value) {
+  MessageWriter writer;
+  if (value.tensor.has_value()) {
+    RETURN_IF_ERROR(CheckEncodable(value.tensor));
+    writer.Varint(2, value.dead ? 1 : 0);
+    writer.Varint(3, static_cast<uint64_t>(absl::ToUnixMicros(absl::Now())));
+    writer.AddTensor(1, value.tensor);
+  } else {
+    // A dead value has no tensor, but the message must.
+    tensorflow::RecvTensorResponse response;
+    response.set_is_dead(value.dead);
+    response.mutable_tensor()->set_dtype(tensorflow::DT_FLOAT);
+    response.mutable_tensor()->mutable_tensor_shape()->add_dim()->set_size(0);
+    return SerializeMessage(response);
+  }
+  return writer.Finish();
+}
+
+absl::Status ParseRecvTensorResponse(grpc::ByteBuffer& buffer, Rendezvous::Value* value) {
+  {
+    grpc::ByteBuffer copy = buffer;  // shares the slices
+    grpc::ProtoBufferReader reader(&copy);
+    CodedInputStream in(&reader);
+    bool simple = reader.status().ok();
+    bool dead = false;
+    std::optional<Tensor> tensor;
+    while (simple) {
+      const uint32_t tag = in.ReadTag();
+      if (tag == 0) break;
+      uint64_t number = 0;
+      if (tag == TagOf(1, kBytesType)) {
+        uint32_t length = 0;
+        simple = in.ReadVarint32(&length) && (tensor = ReadContentTensor(in, static_cast<int>(length))).has_value();
+      } else if (tag == TagOf(2, kVarintType)) {
+        simple = in.ReadVarint64(&number);
+        dead = number != 0;
+      } else if (tag == TagOf(3, kVarintType)) {
+        simple = in.ReadVarint64(&number);
+      } else {
+        simple = false;
+      }
+    }
+    if (simple && tensor.has_value() && in.ConsumedEntireMessage()) {
+      *value = {*std::move(tensor), dead};
+      return absl::OkStatus();
+    }
+  }
+  tensorflow::RecvTensorResponse response;
+  RETURN_IF_ERROR(ParseMessage(buffer, &response));
+  value->dead = response.is_dead();
+  if (value->dead) return absl::OkStatus();
+  ASSIGN_OR_RETURN(value->tensor, TensorFromProto(response.tensor()));
+  return absl::OkStatus();
+}
+
+}  // namespace thalweg

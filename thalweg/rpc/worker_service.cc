@@ -1,0 +1,132 @@
+#include <memory>
+#include <utility>
+
+#include "thalweg/base/status.h"
+#include "thalweg/rpc/message.h"
+#include "thalweg/rpc/service_call.h"
+#include "thalweg/rpc/services.h"
+#include "thalweg/tensor/tensor_proto.h"
+
+namespace thalweg {
+namespace {
+
+using namespace tensorflow;  // NOLINT: all messages of this file are theirs
+
+absl::Status ReadCall(RunGraphRequest& request, RunGraphCall* call) {
+  call->session_handle = std::move(*request.mutable_session_handle());
+  call->has_session = request.create_worker_session_called();
+  call->graph_handle = std::move(*request.mutable_graph_handle());
+  call->step_id = request.step_id();
+  call->request_id = request.request_id();
+  call->send.reserve(request.send_size());
+  for (NamedTensorProto& send : *request.mutable_send()) {
+    ASSIGN_OR_RETURN(Tensor value, TensorFromProto(send.tensor()));
+    call->send.emplace_back(std::move(*send.mutable_name()), std::move(value));
+  }
+  call->recv_keys = {request.recv_key().begin(), request.recv_key().end()};
+  call->is_partial = request.is_partial();
+  call->is_last_partial = request.is_last_partial_run();
+  call->trace = request.exec_opts().record_timeline();
+  call->record_costs = request.exec_opts().record_costs();
+  call->partition_graphs = request.exec_opts().record_partition_graphs();
+  return absl::OkStatus();
+}
+
+void ServeRunGraph(Worker& worker, ServerCall& call) {
+  struct State {
+    RunGraphResult result;
+    bool errors_in_body = false;
+  };
+  auto state = std::make_unique<State>();
+  RunGraphCall graph_call;
+  {
+    RunGraphRequest request;
+    absl::Status status = ParseMessage(call.request(), &request);
+    if (status.ok()) status = ReadCall(request, &graph_call);
+    if (!status.ok()) return call.Reply(status, {});
+    state->errors_in_body = request.store_errors_in_response_body();
+  }
+  RunGraphResult* result = &state->result;
+  worker.RunGraph({.cancellation = &call.cancellation()}, std::move(graph_call), result,
+                  [&call, state = std::move(state)](const absl::Status& status) {
+                    if (!status.ok() && !state->errors_in_body) return call.Reply(status, {});
+                    const RunGraphResult& r = state->result;
+                    MessageWriter writer;
+                    if (status.ok()) {
+                      for (const auto& [key, tensor] : r.recv) writer.AddNamedTensor(1, key, tensor);
+                    }
+                    if (r.step_stats.dev_stats_size() > 0) writer.Message(2, r.step_stats);
+                    if (r.cost_graph.node_size() > 0) writer.Message(3, r.cost_graph);
+                    for (const GraphDef& graph : r.partition_graphs) writer.Message(4, graph);
+                    writer.Varint(5, static_cast<uint64_t>(status.code()));
+                    if (!status.ok()) writer.Bytes(6, status.message());
+                    call.Reply(writer.Finish());
+                  });
+}
+
+void ServeRecvTensor(Worker& worker, ServerCall& call) {
+  struct State {
+    RecvTensorRequest request;
+    Rendezvous::Value value;
+  };
+  auto state = std::make_unique<State>();
+  if (const absl::Status status = ParseMessage(call.request(), &state->request); !status.ok()) {
+    return call.Reply(status, {});
+  }
+  State& s = *state;
+  worker.RecvTensor({.cancellation = &call.cancellation()}, s.request, &s.value,
+                    [&call, state = std::move(state)](const absl::Status& status) {
+                      if (!status.ok()) return call.Reply(status, {});
+                      call.Reply(SerializeRecvTensorResponse(state->value));
+                    });
+}
+
+// Methods that a worker has nothing to do for.
+template <typename Request, typename Response>
+std::function<void(ServerCall&)> Nothing() {
+  return Unary<Request, Response>([](const auto&, const CallOptions&, auto*, auto done) { done(absl::OkStatus()); });
+}
+
+}  // namespace
+
+std::vector<RpcMethod> WorkerService(Worker& worker) {
+  Worker* w = &worker;
+  const auto path = [](const char* name) { return absl::StrCat("/tensorflow.WorkerService/", name); };
+  return {
+      {path("GetStatus"), Unary<GetStatusRequest, GetStatusResponse>(
+                              [w](const auto&, const CallOptions& options, auto* response, auto done) {
+                                w->GetStatus(options, response, std::move(done));
+                              })},
+      {path("CreateWorkerSession"), Unary<CreateWorkerSessionRequest, CreateWorkerSessionResponse>(
+                                        [w](const auto& request, const CallOptions& options, auto*, auto done) {
+                                          w->CreateWorkerSession(options, request, std::move(done));
+                                        })},
+      {path("DeleteWorkerSession"), Unary<DeleteWorkerSessionRequest, DeleteWorkerSessionResponse>(
+                                        [w](const auto& request, const CallOptions& options, auto*, auto done) {
+                                          w->DeleteWorkerSession(options, request, std::move(done));
+                                        })},
+      {path("RegisterGraph"), Unary<RegisterGraphRequest, RegisterGraphResponse>(
+                                  [w](const auto& request, const CallOptions& options, auto* response, auto done) {
+                                    w->RegisterGraph(options, request, response, std::move(done));
+                                  })},
+      {path("DeregisterGraph"), Unary<DeregisterGraphRequest, DeregisterGraphResponse>(
+                                    [w](const auto& request, const CallOptions& options, auto*, auto done) {
+                                      w->DeregisterGraph(options, request, std::move(done));
+                                    })},
+      {path("RunGraph"), [w](ServerCall& call) { ServeRunGraph(*w, call); }},
+      {path("CleanupGraph"), Unary<CleanupGraphRequest, CleanupGraphResponse>(
+                                 [w](const auto& request, const CallOptions& options, auto*, auto done) {
+                                   w->CleanupGraph(options, request.step_id(), std::move(done));
+                                 })},
+      {path("CleanupAll"), Unary<CleanupAllRequest, CleanupAllResponse>(
+                               [w](const auto& request, const CallOptions& options, auto*, auto done) {
+                                 w->CleanupAll(options, request, std::move(done));
+                               })},
+      {path("RecvTensor"), [w](ServerCall& call) { ServeRecvTensor(*w, call); }},
+      {path("MarkRecvFinished"), Nothing<MarkRecvFinishedRequest, MarkRecvFinishedResponse>()},
+      {path("Logging"), Nothing<LoggingRequest, LoggingResponse>()},
+      {path("Tracing"), Nothing<TracingRequest, TracingResponse>()},
+  };
+}
+
+}  // namespace thalweg

@@ -1,0 +1,311 @@
+#include "thalweg/runtime/partitioner.h"
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/attr.h"
+#include "thalweg/graph/device_name.h"
+#include "thalweg/kernel/rendezvous.h"
+#include "thalweg/runtime/frames.h"
+
+namespace thalweg {
+namespace {
+
+using tensorflow::NodeDef;
+
+class Partitioning {
+ public:
+  Partitioning(Graph graph, const Signature& signature, const PartitionOptions& options)
+      : graph_(std::move(graph)), signature_(signature), options_(options) {}
+
+  absl::StatusOr<std::vector<GraphPart>> Run() {
+    MoveFeeds();
+    RETURN_IF_ERROR(AssignParts());
+    RETURN_IF_ERROR(FindLoops());
+    for (const auto& node : graph_.nodes()) {
+      if (node->op() == "_Arg") {
+        RETURN_IF_ERROR(AddFeed(*node));
+      } else if (node->op() == "_Retval") {
+        RETURN_IF_ERROR(AddFetch(*node));
+      } else {
+        NodeDef* def = AddNode(part_of_[node->id()], node->def());
+        Connect(*node, def);
+      }
+    }
+    return std::move(parts_);
+  }
+
+ private:
+  // The control loop of a frame in one part.
+  struct ControlLoop {
+    std::string merge;  // runs once per iteration, the last included
+  };
+
+  // A feed enters where it is used, if that is in one task only.
+  void MoveFeeds() {
+    const auto consumers = Consumers(graph_);
+    for (const auto& node : graph_.nodes()) {
+      if (node->op() != "_Arg" || consumers[node->id()].empty()) continue;
+      std::set<std::string> tasks;
+      for (const Node* consumer : consumers[node->id()]) tasks.insert(TaskOfNode(*consumer));
+      if (tasks.size() == 1) node->set_device(consumers[node->id()][0]->device());
+    }
+  }
+
+  static std::string TaskOfNode(const Node& node) {
+    const absl::StatusOr<DeviceName> name = DeviceName::Parse(node.device());
+    return name.ok() ? TaskOf(*name) : "";
+  }
+
+  absl::Status AssignParts() {
+    part_of_.resize(graph_.num_nodes());
+    for (const auto& node : graph_.nodes()) {
+      std::string task = TaskOfNode(*node);
+      if (task.empty()) return Internal("node '", node->name(), "' was not placed: '", node->device(), "'");
+      const auto [it, is_new] = part_by_task_.try_emplace(task, static_cast<int>(parts_.size()));
+      if (is_new) {
+        parts_.emplace_back();
+        parts_.back().task = std::move(task);
+        *parts_.back().graph.mutable_versions() = graph_.versions();
+        if (graph_.versions().producer() == 0) parts_.back().graph.mutable_versions()->set_producer(1);
+        part_device_.push_back(node->device());
+      }
+      part_of_[node->id()] = it->second;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status FindLoops() {
+    if (parts_.size() == 1) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph_));
+    ASSIGN_OR_RETURN(frames_, FindFrames(graph_, order));
+    if (frames_.frames.size() == 1) return absl::OkStatus();
+    loop_cond_.resize(frames_.frames.size());
+    std::vector<std::set<int>> parts_of_frame(frames_.frames.size());
+    for (const auto& node : graph_.nodes()) {
+      const int frame = frames_.of_node[node->id()];
+      if (node->op() == "LoopCond") loop_cond_[frame] = node.get();
+      for (int f = frame; f > 0; f = frames_.frames[f].parent) parts_of_frame[f].insert(part_of_[node->id()]);
+    }
+    control_loops_.resize(frames_.frames.size());
+    for (size_t f = 1; f < frames_.frames.size(); ++f) {  // parents come first
+      if (parts_of_frame[f].size() < 2) continue;
+      if (loop_cond_[f] == nullptr) {
+        return InvalidArgument("Loop '", frames_.frames[f].name, "' spans several tasks and has no LoopCond");
+      }
+      for (const int part : parts_of_frame[f]) {
+        if (part != part_of_[loop_cond_[f]->id()]) RETURN_IF_ERROR(AddControlLoop(static_cast<int>(f), part));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddControlLoop(int frame, int part) {
+    const Frame& loop = frames_.frames[frame];
+    const std::string base = graph_.UniqueName(absl::StrCat("_cloop_", frame, "_", part));
+    const auto add = [&](const char* what, const char* op, const std::vector<std::string>& inputs) -> NodeDef* {
+      NodeDef def;
+      def.set_name(absl::StrCat(base, "/", what));
+      def.set_op(op);
+      def.set_device(part_device_[part]);
+      for (const std::string& input : inputs) def.add_input(input);
+      return AddNode(part, std::move(def));
+    };
+    NodeDef* start = add("start", "Const", {});
+    SetAttr(*start, "dtype", kBool);
+    SetAttr(*start, "value", Tensor::Scalar(true));
+    const auto parent_loop = control_loops_[loop.parent].find(part);
+    if (parent_loop != control_loops_[loop.parent].end()) {
+      start->add_input(absl::StrCat("^", parent_loop->second.merge));
+    }
+    NodeDef* enter = add("enter", "Enter", {absl::StrCat(base, "/start")});
+    SetAttr(*enter, "T", kBool);
+    SetAttr(*enter, "frame_name", loop.name);
+    SetAttr(*enter, "is_constant", false);
+    SetAttr(*enter, "parallel_iterations", int64_t{1});
+    NodeDef* merge = add("again", "Merge", {absl::StrCat(base, "/enter"), absl::StrCat(base, "/next")});
+    SetAttr(*merge, "T", kBool);
+    SetAttr(*merge, "N", int64_t{2});
+    control_loops_[frame][part] = {.merge = absl::StrCat(base, "/again")};
+    const std::string cond = Across(Output(loop_cond_[frame], 0), part, part_device_[part], frame);
+    NodeDef* go_on = add("switch", "Switch", {absl::StrCat(base, "/again"), cond});
+    SetAttr(*go_on, "T", kBool);
+    NodeDef* next = add("next", "NextIteration", {absl::StrCat(base, "/switch:1")});
+    SetAttr(*next, "T", kBool);
+    return absl::OkStatus();
+  }
+
+  NodeDef* AddNode(int part, NodeDef def) {
+    NodeDef* added = parts_[part].graph.add_node();
+    *added = std::move(def);
+    return added;
+  }
+
+  static std::string InputName(const std::string& node, int index) {
+    return index == 0 ? node : absl::StrCat(node, ":", index);
+  }
+
+  void Connect(const Node& node, NodeDef* def) {
+    const int part = part_of_[node.id()];
+    for (const Output& input : node.inputs()) def->add_input(InputFor(input, part, node));
+    for (Node* control : node.control_inputs()) {
+      def->add_input(
+          absl::StrCat("^", part_of_[control->id()] == part ? NameOf(*control) : ControlAcross(*control, node)));
+    }
+  }
+
+  std::string InputFor(const Output& input, int part, const Node& consumer) {
+    if (part_of_[input.node->id()] == part) {
+      return InputName(NameOf(*input.node), input.index);
+    }
+    return Across(input, part, consumer.device(), OutputFrame(*input.node));
+  }
+
+  int OutputFrame(const Node& node) const { return frames_.of_outputs.empty() ? 0 : frames_.of_outputs[node.id()]; }
+
+  // The node in `part` that has the value of `source`, which is elsewhere.
+  std::string Across(const Output& source, int part, const std::string& device, int frame) {
+    const auto [it, is_new] = received_.try_emplace(std::tuple(source.node->id(), source.index, part), "");
+    if (!is_new) return it->second;
+    const std::string value = InputName(NameOf(*source.node), source.index);
+    it->second = AddTransfer(*source.node, source.index, value, RemoveRef(source.dtype()), part, device, frame);
+    return it->second;
+  }
+
+  // The node in the consumer's part that runs after `source`, which is elsewhere: an
+  // empty tensor crosses.
+  std::string ControlAcross(const Node& source, const Node& consumer) {
+    const int part = part_of_[consumer.id()];
+    const auto [it, is_new] = received_.try_emplace(std::tuple(source.id(), -1, part), "");
+    if (!is_new) return it->second;
+    const int from = part_of_[source.id()];
+    NodeDef signal;
+    signal.set_name(graph_.ReserveName(absl::StrCat("_signal/", source.name())));
+    signal.set_op("Const");
+    signal.set_device(source.device());
+    SetAttr(signal, "dtype", kFloat);
+    SetAttr(signal, "value", Tensor(kFloat, Shape({0})));
+    signal.add_input(absl::StrCat("^", NameOf(source)));
+    const std::string name = signal.name();
+    AddNode(from, std::move(signal));
+    it->second = AddTransfer(source, -1, name, kFloat, part, consumer.device(), OutputFrame(source));
+    return it->second;
+  }
+
+  std::string AddTransfer(const Node& source, int index, const std::string& value, DType type, int part,
+                          const std::string& device, int frame) {
+    const std::string edge = absl::StrCat("edge_", next_edge_++, "_", source.name());
+    NodeDef send;
+    send.set_name(graph_.ReserveName(absl::StrCat("_send/", source.name())));
+    send.set_op("_Send");
+    send.set_device(source.device());
+    send.add_input(value);
+    SetAttr(send, "T", type);
+    SetEnds(send, edge, source.device(), device, false);
+    AddNode(part_of_[source.id()], std::move(send));
+
+    NodeDef recv;
+    recv.set_name(graph_.ReserveName(absl::StrCat("_recv/", source.name())));
+    recv.set_op("_Recv");
+    recv.set_device(device);
+    SetAttr(recv, "tensor_type", type);
+    SetEnds(recv, edge, source.device(), device, false);
+    if (frame > 0 && !control_loops_.empty()) {
+      // Without an input it would not be part of the loop.
+      const auto loop = control_loops_[frame].find(part);
+      if (loop != control_loops_[frame].end()) {
+        recv.add_input(absl::StrCat("^", loop->second.merge));
+      } else {
+        recv.add_input(absl::StrCat("^", MergeOf(frame, part)));
+      }
+    }
+    std::string name = recv.name();
+    AddNode(part, std::move(recv));
+    return name;
+  }
+
+  // A node of the part that holds a loop's condition that runs in each of its iterations.
+  std::string MergeOf(int frame, int part) const {
+    for (const auto& node : graph_.nodes()) {
+      if (IsMerge(*node) && part_of_[node->id()] == part && frames_.of_node[node->id()] == frame) return node->name();
+    }
+    return loop_cond_[frame]->name();
+  }
+
+  void SetEnds(NodeDef& def, const std::string& name, const std::string& from, const std::string& to,
+               bool client_terminated) const {
+    SetAttr(def, "tensor_name", name);
+    SetAttr(def, "send_device", from);
+    SetAttr(def, "send_device_incarnation", static_cast<int64_t>(options_.incarnation(from)));
+    SetAttr(def, "recv_device", to);
+    SetAttr(def, "client_terminated", client_terminated);
+  }
+
+  std::string KeyOf(const std::string& name, const std::string& from, const std::string& to) const {
+    return RendezvousKey{
+        .source_device = from, .source_incarnation = options_.incarnation(from), .destination_device = to, .edge = name}
+        .ToString();
+  }
+
+  // What a node is called in its part.
+  static std::string NameOf(const Node& node) {
+    return node.op() == "_Arg" ? absl::StrCat("_recv", node.name()) : node.name();
+  }
+
+  absl::Status AddFeed(const Node& arg) {
+    ASSIGN_OR_RETURN(const int64_t index, GetAttr<int64_t>(arg.def(), "index"));
+    const std::string& tensor = signature_.feeds[index];
+    NodeDef recv;
+    recv.set_name(NameOf(arg));
+    recv.set_op("_Recv");
+    recv.set_device(arg.device());
+    SetAttr(recv, "tensor_type", arg.output_type(0));
+    SetEnds(recv, tensor, options_.client_device, arg.device(), true);
+    const int part = part_of_[arg.id()];
+    AddNode(part, std::move(recv));
+    parts_[part].feeds.emplace_back(static_cast<int>(index), KeyOf(tensor, options_.client_device, arg.device()));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddFetch(const Node& retval) {
+    ASSIGN_OR_RETURN(const int64_t index, GetAttr<int64_t>(retval.def(), "index"));
+    const std::string& tensor = signature_.fetches[index];
+    const int part = part_of_[retval.id()];
+    NodeDef send;
+    send.set_name(absl::StrCat("_send", retval.name()));
+    send.set_op("_Send");
+    send.set_device(retval.device());
+    send.add_input(InputFor(retval.input(0), part, retval));
+    SetAttr(send, "T", RemoveRef(retval.input_type(0)));
+    SetEnds(send, tensor, retval.device(), options_.client_device, true);
+    AddNode(part, std::move(send));
+    parts_[part].fetches.emplace_back(static_cast<int>(index), KeyOf(tensor, retval.device(), options_.client_device));
+    return absl::OkStatus();
+  }
+
+  Graph graph_;
+  const Signature& signature_;
+  const PartitionOptions& options_;
+  std::vector<GraphPart> parts_;
+  std::vector<std::string> part_device_;  // a device of each part
+  absl::flat_hash_map<std::string, int> part_by_task_;
+  std::vector<int> part_of_;                                   // by node id
+  std::map<std::tuple<int, int, int>, std::string> received_;  // (node, output or -1, part): where it has arrived
+  int next_edge_ = 1;
+  Frames frames_;                                          // empty if there is one part
+  std::vector<Node*> loop_cond_;                           // by frame
+  std::vector<std::map<int, ControlLoop>> control_loops_;  // by frame, then part
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<GraphPart>> Partition(Graph graph, const Signature& signature,
+                                                 const PartitionOptions& options) {
+  return Partitioning(std::move(graph), signature, options).Run();
+}
+
+}  // namespace thalweg

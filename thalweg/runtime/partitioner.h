@@ -1,0 +1,45 @@
+// Cuts a placed graph into one part per task. What crosses becomes a pair of
+// _Send and _Recv; what the caller gives and gets becomes a _Recv or _Send that
+// the caller's end completes ("client_terminated").
+//
+// A loop that spans tasks gets, in every task but that of its condition, a loop
+// of its own that follows the condition, so that its receives run once per
+// iteration:
+//
+//   go = Enter(const)   again = Merge(go, next)   next = NextIteration(Switch(again, cond):1)
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "thalweg/graph/graph.h"
+#include "thalweg/runtime/subgraph.h"
+
+namespace thalweg {
+
+struct GraphPart {
+  std::string task;  // "/job:ps/replica:0/task:1"
+  tensorflow::GraphDef graph;
+  // Feeds and fetches that enter and leave here: index in the signature, and
+  // rendezvous key.
+  std::vector<std::pair<int, std::string>> feeds;
+  std::vector<std::pair<int, std::string>> fetches;
+};
+
+struct PartitionOptions {
+  std::string client_device;  // full: where the caller's ends of feeds and fetches are
+  // Of every device; it is part of the keys, so that what is meant for a task
+  // never reaches the one that took its place.
+  std::function<uint64_t(const std::string& device)> incarnation;
+};
+
+// `graph` is an Extract() of `signature`, placed. Feeds that one task uses enter
+// there.
+absl::StatusOr<std::vector<GraphPart>> Partition(Graph graph, const Signature& signature,
+                                                 const PartitionOptions& options);
+
+}  // namespace thalweg
