@@ -4,7 +4,7 @@ import unittest
 
 import numpy as np
 import tensorflow as tf
-from tensorflow_testlib import Failure, Step, difference, registered_ops, run_tensorflow, run_thalweg
+from tensorflow_testlib import ProgramTest, Step
 
 v1 = tf.compat.v1
 
@@ -15,38 +15,7 @@ def random_batch(step, size=16):
     return images, np.argmax(images[:, :5], 1).astype(np.int32)
 
 
-class ProgramsTest(unittest.TestCase):
-    maxDiff = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.ops = registered_ops()
-
-    def setUp(self):
-        self.graph = tf.Graph()
-        self.enterContext(self.graph.as_default())
-        v1.set_random_seed(1234)
-
-    def compare(self, steps, tolerance=1e-5):
-        missing = {op.type for op in self.graph.get_operations()} - self.ops.keys()
-        self.assertEqual(sorted(missing), [], "op types that are not there")
-        theirs, ours = run_tensorflow(self.graph, steps), run_thalweg(self.graph, steps)
-        problems = []
-        for i, (step, a, b) in enumerate(zip(steps, ours, theirs)):
-            if isinstance(a, Failure) or isinstance(b, Failure):
-                if not (isinstance(a, Failure) and isinstance(b, Failure) and a.code == b.code):
-                    problems.append(f"step {i}: ours {str(a)[:300]}, TensorFlow's {str(b)[:300]}")
-                continue
-            for name, x, y in zip(step.fetches, a, b):
-                if text := difference(x, y, tolerance if x.dtype.kind == "f" else None):
-                    problems.append(f"step {i}, {name}: {text}")
-        if problems:
-            self.fail("\n".join(problems[:40]))
-        return ours
-
-    def values(self, *tensors):
-        return self.compare([Step(fetches=[t.name for t in tensors])])[0]
-
+class ProgramsTest(ProgramTest):
     # Training.
 
     def train(self, optimizer, model, steps=20, tolerance=1e-4):

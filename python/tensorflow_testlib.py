@@ -6,8 +6,10 @@ Needs TensorFlow, and the folder of the program in THALWEG_BIN.
 import dataclasses
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
+import unittest
 
 import numpy as np
 import tensorflow as tf
@@ -121,3 +123,48 @@ def difference(ours, theirs, tolerance=None):
     index = tuple(int(i) for i in np.argwhere(~np.atleast_1d(same))[0])
     at = index if ours.shape else ()
     return f"{np.sum(~same)} of {ours.size} elements; {list(at)} is {ours[at]!r}, TensorFlow's {theirs[at]!r}"
+
+
+def nameless(message):
+    """Without the numbers that resources without a name get."""
+    return re.sub(r"'_\d+_", "'_", message)
+
+
+class ProgramTest(unittest.TestCase):
+    """A test that builds a graph and compares what its steps give, values and codes of errors."""
+
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ops = registered_ops()
+        cls.shown = set()  # the op types of all graphs
+
+    def setUp(self):
+        self.graph = tf.Graph()
+        self.enterContext(self.graph.as_default())
+        tf.compat.v1.set_random_seed(1234)
+
+    def compare(self, steps, tolerance=1e-5, texts=False):
+        """`texts`: the messages of errors are the same too, but for the names of what has none."""
+        types = {op.type for op in self.graph.get_operations()}
+        self.assertEqual(sorted(types - self.ops.keys()), [], "op types that are not there")
+        self.shown.update(types)
+        theirs, ours = run_tensorflow(self.graph, steps), run_thalweg(self.graph, steps)
+        problems = []
+        for i, (step, a, b) in enumerate(zip(steps, ours, theirs)):
+            if isinstance(a, Failure) or isinstance(b, Failure):
+                if not (isinstance(a, Failure) and isinstance(b, Failure) and a.code == b.code):
+                    problems.append(f"step {i}: ours {str(a)[:300]}, TensorFlow's {str(b)[:300]}")
+                elif texts and (text := nameless(b.message.splitlines()[-1])) not in nameless(a.message):
+                    problems.append(f"step {i}: ours {nameless(a.message)!r}, TensorFlow's {text!r}")
+                continue
+            for name, x, y in zip(step.fetches, a, b):
+                if text := difference(x, y, tolerance if x.dtype.kind == "f" else None):
+                    problems.append(f"step {i}, {name}: {text}")
+        if problems:
+            self.fail("\n".join(problems[:40]))
+        return ours
+
+    def values(self, *tensors):
+        return self.compare([Step(fetches=[t.name for t in tensors])])[0]

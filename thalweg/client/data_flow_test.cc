@@ -1,0 +1,120 @@
+// Queues and the like as sessions use them: steps that wait for each other.
+#include <atomic>
+#include <thread>
+
+#include "absl/strings/str_join.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "thalweg/client/session.h"
+#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/math_ops.h"
+
+namespace thalweg {
+namespace {
+
+using testing::HasSubstr;
+
+class DataFlowTest : public testing::Test {
+ protected:
+  Session& session() {
+    if (session_ == nullptr) {
+      auto made = Session::Create(graph_);
+      EXPECT_TRUE(made.ok()) << made.status();
+      session_ = *std::move(made);
+    }
+    return *session_;
+  }
+  Tensor Run(Output output, const std::vector<Feed>& feeds = {}) {
+    auto values = session().Run({output}, feeds);
+    EXPECT_TRUE(values.ok()) << values.status();
+    return values.ok() ? (*values)[0] : Tensor();
+  }
+  void RunNode(Output output, const std::vector<Feed>& feeds = {}) {
+    const auto values = session().Run({output}, feeds);
+    EXPECT_TRUE(values.ok()) << values.status();
+  }
+  std::string Error(Fetch fetch, absl::Duration timeout = absl::InfiniteDuration()) {
+    return session().Run({fetch}, {}, {.timeout = timeout}).status().ToString();
+  }
+
+  Graph graph_;
+  Scope s_ = graph_.root();
+  std::unique_ptr<Session> session_;
+};
+
+TEST_F(DataFlowTest, ProducersAndConsumers) {
+  const Output queue = FIFOQueue(s_, {kInt32}, {PartialShape(Shape())}, {.capacity = 3});
+  const Output x = Placeholder(s_, kInt32, {});
+  const Output put = QueueEnqueue(s_, queue, {x});
+  const Output got = Mul(s_, QueueDequeue(s_, queue, {kInt32})[0], Const(s_, 2));
+  const Output close = QueueClose(s_, queue);
+  session();
+  constexpr int kThreads = 3, kEach = 200;
+  std::atomic<int64_t> sum{0};
+  std::atomic<int> ends{0};
+  std::vector<std::thread> producers, consumers;
+  for (int t = 0; t < kThreads; ++t) {
+    producers.emplace_back([&, t] {
+      for (int i = 0; i < kEach; ++i) RunNode(put, {{x, Tensor::Scalar<int32_t>(t * kEach + i)}});
+    });
+    consumers.emplace_back([&] {
+      for (;;) {
+        const auto value = session().Run({got});
+        if (!value.ok()) {
+          EXPECT_THAT(value.status().ToString(), HasSubstr("OUT_OF_RANGE: FIFOQueue '_"));
+          EXPECT_THAT(value.status().ToString(), HasSubstr("_FIFOQueueV2' is closed and has insufficient elements "
+                                                           "(requested 1, current size 0)"));
+          ++ends;
+          return;
+        }
+        sum += (*value)[0].scalar<int32_t>();
+      }
+    });
+  }
+  for (std::thread& thread : producers) thread.join();
+  RunNode(close);
+  for (std::thread& thread : consumers) thread.join();
+  constexpr int64_t kTotal = kThreads * kEach;
+  EXPECT_EQ(sum, kTotal * (kTotal - 1));
+  EXPECT_EQ(ends, kThreads);
+}
+
+TEST_F(DataFlowTest, AStepThatTimesOutLosesNothing) {
+  const Output queue = FIFOQueue(s_, {kInt32}, {PartialShape(Shape())});
+  const Output put = QueueEnqueueMany(s_, queue, {Const(s_, {1, 2})});
+  const std::vector<Output> three = QueueDequeueMany(s_, queue, Const(s_, 3), {kInt32});
+  const Output size = QueueSize(s_, queue);
+  RunNode(put);
+  EXPECT_THAT(Error(three[0], absl::Milliseconds(20)), HasSubstr("DEADLINE_EXCEEDED"));
+  ExpectTensor(Run(size), Tensor::Scalar(2));
+  RunNode(put);
+  ExpectTensor(Run(three[0]), Tensor::Vector({1, 2, 1}));
+}
+
+TEST_F(DataFlowTest, ClosingTheSessionEndsWaits) {
+  const Output queue = FIFOQueue(s_, {kInt32}), begun = FIFOQueue(s_, {kInt32});
+  const Output begin = QueueEnqueue(s_, begun, {Const(s_, 1)});
+  const Output got = QueueDequeue(s_.WithControlDependencies({begin}), queue, {kInt32})[0];
+  const Output signal = QueueDequeue(s_, begun, {kInt32})[0];
+  session();
+  std::thread waiting([&] { EXPECT_THAT(Error(got), HasSubstr("CANCELLED: Step was cancelled by an explicit call")); });
+  Run(signal);
+  EXPECT_TRUE(session().Close().ok());
+  waiting.join();
+}
+
+TEST_F(DataFlowTest, QueuesWithoutANameArePrivate) {
+  const Output mine = FIFOQueue(s_, {kInt32}), yours = FIFOQueue(s_, {kInt32});
+  const Output shared = FIFOQueue(s_, {kInt32}, {}, {.shared_name = "s"}),
+               same = FIFOQueue(s_, {kInt32}, {}, {.shared_name = "s"});
+  RunNode(QueueEnqueue(s_, mine, {Const(s_, 1)}));
+  RunNode(QueueEnqueue(s_, shared, {Const(s_, 1)}));
+  ExpectTensor(Run(QueueSize(s_, mine)), Tensor::Scalar(1));
+  ExpectTensor(Run(QueueSize(s_, yours)), Tensor::Scalar(0));
+  ExpectTensor(Run(QueueSize(s_, same)), Tensor::Scalar(1));
+}
+
+}  // namespace
+}  // namespace thalweg

@@ -1,0 +1,50 @@
+// Data that moves between steps: queues, and what the other ops of this kind
+// need. Functions that take a `queue` take what one of the functions that make
+// queues gives.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "thalweg/graph/scope.h"
+
+namespace thalweg {
+
+// Queues of tuples of tensors. `shapes` has one shape per type, or is empty:
+// then tuples of any shapes go in, and only single ones come out.
+struct QueueArguments {
+  int64_t capacity = -1;  // without limit if negative
+  std::string container;
+  std::string shared_name;  // without one, the queue belongs to this op of this session
+};
+Output FIFOQueue(const Scope& s, const std::vector<DType>& types, const std::vector<PartialShape>& shapes = {},
+                 QueueArguments arguments = {});
+// Shapes may have unknown dimensions; batches are filled up with zeros.
+Output PaddingFIFOQueue(const Scope& s, const std::vector<DType>& types, const std::vector<PartialShape>& shapes,
+                        QueueArguments arguments = {});
+// Lowest first component, an int64 that comes before `types`, first.
+Output PriorityQueue(const Scope& s, const std::vector<DType>& types, const std::vector<PartialShape>& shapes,
+                     QueueArguments arguments = {});
+struct RandomShuffleQueueArguments {
+  int64_t capacity = -1;
+  int64_t min_after_dequeue = 0;  // so many stay in it until it is closed
+  int64_t seed = 0, seed2 = 0;
+  std::string container;
+  std::string shared_name;
+};
+Output RandomShuffleQueue(const Scope& s, const std::vector<DType>& types, const std::vector<PartialShape>& shapes = {},
+                          RandomShuffleQueueArguments arguments = {});
+
+// These wait: until there is room, or something to take.
+Output QueueEnqueue(const Scope& s, Output queue, const std::vector<Output>& components);
+Output QueueEnqueueMany(const Scope& s, Output queue, const std::vector<Output>& components);
+std::vector<Output> QueueDequeue(const Scope& s, Output queue, const std::vector<DType>& types);
+std::vector<Output> QueueDequeueMany(const Scope& s, Output queue, Output n, const std::vector<DType>& types);
+// Fewer than n if the queue is closed and has no more.
+std::vector<Output> QueueDequeueUpTo(const Scope& s, Output queue, Output n, const std::vector<DType>& types);
+Output QueueClose(const Scope& s, Output queue, bool cancel_pending_enqueues = false);
+Output QueueIsClosed(const Scope& s, Output queue);
+Output QueueSize(const Scope& s, Output queue);
+
+}  // namespace thalweg
