@@ -115,6 +115,59 @@ class DataFlowTest(ProgramTest):
             fetch(raw.QueueSizeV2(handle=raw.RandomShuffleQueueV2(component_types=[tf.int32], min_after_dequeue=-4))),
         ], texts=True)
 
+    # Accumulators.
+
+    def accumulate(self, make, apply, take, set_step, count, **attributes):
+        """The same program with both forms of the ops."""
+        handle = make(dtype=tf.float32, shape=tf.TensorShape([None, 2]), **attributes)
+        gradient = v1.placeholder(tf.float32)
+        step = v1.placeholder(tf.int64)
+        applied = apply(handle=handle, local_step=step, gradient=gradient)
+        taken, size = take(handle=handle, num_required=2, dtype=tf.float32), count(handle=handle)
+        def put(local_step, value):
+            return Step({step.name: np.int64(local_step), gradient.name: np.float32(value)}, targets=[applied.name])
+        self.compare([
+            put(0, [[1, 2], [3, 4]]), fetch(size), put(7, [[3, 3], [3, 1]]), put(0, [[0, 0]]),
+            put(0, [[.1, .2], [3, 4]]), fetch(size), fetch(taken), fetch(size), put(0, [[5, 5]]), put(1, [5, 5]),
+            fetch(size), put(1, [[5, 5]]), put(1, [[6, 5]]), run(set_step(handle=handle, new_global_step=np.int64(3))),
+            put(2, [[9, 9]]), fetch(taken), put(3, [[9, 9]]), fetch(size),
+            fetch(take(handle=handle, num_required=0, dtype=tf.float32))
+        ], texts=True)
+
+    def test_accumulators(self):
+        for reduction in ("MEAN", "SUM"):
+            self.accumulate(raw.ResourceConditionalAccumulator, raw.ResourceAccumulatorApplyGradient,
+                            raw.ResourceAccumulatorTakeGradient, raw.ResourceAccumulatorSetGlobalStep,
+                            raw.ResourceAccumulatorNumAccumulated, reduction_type=reduction)
+
+    def test_refs_to_accumulators(self):
+        for reduction in ("MEAN", "SUM"):
+            self.accumulate(raw.ConditionalAccumulator, raw.AccumulatorApplyGradient, raw.AccumulatorTakeGradient,
+                            raw.AccumulatorSetGlobalStep, raw.AccumulatorNumAccumulated, reduction_type=reduction)
+
+    def test_accumulators_of_types(self):
+        steps = []
+        for dtype in (tf.float16, tf.float32, tf.float64):
+            a = v1.ConditionalAccumulator(dtype, [50])
+            for i in range(5):
+                value = np.random.RandomState(i).uniform(-1, 1, 50).astype(dtype.as_numpy_dtype)
+                steps.append(run(a.apply_grad(tf.constant(value), 0)))
+            steps.append(fetch(a.take_grad(5)))
+        self.compare(steps)
+
+    def test_sparse_accumulators(self):
+        for reduction in ("MEAN", "SUM"):
+            a = v1.SparseConditionalAccumulator(tf.float32, [9, 2], reduction_type=reduction)
+            def put(step, indices, *rows, shape=None):
+                return run(a.apply_grad(np.int64(indices), np.float32(rows).reshape(-1, 2), shape, local_step=step))
+            self.compare([
+                put(0, [1, 4], [1, 2], [3, 4]), put(0, [0, 4, 8], [1, 1], [5, 6], [7, 8]), put(0, []),
+                put(0, [4, 4, 2], [1, 1], [2, 2], [3, 3]), fetch(a.num_accumulated()), fetch(*a.take_grad(3)),
+                put(0, [1], [9, 9]), fetch(a.num_accumulated()), put(1, [9], [9, 9]), put(1, [1], [9, 9], shape=[9, 3]),
+                put(1, [1], [9, 9], shape=[9, 2]), put(1, [3, 1], [5, 5], [6, 6]), put(1, [1, 3], [1, 1], [2, 2]),
+                fetch(*a.take_grad(2))
+            ], texts=True)
+
 
 if __name__ == "__main__":
     v1.disable_eager_execution()

@@ -6,4 +6,10 @@ QUEUES = [name + version
                        "QueueIsClosed", "QueueSize")
           for version in ("", "V2")]
 
-IN_PROGRAMS = {*QUEUES}
+ACCUMULATORS = [form + name
+                for name in ("AccumulatorApplyGradient", "AccumulatorNumAccumulated", "AccumulatorSetGlobalStep",
+                             "AccumulatorTakeGradient", "ConditionalAccumulator")
+                for form in ("", "Resource")]
+ACCUMULATORS += ["SparseAccumulatorApplyGradient", "SparseAccumulatorTakeGradient", "SparseConditionalAccumulator"]
+
+IN_PROGRAMS = {*QUEUES, *ACCUMULATORS}

@@ -116,5 +116,37 @@ TEST_F(DataFlowTest, QueuesWithoutANameArePrivate) {
   ExpectTensor(Run(QueueSize(s_, same)), Tensor::Scalar(1));
 }
 
+// Training in step, as SyncReplicasOptimizer does: workers apply gradients and
+// wait for a token; the chief takes the mean and gives tokens.
+TEST_F(DataFlowTest, WorkersInStep) {
+  constexpr int kWorkers = 3, kSteps = 20;
+  const Output accumulator = ConditionalAccumulator(s_, kFloat, {2});
+  const Output tokens = FIFOQueue(s_, {kInt64}, {PartialShape(Shape())});
+  const Output step = Placeholder(s_, kInt64, {}), gradient = Placeholder(s_, kFloat, {2});
+  const Output applied = AccumulatorApplyGradient(s_, accumulator, step, gradient);
+  const Output token = QueueDequeue(s_.WithControlDependencies({applied}), tokens, {kInt64})[0];
+  const Output mean = AccumulatorTakeGradient(s_, accumulator, Const(s_, kWorkers), kFloat);
+  const Output fresh = Placeholder(s_, kInt64, {kWorkers});
+  const Output give = QueueEnqueueMany(s_, tokens, {fresh});
+  session();
+  std::vector<std::thread> workers;
+  for (int w = 0; w < kWorkers; ++w) {
+    workers.emplace_back([&, w] {
+      int64_t local = 0;
+      for (int i = 0; i < kSteps; ++i) {
+        const Tensor value = Tensor::Vector({static_cast<float>(w), static_cast<float>(i)});
+        local = Run(token, {{step, Tensor::Scalar(local)}, {gradient, value}}).scalar<int64_t>();
+        EXPECT_EQ(local, i + 1);
+      }
+    });
+  }
+  for (int64_t i = 0; i < kSteps; ++i) {
+    ExpectTensor(Run(mean), Tensor::Vector({1.0f, static_cast<float>(i)}));
+    RunNode(give, {{fresh, Tensor::Vector({i + 1, i + 1, i + 1})}});
+  }
+  for (std::thread& worker : workers) worker.join();
+  EXPECT_THAT(Error(mean, absl::Milliseconds(10)), HasSubstr("DEADLINE_EXCEEDED"));
+}
+
 }  // namespace
 }  // namespace thalweg

@@ -47,4 +47,30 @@ Output QueueClose(const Scope& s, Output queue, bool cancel_pending_enqueues = f
 Output QueueIsClosed(const Scope& s, Output queue);
 Output QueueSize(const Scope& s, Output queue);
 
+// Accumulators: gradients of several workers until enough are there to take
+// their mean (or sum). One of an older step than the accumulator's is dropped.
+struct AccumulatorArguments {
+  bool mean = true;
+  std::string container;
+  std::string shared_name;
+};
+Output ConditionalAccumulator(const Scope& s, DType dtype, const PartialShape& shape,
+                              AccumulatorArguments arguments = {});
+Output AccumulatorApplyGradient(const Scope& s, Output handle, Output local_step, Output gradient);
+// Waits for `num_required`, takes all, and moves the accumulator's step on by one.
+Output AccumulatorTakeGradient(const Scope& s, Output handle, Output num_required, DType dtype);
+// These two are for sparse ones too.
+Output AccumulatorSetGlobalStep(const Scope& s, Output handle, Output step);
+Output AccumulatorNumAccumulated(const Scope& s, Output handle);
+
+// Of rows: `indices` should be sorted and without repeats.
+struct SparseGradientOutputs {
+  Output indices, values, shape;
+};
+Output SparseConditionalAccumulator(const Scope& s, DType dtype, const PartialShape& shape,
+                                    AccumulatorArguments arguments = {});
+Output SparseAccumulatorApplyGradient(const Scope& s, Output handle, Output local_step, Output indices, Output values,
+                                      Output shape = {});
+SparseGradientOutputs SparseAccumulatorTakeGradient(const Scope& s, Output handle, Output num_required, DType dtype);
+
 }  // namespace thalweg
