@@ -720,8 +720,11 @@ FAMILIES = (unary, binary, casts, reductions, matrices, neural, shapes, slices, 
 
 def build(registered):
     """All cases. `registered`: the names of the ops that Thalweg has."""
+    import op_cases_nn  # not above: it uses what is defined there
     c = Cases(registered)
     with c.graph.as_default():
         for family in FAMILIES:
+            family(c)
+        for family in op_cases_nn.FAMILIES:
             family(c)
     return c

@@ -16,15 +16,6 @@
 namespace thalweg {
 namespace {
 
-// oneDNN shares its work by OpenMP, whose threads know nothing of ours: a
-// product runs on the thread that calls it. The setting is per thread. Other
-// builds of the library (with TBB, or sequential) have no such function.
-void UseOneOpenMpThread() {
-  static const auto set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  thread_local const bool done = (set_num_threads != nullptr ? set_num_threads(1) : void(), true);
-  static_cast<void>(done);
-}
-
 // A matrix as its elements lie: element (i, j) is data[i * row + j * column].
 template <typename T>
 struct View {
@@ -150,6 +141,15 @@ absl::StatusOr<Tensor> Conjugated(const T* data, int64_t count) {
 }
 
 }  // namespace
+
+// oneDNN shares its work by OpenMP, whose threads know nothing of ours: a
+// product runs on the thread that calls it. The setting is per thread. Other
+// builds of the library (with TBB, or sequential) have no such function.
+void UseOneOpenMpThread() {
+  static const auto set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  thread_local const bool done = (set_num_threads != nullptr ? set_num_threads(1) : void(), true);
+  static_cast<void>(done);
+}
 
 void SingleThreadedSgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
                          int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {

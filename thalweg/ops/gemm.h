@@ -31,6 +31,9 @@ struct Gemm {
   double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
 };
 
+// Makes oneDNN's code, when the calling thread runs it, stay on that thread.
+void UseOneOpenMpThread();
+
 // oneDNN's BLAS-like product on the calling thread only, with leading
 // dimensions: C = op(A) op(B) + beta C.
 void SingleThreadedSgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a,

@@ -1,0 +1,132 @@
+#include <limits>
+
+#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/nn_ops.h"
+
+namespace thalweg {
+namespace {
+
+using ::testing::HasSubstr;
+using Sizes = std::vector<int64_t>;
+
+absl::StatusOr<std::vector<Tensor>> Pool(absl::string_view op, std::vector<OpArg> inputs, Sizes ksize, Sizes strides,
+                                         const char* padding) {
+  return RunOp(op, std::move(inputs), {{"ksize", ksize}, {"strides", strides}, {"padding", padding}});
+}
+Tensor Result(absl::string_view op, std::vector<OpArg> inputs, Sizes ksize, Sizes strides, const char* padding) {
+  const absl::StatusOr<std::vector<Tensor>> y = Pool(op, std::move(inputs), ksize, strides, padding);
+  EXPECT_TRUE(y.ok()) << op << ": " << y.status();
+  return y.ok() ? (*y)[0] : Tensor();
+}
+
+const Tensor kImage = Tensor::Of<float>({1, 3, 3, 1}, {1, 5, 2, 8, 4, 3, 7, 6, 9});
+
+TEST(PoolTest, Values) {
+  ExpectTensor(Result("MaxPool", {kImage}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID"),
+               Tensor::Of<float>({1, 2, 2, 1}, {8, 5, 8, 9}));
+  ExpectTensor(Result("MaxPool", {kImage}, {1, 2, 2, 1}, {1, 2, 2, 1}, "SAME"),
+               Tensor::Of<float>({1, 2, 2, 1}, {8, 3, 7, 9}));
+  ExpectTensor(Result("AvgPool", {kImage}, {1, 2, 2, 1}, {1, 2, 2, 1}, "SAME"),
+               Tensor::Of<float>({1, 2, 2, 1}, {4.5, 2.5, 6.5, 9}));
+}
+
+TEST(PoolTest, Argmax) {
+  const absl::StatusOr<std::vector<Tensor>> y =
+      Pool("MaxPoolWithArgmax", {kImage}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID");
+  ASSERT_TRUE(y.ok()) << y.status();
+  ExpectTensor((*y)[1], Tensor::Of<int64_t>({1, 2, 2, 1}, {3, 1, 3, 8}));
+  const Tensor dy = Tensor::Of<float>({1, 2, 2, 1}, {1, 2, 3, 4});
+  const Tensor expected = Tensor::Of<float>({1, 3, 3, 1}, {0, 2, 0, 4, 0, 0, 0, 0, 4});
+  ExpectTensor(Result("MaxPoolGradWithArgmax", {kImage, dy, (*y)[1]}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID"), expected);
+  ExpectTensor(Result("MaxPoolGrad", {kImage, (*y)[0], dy}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID"), expected);
+  for (const int64_t bad : {int64_t{-1}, int64_t{9}}) {
+    EXPECT_FALSE(Pool("MaxPoolGradWithArgmax", {kImage, dy, Tensor::Of<int64_t>({1, 2, 2, 1}, {0, 0, bad, 0})},
+                      {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID")
+                     .ok());
+  }
+}
+
+// Of equal elements the first gets the gradient, and a NaN that comes first does.
+TEST(PoolTest, TiesAndNan) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor dy = Tensor::Of<float>({1, 1, 1, 1}, {5}), y = dy;
+  ExpectTensor(Result("MaxPoolGrad", {Tensor::Of<float>({1, 2, 2, 1}, {1, 3, 3, 3}), y, dy}, {1, 2, 2, 1}, {1, 1, 1, 1},
+                      "VALID"),
+               Tensor::Of<float>({1, 2, 2, 1}, {0, 5, 0, 0}));
+  ExpectTensor(Result("MaxPoolGrad", {Tensor::Of<float>({1, 2, 2, 1}, {nan, 3, 3, 3}), y, dy}, {1, 2, 2, 1},
+                      {1, 1, 1, 1}, "VALID"),
+               Tensor::Of<float>({1, 2, 2, 1}, {5, 0, 0, 0}));
+}
+
+TEST(PoolTest, Gradients) {
+  const Tensor x = TestValues(kDouble, {2, 5, 6, 3}, -9, 9);
+  ExpectGradient(
+      [](const Scope& s, const std::vector<Output>& v) {
+        return MaxPool(s, v[0], {1, 3, 2, 1}, {1, 2, 2, 1}, "SAME");
+      },
+      {x});
+  ExpectGradient(
+      [](const Scope& s, const std::vector<Output>& v) {
+        return AvgPool(s, v[0], {1, 3, 2, 1}, {1, 2, 1, 1}, "SAME");
+      },
+      {x});
+  const Tensor volume = TestValues(kDouble, {1, 3, 4, 5, 2}, -9, 9);
+  ExpectGradient(
+      [](const Scope& s, const std::vector<Output>& v) {
+        return AvgPool3D(s, v[0], {1, 2, 3, 2, 1}, {1, 1, 2, 1, 1}, "VALID");
+      },
+      {volume});
+  const Tensor floats = TestValues(kFloat, {1, 3, 4, 5, 2}, -9, 9);
+  ExpectGradient(
+      [](const Scope& s, const std::vector<Output>& v) {
+        return MaxPool3D(s, v[0], {1, 2, 2, 2, 1}, {1, 1, 2, 1, 1}, "SAME");
+      },
+      {floats}, 1e-2);
+}
+
+TEST(PoolTest, GradientOfGradient) {
+  const Tensor x = TestValues(kDouble, {1, 4, 4, 2}, -9, 9);
+  const Tensor y = Result("MaxPool", {x}, {1, 2, 2, 1}, {1, 2, 2, 1}, "VALID");
+  ExpectGradient(
+      [&](const Scope& s, const std::vector<Output>& v) {
+        return Output(s.Add("MaxPoolGrad",
+                            {Output(s.Add("Const", {}, {{"value", x}, {"dtype", kDouble}})),
+                             Output(s.Add("Const", {}, {{"value", y}, {"dtype", kDouble}})), v[0]},
+                            {{"ksize", Sizes{1, 2, 2, 1}}, {"strides", Sizes{1, 2, 2, 1}}, {"padding", "VALID"}}));
+      },
+      {TestValues(kDouble, y.shape())});
+}
+
+TEST(PoolTest, BadInput) {
+  EXPECT_FALSE(Pool("MaxPool", {kImage}, {1, 0, 2, 1}, {1, 1, 1, 1}, "VALID").ok());
+  EXPECT_FALSE(Pool("MaxPool", {kImage}, {1, 2, 2, 1}, {1, 0, 1, 1}, "VALID").ok());
+  EXPECT_FALSE(Pool("MaxPool", {kImage}, {2, 2, 2, 1}, {1, 1, 1, 1}, "VALID").ok());
+  EXPECT_FALSE(Pool("MaxPool", {kImage}, {1, 9, 2, 1}, {1, 1, 1, 1}, "VALID").ok());
+  EXPECT_FALSE(Pool("MaxPool", {kImage}, {1, 2, 2}, {1, 1, 1, 1}, "VALID").ok());
+  EXPECT_FALSE(Pool("MaxPoolGrad", {kImage, kImage, kImage}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID").ok());
+  EXPECT_FALSE(
+      Pool("AvgPoolGrad", {Tensor::Vector<int32_t>({1, 3, -3, 1}), kImage}, {1, 1, 1, 1}, {1, 1, 1, 1}, "VALID").ok());
+  EXPECT_FALSE(
+      Pool("AvgPoolGrad", {Tensor::Vector<int32_t>({1, 3, 3}), kImage}, {1, 1, 1, 1}, {1, 1, 1, 1}, "VALID").ok());
+  EXPECT_FALSE(RunOp("MaxPoolV2", {kImage, Tensor::Vector<int32_t>({1, 2}), Tensor::Vector<int32_t>({1, 1, 1, 1})},
+                     {{"padding", "SAME"}})
+                   .ok());
+  EXPECT_FALSE(RunOp("MaxPoolV2",
+                     {kImage, Tensor::Vector<int32_t>({1, 2, 2, 0}), Tensor::Vector<int32_t>({1, 1, 1, 1})},
+                     {{"padding", "SAME"}})
+                   .ok());
+}
+
+TEST(PoolTest, EmptyAndShapes) {
+  EXPECT_EQ(Result("MaxPool", {Tensor(kFloat, {0, 3, 3, 2})}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID").shape(),
+            Shape({0, 2, 2, 2}));
+  EXPECT_EQ(Result("AvgPool", {Tensor(kFloat, {2, 3, 3, 0})}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID").shape(),
+            Shape({2, 2, 2, 0}));
+  EXPECT_EQ(InferShape("MaxPool", {{kFloat, {-1, 24, 24, 64}}},
+                       {{"ksize", Sizes{1, 3, 3, 1}}, {"strides", Sizes{1, 2, 2, 1}}, {"padding", "SAME"}})
+                .value(),
+            "[?,12,12,64]");
+}
+
+}  // namespace
+}  // namespace thalweg
