@@ -714,8 +714,24 @@ def flow(c):
         c.add("NoOp, ControlTrigger", [tf.identity(c.feed(x))])
 
 
+def conditions(c):
+    for t in ("float32", "int32", "int64", "bool", "string", "float64"):
+        c.case("ToBool", t, input=array(t, "" if t == "string" else 0))
+        c.case("ToBool", f"{t} that is", input=array(t, "x" if t == "string" else 1))
+    c.case("ToBool", "empty", input=floats((0, 2)))
+    c.case("ToBool", "of zeros", input=array("float32", [0, 0]))
+    (some,) = c.apply("OptionalFromValue", components=[floats(), index(3)])
+    (none,) = c.apply("OptionalNone")
+    c.case("OptionalHasValue", "some", optional=some)
+    c.case("OptionalHasValue", "none", optional=none)
+    types, shapes = [tf.float32, tf.int32], [tf.TensorShape([3, None]), tf.TensorShape([])]
+    c.case("OptionalGetValue", "some", optional=some, output_types=types, output_shapes=shapes)
+    c.error("OptionalGetValue", "none", optional=none, output_types=types, output_shapes=shapes)
+    c.error("OptionalGetValue", "another shape", optional=some, output_types=types, output_shapes=shapes[:1] * 2)
+
+
 FAMILIES = (unary, binary, casts, reductions, matrices, neural, shapes, slices, joins, fillers, gathers, orders, blocks,
-            strings, randoms, states, resources, flow)
+            strings, randoms, states, resources, flow, conditions)
 
 
 def build(registered):

@@ -409,7 +409,7 @@ std::vector<std::vector<Node*>> Consumers(const Graph& graph) {
   return consumers;
 }
 
-bool IsSwitch(const Node& n) { return AnyOf(n, "Switch", "RefSwitch"); }
+bool IsSwitch(const Node& n) { return AnyOf(n, "Switch", "RefSwitch") || n.op() == "_SwitchN"; }
 bool IsMerge(const Node& n) { return AnyOf(n, "Merge", "RefMerge"); }
 bool IsEnter(const Node& n) { return AnyOf(n, "Enter", "RefEnter"); }
 bool IsExit(const Node& n) { return AnyOf(n, "Exit", "RefExit"); }

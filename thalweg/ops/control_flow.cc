@@ -38,6 +38,18 @@ absl::Status ComputeSwitch(KernelContext& c) {
   return absl::OkStatus();
 }
 
+absl::Status ComputeSwitchN(KernelContext& c) {
+  const Tensor& index = c.input(1);
+  if (index.rank() != 0) return InvalidArgument("The second input must be a scalar, but it has shape ", index.shape());
+  int port = index.scalar<int32_t>();
+  if (port < 0 || port >= c.num_outputs()) port = c.num_outputs() - 1;
+  for (int i = 0; i < c.num_outputs(); ++i) {
+    if (i != port) c.set_dead(i);
+  }
+  Pass(c, 0, port);
+  return absl::OkStatus();
+}
+
 absl::Status ComputeMerge(KernelContext& c) {
   for (int i = 0; i < c.num_inputs(); ++i) {
     if (c.is_dead(i)) continue;
@@ -161,6 +173,17 @@ const OpRegistration kOps[] = {
         .Shape(SwitchShape)
         .Compute(ComputeSwitch)
         .Gradient(SwitchGradient),
+    // A Switch of many outputs, which the runtime makes of Case. An index that is
+    // out of range stands for the last.
+    Op("_SwitchN")
+        .Input("data: T")
+        .Input("output_index: int32")
+        .Output("outputs: num_outs * T")
+        .Attr("num_outs: int >= 1")
+        .Attr("T: type")
+        .Shape(SwitchShape)
+        .Compute(ComputeSwitchN)
+        .NotDifferentiable(),
     Op("RefSelect")
         .Input("index: int32")
         .Input("inputs: Ref(N * T)")

@@ -7,6 +7,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/runtime/executor.h"
+#include "thalweg/runtime/functions.h"
 #include "thalweg/runtime/planner.h"
 
 namespace thalweg {
@@ -60,6 +61,8 @@ absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature&
                                                                 std::vector<Placed>* placed) {
   graph_mutex_.AssertHeld();
   ASSIGN_OR_RETURN(Graph graph, Extract(graph_, signature));
+  std::vector<std::string> targets = signature.targets;
+  RETURN_IF_ERROR(InlineFunctions(graph, &targets));
   PlacerOptions placer{.allow_soft_placement = options_.allow_soft_placement};
   for (const auto& device : devices_.devices()) placer.devices.push_back({device->parsed_name()});
   ASSIGN_OR_RETURN(*placed, Place(graph, placer));
@@ -67,7 +70,7 @@ absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature&
     for (const Placed& p : *placed)
       LOG(INFO) << p.node << ": (" << p.op << "): " << p.device << " (" << p.reason << ")";
   }
-  RETURN_IF_ERROR(Optimize(graph, signature.targets, *devices_.devices()[0], options_.optimizer));
+  RETURN_IF_ERROR(Optimize(graph, targets, *devices_.devices()[0], options_.optimizer));
   ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
                    Compile(
                        std::move(graph), [this](const std::string& name) { return devices_.Find(name); },

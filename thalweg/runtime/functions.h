@@ -1,0 +1,33 @@
+// Puts the bodies of functions where they are called, so that what runs knows
+// no functions.
+//
+// A call (PartitionedCall, StatefulPartitionedCall, or a node whose op is a
+// function of the library) becomes the nodes of the body. If and Case become
+// Switch and Merge, While becomes a loop of Enter, Merge, Switch, NextIteration
+// and Exit. What is taken twice is there twice.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "thalweg/graph/graph.h"
+
+namespace thalweg {
+
+// Rewrites all calls of `graph`, those in bodies too. Run it before placement:
+// nodes of a body have the device they ask for, completed by the caller's.
+//
+// A node `x` of the function that `call` calls is named `call/_call/x`
+// (`_then`, `_else`, `_branch_0`, `_cond`, `_body` for the others): an outer
+// node cannot have that name. In place of `call` itself stays a NoOp that is
+// done when the call is. Nodes with effects that run whenever their call does
+// are added to `targets`, which optimizers must keep.
+//
+// NOT_FOUND if there is no such function, UNIMPLEMENTED, with their names, if
+// functions call each other in a circle, RESOURCE_EXHAUSTED if the graph would
+// have more than `max_nodes`: functions that call others twice grow
+// exponentially.
+absl::Status InlineFunctions(Graph& graph, std::vector<std::string>* targets, int max_nodes = 1 << 18);
+
+}  // namespace thalweg
