@@ -29,6 +29,7 @@ bool Timer::Unset(AlarmId alarm) {
   MutexLock lock(&mu_);
   const auto it = times_.find(id);
   if (it == times_.end()) {
+    if (runner_ == std::this_thread::get_id()) return false;
     while (running_ == id) changed_.Wait(&mu_);
     return false;
   }
@@ -41,6 +42,7 @@ bool Timer::Unset(AlarmId alarm) {
 
 void Timer::RunAlarms() {
   mu_.Lock();
+  runner_ = std::this_thread::get_id();
   while (!closing_) {
     if (alarms_.empty()) {
       changed_.Wait(&mu_);

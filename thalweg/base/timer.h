@@ -28,7 +28,7 @@ class Timer {
 
   AlarmId Set(absl::Time when, absl::AnyInvocable<void()> closure);
   // True: the closure has not run and never will. False: it has run; waits for
-  // it to end if it is running.
+  // it to end if it is running, unless it is the one that calls.
   bool Unset(AlarmId id);
 
  private:
@@ -38,6 +38,7 @@ class Timer {
   CondVar changed_;
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   uint64_t running_ ABSL_GUARDED_BY(mu_) = 0;  // the alarm that goes off now
+  std::thread::id runner_ ABSL_GUARDED_BY(mu_);
   bool closing_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::pair<absl::Time, uint64_t>, absl::AnyInvocable<void()>> alarms_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, absl::Time> times_ ABSL_GUARDED_BY(mu_);

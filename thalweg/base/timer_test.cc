@@ -51,6 +51,19 @@ TEST(Timer, UnsetWaitsForAnAlarmThatRuns) {
   EXPECT_TRUE(ended);
 }
 
+TEST(Timer, AnAlarmMayUnsetItself) {
+  Timer timer;
+  Notification set, ended;
+  Timer::AlarmId id{};
+  id = timer.Set(absl::Now(), [&] {
+    set.WaitForNotification();
+    EXPECT_FALSE(timer.Unset(id));
+    ended.Notify();
+  });
+  set.Notify();
+  EXPECT_TRUE(ended.WaitForNotificationWithTimeout(absl::Seconds(30)));
+}
+
 TEST(Timer, DestructionDropsAlarms) {
   bool ran = false;
   {

@@ -103,7 +103,10 @@ class LocalWorker::StepRun : public std::enable_shared_from_this<StepRun> {
     if (watched_) worker_.Watch(this, false);
     if (abort_.has_value()) step_.cancellation->TryDeregister(*abort_);
     if (status.ok()) status = TakeResults();
-    if (stats_.has_value()) stats_->Fill(&result_->step_stats);
+    if (stats_.has_value()) {
+      stats_->AddResident(graph_->executable->graph);
+      stats_->Fill(&result_->step_stats);
+    }
     if (call_.partition_graphs) result_->partition_graphs.push_back(graph_->executable->graph.Export());
     // Peers that wait for something of this part learn that it will not come.
     if (!status.ok()) rendezvous_->Abort(status);

@@ -11,6 +11,7 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
+#include "thalweg/runtime/functions.h"
 #include "thalweg/runtime/optimizer.h"
 #include "thalweg/runtime/partitioner.h"
 #include "thalweg/runtime/placer.h"
@@ -256,6 +257,8 @@ absl::StatusOr<int64_t> MasterSession::Extend(const tensorflow::GraphDef& def, i
 
 absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Build(const Signature& signature) {
   ASSIGN_OR_RETURN(Graph graph, Extract(graph_, signature));
+  std::vector<std::string> targets = signature.targets;
+  RETURN_IF_ERROR(InlineFunctions(graph, &targets));
   PlacerOptions placer{.default_device = client_device_,
                        .allow_soft_placement = options_.config.allow_soft_placement()};
   for (const ClusterDevices::Task& task : options_.devices.tasks) {
@@ -274,7 +277,7 @@ absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Bu
   if (options_.config.log_device_placement()) {
     for (const Placed& p : *placed) LOG(INFO) << p.node << ": (" << p.op << "): " << p.device;
   }
-  RETURN_IF_ERROR(Optimize(graph, signature.targets, *options_.folding_device, OptimizerOptionsOf(options_.config)));
+  RETURN_IF_ERROR(Optimize(graph, targets, *options_.folding_device, OptimizerOptionsOf(options_.config)));
   ASSIGN_OR_RETURN(std::vector<GraphPart> parts,
                    Partition(std::move(graph), signature,
                              {.client_device = client_device_, .incarnation = [this](const std::string& device) {
@@ -414,7 +417,7 @@ void MasterSession::RunPartial(const CallOptions& options, RunStepCall call, Run
       if (left.erase(name) == 1) return absl::OkStatus();
       const bool known = std::find(all.begin(), all.end(), name) != all.end();
       return InvalidArgument("The ", what, " ", name,
-                             known ? absl::StrCat(" was already ", what == std::string("feed") ? "fed." : "fetched.")
+                             known ? absl::StrCat(" has already been ", what == std::string("feed") ? "fed." : "fetched.")
                                    : " was not specified in partial_run_setup.");
     };
     for (const auto& [name, value] : call.feeds) RETURN_IF_ERROR(take_one("feed", name, run->signature.feeds, feeds));

@@ -6,6 +6,7 @@
 #include "thalweg/cluster/request_id.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/kernel/rendezvous.h"
+#include "thalweg/runtime/functions.h"
 #include "thalweg/runtime/planner.h"
 
 namespace thalweg {
@@ -75,6 +76,9 @@ absl::StatusOr<std::shared_ptr<Kernel>> WorkerSession::MakeKernel(const Node& no
 absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const tensorflow::GraphDef& def) {
   Graph graph;
   RETURN_IF_ERROR(graph.Import(def));
+  // Masters of TensorFlow leave calls of functions to the workers.
+  std::vector<std::string> targets;
+  RETURN_IF_ERROR(InlineFunctions(graph, &targets));
   for (const auto& node : graph.nodes()) {
     ASSIGN_OR_RETURN(const DeviceName name, DeviceName::Parse(node->device()));
     std::string full = name.ToString();

@@ -170,7 +170,10 @@ absl::Status LocalSession::Run(const Callable& callable, const StepOptions& opti
     status = execution.Run(feeds);
     if (status.ok()) status = execution.TakeResults(results);
     if (metadata != nullptr) {
-      if (stats.has_value()) stats->Fill(metadata->mutable_step_stats());
+      if (stats.has_value()) {
+        stats->AddResident(executable.graph);
+        stats->Fill(metadata->mutable_step_stats());
+      }
       if (options.partition_graphs) *metadata->add_partition_graphs() = executable.graph.Export();
     }
   }

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -30,6 +31,17 @@ void StepStatsCollector::Add(const Node& node, const Device* device, int64_t sta
   }
   MutexLock lock(&mutex_);
   entries_.push_back(std::move(entry));
+}
+
+void StepStatsCollector::AddResident(const Graph& graph) {
+  MutexLock lock(&mutex_);
+  absl::flat_hash_set<const Node*> seen;
+  for (const Entry& entry : entries_) seen.insert(entry.node);
+  const int64_t now = NowNanos();
+  for (const auto& node : graph.nodes()) {
+    if ((node->op() != "Const" && node->op() != "Identity") || seen.contains(node.get())) continue;
+    entries_.push_back({.node = node.get(), .device = nullptr, .start_nanos = now, .end_nanos = now, .thread_id = 0});
+  }
 }
 
 void StepStatsCollector::Fill(tensorflow::StepStats* stats) const {

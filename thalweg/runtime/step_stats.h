@@ -24,6 +24,10 @@ class StepStatsCollector {
   // are its slots; nullptr if they are not known.
   void Add(const Node& node, const Device* device, int64_t start_nanos, int64_t end_nanos, const Slot* outputs);
 
+  // For nodes of the graph that need no instruction, since their values are
+  // there before the step: constants, and names for other values.
+  void AddResident(const Graph& graph);
+
   // By device, in TensorFlow's form.
   void Fill(tensorflow::StepStats* stats) const;
 
