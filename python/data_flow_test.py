@@ -168,6 +168,73 @@ class DataFlowTest(ProgramTest):
                 fetch(*a.take_grad(2))
             ], texts=True)
 
+    # Stacks and arrays of tensors.
+
+    def test_stacks(self):
+        steps, bad = [], []
+        for make, push, pop, close in (
+                (lambda: raw.StackV2(max_size=2, elem_type=tf.float32), raw.StackPushV2, raw.StackPopV2,
+                 raw.StackCloseV2),
+                (lambda: raw.Stack(elem_type=tf.float32), raw.StackPush, raw.StackPop, raw.StackClose)):
+            stack = make()
+            one = push(handle=stack, elem=[1., 2.])
+            with tf.control_dependencies([one]):
+                two = push(handle=stack, elem=3.)
+            with tf.control_dependencies([two]):
+                top = pop(handle=stack, elem_type=tf.float32)
+                third = push(handle=stack, elem=4.)
+            with tf.control_dependencies([top]):
+                next_one = pop(handle=stack, elem_type=tf.float32)
+            with tf.control_dependencies([next_one]):
+                none = pop(handle=stack, elem_type=tf.float32)
+                closed = close(handle=stack)
+            with tf.control_dependencies([closed]):
+                late = push(handle=stack, elem=4.)
+            bad.append(fetch(push(handle=stack, elem=4)))
+            steps += [fetch(one, two, top, next_one), fetch(none), fetch(third), fetch(late), run(closed)]
+        self.compare(steps, texts=True)
+        self.compare(bad)
+
+    def test_tensor_arrays(self):
+        a = tf.TensorArray(tf.float32, 4, clear_after_read=False, element_shape=[2], infer_shape=False)
+        a = a.write(0, [1., 2.]).write(2, [5., 6.])
+        strings = tf.TensorArray(tf.string, 0, dynamic_size=True).unstack([["a", "b"], ["c", "d"], ["e", "f"]])
+        parts = tf.TensorArray(tf.int32, 3, infer_shape=False).split([1, 2, 3, 4], [1, 0, 3])
+        empty = tf.TensorArray(tf.int32, 0, element_shape=[3])
+        once = tf.TensorArray(tf.float32, 2).unstack([1., 2.])
+        with tf.control_dependencies([once.read(0)]):
+            twice = once.read(0)
+        open_shape = tf.TensorArray(tf.float32, 2, infer_shape=False)
+        same = tf.TensorArray(tf.float32, 2).write(0, [1., 2.])
+        with tf.control_dependencies([raw.TensorArrayCloseV3(handle=same.handle)]):
+            closed = same.size()
+        index = v1.placeholder_with_default(9, None)
+        self.compare([
+            fetch(a.stack(), a.read(2), a.read(3), a.gather([2, 0]), a.size()), fetch(a.concat()),
+            fetch(strings.stack()), fetch(strings.concat(), strings.size()), fetch(parts.concat()), fetch(parts.read(2), parts.read(1)),
+            fetch(empty.stack(), empty.size()), fetch(twice), fetch(a.write(0, [1., 2.]).flow),
+            fetch(a.write(index, [1., 2.]).flow), fetch(a.read(index)), fetch(open_shape.read(0)),
+            fetch(raw.TensorArrayWriteV3(handle=same.handle, index=1, value=tf.zeros([3]), flow_in=same.flow)),
+            fetch(raw.TensorArrayWriteV3(handle=same.handle, index=1, value=1, flow_in=same.flow)),
+            fetch(raw.TensorArrayReadV3(handle=same.handle, index=0, dtype=tf.int32, flow_in=same.flow)), fetch(closed),
+            fetch(raw.TensorArraySplitV3(handle=open_shape.handle, value=[1., 2.], lengths=[np.int64(2)],
+                                         flow_in=open_shape.flow)),
+            fetch(raw.TensorArraySplitV3(handle=open_shape.handle, value=[1., 2.], lengths=np.int64([2, 2]),
+                                         flow_in=open_shape.flow)),
+            fetch(raw.TensorArrayScatterV3(handle=open_shape.handle, indices=[1, 2], value=[1., 2.],
+                                           flow_in=open_shape.flow)),
+        ], texts=True)
+
+    def test_gradients_of_tensor_arrays(self):
+        x, y = tf.constant([[1., 2.], [3., 4.], [5., 6.]]), tf.constant([7., 8.])
+        a = tf.TensorArray(tf.float32, 4, clear_after_read=False).scatter([0, 3, 1], x).write(2, y)
+        loss = tf.reduce_sum(a.gather([3, 2, 1]) * a.read(1)) + tf.reduce_sum(a.read(1)**2)
+        split = tf.TensorArray(tf.float32, 2, infer_shape=False).split(x, [1, 2])
+        handle, flow = raw.TensorArrayGradWithShape(handle=a.handle, flow_in=a.flow, shape_to_prepend=[5], source="s")
+        zeros = raw.TensorArrayReadV3(handle=handle, index=1, flow_in=flow, dtype=tf.float32)
+        self.compare([fetch(*tf.gradients(loss, [x, y])), fetch(*tf.gradients(tf.reduce_sum(split.concat()**2), [x])),
+                      fetch(zeros)])
+
 
 if __name__ == "__main__":
     v1.disable_eager_execution()

@@ -12,4 +12,11 @@ ACCUMULATORS = [form + name
                 for form in ("", "Resource")]
 ACCUMULATORS += ["SparseAccumulatorApplyGradient", "SparseAccumulatorTakeGradient", "SparseConditionalAccumulator"]
 
-IN_PROGRAMS = {*QUEUES, *ACCUMULATORS}
+STACKS = [name + version for name in ("Stack", "StackPush", "StackPop", "StackClose") for version in ("", "V2")]
+TENSOR_ARRAYS = [f"TensorArray{name}V3"
+                 for name in ("", "Close", "Concat", "Gather", "Grad", "Read", "Scatter", "Size", "Split", "Write")]
+TENSOR_ARRAYS += ["TensorArrayGradWithShape"]
+
+IN_PROGRAMS = {*QUEUES, *ACCUMULATORS, *STACKS, *TENSOR_ARRAYS}
+# Their graphs cannot be made any more, but for this one.
+OLD = {"TensorArrayConcatV2"}

@@ -153,6 +153,59 @@ class ProgramsTest(ProgramTest):
                          lambda: -n)
         self.compare([Step({n.name: np.int32(value)}, [result.name]) for value in (2, 7)])
 
+    def test_gradient_of_a_loop(self):
+        x, n = tf.constant([1.1, .9, -1.2]), v1.placeholder(tf.int32, [])
+        _, power = tf.while_loop(lambda i, p: i < n, lambda i, p: (i + 1, p * x + tf.sin(p)), [0, tf.ones([3])])
+        names = [t.name for t in (power, *tf.gradients(power, x))]
+        self.compare([Step({n.name: np.int32(count)}, names) for count in (0, 1, 6)])
+
+    def test_gradient_of_nested_loops(self):
+        x = tf.constant([[.5, .2], [.1, -.3]])
+        def outer(i, total):
+            _, inner = tf.while_loop(lambda j, t: j < i, lambda j, t: (j + 1, tf.matmul(t, x) + 1), [0, total])
+            return i + 1, tf.tanh(inner)
+        _, result = tf.while_loop(lambda i, t: i < 5, outer, [0, tf.eye(2)])
+        self.values(result, *tf.gradients(result, x))
+
+    def test_gradient_of_a_cond_in_a_loop(self):
+        x = tf.constant(1.5)
+        def body(i, t):
+            return i + 1, tf.cond(tf.equal(i % 2, 0), lambda: t * x, lambda: t + x * x)
+        _, result = tf.while_loop(lambda i, t: i < 7, body, [0, tf.constant(1.)])
+        self.values(result, *tf.gradients(result, x))
+
+    def test_scan_and_map(self):
+        x = tf.constant(np.random.RandomState(3).uniform(-1, 1, (6, 4)).astype(np.float32))
+        sums = v1.scan(lambda total, row: total * .5 + row * row, x)
+        rows = v1.map_fn(lambda row: tf.reduce_sum(row) * row, x)
+        fold = v1.foldl(lambda total, row: total + row**3, x)
+        self.values(sums, rows, fold, *(tf.gradients(t, x)[0] for t in (sums, rows, fold)))
+
+    def recurrent(self, cell_type):
+        """A recurrent net over sequences of different lengths, trained."""
+        images, labels = v1.placeholder(tf.float32, [None, 20]), v1.placeholder(tf.int32, [None])
+        sequences = tf.reshape(images, [-1, 5, 4])
+        with v1.variable_scope("net", initializer=v1.glorot_uniform_initializer(seed=5)):
+            _, state = v1.nn.dynamic_rnn(cell_type(8), sequences, sequence_length=labels + 1, dtype=tf.float32)
+            state = state[-1] if isinstance(state, tuple) else state
+            w = v1.get_variable("w", [8, 5], initializer=v1.glorot_uniform_initializer(seed=6))
+        logits = tf.matmul(state, w)
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+        train = v1.train.AdamOptimizer(.02).minimize(loss)
+        steps = [Step(targets=[v1.global_variables_initializer().name])]
+        for step in range(15):
+            x, y = random_batch(step)
+            steps.append(Step({images.name: x, labels.name: y}, [loss.name], [train.name]))
+        steps.append(Step(fetches=[v.value().name for v in v1.trainable_variables()]))
+        results = self.compare(steps, 1e-4)
+        self.assertLess(results[-2][0], results[1][0], "the loss goes down")
+
+    def test_dynamic_rnn_of_lstm_cells(self):
+        self.recurrent(v1.nn.rnn_cell.BasicLSTMCell)
+
+    def test_dynamic_rnn_of_gru_cells(self):
+        self.recurrent(v1.nn.rnn_cell.GRUCell)
+
     def test_variables_in_a_loop(self):
         counter = v1.get_variable("counter", initializer=0)
         def body(i):

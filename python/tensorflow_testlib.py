@@ -127,7 +127,7 @@ def difference(ours, theirs, tolerance=None):
 
 def nameless(message):
     """Without the numbers that resources without a name get."""
-    return re.sub(r"'_\d+_", "'_", message)
+    return re.sub(r"'_\d+_|_\d+\b", "_", message)
 
 
 class ProgramTest(unittest.TestCase):

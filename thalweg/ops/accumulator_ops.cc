@@ -165,12 +165,6 @@ absl::Status NumAccumulated(KernelContext& c) {
 
 absl::Status SecondIsScalar(ShapeContext& c) { return c.RequireScalar(1); }
 
-// In TensorFlow handles of accumulators are of shape [2], resources too.
-absl::Status AccumulatorShape(ShapeContext& c) {
-  c.set_output(0, PartialShape({2}));
-  return absl::OkStatus();
-}
-
 bool ByHandle(absl::string_view name) { return absl::StartsWith(name, "Resource"); }
 
 Op Make(absl::string_view name) {
@@ -182,7 +176,7 @@ Op Make(absl::string_view name) {
       .Attr("shared_name: string = ''")
       .Attr("reduction_type: {'MEAN', 'SUM'} = 'MEAN'")
       .Stateful()
-      .Shape(AccumulatorShape)
+      .Shape(HandleShape)
       .Kernel<AccumulatorKernel>(absl::StartsWith(name, "Sparse"))
       .NotDifferentiable();
   return op;

@@ -73,4 +73,35 @@ Output SparseAccumulatorApplyGradient(const Scope& s, Output handle, Output loca
                                       Output shape = {});
 SparseGradientOutputs SparseAccumulatorTakeGradient(const Scope& s, Output handle, Output num_required, DType dtype);
 
+// Stacks, which live as long as the step. A negative max_size is no limit.
+Output StackOf(const Scope& s, Output max_size, DType dtype);
+Output StackPush(const Scope& s, Output stack, Output value);  // gives the value
+Output StackPop(const Scope& s, Output stack, DType dtype);
+Output StackClose(const Scope& s, Output stack);
+
+// Tensors by number, which live as long as the step. Every change gives a new
+// flow; what gets it sees the change, and gradients go back along it.
+struct TensorArrayArguments {
+  PartialShape element_shape;
+  bool dynamic_size = false;
+  bool clear_after_read = true;
+  bool identical_element_shapes = false;
+};
+struct TensorArrayOutputs {
+  Output handle, flow;
+};
+TensorArrayOutputs TensorArrayOf(const Scope& s, Output size, DType dtype, TensorArrayArguments arguments = {});
+Output TensorArrayWrite(const Scope& s, Output handle, Output index, Output value, Output flow);
+Output TensorArrayRead(const Scope& s, Output handle, Output index, Output flow, DType dtype);
+Output TensorArrayGather(const Scope& s, Output handle, Output indices, Output flow, DType dtype,
+                         const PartialShape& element_shape = {});
+Output TensorArrayScatter(const Scope& s, Output handle, Output indices, Output value, Output flow);
+struct TensorArrayConcatOutputs {
+  Output value, lengths;
+};
+TensorArrayConcatOutputs TensorArrayConcat(const Scope& s, Output handle, Output flow, DType dtype);
+Output TensorArraySplit(const Scope& s, Output handle, Output value, Output lengths, Output flow);
+Output TensorArraySize(const Scope& s, Output handle, Output flow);
+Output TensorArrayClose(const Scope& s, Output handle);
+
 }  // namespace thalweg

@@ -31,9 +31,24 @@ absl::Status NoSuchResource(const ResourceName& name, absl::string_view type_nam
   return NotFound("Resource ", name.container, "/", name.name, "/", type_name, " does not exist.");
 }
 
-std::string PrivateResourceName(absl::string_view node) {
+int64_t NextResourceNumber() {
   static std::atomic<int64_t> next{0};
-  return absl::StrCat("_", next.fetch_add(1, std::memory_order_relaxed), "_", node);
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+void SetStepHandle(KernelContext& context, const ResourceName& name, absl::string_view type_name, Variable* strings) {
+  const DType type = context.node().output_type(0);
+  if (type == kResource) {
+    context.set_output(0, Tensor::Scalar(ResourceHandle{.device = context.device().name(),
+                                                        .container = name.container,
+                                                        .name = name.name,
+                                                        .type_name = std::string(type_name)}));
+    return;
+  }
+  Tensor value = Tensor::Vector<std::string>({name.container, name.name});
+  if (!IsRef(type)) return context.set_output(0, std::move(value));
+  strings->Assign(std::move(value));
+  context.set_variable(0, strings);
 }
 
 absl::Status AnyResourceKernel::Init(const KernelInit& init) {
@@ -46,7 +61,7 @@ absl::Status AnyResourceKernel::Init(const KernelInit& init) {
     is_private_ = !by_node;
     name_.name = init.node().name();
   }
-  if (is_private_) name_.name = PrivateResourceName(init.node().name());
+  if (is_private_) name_.name = absl::StrCat("_", NextResourceNumber(), "_", init.node().name());
   resources_ = &init.device().resources();
   if (init.node().output_type(0) == kResource) {
     handle_ = Tensor::Scalar(ResourceHandle{

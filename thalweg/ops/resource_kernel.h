@@ -41,8 +41,23 @@ absl::StatusOr<std::shared_ptr<T>> FindResource(KernelContext& context, int i) {
   return found;
 }
 
-// A name that nobody else has: of a resource that belongs to one kernel.
-std::string PrivateResourceName(absl::string_view node);
+// The same for a resource that lives as long as the step.
+template <typename T>
+absl::StatusOr<std::shared_ptr<T>> FindStepResource(KernelContext& context, int i) {
+  ASSIGN_OR_RETURN(const ResourceName name, ResourceNameOf(context, i, T::kTypeName));
+  if (context.step().resources == nullptr) return Internal("No step container.");
+  absl::StatusOr<std::shared_ptr<T>> found = context.step().resources->Find<T>(name.container, name.name);
+  if (!found.ok()) return NoSuchResource(name, T::kTypeName);
+  return found;
+}
+
+// Shows in output 0 the handle of a resource that was just put into the step:
+// of type resource, as two strings or, for a ref edge, as `strings`, which the
+// resource keeps.
+void SetStepHandle(KernelContext& context, const ResourceName& name, absl::string_view type_name, Variable* strings);
+
+// A number that nobody else gets: for names of resources that have none.
+int64_t NextResourceNumber();
 
 // The part of the kernel below that needs no type.
 class AnyResourceKernel : public Kernel {

@@ -1,0 +1,89 @@
+// TensorArray: tensors by number, written once and read, which live as long as
+// the step. The gradient of one is another in which writes to one place add up.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/kernel/resource.h"
+#include "thalweg/kernel/variable.h"
+#include "thalweg/tensor/tensor.h"
+
+namespace thalweg {
+
+struct TensorArrayOptions {
+  std::string name;
+  DType dtype = kInvalid;
+  PartialShape element_shape;
+  bool identical_shapes = false;  // the first write tells the shape of all
+  bool dynamic_size = false;      // writes may make it longer
+  bool clear_after_read = true;
+  bool is_gradient = false;
+};
+
+// Thread-safe.
+class TensorArray final : public Resource {
+ public:
+  static constexpr char kTypeName[] = "N10tensorflow11TensorArrayE";
+  // More elements than this are refused: a wrong index must not take all memory.
+  static constexpr int64_t kMaxSize = 1 << 26;
+
+  // RESOURCE_EXHAUSTED if the size is too large. REQUIRES: size >= 0.
+  static absl::StatusOr<std::shared_ptr<TensorArray>> Make(TensorArrayOptions options, int64_t size);
+  // That of its gradients: as long, full of zeros where this one was written.
+  // `prefix` comes before the shapes. It cannot grow any more.
+  absl::StatusOr<std::shared_ptr<TensorArray>> MakeGradient(std::string name, const Shape& prefix);
+
+  const std::string& name() const { return options_.name; }
+  DType dtype() const { return options_.dtype; }
+
+  absl::Status Write(absl::Span<const int32_t> indices, std::vector<Tensor> values);
+  absl::StatusOr<std::vector<Tensor>> Read(absl::Span<const int32_t> indices);
+
+  absl::StatusOr<int64_t> Size() const;
+  // What Pack and Concat read: all or, of a gradient, as many as Unpack or Split
+  // wrote to the array it belongs to.
+  absl::StatusOr<int64_t> PackSize() const;
+  void MarkSize(int64_t size);
+  bool has_dynamic_size() const;
+  // Adds what is known of the elements. INVALID_ARGUMENT if it contradicts.
+  absl::Status MergeElementShape(const PartialShape& shape);
+  void Close();
+
+  std::string Describe() const override;
+
+  Variable strings;  // its handle, for ref edges
+
+ private:
+  struct Element {
+    Tensor value;  // none, if written is set: zeros
+    Shape shape;
+    bool written = false;
+    bool read = false;
+    bool cleared = false;
+    bool own = false;  // the memory is not shared: sums may be written to it
+  };
+
+  explicit TensorArray(TensorArrayOptions options);
+  absl::Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteOne(int64_t index, Tensor value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Tensor> ReadOne(int64_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status AssumeZeros(int64_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const TensorArrayOptions options_;
+  mutable Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool dynamic_size_ ABSL_GUARDED_BY(mutex_);
+  bool summed_ ABSL_GUARDED_BY(mutex_) = false;  // several writes to one place: no gradient
+  int64_t marked_size_ ABSL_GUARDED_BY(mutex_) = -1;
+  PartialShape element_shape_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Element> elements_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace thalweg
