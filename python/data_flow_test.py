@@ -211,8 +211,9 @@ class DataFlowTest(ProgramTest):
         index = v1.placeholder_with_default(9, None)
         self.compare([
             fetch(a.stack(), a.read(2), a.read(3), a.gather([2, 0]), a.size()), fetch(a.concat()),
-            fetch(strings.stack()), fetch(strings.concat(), strings.size()), fetch(parts.concat()), fetch(parts.read(2), parts.read(1)),
-            fetch(empty.stack(), empty.size()), fetch(twice), fetch(a.write(0, [1., 2.]).flow),
+            fetch(strings.stack()), fetch(strings.concat(), strings.size()), fetch(parts.concat()),
+            fetch(parts.read(2), parts.read(1)), fetch(empty.stack(), empty.size()), fetch(twice),
+            fetch(a.write(0, [1., 2.]).flow),
             fetch(a.write(index, [1., 2.]).flow), fetch(a.read(index)), fetch(open_shape.read(0)),
             fetch(raw.TensorArrayWriteV3(handle=same.handle, index=1, value=tf.zeros([3]), flow_in=same.flow)),
             fetch(raw.TensorArrayWriteV3(handle=same.handle, index=1, value=1, flow_in=same.flow)),
