@@ -1,0 +1,188 @@
+#include "thalweg/data/byte_stream.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "thalweg/base/status.h"
+
+namespace thalweg::data {
+namespace {
+
+constexpr size_t kBufferBytes = 256 << 10;
+
+class PlainStream final : public ByteStream {
+ public:
+  explicit PlainStream(std::unique_ptr<RandomAccessFile> file) : file_(std::move(file)) {}
+
+  absl::StatusOr<size_t> Read(char* out, size_t n) override {
+    size_t done = 0;
+    while (done < n) {
+      if (begin_ == end_) {
+        if (n - done >= kBufferBytes) {  // large reads need no copy
+          ASSIGN_OR_RETURN(const absl::string_view got, file_->Read(offset_, n - done, out + done));
+          if (got.data() != out + done) std::memmove(out + done, got.data(), got.size());
+          offset_ += got.size();
+          return done + got.size();
+        }
+        RETURN_IF_ERROR(Fill());
+        if (begin_ == end_) break;
+      }
+      const size_t take = std::min(n - done, end_ - begin_);
+      std::memcpy(out + done, buffer_.get() + begin_, take);
+      begin_ += take;
+      done += take;
+    }
+    return done;
+  }
+
+ private:
+  absl::Status Fill() {
+    if (buffer_ == nullptr) buffer_ = std::make_unique<char[]>(kBufferBytes);
+    ASSIGN_OR_RETURN(const absl::string_view got, file_->Read(offset_, kBufferBytes, buffer_.get()));
+    if (got.data() != buffer_.get()) std::memmove(buffer_.get(), got.data(), got.size());
+    offset_ += got.size();
+    begin_ = 0;
+    end_ = got.size();
+    return absl::OkStatus();
+  }
+
+  const std::unique_ptr<RandomAccessFile> file_;
+  uint64_t offset_ = 0;
+  std::unique_ptr<char[]> buffer_;
+  size_t begin_ = 0, end_ = 0;
+};
+
+// A gzip file may have several members, one after the other.
+class ZlibStream final : public ByteStream {
+ public:
+  ZlibStream(std::string path, std::unique_ptr<ByteStream> packed, bool gzip)
+      : path_(std::move(path)), packed_(std::move(packed)), gzip_(gzip) {}
+  ~ZlibStream() override {
+    if (started_) inflateEnd(&stream_);
+  }
+
+  absl::Status Start() {
+    if (inflateInit2(&stream_, gzip_ ? 16 + MAX_WBITS : MAX_WBITS) != Z_OK) {
+      return ResourceExhausted("no memory to unpack ", path_);
+    }
+    started_ = true;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<size_t> Read(char* out, size_t n) override {
+    stream_.next_out = reinterpret_cast<Bytef*>(out);
+    size_t done = 0;
+    while (done < n && !ended_) {
+      if (stream_.avail_in == 0) RETURN_IF_ERROR(Refill());
+      if (stream_.avail_in == 0) {
+        if (inside_) return DataLoss(path_, ": compressed data ends too early");
+        break;
+      }
+      inside_ = true;
+      const auto room = static_cast<uInt>(std::min<size_t>(n - done, 1u << 30));
+      stream_.avail_out = room;
+      const int result = inflate(&stream_, Z_NO_FLUSH);
+      done += room - stream_.avail_out;
+      if (result == Z_STREAM_END) {
+        inside_ = false;
+        if (!gzip_) ended_ = true;
+        if (gzip_ && inflateReset(&stream_) != Z_OK) return Internal("inflateReset");
+      } else if (result != Z_OK && result != Z_BUF_ERROR) {
+        return DataLoss(path_, ": broken compression: ", stream_.msg != nullptr ? stream_.msg : "no message");
+      }
+    }
+    return done;
+  }
+
+ private:
+  absl::Status Refill() {
+    if (input_ == nullptr) input_ = std::make_unique<char[]>(kBufferBytes);
+    ASSIGN_OR_RETURN(const size_t got, packed_->Read(input_.get(), kBufferBytes));
+    stream_.next_in = reinterpret_cast<Bytef*>(input_.get());
+    stream_.avail_in = static_cast<uInt>(got);
+    return absl::OkStatus();
+  }
+
+  const std::string path_;
+  const std::unique_ptr<ByteStream> packed_;
+  const bool gzip_;
+  z_stream stream_ = {};
+  bool started_ = false;
+  bool inside_ = false;  // a member has begun and not ended
+  bool ended_ = false;
+  std::unique_ptr<char[]> input_;
+};
+
+}  // namespace
+
+absl::StatusOr<Compression> CompressionFromName(absl::string_view name) {
+  if (name.empty()) return Compression::kNone;
+  if (name == "ZLIB") return Compression::kZlib;
+  if (name == "GZIP") return Compression::kGzip;
+  return InvalidArgument("unknown compression '", name, "', expected '', 'ZLIB' or 'GZIP'");
+}
+
+absl::StatusOr<uint64_t> ByteStream::Append(uint64_t n, std::string* out) {
+  constexpr uint64_t kPiece = 1 << 20;
+  uint64_t done = 0;
+  while (done < n) {
+    const size_t piece = std::min(kPiece, n - done);
+    const size_t size = out->size();
+    out->resize(size + piece);
+    ASSIGN_OR_RETURN(const size_t got, Read(out->data() + size, piece));
+    out->resize(size + got);
+    done += got;
+    if (got < piece) break;
+  }
+  return done;
+}
+
+absl::StatusOr<uint64_t> ByteStream::Skip(uint64_t n) {
+  char scratch[4096];
+  uint64_t done = 0;
+  while (done < n) {
+    const size_t piece = std::min<uint64_t>(sizeof(scratch), n - done);
+    ASSIGN_OR_RETURN(const size_t got, Read(scratch, piece));
+    done += got;
+    if (got < piece) break;
+  }
+  return done;
+}
+
+absl::StatusOr<bool> ByteStream::ReadLine(std::string* line) {
+  line->clear();
+  bool any = false;
+  for (;;) {
+    const size_t end = buffer_.find('\n', begin_);
+    if (end != std::string::npos) {
+      line->append(buffer_, begin_, end - begin_);
+      begin_ = end + 1;
+      any = true;
+      break;
+    }
+    line->append(buffer_, begin_, std::string::npos);
+    buffer_.resize(64 << 10);
+    begin_ = 0;
+    absl::StatusOr<size_t> got = Read(buffer_.data(), buffer_.size());
+    buffer_.resize(got.ok() ? *got : 0);
+    if (!got.ok()) return got.status();
+    if (*got == 0) break;
+  }
+  if (!line->empty() && line->back() == '\r') line->pop_back();
+  return any || !line->empty();
+}
+
+absl::StatusOr<std::unique_ptr<ByteStream>> OpenByteStream(const std::string& path, Compression compression,
+                                                           FileSystem& files) {
+  ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, files.NewRandomAccessFile(path));
+  std::unique_ptr<ByteStream> plain = std::make_unique<PlainStream>(std::move(file));
+  if (compression == Compression::kNone) return plain;
+  auto stream = std::make_unique<ZlibStream>(path, std::move(plain), compression == Compression::kGzip);
+  RETURN_IF_ERROR(stream->Start());
+  return stream;
+}
+
+}  // namespace thalweg::data
