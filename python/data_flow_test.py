@@ -1,6 +1,10 @@
 """Runs programs with queues and the like on TensorFlow and with Thalweg: what one step leaves, the next one finds."""
 
+import gzip
+import os
+import tempfile
 import unittest
+import zlib
 
 import numpy as np
 import tensorflow as tf
@@ -235,6 +239,106 @@ class DataFlowTest(ProgramTest):
         zeros = raw.TensorArrayReadV3(handle=handle, index=1, flow_in=flow, dtype=tf.float32)
         self.compare([fetch(*tf.gradients(loss, [x, y])), fetch(*tf.gradients(tf.reduce_sum(split.concat()**2), [x])),
                       fetch(zeros)])
+
+    # Readers and files.
+
+    def write(self, name, contents):
+        path = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), name)
+        with open(path, "wb") as file:
+            file.write(contents)
+        return path
+
+    def read(self, reader, names, steps, up_to=(), extra=()):
+        """Reads until an error, one by one and several at once."""
+        q = v1.FIFOQueue(100, [tf.string], [[]])
+        read = reader.read(q)
+        counts = [reader.num_records_produced(), reader.num_work_units_completed()]
+        several = [reader.read_up_to(q, n) for n in up_to]
+        self.compare([fetch(*counts), run(q.enqueue_many([names])), run(q.close()), *[fetch(*read)] * steps,
+                      *[fetch(*t) for t in several], fetch(*counts), *extra, *[fetch(*read)] * 3, fetch(*counts),
+                      run(reader.reset()), fetch(*counts)])
+
+    def test_lines(self):
+        names = [self.write("a", b"one\ntwo\r\n\nfour"), self.write("b", b""), self.write("c", b"five\nsix\nseven\n")]
+        self.read(v1.TextLineReader(), names, 3, [2, 2])
+        self.read(v1.TextLineReader(skip_header_lines=2), names, 1, [1, 9])
+        self.read(v1.TextLineReader(), [names[0], "/does/not/exist", names[2]], 5)
+
+    def test_fixed_lengths(self):
+        names = [self.write("a", b"HDabcdefghijF"), self.write("b", b"HDxyzF"), self.write("c", b"H")]
+        packed = [self.write("a", gzip.compress(b"HDabcdefghijF")), self.write("b", zlib.compress(b"HDabcdefghijF"))]
+        self.read(v1.FixedLengthRecordReader(3, 2, 1), names, 3, [4])
+        self.read(v1.FixedLengthRecordReader(3, 2, 1, hop_bytes=1), names, 5, [2, 9])
+        self.read(v1.FixedLengthRecordReader(3, 2, 1, hop_bytes=5), names, 2, [9])
+        self.read(v1.FixedLengthRecordReader(3, 2, 1, encoding="GZIP"), packed[:1], 2, [3])
+        self.read(v1.FixedLengthRecordReader(3, 2, 1, encoding="ZLIB"), packed[1:], 2, [3])
+
+    def test_tfrecords(self):
+        for compression in ("", "GZIP", "ZLIB"):
+            names = []
+            for records in ([b"one", b"", b"x" * 100000], [], [b"four", b"five"]):
+                names.append(self.write("records", b""))
+                with tf.io.TFRecordWriter(names[-1], compression) as writer:
+                    for record in records:
+                        writer.write(record)
+            options = v1.python_io.TFRecordOptions({
+                "": v1.python_io.TFRecordCompressionType.NONE, "GZIP": v1.python_io.TFRecordCompressionType.GZIP,
+                "ZLIB": v1.python_io.TFRecordCompressionType.ZLIB}[compression])
+            self.read(v1.TFRecordReader(options=options), names, 2, [5, 1])
+        with open(names[0], "rb") as file:
+            broken = self.write("broken", zlib.decompress(file.read())[:-5])
+        self.read(v1.TFRecordReader(), [broken], 3)
+
+    def test_whole_files(self):
+        names = [self.write("a", b"all\0of it"), self.write("b", b"")]
+        self.read(v1.WholeFileReader(), names, 1, [5])
+        self.read(v1.IdentityReader(), ["x", "y", "z"], 2, [5])
+
+    def test_states_of_readers(self):
+        for reader in (v1.IdentityReader(), v1.WholeFileReader(), v1.TextLineReader()):
+            q = v1.FIFOQueue(100, [tf.string], [[]])
+            state = reader.serialize_state()
+            bad = [reader.restore_state(text) for text in (b"\x08\x05", b"nonsense", b"\x08" + b"\xff" * 9 + b"\x01")]
+            known = reader.restore_state(b"\x08\x02\x10\x02\x18\x02\x22\x01y")
+            name = self.write("a", b"contents")
+            self.compare([run(q.enqueue([name])), fetch(*reader.read(q)), fetch(state), run(known), fetch(state),
+                          fetch(reader.num_records_produced()), *[run(op) for op in bad], fetch(state)])
+
+    def test_refs_to_readers(self):
+        q = raw.FIFOQueue(component_types=[tf.string], shapes=[[]])
+        reader = raw.WholeFileReader()
+        read = raw.ReaderRead(reader_handle=reader, queue_handle=q)
+        several = raw.ReaderReadUpTo(reader_handle=reader, queue_handle=q, num_records=3)
+        state = raw.ReaderSerializeState(reader_handle=reader)
+        counts = [raw.ReaderNumRecordsProduced(reader_handle=reader),
+                  raw.ReaderNumWorkUnitsCompleted(reader_handle=reader)]
+        names = [self.write("a", b"one"), self.write("b", b"two")]
+        self.compare([run(raw.QueueEnqueueMany(handle=q, components=[names])), fetch(*read), fetch(*several),
+                      fetch(*counts), fetch(state), run(raw.ReaderReset(reader_handle=reader)), fetch(*counts),
+                      run(raw.ReaderRestoreState(reader_handle=reader, state=b"\x18\x02")), fetch(*counts)])
+
+    def test_wrong_queues_for_readers(self):
+        steps = []
+        for types, value in (([tf.int32], [1]), ([tf.string, tf.string], ["a", "b"]), ([tf.string], [["a", "b"]])):
+            q = v1.FIFOQueue(3, types)
+            steps += [run(q.enqueue(value)), fetch(*v1.IdentityReader().read(q))]
+        self.compare(steps, texts=True)
+
+    def test_files(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        for name in ("b.txt", "a.txt", ".hidden", "c.csv", "x/a.txt", "y/a.txt", "y/[z]"):
+            os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(name.encode())
+        def match(*patterns):
+            return raw.MatchingFiles(pattern=[os.path.join(folder, p) for p in patterns])
+        written = os.path.join(folder, "new/folder/file")
+        self.compare([
+            fetch(match("*.txt")), fetch(match("*/*.txt", "c.csv")), fetch(match("[ab].???")), fetch(match("nothing*")),
+            fetch(match("*/a.txt")), fetch(match("y/*")), fetch(raw.MatchingFiles(pattern=folder + "/b.txt")),
+            fetch(raw.ReadFile(filename=folder + "/b.txt")), fetch(raw.ReadFile(filename=folder + "/none")),
+            run(raw.WriteFile(filename=written, contents=b"a\0b")), fetch(raw.ReadFile(filename=written)),
+        ])
 
 
 if __name__ == "__main__":

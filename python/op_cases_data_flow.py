@@ -17,6 +17,13 @@ TENSOR_ARRAYS = [f"TensorArray{name}V3"
                  for name in ("", "Close", "Concat", "Gather", "Grad", "Read", "Scatter", "Size", "Split", "Write")]
 TENSOR_ARRAYS += ["TensorArrayGradWithShape"]
 
-IN_PROGRAMS = {*QUEUES, *ACCUMULATORS, *STACKS, *TENSOR_ARRAYS}
-# Their graphs cannot be made any more, but for this one.
+READERS = ["ReadFile", "WriteFile", "MatchingFiles", "WholeFileReader"]
+READERS += [f"{kind}ReaderV2" for kind in ("FixedLengthRecord", "Identity", "TextLine", "TFRecord", "WholeFile")]
+READERS += [f"Reader{verb}{version}"
+            for verb in ("NumRecordsProduced", "NumWorkUnitsCompleted", "Read", "ReadUpTo", "Reset", "RestoreState",
+                         "SerializeState")
+            for version in ("", "V2")]
+
+IN_PROGRAMS = {*QUEUES, *ACCUMULATORS, *STACKS, *TENSOR_ARRAYS, *READERS}
+# New graphs cannot have the op that makes what it needs.
 OLD = {"TensorArrayConcatV2"}

@@ -104,4 +104,30 @@ Output TensorArraySplit(const Scope& s, Output handle, Output value, Output leng
 Output TensorArraySize(const Scope& s, Output handle, Output flow);
 Output TensorArrayClose(const Scope& s, Output handle);
 
+// Readers give the records of files whose names come from a queue of strings.
+Output WholeFileReader(const Scope& s);
+Output TextLineReader(const Scope& s, int64_t skip_header_lines = 0);
+struct FixedLengthArguments {
+  int64_t header_bytes = 0;
+  int64_t footer_bytes = 0;
+  int64_t hop_bytes = 0;    // from one record to the next; 0: record_bytes
+  std::string compression;  // "", "ZLIB", "GZIP"
+};
+Output FixedLengthRecordReader(const Scope& s, int64_t record_bytes, FixedLengthArguments arguments = {});
+Output TFRecordReader(const Scope& s, absl::string_view compression = "");
+struct RecordOutputs {
+  Output key, value;
+};
+RecordOutputs ReaderRead(const Scope& s, Output reader, Output queue);
+RecordOutputs ReaderReadUpTo(const Scope& s, Output reader, Output queue, Output num_records);
+Output ReaderNumRecordsProduced(const Scope& s, Output reader);
+Output ReaderNumWorkUnitsCompleted(const Scope& s, Output reader);
+Output ReaderReset(const Scope& s, Output reader);
+
+// Files as strings.
+Output ReadFile(const Scope& s, Output filename);
+Output WriteFile(const Scope& s, Output filename, Output contents);
+// Sorted; *, ? and [...] match within one folder.
+Output MatchingFiles(const Scope& s, Output pattern);
+
 }  // namespace thalweg
