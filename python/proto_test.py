@@ -3,12 +3,16 @@
 import glob
 import unittest
 
-import tensorflow.core.framework.cost_graph_pb2  # noqa: F401  these fill the pool
+import tensorflow.core.example.example_pb2  # noqa: F401  these fill the pool
+import tensorflow.core.framework.cost_graph_pb2  # noqa: F401
 import tensorflow.core.framework.device_attributes_pb2  # noqa: F401
 import tensorflow.core.framework.graph_pb2  # noqa: F401
 import tensorflow.core.framework.step_stats_pb2  # noqa: F401
+import tensorflow.core.framework.summary_pb2  # noqa: F401
 import tensorflow.core.protobuf.config_pb2  # noqa: F401
+import tensorflow.core.protobuf.tensor_bundle_pb2  # noqa: F401
 import tensorflow.core.protobuf.tensorflow_server_pb2  # noqa: F401
+import tensorflow.core.util.saved_tensor_slice_pb2  # noqa: F401
 from google.protobuf import descriptor_pb2, descriptor_pool
 from tensorflow_testlib import ROOT, load_descriptors
 

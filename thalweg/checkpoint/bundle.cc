@@ -1,0 +1,143 @@
+#include "thalweg/checkpoint/bundle.h"
+
+#include <atomic>
+#include <map>
+#include <random>
+
+#include "absl/strings/str_format.h"
+#include "thalweg/base/status.h"
+#include "thalweg/checkpoint/bundle_index.h"
+#include "thalweg/checkpoint/table.h"
+
+namespace thalweg {
+
+std::string IndexPath(absl::string_view prefix) { return absl::StrCat(prefix, ".index"); }
+
+std::string DataPath(absl::string_view prefix, int shard, int num_shards) {
+  return absl::StrFormat("%s.data-%05d-of-%05d", prefix, shard, num_shards);
+}
+
+namespace internal {
+
+std::string Folder(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string TemporaryPath(const std::string& path) {
+  static std::atomic<uint64_t> next{0};
+  std::random_device random;
+  return absl::StrCat(path, ".tempstate", (uint64_t{random()} << 32) + next.fetch_add(1));
+}
+
+absl::Status WriteIndex(FileSystem& files, const std::string& path, const tensorflow::BundleHeaderProto& header,
+                        const std::vector<std::pair<std::string, const tensorflow::BundleEntryProto*>>& entries) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, files.NewWritableFile(path));
+  TableWriter table(*file);
+  table.Add("", header.SerializeAsString());
+  for (const auto& [key, entry] : entries) table.Add(key, entry->SerializeAsString());
+  RETURN_IF_ERROR(table.Finish());
+  RETURN_IF_ERROR(file->Sync());
+  return file->Close();
+}
+
+TemporaryFiles::~TemporaryFiles() {
+  for (const std::string& path : paths_) files_.DeleteFile(path).IgnoreError();  // the save has failed already
+}
+
+}  // namespace internal
+
+namespace {
+
+struct Merged {
+  tensorflow::BundleHeaderProto header;  // of the first
+  bool has_header = false;
+  std::map<std::string, tensorflow::BundleEntryProto> entries;
+  std::map<std::string, int> shards;  // data files, by the path they have now
+};
+
+absl::Status CheckSameHeader(const tensorflow::BundleHeaderProto& a, const tensorflow::BundleHeaderProto& b) {
+  if (a.endianness() != b.endianness()) {
+    return InvalidArgument("Merging bundles with conflicting endianness; inputs corrupted?");
+  }
+  if (a.version().SerializeAsString() != b.version().SerializeAsString()) {
+    return InvalidArgument("Merging bundles with different format versions: merged ", a.version().ShortDebugString(),
+                           " vs. curr ", b.version().ShortDebugString());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MergeOne(FileSystem& files, const std::string& prefix, Merged* merged) {
+  ASSIGN_OR_RETURN(const BundleIndex index, BundleIndex::Read(files, prefix));
+  if (!merged->has_header) {
+    merged->header = index.header();
+    merged->has_header = true;
+  }
+  RETURN_IF_ERROR(CheckSameHeader(merged->header, index.header()));
+  for (const auto& [key, value] : index.entries()) {
+    ASSIGN_OR_RETURN(tensorflow::BundleEntryProto entry, index.Parse(key, value));
+    const auto known = merged->entries.find(key);
+    if (known == merged->entries.end()) {
+      const std::string path = DataPath(prefix, entry.shard_id(), index.header().num_shards());
+      entry.set_shard_id(merged->shards.try_emplace(path, merged->shards.size()).first->second);
+      merged->entries.emplace(key, std::move(entry));
+      continue;
+    }
+    // Only parts of the same whole come twice.
+    if (known->second.slices().empty()) {
+      return InvalidArgument("Duplicate tensor keyed by ", key, " encountered, when merging prefix: ", prefix);
+    }
+    if (entry.slices().empty()) {
+      return Internal("Duplicate tensor keyed by ", key, "; attempting to merge in a non-slice bundle entry");
+    }
+    if (known->second.dtype() != entry.dtype() ||
+        known->second.shape().SerializeAsString() != entry.shape().SerializeAsString()) {
+      return InvalidArgument("Parts of tensor ", key, " differ in type or shape, when merging prefix: ", prefix);
+    }
+    known->second.mutable_slices()->MergeFrom(entry.slices());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MergeBundles(FileSystem& files, const std::vector<std::string>& prefixes, const std::string& merged_prefix,
+                          const MergeOptions& options) {
+  const std::string folder = internal::Folder(merged_prefix);
+  RETURN_IF_ERROR(files.CreateDirectories(folder));
+  Merged merged;
+  for (const std::string& prefix : prefixes) {
+    const absl::Status exists = files.FileExists(IndexPath(prefix));
+    if (!exists.ok()) {
+      if (options.allow_missing_files) continue;
+      return InvalidArgument("allow_missing_files was set to false and ", prefix, " did not exist.", exists.ToString());
+    }
+    RETURN_IF_ERROR(MergeOne(files, prefix, &merged));
+  }
+  if (!merged.has_header) {
+    return InvalidArgument("At least one prefix checkpoint file must exist, but none existed.");
+  }
+  // Files in which no tensor lies are left behind.
+  const int num_files = static_cast<int>(merged.shards.size());
+  merged.header.set_num_shards(std::max(num_files, 1));
+  std::vector<std::pair<std::string, const tensorflow::BundleEntryProto*>> entries;
+  for (const auto& [key, entry] : merged.entries) entries.emplace_back(key, &entry);
+  internal::TemporaryFiles temporary(files);
+  const std::string index = internal::TemporaryPath(IndexPath(merged_prefix));
+  temporary.Add(index);
+  RETURN_IF_ERROR(internal::WriteIndex(files, index, merged.header, entries));
+  for (const auto& [path, shard] : merged.shards) {
+    RETURN_IF_ERROR(files.Rename(path, DataPath(merged_prefix, shard, num_files)));
+  }
+  RETURN_IF_ERROR(files.Rename(index, IndexPath(merged_prefix)));
+  temporary.Keep();
+  RETURN_IF_ERROR(files.SyncDirectory(folder));
+  for (const std::string& prefix : prefixes) {
+    // Without its data it is nothing; if it stays it does no harm.
+    if (prefix != merged_prefix) files.DeleteFile(IndexPath(prefix)).IgnoreError();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace thalweg

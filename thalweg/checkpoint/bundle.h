@@ -1,0 +1,60 @@
+// TensorFlow's checkpoints (V2), as a whole: a *tensor bundle* named by a path
+// prefix. Tensors lie one after the other in data files, and an index says
+// where:
+//
+//   model.ckpt-100.index                  a table: name -> type, shape, file, place, checksum
+//   model.ckpt-100.data-00000-of-00002    bytes, little endian
+//   model.ckpt-100.data-00001-of-00002
+//
+// The index is what makes a checkpoint: it comes last.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "thalweg/base/file_system.h"
+#include "thalweg/proto/tensor_bundle.pb.h"
+
+namespace thalweg {
+
+std::string IndexPath(absl::string_view prefix);
+std::string DataPath(absl::string_view prefix, int shard, int num_shards);
+
+struct MergeOptions {
+  bool allow_missing_files = false;  // skip bundles that are not there, if one is
+};
+
+// Makes one bundle of several by moving their data files and joining their
+// indexes, which are then deleted. INVALID_ARGUMENT if two have the same tensor.
+// All that can fail for want of space is done before the first file moves.
+absl::Status MergeBundles(FileSystem& files, const std::vector<std::string>& prefixes, const std::string& merged_prefix,
+                          const MergeOptions& options = {});
+
+namespace internal {
+
+// "/a/b" for "/a/b/c", "." for "c".
+std::string Folder(const std::string& path);
+// A name beside `path` that nobody else uses.
+std::string TemporaryPath(const std::string& path);
+// Writes header and entries, synced, into a new file.
+absl::Status WriteIndex(FileSystem& files, const std::string& path, const tensorflow::BundleHeaderProto& header,
+                        const std::vector<std::pair<std::string, const tensorflow::BundleEntryProto*>>& entries);
+
+// Deletes the files that were added, unless they were kept: half-written ones
+// of a save that failed.
+class TemporaryFiles {
+ public:
+  explicit TemporaryFiles(FileSystem& files) : files_(files) {}
+  ~TemporaryFiles();
+  void Add(std::string path) { paths_.push_back(std::move(path)); }
+  void Keep() { paths_.clear(); }
+
+ private:
+  FileSystem& files_;
+  std::vector<std::string> paths_;
+};
+
+}  // namespace internal
+}  // namespace thalweg

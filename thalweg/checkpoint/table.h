@@ -1,0 +1,91 @@
+// Tables: files of sorted keys and values, in leveldb's format and with the
+// block sizes that TensorFlow uses, so that equal contents are equal bytes.
+//
+//   block*, index of no filters, index of the blocks, footer (48 bytes)
+//
+// A block is entries whose keys share prefixes, then the places of entries with
+// whole keys; one byte says whether it is compressed, four are its checksum.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "thalweg/base/file_system.h"
+
+namespace leveldb {
+class TableBuilder;
+}
+
+namespace thalweg {
+
+// Writes a table into a file, which it borrows. Not thread-safe.
+class TableWriter {
+ public:
+  explicit TableWriter(WritableFile& file);
+  ~TableWriter();
+
+  // REQUIRES: keys come in rising order.
+  void Add(absl::string_view key, absl::string_view value);
+  // The first error of all that was written. The file is neither synced nor
+  // closed.
+  [[nodiscard]] absl::Status Finish();
+
+ private:
+  class File;
+
+  const std::unique_ptr<File> file_;
+  const std::unique_ptr<leveldb::TableBuilder> builder_;
+  bool empty_ = true;
+  bool finished_ = false;
+};
+
+// A table of a file. Every length, place and checksum is checked before it is
+// used: a file that is damaged or no table at all is DATA_LOSS, naming it.
+// Thread-safe.
+class Table {
+ public:
+  using Entry = std::pair<std::string, std::string>;
+
+  static absl::StatusOr<std::unique_ptr<Table>> Open(FileSystem& files, const std::string& path);
+
+  // NOT_FOUND if there is no such key.
+  absl::StatusOr<std::string> Find(absl::string_view key) const;
+  // All of it, in order.
+  absl::StatusOr<std::vector<Entry>> ReadAll() const;
+
+ private:
+  struct Handle {
+    uint64_t offset = 0;
+    uint64_t size = 0;
+  };
+  struct BlockRef {
+    std::string last_key;  // no key of the block is greater
+    Handle handle;
+  };
+
+  Table(std::string path, std::unique_ptr<RandomAccessFile> file, uint64_t size)
+      : path_(std::move(path)), file_(std::move(file)), size_(size) {}
+
+  absl::Status Corrupt(absl::string_view what) const;
+  absl::Status ReadIndex();
+  bool ParseHandle(absl::string_view* bytes, Handle* handle) const;
+  absl::StatusOr<std::string> ReadBlock(const Handle& handle) const;
+  absl::StatusOr<std::vector<Entry>> ParseBlock(absl::string_view block) const;
+
+  const std::string path_;
+  const std::unique_ptr<RandomAccessFile> file_;
+  const uint64_t size_;
+  std::vector<BlockRef> blocks_;  // constant after Open
+};
+
+// Numbers of seven bits a byte, low ones first. Takes it off the front of
+// `bytes`; false if there is none.
+bool TakeVarint(absl::string_view* bytes, uint64_t* value);
+void AppendVarint(std::string* bytes, uint64_t value);
+
+}  // namespace thalweg

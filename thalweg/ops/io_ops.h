@@ -1,0 +1,39 @@
+// Ops that read and write files and formats: checkpoints, summaries, records.
+// Every function adds one node to the graph of its scope; see the .cc of the op
+// for what it computes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "thalweg/graph/scope.h"
+
+namespace thalweg {
+
+// Checkpoints. `prefix` is a scalar, the next two are vectors with an element
+// for every tensor; an empty shape_and_slice is the whole tensor, "4 5 0,2:-"
+// the first two rows of one of [4,5].
+Output Save(const Scope& s, Output prefix, Output tensor_names, Output shape_and_slices,
+            const std::vector<Output>& tensors);
+std::vector<Output> Restore(const Scope& s, Output prefix, Output tensor_names, Output shape_and_slices,
+                            const std::vector<DType>& dtypes);
+struct MergeCheckpointsOptions {
+  bool delete_old_dirs = true;  // the folders of the parts
+  bool allow_missing_files = false;
+};
+// Makes one checkpoint of those that several tasks have saved.
+Output MergeCheckpoints(const Scope& s, Output checkpoint_prefixes, Output destination_prefix,
+                        const MergeCheckpointsOptions& options = {});
+// "name-00001-of-00003", "name-?????-of-00003"
+Output ShardedFilename(const Scope& s, Output basename, Output shard, Output num_shards);
+Output ShardedFilespec(const Scope& s, Output basename, Output num_shards);
+
+// Summaries, for TensorBoard: each is a scalar string, a serialized Summary.
+Output ScalarSummary(const Scope& s, Output tags, Output values);
+Output HistogramSummary(const Scope& s, Output tag, Output values);
+Output TensorSummary(const Scope& s, Output tag, Output tensor, Output serialized_summary_metadata);
+Output ImageSummary(const Scope& s, Output tag, Output tensor, int64_t max_images = 3);
+Output AudioSummary(const Scope& s, Output tag, Output tensor, Output sample_rate, int64_t max_outputs = 3);
+Output MergeSummary(const Scope& s, const std::vector<Output>& inputs);
+
+}  // namespace thalweg
