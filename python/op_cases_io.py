@@ -1,7 +1,11 @@
 """Cases of ops on strings, files and formats; see op_cases.py."""
 
+import gzip
+import zlib
+
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.example import example_pb2, feature_pb2
 from tensorflow.core.framework import summary_pb2
 
 
@@ -173,4 +177,174 @@ def summaries(c):
     c.error("ImageSummary", "empty", tag=scalar(b"i"), tensor=np.zeros((1, 0, 2, 3), np.float32))
 
 
-FAMILIES = (regular_expressions, hashes, splits, parts, joins, encodings, file_names, summaries)
+def feature(values):
+    if not values:
+        return feature_pb2.Feature()
+    kind = {int: "int64_list", float: "float_list", bytes: "bytes_list"}[type(values[0])]
+    return feature_pb2.Feature(**{kind: {"value": values}})
+
+
+def example(**features):
+    message = example_pb2.Example()
+    for name, values in features.items():
+        message.features.feature[name].MergeFrom(feature(values))
+    return message.SerializeToString()
+
+
+def sequence(context, lists):
+    message = example_pb2.SequenceExample()
+    for name, values in context.items():
+        message.context.feature[name].MergeFrom(feature(values))
+    for name, rows in lists.items():
+        message.feature_lists.feature_list[name].SetInParent()
+        for values in rows:
+            message.feature_lists.feature_list[name].feature.add().MergeFrom(feature(values))
+    return message.SerializeToString()
+
+
+def examples(c):
+    batch = [example(a=[1., 2.], b=[b"x"], s=[1, 2, 3], r=[b"p", b"q"], v=[1, 2, 3, 4]),
+             example(a=[3., 4.], s=[], r=[], v=[5, 6], unknown=[1.]),
+             example(b=[b"z"], a=[5., 6.], s=[7])]
+    names = texts(b"one", b"two", b"three")
+    shapes = [[2], [], [None, 2]]
+    dense = [texts(), b"a", b"b", b"v"]
+    defaults = [np.array([8, 9], np.float32), scalar(b"none"), np.int64(-1)]
+    none = np.zeros([0], np.float32)
+    def v1(label, serialized, names=texts(), shapes=shapes, defaults=defaults, add=c.case, sparse_types=(tf.int64,)):
+        add("ParseExample", label, serialized=serialized, names=names, sparse_keys=[scalar(b"s")],
+            dense_keys=[scalar(k) for k in dense[1:]], dense_defaults=list(defaults), sparse_types=list(sparse_types),
+            dense_shapes=shapes)
+    def v2(label, serialized, shapes=shapes, defaults=defaults, add=c.case, **other):
+        add("ParseExampleV2", label, **dict(
+            serialized=serialized, names=texts(), sparse_keys=texts(b"s"), dense_keys=texts(*dense[1:]),
+            ragged_keys=texts(b"r", b"v2"), dense_defaults=list(defaults), num_sparse=1, sparse_types=[tf.int64],
+            ragged_value_types=[tf.string, tf.float32], ragged_split_types=[tf.int32, tf.int64], dense_shapes=shapes)
+            | other)
+    def single(label, serialized, shapes=shapes, defaults=defaults, add=c.case, sparse_types=(tf.int64,)):
+        add("ParseSingleExample", label, serialized=scalar(serialized), dense_defaults=list(defaults), num_sparse=1,
+            sparse_keys=["s"], dense_keys=["a", "b", "v"], sparse_types=list(sparse_types), dense_shapes=shapes)
+    v1("batch", texts(*batch))
+    v1("names", texts(*batch), names)
+    v2("batch", texts(*batch))
+    v2("concatenated", texts(batch[0] + batch[2]))
+    for i, record in enumerate(batch):
+        v2(f"scalar {i}", scalar(record))
+        single(str(i), record)
+    single("empty", b"")
+    v2("empty", texts(b"", b""))
+    for run in (v1, v2):
+        run("garbage", texts(b"garbage"), add=c.error)
+        run("type", texts(example(a=[1, 2])), add=c.error)
+        run("sparse type", texts(example(s=[b"x"])), add=c.error)
+        run("size", texts(example(a=[1.])), add=c.error)
+        run("stride", texts(example(v=[1, 2, 3])), add=c.error)
+        run("missing", texts(example(b=[b"x"])), defaults=[none, *defaults[1:]], add=c.error)
+        run("matrix", texts(*batch).reshape(3, 1), add=c.error)
+    v1("name count", texts(*batch), names[:2], add=c.error)
+    v2("keys", texts(*batch), add=c.error, sparse_keys=texts(b"s", b"t"))
+    v2("padding", texts(*batch), defaults=[*defaults[:2], np.array([1, 2])], add=c.error)
+    v2("default", texts(*batch), defaults=[np.zeros(3, np.float32), *defaults[1:]], add=c.error)
+    single("garbage", b"garbage", add=c.error)
+    single("missing", example(b=[b"x"]), defaults=[none, *defaults[1:]], add=c.error)
+    single("size", example(a=[1.]), add=c.error)
+
+
+def sequences(c):
+    batch = [sequence(dict(d=[1., 2.], s=[b"x", b"y"], r=[1]), dict(ld=[[1, 2], [3, 4], [5, 6]], ls=[[1.], [], [2., 3.]],
+                                                                   lr=[[b"a"], [b"b", b"c"]])),
+             sequence(dict(d=[3., 4.]), dict(ld=[[7, 8]], ls=[], lr=[[]])),
+             sequence(dict(d=[5., 6.], s=[b"z"], r=[2, 3]), dict(ld=[], opt=[[b"o"]]))]
+    common = dict(context_sparse_types=[tf.string],
+                  context_dense_shapes=[[2], []], feature_list_dense_types=[tf.int64, tf.string],
+                  feature_list_sparse_types=[tf.float32], feature_list_dense_shapes=[[2], [1]])
+    defaults = [np.zeros([0], np.float32), scalar(b"def")]
+    def v1(label, serialized, add=c.case, missing=("opt",), **other):
+        add("ParseSequenceExample", label, **dict(
+            serialized=serialized, debug_name=texts(), context_dense_defaults=defaults,
+            feature_list_dense_missing_assumed_empty=list(missing), context_sparse_keys=["s"],
+            context_dense_keys=["d", "e"], feature_list_sparse_keys=["ls"], feature_list_dense_keys=["ld", "opt"],
+            Ncontext_sparse=1, Ncontext_dense=2, Nfeature_list_sparse=1, Nfeature_list_dense=2) | common | other)
+    def v2(label, serialized, add=c.case, missing=(False, True), **other):
+        add("ParseSequenceExampleV2", label, **dict(
+            serialized=serialized, debug_name=texts(), context_sparse_keys=texts(b"s"),
+            context_dense_keys=texts(b"d", b"e"), context_ragged_keys=texts(b"r"), feature_list_sparse_keys=texts(b"ls"),
+            feature_list_dense_keys=texts(b"ld", b"opt"), feature_list_ragged_keys=texts(b"lr"),
+            feature_list_dense_missing_assumed_empty=np.array(missing), context_dense_defaults=defaults,
+            Ncontext_sparse=1, context_ragged_value_types=[tf.int64], context_ragged_split_types=[tf.int32],
+            Nfeature_list_sparse=1, Nfeature_list_dense=2, feature_list_ragged_value_types=[tf.string],
+            feature_list_ragged_split_types=[tf.int64]) | common | other)
+    def single(label, serialized, add=c.case, missing=(b"opt",), **other):
+        add("ParseSingleSequenceExample", label, **dict(
+            serialized=scalar(serialized), feature_list_dense_missing_assumed_empty=texts(*missing),
+            context_sparse_keys=[scalar(b"s")], context_dense_keys=[scalar(b"d"), scalar(b"e")],
+            feature_list_sparse_keys=[scalar(b"ls")], feature_list_dense_keys=[scalar(b"ld"), scalar(b"opt")],
+            context_dense_defaults=defaults, debug_name=scalar(b"name")) | common | other)
+    v1("batch", texts(*batch))
+    v1("names", texts(*batch), debug_name=texts(b"one", b"two", b"three"))
+    v2("batch", texts(*batch))
+    for i, record in enumerate(batch):
+        single(str(i), record)
+    for run in (v1, v2):
+        run("garbage", texts(b"garbage"), add=c.error)
+        run("required list", texts(sequence(dict(d=[1., 2.]), {})), add=c.error)
+        run("required feature", texts(sequence({}, dict(ld=[]))), add=c.error)
+        run("type", texts(sequence(dict(d=[1., 2.]), dict(ld=[[1.]]))), add=c.error)
+        run("size", texts(sequence(dict(d=[1., 2.]), dict(ld=[[1, 2, 3]]))), add=c.error)
+        run("context size", texts(sequence(dict(d=[1.]), dict(ld=[]))), add=c.error)
+    v2("keys", texts(*batch), add=c.error, context_sparse_keys=texts())
+    single("garbage", b"garbage", add=c.error)
+    single("required list", sequence(dict(d=[1., 2.]), {}), add=c.error)
+    single("size", sequence(dict(d=[1., 2.]), dict(ld=[[1, 2, 3]])), add=c.error)
+
+
+def formats(c):
+    lines = texts(b"1,2.5,x", b"3,,\"a \"\"q\"\" b\"", b"-7,1e3,", b",0,y\r\n"[:-2])
+    types = [np.array([9], np.int32), np.array([-1], np.float32), texts(b"none")]
+    c.case("DecodeCSV", records=lines, record_defaults=types)
+    c.case("DecodeCSV", "matrix", records=lines.reshape(2, 2), record_defaults=types)
+    c.case("DecodeCSV", "columns", records=lines, record_defaults=[types[0], types[2]], select_cols=[0, 2])
+    c.case("DecodeCSV", "first", records=lines, record_defaults=[np.array([1], np.int64)], select_cols=[0])
+    c.case("DecodeCSV", "tabs", records=texts(b"1\t\"x", b"na\ty"), record_defaults=[np.array([2.]), texts()],
+           field_delim="\t", use_quote_delim=False, na_value="na")
+    c.case("DecodeCSV", "ends", records=texts(b"\n\r1,2,", b"1,2,\n3"), record_defaults=[np.array([5], np.int64)] * 3)
+    c.case("DecodeCSV", "scalars", records=texts(b","), record_defaults=[np.int32(5), np.float64(6)])
+    for bad in (b"1,2", b"1,2,3,4", b"x,1,2", b"1,1,a\"b", b"1,1,\"a\"b\"", b"1,1,\"a", b"1.5,1,x", b"1,1,\""):
+        c.error("DecodeCSV", str(bad), records=texts(bad), record_defaults=types)
+    c.error("DecodeCSV", "required", records=texts(b",1,x"), record_defaults=[np.zeros(0, np.int32), *types[1:]])
+    c.error("DecodeCSV", "delimiter", records=lines, record_defaults=types, field_delim="::")
+    c.error("DecodeCSV", "order", records=lines, record_defaults=types, select_cols=[0, 2, 1])
+    binary = texts(bytes(range(16)), bytes(range(100, 116)))
+    for name in ("float16", "float32", "float64", "int32", "uint16", "uint8", "int16", "int8", "int64", "bfloat16",
+                 "complex64", "complex128"):
+        for little in (True, False):
+            c.case("DecodeRaw", f"{name} {little}", bytes=binary, out_type=tf.as_dtype(name), little_endian=little)
+            if not name.startswith("complex") and name != "float16":
+                c.case("DecodePaddedRaw", f"{name} {little}", input_bytes=texts(b"", b"abcdefg", bytes(range(30))),
+                       fixed_length=np.int32(16), out_type=tf.as_dtype(name), little_endian=little)
+    c.case("DecodeRaw", "nothing", bytes=texts(b"", b""), out_type=tf.int32)
+    c.case("DecodeRaw", "scalar", bytes=scalar(b"abcd"), out_type=tf.int32)
+    c.error("DecodeRaw", "sizes", bytes=texts(b"ab", b"a"), out_type=tf.int8)
+    c.error("DecodeRaw", "multiple", bytes=texts(b"abc"), out_type=tf.int16)
+    c.error("DecodePaddedRaw", "multiple", input_bytes=texts(b"abc"), fixed_length=np.array(5, np.int32), out_type=tf.int16)
+    c.error("DecodePaddedRaw", "zero", input_bytes=texts(b"abc"), fixed_length=np.array(0, np.int32), out_type=tf.int16)
+    text = b"hello " * 1000
+    c.case("DecodeCompressed", "none", bytes=texts(text))
+    c.case("DecodeCompressed", "zlib", bytes=texts(zlib.compress(text), zlib.compress(b"")), compression_type="ZLIB")
+    c.case("DecodeCompressed", "gzip", bytes=texts(gzip.compress(text, mtime=0)), compression_type="GZIP")
+    c.case("DecodeCompressed", "cut", bytes=texts(zlib.compress(text)[:20]), compression_type="ZLIB")
+    c.error("DecodeCompressed", "garbage", bytes=texts(b"garbage"), compression_type="ZLIB")
+    c.error("DecodeCompressed", "type", bytes=texts(b"garbage"), compression_type="LZ4")
+    for value in (np.arange(6, dtype=np.float32).reshape(2, 3), texts(b"a", b"bc"), np.int32(7), np.zeros([0, 2])):
+        c.case("ParseTensor", str(value.dtype), serialized=scalar(tf.make_tensor_proto(value).SerializeToString()),
+               out_type=tf.string if value.dtype == object else value.dtype)
+        (serialized,) = c.apply("SerializeTensor", tensor=value)
+        c.add("SerializeTensor", c.apply("ParseTensor", serialized=serialized,
+                                         out_type=tf.string if value.dtype == object else value.dtype))
+    c.case("SerializeTensor", "bytes", tensor=np.arange(6, dtype=np.float32).reshape(2, 3))
+    c.error("ParseTensor", "garbage", serialized=scalar(b"garbage"), out_type=tf.float32)
+    c.error("ParseTensor", "type", serialized=scalar(tf.make_tensor_proto(1.).SerializeToString()), out_type=tf.int32)
+    c.error("ParseTensor", "vector", serialized=texts(b""), out_type=tf.int32)
+
+
+FAMILIES = (regular_expressions, hashes, splits, parts, joins, encodings, file_names, summaries, examples, sequences, formats)

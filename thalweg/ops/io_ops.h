@@ -36,4 +36,21 @@ Output ImageSummary(const Scope& s, Output tag, Output tensor, int64_t max_image
 Output AudioSummary(const Scope& s, Output tag, Output tensor, Output sample_rate, int64_t max_outputs = 3);
 Output MergeSummary(const Scope& s, const std::vector<Output>& inputs);
 
+// Records. For Examples, see the .cc: a C++ program adds the node by its name.
+struct DecodeCsvOptions {
+  std::string field_delim = ",";
+  bool use_quote_delim = true;
+  std::string na_value;              // a field that is missing, besides an empty one
+  std::vector<int64_t> select_cols;  // rising; empty is all
+};
+std::vector<Output> DecodeCsv(const Scope& s, Output records, const std::vector<Output>& record_defaults,
+                              const DecodeCsvOptions& options = {});
+Output DecodeRaw(const Scope& s, Output bytes, DType out_type, bool little_endian = true);
+Output DecodePaddedRaw(const Scope& s, Output input_bytes, Output fixed_length, DType out_type,
+                       bool little_endian = true);
+// `compression_type` is "", "ZLIB" or "GZIP".
+Output DecodeCompressed(const Scope& s, Output bytes, absl::string_view compression_type);
+Output ParseTensor(const Scope& s, Output serialized, DType out_type);
+Output SerializeTensor(const Scope& s, Output tensor);
+
 }  // namespace thalweg
