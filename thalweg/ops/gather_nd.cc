@@ -4,6 +4,8 @@
 //   GatherNd:  output[i...] = params[indices[i...]]
 //   ScatterNd: zeros of a shape, with updates[i...] added at indices[i...]
 //   TensorScatter{Update,Add,Sub,Max,Min}: the same into a given tensor
+#include "thalweg/ops/gather_nd.h"
+
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
@@ -64,11 +66,11 @@ absl::StatusOr<RowNumbers> FindRows(const Tensor& indices, const Shape& shape, a
   }
 }
 
+}  // namespace
+
 // GatherNd
 
-absl::Status ComputeGatherNd(KernelContext& c) {
-  const Tensor& params = c.input(0);
-  const Tensor& indices = c.input(1);
+absl::Status GatherSlices(KernelContext& c, const Tensor& params, const Tensor& indices) {
   if (params.rank() < 1) return InvalidArgument("params must be at least a vector");
   if (indices.rank() < 1) return InvalidArgument("indices must be at least a vector");
   const int depth = static_cast<int>(std::min<int64_t>(indices.dim(indices.rank() - 1), Shape::kMaxRank + 1));
@@ -100,6 +102,10 @@ absl::Status ComputeGatherNd(KernelContext& c) {
   });
 }
 
+namespace {
+
+absl::Status ComputeGatherNd(KernelContext& c) { return GatherSlices(c, c.input(0), c.input(1)); }
+
 absl::Status GatherNdShape(ShapeContext& c) {
   const PartialShape &params = c.input(0), &indices = c.input(1);
   if (!params.has_rank() || !indices.has_rank()) return absl::OkStatus();
@@ -129,8 +135,9 @@ absl::Status GatherNdGradient(GradientContext& c) {
 
 // ScatterNd and TensorScatter
 
-// Whether slices of `updates` fit those that `indices` name.
-absl::Status CheckUpdates(const Tensor& indices, const Tensor& updates, const Shape& shape) {
+}  // namespace
+
+absl::Status CheckScatterNd(const Tensor& indices, const Tensor& updates, const Shape& shape) {
   if (indices.rank() < 1 || updates.rank() < 1) {
     return InvalidArgument("Indices shape must have rank at least one. Found:", indices.shape());
   }
@@ -152,16 +159,17 @@ absl::Status CheckUpdates(const Tensor& indices, const Tensor& updates, const Sh
       updates.shape(), ", indices.shape: ", indices.shape(), ", params_shape: ", shape);
 }
 
-enum class Scatter { kUpdate, kAdd, kSub, kMax, kMin };
+absl::Status CheckScatterIndices(const Tensor& indices, const Shape& shape) {
+  return FindRows(indices, shape, "").status();
+}
 
-// Applies all updates to `out`, in order.
-absl::Status ScatterInto(Scatter scatter, const Tensor& indices, const Tensor& updates, Tensor* out) {
+absl::Status ScatterSlices(ScatterKind scatter, const Tensor& indices, const Tensor& updates, Tensor* out) {
   const Shape& shape = out->shape();
   ASSIGN_OR_RETURN(const RowNumbers rows, FindRows(indices, shape, ""));
   const int64_t inner = shape.Product(static_cast<int>(indices.dim(indices.rank() - 1)), shape.rank());
   const DType dtype = out->dtype();
   const int64_t n = static_cast<int64_t>(rows.size());
-  if (scatter == Scatter::kUpdate) {
+  if (scatter == ScatterKind::kUpdate) {
     return DispatchMove(dtype, [&]<typename T>() {
       for (int64_t i = 0; i < n; ++i) {
         CopyElements(MoveData<T>(updates) + i * inner, inner, MutableMoveData<T>(out) + rows[i] * inner);
@@ -169,7 +177,7 @@ absl::Status ScatterInto(Scatter scatter, const Tensor& indices, const Tensor& u
       return absl::OkStatus();
     });
   }
-  if (scatter == Scatter::kAdd && (dtype == kBool || dtype == kString)) {
+  if (scatter == ScatterKind::kAdd && (dtype == kBool || dtype == kString)) {
     for (int64_t i = 0; i < n * inner; ++i) {
       const int64_t at = rows[i / inner] * inner + i % inner;
       if (dtype == kBool) {
@@ -180,7 +188,7 @@ absl::Status ScatterInto(Scatter scatter, const Tensor& indices, const Tensor& u
     }
     return absl::OkStatus();
   }
-  if (scatter == Scatter::kSub) {
+  if (scatter == ScatterKind::kSub) {
     return Dispatch(NumberTypes(), dtype, [&]<typename T>() {
       for (int64_t i = 0; i < n; ++i) {
         const T* const from = updates.data<T>() + i * inner;
@@ -190,9 +198,9 @@ absl::Status ScatterInto(Scatter scatter, const Tensor& indices, const Tensor& u
       return absl::OkStatus();
     });
   }
-  const SegmentReduction reduction = scatter == Scatter::kAdd   ? SegmentReduction::kSum
-                                     : scatter == Scatter::kMax ? SegmentReduction::kMax
-                                                                : SegmentReduction::kMin;
+  const SegmentReduction reduction = scatter == ScatterKind::kAdd   ? SegmentReduction::kSum
+                                     : scatter == ScatterKind::kMax ? SegmentReduction::kMax
+                                                                    : SegmentReduction::kMin;
   ASSIGN_OR_RETURN(const CombineRow combine, FindCombineRow(reduction, dtype));
   const int64_t bytes = inner * static_cast<int64_t>(ElementSize(dtype));
   for (int64_t i = 0; i < n; ++i) {
@@ -201,6 +209,8 @@ absl::Status ScatterInto(Scatter scatter, const Tensor& indices, const Tensor& u
   }
   return absl::OkStatus();
 }
+
+namespace {
 
 absl::Status ComputeScatterNd(KernelContext& c) {
   const Tensor& indices = c.input(0);
@@ -212,10 +222,10 @@ absl::Status ComputeScatterNd(KernelContext& c) {
   if (shape.num_elements() == 0 && (indices.num_elements() > 0 || updates.num_elements() > 0)) {
     return InvalidArgument("Indices and updates specified for empty output.  indices shape: ", indices.shape());
   }
-  RETURN_IF_ERROR(CheckUpdates(indices, updates, shape));
+  RETURN_IF_ERROR(CheckScatterNd(indices, updates, shape));
   ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
   ClearElements(out);
-  return ScatterInto(Scatter::kAdd, indices, updates, out);
+  return ScatterSlices(ScatterKind::kAdd, indices, updates, out);
 }
 
 absl::Status ScatterNdShape(ShapeContext& c) {
@@ -231,27 +241,27 @@ absl::Status ScatterNdGradient(GradientContext& c) {
 
 class TensorScatterKernel : public Kernel {
  public:
-  explicit TensorScatterKernel(Scatter scatter) : scatter_(scatter) {}
+  explicit TensorScatterKernel(ScatterKind scatter) : scatter_(scatter) {}
 
   absl::Status Compute(KernelContext& c) override {
     const Tensor& input = c.input(0);
     const Shape shape = input.shape();
-    RETURN_IF_ERROR(CheckUpdates(c.input(1), c.input(2), shape));
+    RETURN_IF_ERROR(CheckScatterNd(c.input(1), c.input(2), shape));
     if (shape.num_elements() == 0 && c.input(2).num_elements() > 0) {
       return InvalidArgument("Indices and updates specified for empty output");
     }
     // Bad indices are found on the way, when some updates are done already.
-    RETURN_IF_ERROR(FindRows(c.input(1), shape, "").status());
+    RETURN_IF_ERROR(CheckScatterIndices(c.input(1), shape));
     ASSIGN_OR_RETURN(Tensor* const out, c.ForwardOrAllocate({0}, 0, shape));
     if (out->raw() != input.raw()) {
       const Dims all = RowMajorStrides(shape.dims());
       RETURN_IF_ERROR(CopyStrided(c, shape.dims(), input, {.strides = all}, out, {.strides = all}));
     }
-    return ScatterInto(scatter_, c.input(1), c.input(2), out);
+    return ScatterSlices(scatter_, c.input(1), c.input(2), out);
   }
 
  private:
-  const Scatter scatter_;
+  const ScatterKind scatter_;
 };
 
 absl::Status UpdateGradient(GradientContext& c) {
@@ -291,7 +301,7 @@ absl::Status ExtremeGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-Op TensorScatter(absl::string_view name, absl::string_view index_types, Scatter scatter, GradientFn gradient) {
+Op TensorScatter(absl::string_view name, absl::string_view index_types, ScatterKind scatter, GradientFn gradient) {
   return Op(name)
       .Input("tensor: T")
       .Input("indices: Tindices")
@@ -332,13 +342,13 @@ const OpRegistration kOps[] = {
         .Attr("T: {numbertype, bool}")
         .Attr("Tindices: {int32, int64}")
         .Shape(shapes::LikeInput0)
-        .Kernel<TensorScatterKernel>(Scatter::kAdd)
+        .Kernel<TensorScatterKernel>(ScatterKind::kAdd)
         .Gradient(AddGradient),
-    TensorScatter("TensorScatterUpdate", "{int16, int32, int64, uint16}", Scatter::kUpdate, UpdateGradient),
-    TensorScatter("TensorScatterAdd", "{int32, int64}", Scatter::kAdd, AddGradient),
-    TensorScatter("TensorScatterSub", "{int32, int64}", Scatter::kSub, SubGradient),
-    TensorScatter("TensorScatterMax", "{int32, int64}", Scatter::kMax, ExtremeGradient),
-    TensorScatter("TensorScatterMin", "{int32, int64}", Scatter::kMin, ExtremeGradient),
+    TensorScatter("TensorScatterUpdate", "{int16, int32, int64, uint16}", ScatterKind::kUpdate, UpdateGradient),
+    TensorScatter("TensorScatterAdd", "{int32, int64}", ScatterKind::kAdd, AddGradient),
+    TensorScatter("TensorScatterSub", "{int32, int64}", ScatterKind::kSub, SubGradient),
+    TensorScatter("TensorScatterMax", "{int32, int64}", ScatterKind::kMax, ExtremeGradient),
+    TensorScatter("TensorScatterMin", "{int32, int64}", ScatterKind::kMin, ExtremeGradient),
 };
 
 }  // namespace

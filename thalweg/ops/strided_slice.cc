@@ -250,6 +250,29 @@ absl::Status StridedSliceGradGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
+absl::StatusOr<Tensor> ExpandSliceValue(KernelContext& c, const SliceBlock& block, const Tensor& value) {
+  const int rank = static_cast<int>(block.output.size());
+  Dims strides(rank, 0);
+  const Dims value_strides = RowMajorStrides(value.shape().dims());
+  bool fits = value.rank() <= rank;
+  for (int i = 0; fits && i < value.rank(); ++i) {
+    const int d = rank - value.rank() + i;
+    fits = value.dim(i) == block.output[d] || value.dim(i) == 1;
+    if (value.dim(i) != 1) strides[d] = value_strides[i];
+  }
+  if (!fits) {
+    return InvalidArgument("value of shape ", value.shape(), " does not fit a slice of shape ", Shape(block.output));
+  }
+  ASSIGN_OR_RETURN(Tensor expanded, c.AllocateTemporary(value.dtype(), Shape(block.output)));
+  RETURN_IF_ERROR(
+      CopyStrided(c, block.output, value, {.strides = strides}, &expanded, {.strides = RowMajorStrides(block.output)}));
+  return expanded;
+}
+
+namespace {
+
 class TensorStridedSliceUpdateKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
@@ -261,22 +284,7 @@ class TensorStridedSliceUpdateKernel : public Kernel {
     const Shape shape = input.shape();
     ASSIGN_OR_RETURN(const SliceBlock block, ResolveSlice(shape.dims(), c.input(1), c.input(2), c.input(3), masks_));
     const Tensor& value = c.input(4);
-    // The value may lack leading dimensions, or have ones: it repeats.
-    const int rank = static_cast<int>(block.output.size());
-    Dims strides(rank, 0);
-    const Dims value_strides = RowMajorStrides(value.shape().dims());
-    bool fits = value.rank() <= rank;
-    for (int i = 0; fits && i < value.rank(); ++i) {
-      const int d = rank - value.rank() + i;
-      fits = value.dim(i) == block.output[d] || value.dim(i) == 1;
-      if (value.dim(i) != 1) strides[d] = value_strides[i];
-    }
-    if (!fits) {
-      return InvalidArgument("value of shape ", value.shape(), " does not fit a slice of shape ", Shape(block.output));
-    }
-    ASSIGN_OR_RETURN(Tensor expanded, c.AllocateTemporary(value.dtype(), Shape(block.output)));
-    RETURN_IF_ERROR(CopyStrided(c, block.output, value, {.strides = strides}, &expanded,
-                                {.strides = RowMajorStrides(block.output)}));
+    ASSIGN_OR_RETURN(const Tensor expanded, ExpandSliceValue(c, block, value));
     ASSIGN_OR_RETURN(Tensor* const out, c.ForwardOrAllocate({0}, 0, shape));
     if (out->raw() != input.raw()) {
       const Dims all = RowMajorStrides(shape.dims());

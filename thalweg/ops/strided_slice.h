@@ -56,4 +56,12 @@ absl::StatusOr<SliceBlock> ResolveSlice(absl::Span<const int64_t> dims, const Sl
 absl::StatusOr<SliceBlock> ResolveSlice(absl::Span<const int64_t> dims, const Tensor& begin, const Tensor& end,
                                         const Tensor& strides, const StridedSliceOptions& masks);
 
+// `value` as it goes into the block: it may lack leading dimensions of the
+// result, or have ones, and then repeats. INVALID_ARGUMENT if it does not fit.
+absl::StatusOr<Tensor> ExpandSliceValue(KernelContext& c, const SliceBlock& block, const Tensor& value);
+
+// StridedSlice's target: a slice of a variable, by reference or handle.
+Output StridedSliceAssign(const Scope& s, Output ref, Output begin, Output end, Output strides, Output value,
+                          const StridedSliceOptions& options = {});
+
 }  // namespace thalweg
