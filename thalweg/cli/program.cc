@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "thalweg/base/logging.h"
@@ -19,7 +20,7 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongArguments = 2;
 
-std::vector<Command> Commands() { return {EvalCommand(), OpsCommand(), ServerCommand(), VersionCommand()}; }
+std::vector<Command> Commands() { return {EvalCommand(), OpsCommand(), PythonCommand(), ServerCommand(), VersionCommand()}; }
 
 std::vector<std::string> CommonFlags() { return {"v", "minloglevel"}; }
 
@@ -37,6 +38,21 @@ std::string Help(const Command& command) {
 }
 
 bool IsHelp(const std::string& arg) { return arg == "--help" || arg == "-help" || arg == "-h"; }
+
+// How many of the arguments are the command and its flags. A flag that is no
+// switch and has no '=' takes the next one.
+size_t CountFlags(const std::vector<std::string>& args) {
+  size_t n = 1;
+  while (n < args.size() && args[n].size() > 1 && args[n][0] == '-') {
+    const std::string name = args[n].substr(args[n].find_first_not_of('-') == std::string::npos
+                                                ? args[n].size()
+                                                : args[n].find_first_not_of('-'));
+    const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+    const bool takes_value = flag != nullptr && !flag->IsOfType<bool>() && name.find('=') == std::string::npos;
+    n += takes_value ? 2 : 1;
+  }
+  return std::min(n, args.size());
+}
 
 }  // namespace
 
@@ -56,20 +72,23 @@ int RunProgram(const std::vector<std::string>& args, std::ostream& out, std::ost
     err << "thalweg: there is no command '" << args[0] << "'; `thalweg --help` lists them\n";
     return kWrongArguments;
   }
-  if (std::any_of(args.begin(), args.end(), IsHelp)) {
+  // The arguments that are this command's own, and what is not.
+  const size_t own = command->run_with_rest != nullptr ? CountFlags(args) : args.size();
+  const std::vector<std::string> rest(args.begin() + static_cast<ptrdiff_t>(own), args.end());
+  if (std::any_of(args.begin(), args.begin() + static_cast<ptrdiff_t>(own), IsHelp)) {
     out << Help(*command);
     return 0;
   }
   std::vector<std::string> flags = command->flags;
   for (const std::string& name : CommonFlags()) flags.push_back(name);
-  if (const absl::Status status = SetFlags(absl::MakeConstSpan(args).subspan(1), flags); !status.ok()) {
+  if (const absl::Status status = SetFlags(absl::MakeConstSpan(args).subspan(1, own - 1), flags); !status.ok()) {
     err << "thalweg " << command->name << ": " << status.message() << "; `thalweg " << command->name
         << " --help` has its flags\n";
     return kWrongArguments;
   }
   SetVerbosity(absl::GetFlag(FLAGS_v));
   SetMinLogLevel(static_cast<LogLevel>(std::clamp(absl::GetFlag(FLAGS_minloglevel), 0, 3)));
-  const absl::Status status = command->run(out);
+  const absl::Status status = command->run_with_rest != nullptr ? command->run_with_rest(out, rest) : command->run(out);
   out.flush();
   if (status.ok()) return 0;
   err << absl::StatusCodeToString(status.code()) << ": " << status.message() << "\n";

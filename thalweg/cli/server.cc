@@ -1,8 +1,13 @@
 // thalweg server: one task of a cluster.
 #include "thalweg/client/server.h"
 
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
-#include <fstream>
+#include <iostream>
 #include <string>
 
 #include "absl/flags/flag.h"
@@ -15,8 +20,9 @@ ABSL_FLAG(std::string, cluster, "",
           "who is in the cluster: \"ps|host:2222;host:2223,worker|host:2224\"; tasks may be given as index=host:port");
 ABSL_FLAG(std::string, job_name, "", "the job of this task");
 ABSL_FLAG(int, task_index, 0, "which task of the job this is");
-ABSL_FLAG(std::string, server_def, "", "a file with a tensorflow.ServerDef, instead of the three above");
+ABSL_FLAG(std::string, server_def, "", "a file with a tensorflow.ServerDef, instead of the three above; \"-\" is the standard input");
 ABSL_FLAG(int, cpus, 1, "number of devices: /device:CPU:0, /device:CPU:1, ...");
+ABSL_FLAG(int, lifeline, -1, "a file descriptor: the server ends when its other end is closed");
 ABSL_FLAG(std::string, bind, "0.0.0.0", "the address to listen on");
 
 namespace thalweg::cli {
@@ -27,7 +33,11 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer() {
   if (options.cpu_devices < 1) return InvalidArgument("--cpus: expected at least 1, got ", options.cpu_devices);
   if (const std::string file = absl::GetFlag(FLAGS_server_def); !file.empty()) {
     tensorflow::ServerDef def;
-    RETURN_IF_ERROR(ReadProto(file, &def));
+    if (file == "-") {
+      if (!def.ParseFromIstream(&std::cin)) return InvalidArgument("The standard input holds no ServerDef");
+    } else {
+      RETURN_IF_ERROR(ReadProto(file, &def));
+    }
     return Server::Start(def, options);
   }
   if (absl::GetFlag(FLAGS_cluster).empty()) return InvalidArgument("Expected --cluster or --server_def");
@@ -35,6 +45,20 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer() {
   TaskId task{absl::GetFlag(FLAGS_job_name), absl::GetFlag(FLAGS_task_index)};
   if (task.job.empty() && cluster.jobs().size() == 1) task.job = cluster.jobs()[0];
   return Server::Start(cluster, task, options);
+}
+
+// Waits for one of the signals or, if there is a lifeline, until it is cut.
+// Returns which it was.
+std::string WaitForEnd(const sigset_t& signals, int lifeline) {
+  const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
+  pollfd waits[] = {{.fd = signal_fd, .events = POLLIN, .revents = 0}, {.fd = lifeline, .events = POLLIN, .revents = 0}};
+  while (poll(waits, lifeline >= 0 ? 2 : 1, -1) < 0 && errno == EINTR) {
+  }
+  signalfd_siginfo info{};
+  if (waits[0].revents != 0 && read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
+    return info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT";
+  }
+  return "its starter has ended";
 }
 
 absl::Status Run(std::ostream& out) {
@@ -52,9 +76,7 @@ absl::Status Run(std::ostream& out) {
     return server.status();
   }
   out << "Started server with target: " << (*server)->target() << std::endl;
-  int signal = 0;
-  sigwait(&signals, &signal);
-  LOG(INFO) << (*server)->task().ToString() << " ends: " << (signal == SIGTERM ? "SIGTERM" : "SIGINT");
+  LOG(INFO) << (*server)->task().ToString() << " ends: " << WaitForEnd(signals, absl::GetFlag(FLAGS_lifeline));
   (*server)->Stop();
   return absl::OkStatus();
 }
@@ -65,7 +87,7 @@ Command ServerCommand() {
   return {.name = "server",
           .summary = "Serves one task of a cluster to TensorFlow's clients and servers, and ours.",
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
-          .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind"},
+          .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "lifeline"},
           .run = Run};
 }
 

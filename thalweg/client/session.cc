@@ -2,20 +2,10 @@
 
 #include "absl/strings/match.h"
 #include "thalweg/base/status.h"
+#include "thalweg/client/session_target.h"
 #include "thalweg/graph/scope.h"
 
 namespace thalweg {
-namespace {
-
-StepOptions ToStepOptions(const RunOptions& options) {
-  return {.timeout = options.timeout,
-          .trace = options.trace,
-          .partition_graphs = options.output_partition_graphs,
-          .cancellation = options.cancellation};
-}
-
-}  // namespace
-
 Fetch::Fetch(Output output) {
   if (output.node == nullptr) return;  // found to be missing when it is run
   is_node = output.node->num_outputs() == 0 && output.node->schema() != nullptr;
@@ -24,19 +14,20 @@ Fetch::Fetch(Output output) {
 
 Fetch::Fetch(std::string text) : name(std::move(text)) {}
 
-Session::Session(const Graph& graph, const SessionOptions& options)
-    : graph_(graph),
-      session_({.cpus = options.cpu_devices,
-                .threads = options.threads,
-                .allow_soft_placement = options.allow_soft_placement,
-                .log_device_placement = options.log_device_placement,
-                .operation_timeout = options.operation_timeout,
-                .optimizer = options.optimizer}) {}
+Session::Session(const Graph& graph, std::unique_ptr<SessionTarget> target)
+    : graph_(graph), target_(std::move(target)) {}
+Session::~Session() = default;
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const SessionOptions& options) {
   if (options.cpu_devices < 1) return InvalidArgument("cpu_devices is ", options.cpu_devices, ", must be at least 1");
   RETURN_IF_ERROR(graph.build_status());
-  auto session = std::unique_ptr<Session>(new Session(graph, options));
+  std::unique_ptr<SessionTarget> target;
+  if (options.target.empty()) {
+    target = MakeLocalTarget(options);
+  } else {
+    ASSIGN_OR_RETURN(target, MakeRemoteTarget(options));
+  }
+  auto session = std::unique_ptr<Session>(new Session(graph, std::move(target)));
   RETURN_IF_ERROR(session->ExtendIfGrown());
   return session;
 }
@@ -47,7 +38,7 @@ absl::Status Session::ExtendIfGrown() {
   const int known = known_nodes_.load(std::memory_order_relaxed);
   if (known == graph_.num_nodes()) return absl::OkStatus();
   RETURN_IF_ERROR(graph_.build_status());
-  RETURN_IF_ERROR(session_.Extend(graph_.Export(known)));
+  RETURN_IF_ERROR(target_->Extend(graph_.Export(known)));
   known_nodes_.store(graph_.num_nodes(), std::memory_order_release);
   return absl::OkStatus();
 }
@@ -57,7 +48,6 @@ absl::StatusOr<Session::Callable> Session::PrepareNames(const std::vector<Fetch>
   RETURN_IF_ERROR(ExtendIfGrown());
   Signature signature{.feeds = std::move(feeds)};
   Callable callable;
-  callable.session_ = &session_;
   for (const Fetch& fetch : fetches) {
     if (fetch.name.empty()) return InvalidArgument("a fetch is missing: it was made of a graph with an error");
     bool is_node = fetch.is_node;
@@ -68,7 +58,7 @@ absl::StatusOr<Session::Callable> Session::PrepareNames(const std::vector<Fetch>
     callable.is_node_.push_back(is_node);
     (is_node ? signature.targets : signature.fetches).push_back(fetch.name);
   }
-  ASSIGN_OR_RETURN(callable.callable_, session_.Prepare(signature));
+  ASSIGN_OR_RETURN(callable.step_, target_->Prepare(signature));
   return callable;
 }
 
@@ -84,10 +74,10 @@ absl::StatusOr<Session::Callable> Session::Prepare(const std::vector<Fetch>& fet
 
 absl::StatusOr<std::vector<Tensor>> Session::Callable::Run(absl::Span<const Tensor> feeds, const RunOptions& options,
                                                            RunMetadata* metadata) const {
-  if (session_ == nullptr) return InvalidArgument("a callable that was not prepared");
+  if (step_ == nullptr) return InvalidArgument("a callable that was not prepared");
   std::vector<Tensor> results;
   results.reserve(is_node_.size());
-  RETURN_IF_ERROR(session_->Run(callable_, ToStepOptions(options), feeds, &results, metadata));
+  RETURN_IF_ERROR(step_->Run(feeds, options, &results, metadata));
   // Results of nodes are empty tensors in their places.
   for (size_t i = 0; i < is_node_.size(); ++i) {
     if (is_node_[i]) results.insert(results.begin() + i, Tensor());
@@ -114,9 +104,11 @@ absl::StatusOr<std::vector<Placed>> Session::ExplainPlacement(const std::vector<
   RETURN_IF_ERROR(ExtendIfGrown());
   Signature signature;
   for (const Fetch& fetch : fetches) (fetch.is_node ? signature.targets : signature.fetches).push_back(fetch.name);
-  return session_.ExplainPlacement(signature);
+  return target_->ExplainPlacement(signature);
 }
 
-absl::Status Session::Close() { return session_.Close(); }
+absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> Session::ListDevices() { return target_->ListDevices(); }
+
+absl::Status Session::Close() { return target_->Close(); }
 
 }  // namespace thalweg

@@ -20,18 +20,25 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/proto/config.pb.h"
-#include "thalweg/runtime/local_session.h"
+#include "thalweg/proto/device.pb.h"
+#include "thalweg/runtime/optimizer.h"
+#include "thalweg/runtime/placer.h"
 #include "thalweg/tensor/tensor.h"
 
 namespace thalweg {
 
 struct SessionOptions {
+  std::string target;   // "grpc://host:port" of a server; "" is this process
   int cpu_devices = 1;  // /device:CPU:0, CPU:1, ... ("device_count")
   int threads = 0;      // 0: one per core
   bool allow_soft_placement = false;
   bool log_device_placement = false;
   absl::Duration operation_timeout = absl::InfiniteDuration();
   OptimizerOptions optimizer;
+  // On a server: whether the session shares no variables with others, and which
+  // tasks it uses ("/job:ps", "/job:worker/task:0"; none: all).
+  bool isolate_session_state = false;
+  std::vector<std::string> device_filters;
 };
 
 struct RunOptions {
@@ -41,6 +48,8 @@ struct RunOptions {
   Cancellation* cancellation = nullptr;  // cancels the step from outside
 };
 
+class PreparedStep;
+class SessionTarget;
 using RunMetadata = tensorflow::RunMetadata;
 
 // A tensor to compute ("node:0"), or a node to run, whose value is no tensor.
@@ -64,6 +73,7 @@ struct Feed {
 // runs, not during one; it must outlive the session.
 class Session {
  public:
+  ~Session();
   // A step that was prepared: names are looked up once.
   class Callable {
    public:
@@ -73,8 +83,7 @@ class Session {
 
    private:
     friend class Session;
-    LocalSession* session_ = nullptr;
-    LocalSession::Callable callable_;
+    std::shared_ptr<const PreparedStep> step_;
     std::vector<bool> is_node_;
   };
 
@@ -91,16 +100,18 @@ class Session {
   // Where each node that these fetches need runs, and why.
   absl::StatusOr<std::vector<Placed>> ExplainPlacement(const std::vector<Fetch>& fetches);
 
+  absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices();
+
   // Cancels what runs. Every later call is FAILED_PRECONDITION.
   absl::Status Close();
 
  private:
-  Session(const Graph& graph, const SessionOptions& options);
+  Session(const Graph& graph, std::unique_ptr<SessionTarget> target);
   absl::Status ExtendIfGrown();
   absl::StatusOr<Callable> PrepareNames(const std::vector<Fetch>& fetches, std::vector<std::string> feeds);
 
   const Graph& graph_;
-  LocalSession session_;
+  const std::unique_ptr<SessionTarget> target_;
   std::atomic<int> known_nodes_{0};
   Mutex extend_mutex_;
 };

@@ -1,14 +1,25 @@
 #include "thalweg/rpc/event_loop.h"
 
+#include <grpc/support/log.h>
 #include <pthread.h>
 
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "thalweg/base/logging.h"
+
 namespace thalweg {
 
+namespace {
+
+// gRPC reports to stderr what its callers learn from statuses.
+void LogQuietly(gpr_log_func_args* args) { VLOG(1) << "gRPC: " << args->message; }
+
+}  // namespace
+
 EventLoop::EventLoop(std::string name, grpc::CompletionQueue* queue) : name_(std::move(name)), queue_(queue) {
+  gpr_set_log_function(LogQuietly);
   MutexLock lock(&mutex_);
   AddThread();
 }

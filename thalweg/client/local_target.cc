@@ -1,0 +1,63 @@
+#include <utility>
+
+#include "thalweg/base/status.h"
+#include "thalweg/client/session_target.h"
+#include "thalweg/runtime/local_session.h"
+
+namespace thalweg {
+namespace {
+
+class LocalStep : public PreparedStep {
+ public:
+  LocalStep(LocalSession& session, LocalSession::Callable callable)
+      : session_(session), callable_(std::move(callable)) {}
+  absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options, std::vector<Tensor>* results,
+                   RunMetadata* metadata) const override {
+    return session_.Run(callable_,
+                        {.timeout = options.timeout,
+                         .trace = options.trace,
+                         .partition_graphs = options.output_partition_graphs,
+                         .cancellation = options.cancellation},
+                        feeds, results, metadata);
+  }
+
+ private:
+  LocalSession& session_;
+  const LocalSession::Callable callable_;
+};
+
+class LocalTarget : public SessionTarget {
+ public:
+  explicit LocalTarget(const SessionOptions& options)
+      : session_({.cpus = options.cpu_devices,
+                  .threads = options.threads,
+                  .allow_soft_placement = options.allow_soft_placement,
+                  .log_device_placement = options.log_device_placement,
+                  .operation_timeout = options.operation_timeout,
+                  .optimizer = options.optimizer}) {}
+  absl::Status Extend(const tensorflow::GraphDef& def) override { return session_.Extend(def); }
+  absl::StatusOr<std::shared_ptr<const PreparedStep>> Prepare(const Signature& signature) override {
+    ASSIGN_OR_RETURN(LocalSession::Callable callable, session_.Prepare(signature));
+    return std::make_shared<const LocalStep>(session_, std::move(callable));
+  }
+  absl::StatusOr<std::vector<Placed>> ExplainPlacement(const Signature& signature) override {
+    return session_.ExplainPlacement(signature);
+  }
+  absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices() override {
+    std::vector<tensorflow::DeviceAttributes> devices;
+    for (const auto& device : session_.devices().devices()) devices.push_back(device->Attributes());
+    return devices;
+  }
+  absl::Status Close() override { return session_.Close(); }
+
+ private:
+  LocalSession session_;
+};
+
+}  // namespace
+
+std::unique_ptr<SessionTarget> MakeLocalTarget(const SessionOptions& options) {
+  return std::make_unique<LocalTarget>(options);
+}
+
+}  // namespace thalweg

@@ -1,0 +1,13 @@
+// A master in another process.
+#pragma once
+
+#include <memory>
+
+#include "thalweg/cluster/master.h"
+#include "thalweg/rpc/rpc_client.h"
+
+namespace thalweg {
+
+std::unique_ptr<Master> MakeGrpcMaster(std::shared_ptr<RpcChannel> channel);
+
+}  // namespace thalweg
