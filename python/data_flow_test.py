@@ -340,6 +340,149 @@ class DataFlowTest(ProgramTest):
             run(raw.WriteFile(filename=written, contents=b"a\0b")), fetch(raw.ReadFile(filename=written)),
         ])
 
+    # Tables.
+
+    def sorted_export(self, export):
+        """Tables have no order of their own."""
+        keys, values = export
+        order = tf.argsort(keys if keys.dtype != tf.string else v1.string_to_number(keys))
+        return tf.gather(keys, order), tf.gather(values, order)
+
+    def test_tables_that_are_filled_once(self):
+        steps = []
+        for make, initialize, find, size, export in (
+                (raw.HashTableV2, raw.InitializeTableV2, raw.LookupTableFindV2, raw.LookupTableSizeV2,
+                 raw.LookupTableExportV2),
+                (raw.HashTable, raw.InitializeTable, raw.LookupTableFind, raw.LookupTableSize, raw.LookupTableExport)):
+            for keys, values, wanted, default in (
+                    (["1", "2", "3"], np.int64([10, 20, 30]), [["1", "3"], ["4", "2"]], np.int64(-1)),
+                    (np.int64([5, 7]), ["five", "seven"], np.int64([7, 8, 5]), "none"),
+                    (np.int32([5, -7]), np.float32([.5, .7]), np.int32(-7), np.float32(0))):
+                key_type, value_type = tf.convert_to_tensor(keys).dtype, tf.convert_to_tensor(values).dtype
+                t = make(key_dtype=key_type, value_dtype=value_type)
+                found = find(table_handle=t, keys=wanted, default_value=default)
+                exported = export(table_handle=t, Tkeys=key_type, Tvalues=value_type)
+                steps += [fetch(size(table_handle=t)), fetch(found), run(exported[0]),
+                          run(initialize(table_handle=t, keys=keys, values=values)), fetch(found),
+                          fetch(size(table_handle=t)), run(initialize(table_handle=t, keys=keys, values=values)),
+                          run(initialize(table_handle=t, keys=keys[:1], values=values[:1])),
+                          fetch(*self.sorted_export(exported))]
+            t = make(key_dtype=tf.int64, value_dtype=tf.int64)
+            steps += [run(initialize(table_handle=t, keys=np.int64([1, 1]), values=np.int64([2, 3]))),
+                      run(initialize(table_handle=t, keys=["a"], values=np.int64([2])))]
+        self.compare(steps, texts=True)
+
+    def test_tables_that_change(self):
+        steps = []
+        for make, insert, find, size, export, load in (
+                (raw.MutableHashTableV2, raw.LookupTableInsertV2, raw.LookupTableFindV2, raw.LookupTableSizeV2,
+                 raw.LookupTableExportV2, raw.LookupTableImportV2),
+                (raw.MutableHashTable, raw.LookupTableInsert, raw.LookupTableFind, raw.LookupTableSize,
+                 raw.LookupTableExport, raw.LookupTableImport)):
+            t = make(key_dtype=tf.string, value_dtype=tf.int64)
+            def get(*keys, default=np.int64(-1)):
+                return fetch(find(table_handle=t, keys=list(keys), default_value=default))
+            def put(op, keys, values):
+                return run(op(table_handle=t, keys=keys, values=np.int64(values)))
+            exported = export(table_handle=t, Tkeys=tf.string, Tvalues=tf.int64)
+            steps += [get("1"), put(insert, ["1", "2"], [10, 20]), get("1", "2", "3"),
+                      put(insert, ["2", "3"], [21, 30]), get("1", "2", "3"), fetch(size(table_handle=t)),
+                      fetch(*self.sorted_export(exported)),
+                      get("2", "7", default=np.int64([100, 200])), put(load, ["4"], [40]), get("1", "4"),
+                      put(insert, "5", 50), fetch(size(table_handle=t)), put(insert, ["5"], [50, 51]),
+                      get("2", "7", default=np.int64([100, 200, 300]))]
+        steps += [run(raw.LookupTableRemoveV2(table_handle=raw.MutableHashTableV2(
+            key_dtype=tf.string, value_dtype=tf.int64, shared_name="shared"), keys=["a"]))]
+        t = raw.MutableHashTableV2(key_dtype=tf.int64, value_dtype=tf.int64, shared_name="numbers")
+        steps += [run(raw.LookupTableInsertV2(table_handle=t, keys=np.arange(100), values=np.arange(100) * 2)),
+                  run(raw.LookupTableRemoveV2(table_handle=t, keys=np.arange(10, 200))),
+                  fetch(*self.sorted_export(raw.LookupTableExportV2(table_handle=t, Tkeys=tf.int64, Tvalues=tf.int64))),
+                  fetch(raw.LookupTableSizeV2(table_handle=raw.MutableHashTableV2(
+                      key_dtype=tf.int32, value_dtype=tf.int32, shared_name="numbers"))),
+                  run(raw.InitializeTableV2(table_handle=t, keys=np.int64([1]), values=np.int64([1])))]
+        self.compare(steps)
+
+    def test_tables_of_vectors(self):
+        steps = []
+        for make, insert, find in ((raw.MutableHashTableOfTensorsV2, raw.LookupTableInsertV2, raw.LookupTableFindV2),
+                                   (raw.MutableHashTableOfTensors, raw.LookupTableInsert, raw.LookupTableFind)):
+            t = make(key_dtype=tf.int64, value_dtype=tf.string, value_shape=[2])
+            steps += [run(insert(table_handle=t, keys=np.int64([1, 2]), values=[["a", "b"], ["c", "d"]])),
+                      fetch(find(table_handle=t, keys=np.int64([[2, 3]]), default_value=["x", "y"])),
+                      run(insert(table_handle=t, keys=np.int64([1]), values=["a", "b"]))]
+        bad = raw.MutableHashTableOfTensorsV2(key_dtype=tf.int64, value_dtype=tf.string)
+        self.compare(steps + [fetch(raw.LookupTableSizeV2(table_handle=bad))], texts=True)
+
+    def test_dense_tables(self):
+        t = raw.MutableDenseHashTableV2(empty_key=np.int64(0), deleted_key=np.int64(-1), value_dtype=tf.float32,
+                                        value_shape=[2], initial_num_buckets=4, shared_name="d")
+        other = raw.MutableDenseHashTableV2(empty_key=np.int64(0), deleted_key=np.int64(-1), value_dtype=tf.float32,
+                                            value_shape=[2], initial_num_buckets=4, shared_name="e")
+        words = raw.MutableDenseHashTableV2(empty_key=["", ""], deleted_key=["-", ""], value_dtype=tf.int64)
+        keys, values = raw.LookupTableExportV2(table_handle=t, Tkeys=tf.int64, Tvalues=tf.float32)
+        def get(table, keys, default):
+            return fetch(raw.LookupTableFindV2(table_handle=table, keys=keys, default_value=default))
+        def put(table, keys, values):
+            return run(raw.LookupTableInsertV2(table_handle=table, keys=keys, values=values))
+        none = np.float32([-1, -2])
+        self.compare([
+            put(t, np.int64([5, 9]), np.float32([[1, 2], [3, 4]])), get(t, np.int64([9, 5, 7]), none),
+            fetch(keys, values), put(t, np.int64([9, 13, 6]), np.float32([[5, 5], [6, 6], [7, 7]])),
+            fetch(keys, values),
+            fetch(raw.LookupTableSizeV2(table_handle=t)), get(t, np.int64([0]), none), get(t, np.int64([-1]), none),
+            put(t, np.int64([0]), none[None]),
+            run(raw.LookupTableImportV2(table_handle=other, keys=keys, values=values)),
+            get(other, np.int64([13, 9, 4]), none), run(raw.LookupTableRemoveV2(table_handle=t, keys=np.int64([9, 4]))),
+            get(t, np.int64([13, 9]), none), put(words, [["a", "b"], ["c", ""]], np.int64([1, 2])),
+            get(words, [["c", ""], ["a", "c"]], np.int64(-1)), fetch(raw.LookupTableSizeV2(table_handle=words)),
+            fetch(raw.LookupTableSizeV2(table_handle=raw.MutableDenseHashTableV2(
+                empty_key=np.int64(0), deleted_key=np.int64(0), value_dtype=tf.int64))),
+            fetch(raw.LookupTableSizeV2(table_handle=raw.MutableDenseHashTableV2(
+                empty_key=np.int64(0), deleted_key=np.int64(1), value_dtype=tf.int64, initial_num_buckets=12))),
+        ])
+
+    def test_tables_without_names(self):
+        fixed = raw.AnonymousHashTable(key_dtype=tf.int64, value_dtype=tf.int64)
+        filled = raw.InitializeTableV2(table_handle=fixed, keys=np.int64([1]), values=np.int64([2]))
+        with tf.control_dependencies([filled]):
+            steps = [fetch(raw.LookupTableFindV2(table_handle=fixed, keys=np.int64([1, 2]), default_value=np.int64(0)))]
+        types = {"key_dtype": tf.int64, "value_dtype": tf.int64}
+        for t, values in ((raw.AnonymousMutableHashTable(**types), np.int64([3])),
+                          (raw.AnonymousMutableHashTableOfTensors(value_shape=[1], **types), np.int64([[3]])),
+                          (raw.AnonymousMutableDenseHashTable(empty_key=np.int64(0), deleted_key=np.int64(2),
+                                                              value_dtype=tf.int64), np.int64([3]))):
+            with tf.control_dependencies([raw.LookupTableInsertV2(table_handle=t, keys=np.int64([1]), values=values)]):
+                steps.append(fetch(raw.LookupTableSizeV2(table_handle=t)))
+        self.compare(steps * 2)
+
+    def test_tables_from_text(self):
+        words = self.write("words", b"brain\nsalad\r\nsurgery\n")
+        columns = self.write("columns", b"1,brain,.5\n7,salad,2\n9,surgery,-1\n")
+        gap = self.write("gap", b"brain\n\nsurgery\n")
+        def table(file, key_dtype, value_dtype, keys, default, op=raw.InitializeTableFromTextFileV2,
+                  make=raw.HashTableV2, find=raw.LookupTableFindV2, **attributes):
+            t = make(key_dtype=key_dtype, value_dtype=value_dtype)
+            return [run(op(table_handle=t, filename=file, **attributes)),
+                    fetch(find(table_handle=t, keys=keys, default_value=default))]
+        whole = {"key_index": -2, "value_index": -1}
+        text, ids = ["surgery", "brain", "tank"], np.int64([0, 2, 9])
+        self.compare([
+            *table(words, tf.string, tf.int64, text, np.int64(-1), **whole),
+            *table(words, tf.string, tf.int64, text, np.int64(-1), raw.InitializeTableFromTextFile, raw.HashTable,
+                   raw.LookupTableFind, **whole),
+            *table(words, tf.string, tf.int64, text, np.int64(-1), offset=100, **whole),
+            *table(words, tf.int64, tf.string, ids, "none", key_index=-1, value_index=-2),
+            *table(words, tf.string, tf.int64, text, np.int64(-1), vocab_size=2, **whole),
+            *table(words, tf.string, tf.int64, text, np.int64(-1), vocab_size=5, **whole),
+            *table(columns, tf.string, tf.int32, text, -1, key_index=1, value_index=0, delimiter=","),
+            *table(columns, tf.int64, tf.float32, ids, -1., key_index=0, value_index=2, delimiter=","),
+            *table(columns, tf.int64, tf.float32, ids, -1., key_index=0, value_index=1, delimiter=","),
+            *table(columns, tf.string, tf.int64, text, np.int64(-1), key_index=5, value_index=0, delimiter=","),
+            *table(gap, tf.string, tf.int64, text, np.int64(-1), **whole),
+            *table("/does/not/exist", tf.string, tf.int64, text, np.int64(-1), **whole),
+            *table(words, tf.string, tf.int32, text, -1, **whole),
+        ])
+
 
 if __name__ == "__main__":
     v1.disable_eager_execution()

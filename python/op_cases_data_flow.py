@@ -24,6 +24,14 @@ READERS += [f"Reader{verb}{version}"
                          "SerializeState")
             for version in ("", "V2")]
 
-IN_PROGRAMS = {*QUEUES, *ACCUMULATORS, *STACKS, *TENSOR_ARRAYS, *READERS}
-# New graphs cannot have the op that makes what it needs.
-OLD = {"TensorArrayConcatV2"}
+TABLES = [name + version
+          for name in ("HashTable", "InitializeTable", "InitializeTableFromTextFile", "LookupTableExport",
+                       "LookupTableFind", "LookupTableImport", "LookupTableInsert", "LookupTableSize",
+                       "MutableHashTable", "MutableHashTableOfTensors")
+          for version in ("", "V2")]
+TABLES += ["LookupTableRemoveV2", "MutableDenseHashTableV2", "AnonymousHashTable", "AnonymousMutableHashTable",
+           "AnonymousMutableHashTableOfTensors", "AnonymousMutableDenseHashTable"]
+
+IN_PROGRAMS = {*QUEUES, *ACCUMULATORS, *STACKS, *TENSOR_ARRAYS, *READERS, *TABLES}
+# New graphs cannot have the op that makes what the first needs; TensorFlow's second cannot run.
+OLD = {"TensorArrayConcatV2", "MutableDenseHashTable"}
