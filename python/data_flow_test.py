@@ -483,6 +483,71 @@ class DataFlowTest(ProgramTest):
             *table(words, tf.string, tf.int32, text, -1, **whole),
         ])
 
+    # Lists of tensors.
+
+    def test_tensor_lists(self):
+        unknown = tf.constant(-1)
+        empty = raw.EmptyTensorList(element_shape=[2], max_num_elements=3, element_dtype=tf.float32)
+        a = raw.TensorListPushBack(input_handle=empty, tensor=[1., 2.])
+        b = raw.TensorListPushBack(input_handle=a, tensor=[3., 4.])
+        c = raw.TensorListSetItem(input_handle=b, index=0, item=[9., 9.])
+        rows = tf.constant([[1., 2.], [3., 4.], [5., 6.]])
+        whole = raw.TensorListFromTensor(tensor=rows, element_shape=[2])
+        reserved = raw.TensorListReserve(element_shape=unknown, num_elements=3, element_dtype=tf.float32)
+        one = raw.TensorListSetItem(input_handle=reserved, index=1, item=[[7.], [8.]])
+        scattered = raw.TensorListScatterV2(tensor=rows, indices=[3, 0, 1], element_shape=[2], num_elements=5)
+        old = raw.TensorListScatter(tensor=rows, indices=[3, 0, 1], element_shape=unknown)
+        parts = raw.TensorListSplit(tensor=rows, element_shape=[-1, 2], lengths=np.int64([1, 0, 2]))
+        open_parts = raw.TensorListSplit(tensor=rows, element_shape=unknown, lengths=np.int64([2, 1]))
+        batch = raw.TensorListPushBackBatch(input_handles=tf.stack([a, b]), tensor=[[5., 5.], [6., 6.]])
+        joined = raw.TensorListConcatLists(input_a=b, input_b=whole, element_dtype=tf.float32)
+        words = raw.TensorListPushBack(input_handle=raw.EmptyTensorList(
+            element_shape=unknown, max_num_elements=-1, element_dtype=tf.string), tensor=["a", "b"])
+        index = v1.placeholder_with_default(7, None)
+        def hide(handle):
+            """As the graph knows it: nothing is known of its elements."""
+            return raw.PlaceholderWithDefault(input=handle, shape=[])
+        def stack(handle, shape=unknown, dtype=tf.float32, **attributes):
+            return raw.TensorListStack(input_handle=handle, element_shape=shape, element_dtype=dtype, **attributes)
+        def item(handle, i, shape=unknown):
+            return raw.TensorListGetItem(input_handle=handle, index=i, element_shape=shape, element_dtype=tf.float32)
+        def shape(handle):
+            return raw.TensorListElementShape(input_handle=handle, shape_type=tf.int64)
+        def pop(handle, shape=unknown):
+            return raw.TensorListPopBack(input_handle=handle, element_shape=shape, element_dtype=tf.float32)
+        def concat(handle, shape=unknown, leading=()):
+            return raw.TensorListConcatV2(input_handle=handle, element_shape=shape, leading_dims=np.int64(leading),
+                                          element_dtype=tf.float32)
+        def resize(handle, size):
+            return raw.TensorListResize(input_handle=handle, size=size)
+        three = raw.TensorListPushBack(input_handle=b, tensor=[0., 0.])
+        full = raw.TensorListPushBack(input_handle=three, tensor=[1., 1.])
+        self.compare([
+            fetch(stack(a), stack(b), stack(c), stack(empty)), fetch(stack(whole), item(whole, 2), shape(whole)),
+            fetch(*[raw.TensorListLength(input_handle=h) for h in (empty, a, b, whole, reserved, joined)]),
+            fetch(stack(one), item(one, 0), item(one, 1), shape(one)), fetch(stack(pop(b)[0]), pop(b)[1], stack(b)),
+            fetch(stack(scattered), stack(resize(scattered, 2)), stack(resize(scattered, 7)), stack(old)),
+            fetch(stack(raw.TensorListScatterIntoExistingList(input_handle=b, tensor=rows, indices=[3, 0, 2]))),
+            fetch(raw.TensorListGather(input_handle=whole, indices=[2, 0, 2], element_shape=unknown,
+                                       element_dtype=tf.float32)),
+            fetch(*concat(parts), *concat(open_parts), shape(parts)), fetch(*concat(reserved, [-1, 2], [1, 0, 2])),
+            fetch(*raw.TensorListConcat(input_handle=parts, element_dtype=tf.float32)),
+            fetch(stack(batch[0]), stack(batch[1])),
+            fetch(stack(joined)), fetch(stack(words, dtype=tf.string)), fetch(stack(tf.add_n([b, b, c]))),
+            fetch(stack(raw.ZerosLike(x=whole)), stack(tf.add_n([one, one]))),
+            # What does not fit.
+            fetch(stack(reserved)), fetch(item(b, index)), fetch(item(reserved, 0)), fetch(pop(empty)[1]),
+            fetch(stack(hide(b), dtype=tf.int32)), fetch(stack(hide(b), [3])), fetch(stack(b, num_elements=5)),
+            fetch(stack(full)), fetch(stack(raw.TensorListPushBack(input_handle=hide(empty), tensor=[1.]))),
+            fetch(*concat(reserved, [-1, 2])),
+            fetch(stack(raw.TensorListSetItem(input_handle=b, index=index, item=[9., 9.]))),
+            fetch(stack(raw.TensorListSetItem(input_handle=b, index=index, item=[9., 9.],
+                                              resize_if_index_out_of_bounds=True))),
+            fetch(stack(raw.TensorListSplit(tensor=rows, element_shape=unknown, lengths=np.int64([2, 2])))),
+            fetch(stack(raw.TensorListSplit(tensor=rows, element_shape=unknown, lengths=np.int64([2])))),
+            fetch(stack(tf.add_n([a, b]))), fetch(stack(resize(b, tf.constant(-1)))),
+        ], texts=True)
+
 
 if __name__ == "__main__":
     v1.disable_eager_execution()

@@ -32,6 +32,12 @@ TABLES = [name + version
 TABLES += ["LookupTableRemoveV2", "MutableDenseHashTableV2", "AnonymousHashTable", "AnonymousMutableHashTable",
            "AnonymousMutableHashTableOfTensors", "AnonymousMutableDenseHashTable"]
 
-IN_PROGRAMS = {*QUEUES, *ACCUMULATORS, *STACKS, *TENSOR_ARRAYS, *READERS, *TABLES}
+TENSOR_LISTS = ["EmptyTensorList"]
+TENSOR_LISTS += [f"TensorList{verb}"
+                 for verb in ("Concat", "ConcatLists", "ConcatV2", "ElementShape", "FromTensor", "Gather", "GetItem",
+                              "Length", "PopBack", "PushBack", "PushBackBatch", "Reserve", "Resize", "Scatter",
+                              "ScatterIntoExistingList", "ScatterV2", "SetItem", "Split", "Stack")]
+
+IN_PROGRAMS = {*QUEUES, *ACCUMULATORS, *STACKS, *TENSOR_ARRAYS, *READERS, *TABLES, *TENSOR_LISTS}
 # New graphs cannot have the op that makes what the first needs; TensorFlow's second cannot run.
 OLD = {"TensorArrayConcatV2", "MutableDenseHashTable"}

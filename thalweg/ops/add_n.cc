@@ -6,6 +6,7 @@
 #include "thalweg/ops/elementwise.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/numbers.h"
+#include "thalweg/ops/tensor_list.h"
 
 namespace thalweg {
 namespace {
@@ -47,6 +48,15 @@ void SumHalfBlock(KernelContext& context, DType dtype, int64_t begin, int64_t n,
   FloatToHalf(dtype, sum, static_cast<char*>(out) + begin * ElementSize(dtype), n);
 }
 
+absl::Status SumLists(KernelContext& context) {
+  Tensor sum = context.input(0);
+  for (int i = 1; i < context.num_inputs(); ++i) {
+    ASSIGN_OR_RETURN(sum, AddTensors(sum, context.input(i)));
+  }
+  context.set_output(0, std::move(sum));
+  return absl::OkStatus();
+}
+
 absl::Status ComputeSum(KernelContext& context) {
   const Tensor& first = context.input(0);
   const int count = context.num_inputs();
@@ -61,6 +71,7 @@ absl::Status ComputeSum(KernelContext& context) {
     context.set_output(0, context.TakeInput(0));
     return absl::OkStatus();
   }
+  if (first.dtype() == kVariant) return SumLists(context);
   ASSIGN_OR_RETURN(Tensor * out, context.ForwardOrAllocate({0}, 0, first.shape()));
   const DType dtype = out->dtype();
   const double nanos = 0.2 * count;

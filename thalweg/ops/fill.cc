@@ -5,6 +5,7 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/element_moves.h"
 #include "thalweg/ops/shape_arguments.h"
+#include "thalweg/ops/tensor_list.h"
 
 namespace thalweg {
 namespace {
@@ -55,7 +56,12 @@ absl::Status FillGradient(GradientContext& c) {
 
 absl::Status ComputeZerosLike(KernelContext& c) {
   const DType dtype = c.input(0).dtype();
-  if (dtype == kVariant || dtype == kResource) return Unimplemented("no kernel for type ", dtype);
+  if (dtype == kResource) return Unimplemented("no kernel for type ", dtype);
+  if (dtype == kVariant) {
+    ASSIGN_OR_RETURN(Tensor zeros, ZerosLike(c.input(0)));
+    c.set_output(0, std::move(zeros));
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(Tensor* const out, c.ForwardOrAllocate({0}, 0, c.input(0).shape()));
   ClearElements(out);
   return absl::OkStatus();

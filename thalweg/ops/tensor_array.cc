@@ -2,40 +2,10 @@
 
 #include <utility>
 
-#include "thalweg/base/simd.h"
 #include "thalweg/base/status.h"
-#include "thalweg/ops/numbers.h"
+#include "thalweg/ops/add_into.h"
 
 namespace thalweg {
-namespace {
-
-THALWEG_SIMD void AddFloats(const float* x, int64_t n, float* sum) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) sum[i] += x[i];
-}
-
-// sum += x. REQUIRES: one type and shape.
-absl::Status AddTo(const Tensor& x, Tensor* sum) {
-  if (x.dtype() == kFloat) {
-    AddFloats(x.data<float>(), x.num_elements(), sum->mutable_data<float>());
-    return absl::OkStatus();
-  }
-  return Dispatch(NumberTypes(), x.dtype(), [&]<typename T>() {
-    const T* const from = x.data<T>();
-    T* const to = sum->mutable_data<T>();
-    for (int64_t i = 0; i < x.num_elements(); ++i) {
-      if constexpr (std::is_integral_v<T>) {
-        to[i] = WrapAdd(to[i], from[i]);
-      } else {
-        to[i] = static_cast<T>(to[i] + from[i]);
-      }
-    }
-    return absl::OkStatus();
-  });
-}
-
-}  // namespace
-
 TensorArray::TensorArray(TensorArrayOptions options)
     : strings(options.name, kString, PartialShape({2})),
       options_(std::move(options)),
@@ -144,7 +114,7 @@ absl::Status TensorArray::WriteOne(int64_t index, Tensor value) {
     e.value = std::move(sum);
     e.own = true;
   }
-  return AddTo(value, &e.value);
+  return AddInto(value, &e.value);
 }
 
 absl::StatusOr<std::vector<Tensor>> TensorArray::Read(absl::Span<const int32_t> indices) {

@@ -9,10 +9,10 @@
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow_ops.h"
-#include "thalweg/ops/element_moves.h"
 #include "thalweg/ops/resource_kernel.h"
 #include "thalweg/ops/shape_arguments.h"
 #include "thalweg/ops/tensor_array.h"
+#include "thalweg/ops/tuple_batch.h"
 
 namespace thalweg {
 namespace {
@@ -137,25 +137,6 @@ absl::Status Read(KernelContext& c) {
   return absl::OkStatus();
 }
 
-// One value after the other into `out`, which they fill.
-absl::Status Join(KernelContext& c, const std::vector<Tensor>& values, Tensor* out) {
-  std::vector<int64_t> offsets(values.size());
-  int64_t total = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    offsets[i] = total;
-    total += values[i].num_elements();
-  }
-  return DispatchMove(out->dtype(), [&]<typename T>() {
-    const double nanos = 20 + 0.1 * static_cast<double>(sizeof(T) * total) / static_cast<double>(values.size());
-    c.ParallelFor(static_cast<int64_t>(values.size()), nanos, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        CopyElements(MoveData<T>(values[i]), values[i].num_elements(), MutableMoveData<T>(out) + offsets[i]);
-      }
-    });
-    return absl::OkStatus();
-  });
-}
-
 // Gather, and Pack, which gathers all.
 class GatherKernel final : public Kernel {
  public:
@@ -192,7 +173,7 @@ class GatherKernel final : public Kernel {
     dims.insert(dims.begin(), static_cast<int64_t>(values.size()));
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     ASSIGN_OR_RETURN(Tensor * out, c.Allocate(0, shape));
-    return Join(c, values, out);
+    return JoinTensors(c, values, out);
   }
 
  private:
@@ -294,7 +275,7 @@ class ConcatKernel final : public Kernel {
     dims.insert(dims.begin(), rows);
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     ASSIGN_OR_RETURN(Tensor * out, c.Allocate(0, shape));
-    return Join(c, values, out);
+    return JoinTensors(c, values, out);
   }
 
  private:

@@ -80,4 +80,22 @@ absl::StatusOr<std::vector<Tensor>> BatchTuples(const std::vector<std::vector<Te
   return batch;
 }
 
+absl::Status JoinTensors(KernelContext& c, const std::vector<Tensor>& values, Tensor* out) {
+  std::vector<int64_t> offsets(values.size());
+  int64_t total = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    offsets[i] = total;
+    total += values[i].num_elements();
+  }
+  return DispatchMove(out->dtype(), [&]<typename T>() {
+    const double nanos = 20 + 0.1 * static_cast<double>(sizeof(T) * total) / static_cast<double>(values.size());
+    c.ParallelFor(static_cast<int64_t>(values.size()), nanos, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        CopyElements(MoveData<T>(values[i]), values[i].num_elements(), MutableMoveData<T>(out) + offsets[i]);
+      }
+    });
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace thalweg

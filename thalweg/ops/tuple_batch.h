@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "thalweg/kernel/kernel.h"
 #include "thalweg/tensor/tensor.h"
 
 namespace thalweg {
@@ -27,5 +28,9 @@ absl::StatusOr<std::vector<Tensor>> BatchTuples(const std::vector<std::vector<Te
 // `element` as row `row` of `batch`. REQUIRES: the type is the same, and the
 // element is as large as a row or smaller in some dimensions.
 void CopyToRow(const Tensor& element, int64_t row, Tensor* batch);
+
+// The elements of one tensor after those of the other, in `out`; in parallel if
+// it is worth it. REQUIRES: they are of its type, and fill it.
+absl::Status JoinTensors(KernelContext& c, const std::vector<Tensor>& values, Tensor* out);
 
 }  // namespace thalweg

@@ -1,0 +1,77 @@
+#include "thalweg/ops/tensor_list.h"
+
+#include "thalweg/kernel/evaluate.h"
+#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/proto/tensor.pb.h"
+
+namespace thalweg {
+namespace {
+
+using testing::HasSubstr;
+
+std::shared_ptr<TensorList> Floats() {
+  auto list = std::make_shared<TensorList>();
+  list->dtype = kFloat;
+  list->element_shape = PartialShape({-1});
+  list->max_elements = 5;
+  list->elements = {Tensor::Vector({1.0f, 2.0f}), Tensor(), Tensor::Vector({3.0f})};
+  return list;
+}
+
+TEST(TensorList, LeavesTheProcessAndComesBack) {
+  const Variant variant(Floats());
+  tensorflow::VariantTensorDataProto proto;
+  ASSERT_TRUE(variant.ToProto(&proto));
+  EXPECT_EQ(proto.type_name(), "tensorflow::TensorList");
+  const auto list = ListIn(Variant::FromProto(proto));
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_EQ((*list)->ToString(), "a list of 3 tensors of float [?]");
+  EXPECT_EQ((*list)->max_elements, 5);
+  ExpectTensor((*list)->elements[0], Tensor::Vector({1.0f, 2.0f}));
+  EXPECT_FALSE((*list)->elements[1].has_value());
+  ExpectTensor((*list)->elements[2], Tensor::Vector({3.0f}));
+}
+
+TEST(TensorList, BrokenEncodings) {
+  tensorflow::VariantTensorDataProto good;
+  ASSERT_TRUE(Variant(Floats()).ToProto(&good));
+  for (size_t n = 0; n < good.metadata().size(); ++n) {
+    tensorflow::VariantTensorDataProto cut = good;
+    cut.mutable_metadata()->resize(n);
+    TensorList::Decode(cut).status().IgnoreError();  // an error or a smaller list, no crash
+  }
+  good.set_metadata("\xff\xff\xff\xff\x0f");
+  EXPECT_FALSE(TensorList::Decode(good).ok());
+  EXPECT_THAT(ListIn(Variant()).status().ToString(), HasSubstr("Input handle is not a list. Saw: 'nothing'"));
+}
+
+TEST(TensorList, SumsAndZeros) {
+  const auto sum = AddLists(*Floats(), *Floats());
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  ExpectTensor((*sum)->elements[0], Tensor::Vector({2.0f, 4.0f}));
+  EXPECT_FALSE((*sum)->elements[1].has_value());
+  const auto zeros = ZerosLike(*Floats());
+  ExpectTensor((*zeros)->elements[2], Tensor::Vector({0.0f}));
+  // Lists of lists.
+  const Tensor nested = TensorOf(Floats());
+  const auto twice = AddTensors(nested, nested);
+  ASSERT_TRUE(twice.ok()) << twice.status();
+  ExpectTensor((*ListIn(twice->scalar<Variant>()))->elements[2], Tensor::Vector({6.0f}));
+}
+
+TEST(TensorList, WhatOthersHoldIsNotChanged) {
+  const Tensor handle = TensorOf(Floats());
+  const auto pushed = RunOp("TensorListPushBack", {handle, Tensor::Vector({9.0f})});
+  ASSERT_TRUE(pushed.ok()) << pushed.status();
+  EXPECT_EQ((*ListIn((*pushed)[0].scalar<Variant>()))->elements.size(), 4);
+  EXPECT_EQ((*ListIn(handle.scalar<Variant>()))->elements.size(), 3);
+  EXPECT_THAT(RunOp("TensorListReserve", {Tensor::Scalar(-1), Tensor::Scalar(2147483647)}, {{"element_dtype", kFloat}})
+                  .status()
+                  .ToString(),
+              HasSubstr("RESOURCE_EXHAUSTED"));
+  EXPECT_THAT(RunOp("TensorListSetItem", {handle, Tensor::Scalar(-1), Tensor::Vector({9.0f})}).status().ToString(),
+              HasSubstr("Trying to modify element -1 in a list with 3 elements."));
+}
+
+}  // namespace
+}  // namespace thalweg
