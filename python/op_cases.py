@@ -737,12 +737,13 @@ FAMILIES = (unary, binary, casts, reductions, matrices, neural, shapes, slices, 
 
 def build(registered):
     """All cases. `registered`: the names of the ops that Thalweg has."""
-    import op_cases_nn  # not above: they use what is defined there
+    import op_cases_linalg  # not above: they use what is defined there
+    import op_cases_nn
     import op_cases_sparse
     c = Cases(registered)
     with c.graph.as_default():
         for family in FAMILIES + op_cases_io.FAMILIES:
             family(c)
-        for family in op_cases_nn.FAMILIES + op_cases_sparse.FAMILIES:
+        for family in op_cases_linalg.FAMILIES + op_cases_nn.FAMILIES + op_cases_sparse.FAMILIES:
             family(c)
     return c

@@ -1,0 +1,91 @@
+#include <cmath>
+
+#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/linalg_ops.h"
+
+namespace thalweg {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<Tensor> Results(absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs = {}) {
+  absl::StatusOr<std::vector<Tensor>> y = RunOp(op, std::move(inputs), std::move(attrs));
+  EXPECT_TRUE(y.ok()) << op << ": " << y.status();
+  return y.ok() ? *y : std::vector<Tensor>(3);
+}
+
+// a b, or with the adjoint of b.
+Tensor Product(const Tensor& a, const Tensor& b, bool transpose = false) {
+  return Results("MatMul", {a, b}, {{"transpose_b", transpose}})[0];
+}
+
+const Tensor kMatrix = Tensor::Of<double>({3, 3}, {4, 1, 2, 1, 5, 3, 2, 3, 6});
+const Tensor kIdentity = Tensor::Of<double>({3, 3}, {1, 0, 0, 0, 1, 0, 0, 0, 1});
+
+TEST(LinalgTest, Solving) {
+  ExpectTensor(Product(kMatrix, Results("MatrixInverse", {kMatrix})[0]), kIdentity);
+  ExpectTensor(Results("MatrixSolve", {kMatrix, kMatrix})[0], kIdentity);
+  ExpectTensor(Results("MatrixDeterminant", {kMatrix})[0], Tensor::Scalar<double>(70));
+  const Tensor l = Results("Cholesky", {kMatrix})[0];
+  ExpectTensor(Product(l, l, true), kMatrix);
+  ExpectTensor(Results("MatrixTriangularSolve", {l, l})[0], kIdentity);
+  ExpectTensor(Results("Lu", {Tensor::Of<double>({2, 2}, {0, 1, 2, 3})})[1], Tensor::Vector<int32_t>({1, 0}));
+}
+
+TEST(LinalgTest, Decompositions) {
+  for (const Shape& shape : {Shape({3, 3}), Shape({5, 3}), Shape({2, 4})}) {
+    const Tensor x = TestValues(kDouble, shape);
+    const std::vector<Tensor> qr = Results("Qr", {x}, {{"full_matrices", true}});
+    ExpectTensor(Product(qr[0], qr[1]), x);
+    const std::vector<Tensor> svd = Results("Svd", {x});
+    const Tensor s = Results("Diag", {svd[0]})[0];
+    ExpectTensor(Product(Product(svd[1], s), svd[2], true), x);
+  }
+  const std::vector<Tensor> eig = Results("SelfAdjointEigV2", {kMatrix});
+  ExpectTensor(Product(Product(eig[1], Results("Diag", {eig[0]})[0]), eig[1], true), kMatrix);
+  const Tensor root = Results("MatrixSquareRoot", {kMatrix})[0];
+  ExpectTensor(Product(root, root), kMatrix);
+  // A rotation has the eigenvalues +-i.
+  const Tensor e = Results("Eig", {Tensor::Of<double>({2, 2}, {0, 1, -1, 0})}, {{"Tout", kComplex128}})[0];
+  EXPECT_NEAR(std::abs(e.data<std::complex<double>>()[0].imag()), 1, 1e-12);
+}
+
+// All zero: no direction is better than another, but the bases are complete.
+TEST(LinalgTest, RankZero) {
+  const std::vector<Tensor> svd = Results("Svd", {Tensor::Zeros(kDouble, {3, 2})}, {{"full_matrices", true}});
+  ExpectTensor(svd[0], Tensor::Vector<double>({0, 0}));
+  ExpectTensor(Product(svd[1], svd[1], true), kIdentity);
+}
+
+TEST(LinalgTest, Gradients) {
+  const auto symmetric = [](const Scope& s, Output x) {
+    return Output(s.Add("BatchMatMulV2", {x, x}, {{"adj_y", true}}));
+  };
+  ExpectGradient([&](const Scope& s, const std::vector<Output>& v) { return Cholesky(s, symmetric(s, v[0])); },
+                 {TestValues(kDouble, {3, 3}, 0.5, 2)}, 1e-4);
+  ExpectGradient([](const Scope& s, const std::vector<Output>& v) { return MatrixInverse(s, v[0]); }, {kMatrix});
+  for (const bool adjoint : {false, true}) {
+    ExpectGradient([&](const Scope& s, const std::vector<Output>& v) { return MatrixSolve(s, v[0], v[1], {adjoint}); },
+                   {kMatrix, TestValues(kDouble, {3, 2})});
+  }
+}
+
+TEST(LinalgTest, BadInput) {
+  const Tensor flat = TestValues(kFloat, {2, 3}), zero = Tensor::Zeros(kFloat, {2, 2});
+  for (const char* op : {"Cholesky", "MatrixInverse", "MatrixDeterminant", "Lu", "SelfAdjointEigV2"}) {
+    EXPECT_FALSE(RunOp(op, {flat}).ok()) << op;
+    EXPECT_FALSE(RunOp(op, {TestValues(kFloat, {3})}).ok()) << op;
+  }
+  EXPECT_THAT(RunOp("MatrixInverse", {zero}).status().message(), HasSubstr("not invertible"));
+  EXPECT_FALSE(RunOp("MatrixSolve", {zero, flat}).ok());
+  EXPECT_FALSE(RunOp("MatrixTriangularSolve", {TestValues(kFloat, {2, 2, 2}), TestValues(kFloat, {3, 2, 2})}).ok());
+  EXPECT_FALSE(RunOp("BandedTriangularSolve", {Tensor(kFloat, {0, 2}), zero}).ok());
+  EXPECT_FALSE(RunOp("TridiagonalSolve", {flat, zero}).ok());
+  // NaN comes back, and does not loop for ever.
+  const Tensor nan = Tensor::Of<double>({2, 2}, {NAN, 1, 1, 1});
+  EXPECT_FALSE(RunOp("Eig", {nan}, {{"Tout", kComplex128}}).ok());
+  EXPECT_TRUE(std::isnan(Results("Svd", {nan})[0].data<double>()[0]));
+}
+
+}  // namespace
+}  // namespace thalweg
