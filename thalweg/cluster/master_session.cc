@@ -279,10 +279,9 @@ absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Bu
   }
   RETURN_IF_ERROR(Optimize(graph, targets, *options_.folding_device, OptimizerOptionsOf(options_.config)));
   ASSIGN_OR_RETURN(std::vector<GraphPart> parts,
-                   Partition(std::move(graph), signature,
-                             {.client_device = client_device_, .incarnation = [this](const std::string& device) {
-                                return options_.devices.Incarnation(device);
-                              }}));
+                   Partition(std::move(graph), signature, {.incarnation = [this](const std::string& device) {
+                               return options_.devices.Incarnation(device);
+                             }}));
 
   const auto prepared = std::make_shared<Prepared>();
   prepared->parts.resize(parts.size());
@@ -417,8 +416,9 @@ void MasterSession::RunPartial(const CallOptions& options, RunStepCall call, Run
       if (left.erase(name) == 1) return absl::OkStatus();
       const bool known = std::find(all.begin(), all.end(), name) != all.end();
       return InvalidArgument("The ", what, " ", name,
-                             known ? absl::StrCat(" has already been ", what == std::string("feed") ? "fed." : "fetched.")
-                                   : " was not specified in partial_run_setup.");
+                             known
+                                 ? absl::StrCat(" has already been ", what == std::string("feed") ? "fed." : "fetched.")
+                                 : " was not specified in partial_run_setup.");
     };
     for (const auto& [name, value] : call.feeds) RETURN_IF_ERROR(take_one("feed", name, run->signature.feeds, feeds));
     for (const std::string& name : call.fetches) {

@@ -245,9 +245,11 @@ class Partitioning {
     SetAttr(def, "client_terminated", client_terminated);
   }
 
-  std::string KeyOf(const std::string& name, const std::string& from, const std::string& to) const {
-    return RendezvousKey{
-        .source_device = from, .source_incarnation = options_.incarnation(from), .destination_device = to, .edge = name}
+  std::string KeyOf(const std::string& name, const std::string& device) const {
+    return RendezvousKey{.source_device = device,
+                         .source_incarnation = options_.incarnation(device),
+                         .destination_device = device,
+                         .edge = name}
         .ToString();
   }
 
@@ -264,10 +266,11 @@ class Partitioning {
     recv.set_op("_Recv");
     recv.set_device(arg.device());
     SetAttr(recv, "tensor_type", arg.output_type(0));
-    SetEnds(recv, tensor, options_.client_device, arg.device(), true);
+    // Both ends are on the device of the node: the client's is wherever it is.
+    SetEnds(recv, tensor, arg.device(), arg.device(), true);
     const int part = part_of_[arg.id()];
     AddNode(part, std::move(recv));
-    parts_[part].feeds.emplace_back(static_cast<int>(index), KeyOf(tensor, options_.client_device, arg.device()));
+    parts_[part].feeds.emplace_back(static_cast<int>(index), KeyOf(tensor, arg.device()));
     return absl::OkStatus();
   }
 
@@ -281,9 +284,9 @@ class Partitioning {
     send.set_device(retval.device());
     send.add_input(InputFor(retval.input(0), part, retval));
     SetAttr(send, "T", RemoveRef(retval.input_type(0)));
-    SetEnds(send, tensor, retval.device(), options_.client_device, true);
+    SetEnds(send, tensor, retval.device(), retval.device(), true);
     AddNode(part, std::move(send));
-    parts_[part].fetches.emplace_back(static_cast<int>(index), KeyOf(tensor, retval.device(), options_.client_device));
+    parts_[part].fetches.emplace_back(static_cast<int>(index), KeyOf(tensor, retval.device()));
     return absl::OkStatus();
   }
 

@@ -31,7 +31,6 @@ struct GraphPart {
 };
 
 struct PartitionOptions {
-  std::string client_device;  // full: where the caller's ends of feeds and fetches are
   // Of every device; it is part of the keys, so that what is meant for a task
   // never reaches the one that took its place.
   std::function<uint64_t(const std::string& device)> incarnation;

@@ -17,7 +17,7 @@ namespace {
 // with what its members ask for together.
 class Groups {
  public:
-  explicit Groups(int nodes) : parent_(nodes), asked_(nodes), why_(nodes), near_(nodes) {
+  explicit Groups(int nodes) : parent_(nodes), size_(nodes, 1), asked_(nodes), why_(nodes), near_(nodes) {
     std::iota(parent_.begin(), parent_.end(), 0);
   }
 
@@ -35,22 +35,24 @@ class Groups {
     return absl::OkStatus();
   }
 
-  // Joins the sets of two nodes, `second` for being near `first`. On a
-  // contradiction the first one's wish wins where `soft`.
-  absl::Status Join(const Node& first, const Node& second, bool soft) {
+  // Joins the sets of two nodes, `second` for being near `first`. What `second`
+  // alone asks for gives way, as in TensorFlow; what others that it must be with
+  // ask for does not.
+  absl::Status Join(const Node& first, const Node& second) {
     if (near_[second.id()].empty()) near_[second.id()] = absl::StrCat("with '", first.name(), "'");
     const int a = Find(first.id());
     const int b = Find(second.id());
     if (a == b) return absl::OkStatus();
     absl::StatusOr<DeviceName> both = DeviceName::Intersect(asked_[a], asked_[b]);
     if (!both.ok()) {
-      if (!soft) {
+      if (size_[b] > 1) {
         return InvalidArgument("Cannot colocate nodes '", first.name(), "' and '", second.name(),
                                "': ", both.status().message());
       }
       both = asked_[a];
     }
     parent_[b] = a;
+    size_[a] += size_[b];
     asked_[a] = *both;
     if (why_[a].empty()) why_[a] = why_[b];
     return absl::OkStatus();
@@ -66,6 +68,7 @@ class Groups {
 
  private:
   std::vector<int> parent_;
+  std::vector<int> size_;          // of a set, at its root
   std::vector<DeviceName> asked_;  // of a set, at its root
   std::vector<std::string> why_;   // of a set, at its root
   std::vector<std::string> near_;  // of a node: the other that it must be with
@@ -101,7 +104,6 @@ class Placement {
 
  private:
   absl::Status JoinWithOthers(const Node& node) {
-    const bool soft = options_.allow_soft_placement;
     if (HasAttr(node.def(), "_class")) {
       ASSIGN_OR_RETURN(const std::vector<std::string> classes, GetAttr<std::vector<std::string>>(node.def(), "_class"));
       for (absl::string_view name : classes) {
@@ -109,7 +111,7 @@ class Placement {
         const Node* other = graph_.FindNode(name);
         if (other == nullptr) continue;  // pruned away: nothing to be near to
         // Colocation wins over the node's own device.
-        RETURN_IF_ERROR(groups_.Join(*other, node, /*soft=*/true));
+        RETURN_IF_ERROR(groups_.Join(*other, node));
       }
     }
     for (int i = 0; i < node.num_inputs(); ++i) {
@@ -118,7 +120,9 @@ class Placement {
       const bool by_handle = node.input_type(i) == kResource && input.node->schema() != nullptr &&
                              !IsControlFlow(node) && node.op() != "Identity" && node.op() != "_Retval";
       if (by_reference || by_handle) {
-        RETURN_IF_ERROR(groups_.Join(*input.node, node, soft));
+        // What it refers to is where it is: another device that the node asks
+        // for is ignored, as TensorFlow ignores it.
+        RETURN_IF_ERROR(groups_.Join(*input.node, node));
       }
     }
     return absl::OkStatus();

@@ -71,18 +71,28 @@ TEST(Placer, ColocationWinsOverTheOwnDevice) {
   EXPECT_EQ(Find(*placed, "b").device, "/job:ps/replica:0/task:0/device:CPU:0");
 }
 
-TEST(Placer, WhatContradictsIsAnErrorUnlessSoft) {
+TEST(Placer, AReferenceWinsOverTheOwnDevice) {
   Graph graph;
   const Scope s = graph.root();
   Node* v = s.WithDevice("/job:ps").WithOpName("v").Add("VariableV2", {}, {{"shape", Shape()}, {"dtype", kFloat}});
   s.WithDevice("/job:worker").WithOpName("assign").Add("Assign", {v->out(), Const(s, 1.f)});
-  Graph copy = graph.Clone();
-  const absl::Status hard = Place(graph, TwoTasks()).status();
-  EXPECT_EQ(hard.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(hard.message()), HasSubstr("'v' and 'assign'"));
-  const auto soft = Place(copy, TwoTasks(true));
-  ASSERT_TRUE(soft.ok()) << soft.status();
-  EXPECT_EQ(Find(*soft, "assign").device, "/job:ps/replica:0/task:0/device:CPU:0");
+  const auto placed = Place(graph, TwoTasks());
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  EXPECT_EQ(Find(*placed, "assign").device, "/job:ps/replica:0/task:0/device:CPU:0");
+}
+
+TEST(Placer, TwoVariablesOfOneUpdateMustNotContradictEachOther) {
+  Graph graph;
+  const Scope s = graph.root();
+  const auto variable = [&](const char* device) {
+    return s.WithDevice(device).Add("VariableV2", {}, {{"shape", Shape()}, {"dtype", kFloat}})->out();
+  };
+  const Output a = variable("/job:ps"), b = variable("/job:worker");
+  const Output x = Const(s, 1.f);
+  s.WithOpName("apply").Add("ApplyMomentum", {a, b, x, x, x});
+  const absl::Status status = Place(graph, TwoTasks()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'apply'"));
 }
 
 TEST(Placer, SoftPlacementStaysInTheTask) {
