@@ -20,7 +20,9 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongArguments = 2;
 
-std::vector<Command> Commands() { return {EvalCommand(), OpsCommand(), PythonCommand(), ServerCommand(), VersionCommand()}; }
+std::vector<Command> Commands() {
+  return {EvalCommand(), OpsCommand(), PythonCommand(), ServerCommand(), VersionCommand()};
+}
 
 std::vector<std::string> CommonFlags() { return {"v", "minloglevel"}; }
 
@@ -44,9 +46,8 @@ bool IsHelp(const std::string& arg) { return arg == "--help" || arg == "-help" |
 size_t CountFlags(const std::vector<std::string>& args) {
   size_t n = 1;
   while (n < args.size() && args[n].size() > 1 && args[n][0] == '-') {
-    const std::string name = args[n].substr(args[n].find_first_not_of('-') == std::string::npos
-                                                ? args[n].size()
-                                                : args[n].find_first_not_of('-'));
+    const std::string name = args[n].substr(
+        args[n].find_first_not_of('-') == std::string::npos ? args[n].size() : args[n].find_first_not_of('-'));
     const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
     const bool takes_value = flag != nullptr && !flag->IsOfType<bool>() && name.find('=') == std::string::npos;
     n += takes_value ? 2 : 1;

@@ -20,7 +20,8 @@ ABSL_FLAG(std::string, cluster, "",
           "who is in the cluster: \"ps|host:2222;host:2223,worker|host:2224\"; tasks may be given as index=host:port");
 ABSL_FLAG(std::string, job_name, "", "the job of this task");
 ABSL_FLAG(int, task_index, 0, "which task of the job this is");
-ABSL_FLAG(std::string, server_def, "", "a file with a tensorflow.ServerDef, instead of the three above; \"-\" is the standard input");
+ABSL_FLAG(std::string, server_def, "",
+          "a file with a tensorflow.ServerDef, instead of the three above; \"-\" is the standard input");
 ABSL_FLAG(int, cpus, 1, "number of devices: /device:CPU:0, /device:CPU:1, ...");
 ABSL_FLAG(int, lifeline, -1, "a file descriptor: the server ends when its other end is closed");
 ABSL_FLAG(std::string, bind, "0.0.0.0", "the address to listen on");
@@ -51,7 +52,8 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer() {
 // Returns which it was.
 std::string WaitForEnd(const sigset_t& signals, int lifeline) {
   const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
-  pollfd waits[] = {{.fd = signal_fd, .events = POLLIN, .revents = 0}, {.fd = lifeline, .events = POLLIN, .revents = 0}};
+  pollfd waits[] = {{.fd = signal_fd, .events = POLLIN, .revents = 0},
+                    {.fd = lifeline, .events = POLLIN, .revents = 0}};
   while (poll(waits, lifeline >= 0 ? 2 : 1, -1) < 0 && errno == EINTR) {
   }
   signalfd_siginfo info{};

@@ -39,9 +39,10 @@ class RemoteTarget : public SessionTarget {
     if (!options_.optimizer.fold_constants && !options_.optimizer.merge_common_subexpressions) {
       config.mutable_graph_options()->mutable_optimizer_options()->set_opt_level(tensorflow::OptimizerOptions::L0);
     }
-    RETURN_IF_ERROR(Wait("opens a session", nullptr, options_.operation_timeout, [&](const CallOptions& call, auto done) {
-      master_->CreateSession(call, request, &response, std::move(done));
-    }));
+    RETURN_IF_ERROR(
+        Wait("opens a session", nullptr, options_.operation_timeout, [&](const CallOptions& call, auto done) {
+          master_->CreateSession(call, request, &response, std::move(done));
+        }));
     handle_ = response.session_handle();
     version_ = response.graph_version();
     return absl::OkStatus();
@@ -54,9 +55,10 @@ class RemoteTarget : public SessionTarget {
     request.set_session_handle(handle_);
     request.set_current_graph_version(version_);
     *request.mutable_graph_def() = def;
-    RETURN_IF_ERROR(Wait("extends the graph", nullptr, options_.operation_timeout, [&](const CallOptions& call, auto done) {
-      master_->ExtendSession(call, request, &response, std::move(done));
-    }));
+    RETURN_IF_ERROR(
+        Wait("extends the graph", nullptr, options_.operation_timeout, [&](const CallOptions& call, auto done) {
+          master_->ExtendSession(call, request, &response, std::move(done));
+        }));
     version_ = response.new_graph_version();
     return absl::OkStatus();
   }
@@ -122,9 +124,8 @@ class RemoteTarget : public SessionTarget {
     }
     tensorflow::CloseSessionRequest request;
     request.set_session_handle(handle_);
-    return Wait("closes the session", nullptr, options_.operation_timeout, [&](const CallOptions& call, auto done) {
-      master_->CloseSession(call, request, std::move(done));
-    });
+    return Wait("closes the session", nullptr, options_.operation_timeout,
+                [&](const CallOptions& call, auto done) { master_->CloseSession(call, request, std::move(done)); });
   }
 
  private:
@@ -145,7 +146,8 @@ class RemoteTarget : public SessionTarget {
                 << absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Seconds(1)));
     }
     // Why the call was cancelled says more than that it was.
-    if (absl::IsCancelled(result) && cancellation != nullptr && cancellation->cancelled()) return cancellation->status();
+    if (absl::IsCancelled(result) && cancellation != nullptr && cancellation->cancelled())
+      return cancellation->status();
     if (!absl::IsUnavailable(result) || handle_.empty()) return result;
     return Append(result, absl::StrCat(" (session on ", options_.target, ")"));
   }

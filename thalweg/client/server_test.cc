@@ -77,8 +77,8 @@ TEST(ServerTest, VariablesAreSharedBySessionsUnlessTheyAreIsolated) {
   ASSERT_OK_AND_ASSIGN(const auto out, first->Run({v}));
   EXPECT_EQ(out[0].scalar<float>(), 3);
 
-  ASSERT_OK_AND_ASSIGN(
-      auto isolated, Session::Create(graph, {.target = cluster.target(kWorker0), .isolate_session_state = true}));
+  ASSERT_OK_AND_ASSIGN(auto isolated,
+                       Session::Create(graph, {.target = cluster.target(kWorker0), .isolate_session_state = true}));
   EXPECT_THAT(isolated->Run({v}), Fails(absl::StatusCode::kFailedPrecondition, "uninitialized"));
 }
 
@@ -259,7 +259,8 @@ TEST(ServerTest, BadAddresses) {
   EXPECT_THAT(Server::Start(spec, {"work", 0}), Fails(absl::StatusCode::kInvalidArgument, "\"work\""));
   Graph graph;
   EXPECT_THAT(Session::Create(graph, {.target = "localhost:1"}), Fails(absl::StatusCode::kInvalidArgument, "grpc://"));
-  EXPECT_THAT(Session::Create(graph, {.target = "grpc://localhost"}), Fails(absl::StatusCode::kInvalidArgument, "port"));
+  EXPECT_THAT(Session::Create(graph, {.target = "grpc://localhost"}),
+              Fails(absl::StatusCode::kInvalidArgument, "port"));
 }
 
 TEST(ServerTest, StopFreesThePort) {

@@ -3,6 +3,7 @@
 
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/message.h"
+#include "thalweg/rpc/recent_calls.h"
 #include "thalweg/rpc/service_call.h"
 #include "thalweg/rpc/services.h"
 #include "thalweg/tensor/tensor_proto.h"
@@ -27,11 +28,26 @@ absl::Status ReadCall(RunStepRequest& request, RunStepCall* call) {
   return absl::OkStatus();
 }
 
-void ServeRunStep(Master& master, ServerCall& call) {
+// The answer of a step that ended with `status`.
+absl::StatusOr<grpc::ByteBuffer> WriteRunStep(const absl::Status& status, const std::vector<std::string>& fetches,
+                                              const RunStepResult& result) {
+  MessageWriter writer;
+  for (size_t i = 0; i < fetches.size() && status.ok(); ++i) {
+    RETURN_IF_ERROR(CheckEncodable(result.fetches[i]));
+    writer.AddNamedTensor(1, fetches[i], result.fetches[i]);
+  }
+  writer.Message(2, result.metadata);
+  writer.Varint(3, static_cast<uint64_t>(status.code()));
+  if (!status.ok()) writer.Bytes(4, status.message());
+  return writer.Finish();
+}
+
+void ServeRunStep(Master& master, RecentCalls& recent, ServerCall& call) {
   struct State {
     RunStepResult result;
     std::vector<std::string> fetches;
     bool errors_in_body = false;
+    int64_t request_id = 0;
   };
   auto state = std::make_unique<State>();
   RunStepCall step;
@@ -41,28 +57,18 @@ void ServeRunStep(Master& master, ServerCall& call) {
     if (status.ok()) status = ReadCall(request, &step);
     if (!status.ok()) return call.Reply(status, {});
     state->errors_in_body = request.store_errors_in_response_body();
+    state->request_id = request.request_id();
   }
+  if (!recent.Begin(state->request_id, call)) return;
   state->fetches = step.fetches;
   RunStepResult* result = &state->result;
   master.RunStep({.cancellation = &call.cancellation()}, std::move(step), result,
-                 [&call, state = std::move(state)](const absl::Status& status) {
-                   if (!status.ok() && !(state->errors_in_body && state->result.step_failed)) {
-                     return call.Reply(status, {});
+                 [&call, &recent, state = std::move(state)](const absl::Status& status) {
+                   absl::StatusOr<grpc::ByteBuffer> answer = status;
+                   if (status.ok() || (state->errors_in_body && state->result.step_failed)) {
+                     answer = WriteRunStep(status, state->fetches, state->result);
                    }
-                   MessageWriter writer;
-                   if (status.ok()) {
-                     for (size_t i = 0; i < state->fetches.size(); ++i) {
-                       const Tensor& value = state->result.fetches[i];
-                       if (const absl::Status encodable = CheckEncodable(value); !encodable.ok()) {
-                         return call.Reply(encodable, {});
-                       }
-                       writer.AddNamedTensor(1, state->fetches[i], value);
-                     }
-                   }
-                   writer.Message(2, state->result.metadata);
-                   writer.Varint(3, static_cast<uint64_t>(status.code()));
-                   if (!status.ok()) writer.Bytes(4, status.message());
-                   call.Reply(writer.Finish());
+                   recent.Reply(state->request_id, call, answer.status(), answer.ok() ? *answer : grpc::ByteBuffer());
                  });
 }
 
@@ -92,6 +98,7 @@ void ServeRunCallable(Master& master, ServerCall& call) {
 
 std::vector<RpcMethod> MasterService(Master& master) {
   Master* m = &master;
+  const auto recent = std::make_shared<RecentCalls>();
   const auto path = [](const char* name) { return absl::StrCat("/tensorflow.MasterService/", name); };
   return {
       {path("CreateSession"), Unary<CreateSessionRequest, CreateSessionResponse>(
@@ -102,7 +109,7 @@ std::vector<RpcMethod> MasterService(Master& master) {
                                   [m](const auto& request, const CallOptions& options, auto* response, auto done) {
                                     m->ExtendSession(options, request, response, std::move(done));
                                   })},
-      {path("RunStep"), [m](ServerCall& call) { ServeRunStep(*m, call); }},
+      {path("RunStep"), [m, recent](ServerCall& call) { ServeRunStep(*m, *recent, call); }},
       {path("PartialRunSetup"), Unary<PartialRunSetupRequest, PartialRunSetupResponse>(
                                     [m](const auto& request, const CallOptions& options, auto* response, auto done) {
                                       m->PartialRunSetup(options, request, response, std::move(done));
