@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "thalweg/base/denormals.h"
 #include "thalweg/base/logging.h"
 
 namespace thalweg {
@@ -32,6 +33,7 @@ void ThreadPool::Schedule(absl::AnyInvocable<void()> closure) {
 }
 
 void ThreadPool::RunClosures() {
+  const ScopedFlushDenormals flush;
   while (true) {
     absl::AnyInvocable<void()> closure;
     {

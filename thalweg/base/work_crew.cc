@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/clock.h"
+#include "thalweg/base/denormals.h"
 #include "thalweg/base/logging.h"
 
 namespace thalweg {
@@ -132,6 +133,7 @@ void WorkCrew::FinishJob(int done) {
 }
 
 void WorkCrew::HelperLoop() {
+  const ScopedFlushDenormals flush;
   uint32_t seen = 0;
   while (true) {
     if (const int done = RunClaimedShards(); done > 0) {
