@@ -36,13 +36,13 @@ class Evaluation {
     if (kernel->is_async()) return Unimplemented("a waiting op in Evaluate: '", node.name(), "'");
     std::vector<int32_t> indices(node.num_inputs());
     for (int i = 0; i < node.num_inputs(); ++i) indices[i] = i;
-    KernelContext context(&step_, {.slots = slots.data(),
-                                   .inputs = indices.data(),
+    const KernelContext::Call call{.inputs = indices.data(),
                                    .num_inputs = node.num_inputs(),
                                    .first_output = node.num_inputs(),
                                    .num_outputs = node.num_outputs(),
                                    .node = &node,
-                                   .device = &device_});
+                                   .device = &device_};
+    KernelContext context(&step_, slots.data(), &call);
     RETURN_IF_ERROR(NodeError(kernel->Compute(context), node));
     outputs_[&node] = std::vector<Slot>(slots.begin() + node.num_inputs(), slots.end());
     kernels_.push_back(std::move(kernel));  // owns the variables in the slots

@@ -11,19 +11,23 @@ namespace thalweg {
 absl::Status AsyncKernel::Compute(KernelContext&) { return Internal("an async kernel was called as a plain one"); }
 
 absl::StatusOr<Tensor*> KernelContext::Allocate(int i, const Shape& shape) {
-  Tensor& tensor = output(i).tensor;
   const DType dtype = output_type(i);
-  // A slot keeps its small tensors from step to step.
+  if (Tensor* kept = Recycle(i, dtype, shape)) return kept;
+  Tensor& tensor = output(i).tensor;
+  // In a loop, the last iteration's.
   if (tensor.dtype() == dtype && tensor.shape() == shape && tensor.unique() && ElementSize(dtype) != 0) return &tensor;
   ASSIGN_OR_RETURN(tensor, Tensor::Allocate(dtype, shape, device().allocator()));
   return &tensor;
 }
 
 absl::StatusOr<Tensor*> KernelContext::ForwardOrAllocate(std::initializer_list<int> inputs, int i, const Shape& shape) {
+  // A few numbers stay in their slots, which costs less than passing them on.
+  constexpr int64_t kFew = 8;
+  if (shape.num_elements() <= kFew) return Allocate(i, shape);
   const DType dtype = output_type(i);
   for (const int in : inputs) {
     if (!IsLastUse(in)) continue;
-    Tensor& source = call_.slots[call_.inputs[in]].tensor;
+    Tensor& source = slot(in).tensor;
     if (source.dtype() != dtype || source.num_elements() != shape.num_elements() || !source.unique()) continue;
     Tensor& target = output(i).tensor;
     // The input stays readable: both slots show the same memory.
@@ -34,7 +38,7 @@ absl::StatusOr<Tensor*> KernelContext::ForwardOrAllocate(std::initializer_list<i
 }
 
 Tensor KernelContext::TakeInput(int i) {
-  Tensor& source = call_.slots[call_.inputs[i]].tensor;
+  Tensor& source = slot(i).tensor;
   if (IsLastUse(i)) return std::move(source);
   return source;
 }

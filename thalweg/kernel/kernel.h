@@ -83,10 +83,10 @@ class AsyncKernel : public Kernel {
 // One call of a kernel: inputs, outputs and surroundings. Not thread-safe.
 class KernelContext {
  public:
-  // Where inputs and outputs are. Filled by the runtime.
+  // What is called, and which slots are its inputs and outputs: the same in
+  // every step. Filled by the runtime.
   struct Call {
-    Slot* slots = nullptr;
-    const int32_t* inputs = nullptr;  // indices into slots
+    const int32_t* inputs = nullptr;  // indices of slots
     int32_t num_inputs = 0;
     int32_t first_output = 0;  // outputs are slots[first_output...]
     int32_t num_outputs = 0;
@@ -95,19 +95,20 @@ class KernelContext {
     Device* device = nullptr;
   };
 
-  KernelContext(Step* step, const Call& call) : step_(step), call_(call) {}
-  void set_call(const Call& call) { call_ = call; }
+  // All are borrowed. `call` may be set later.
+  KernelContext(Step* step, Slot* slots, const Call* call = nullptr) : step_(step), slots_(slots), call_(call) {}
+  void set_call(const Call* call) { call_ = call; }
   // The loop iteration this call belongs to, for keys of Send and Recv.
   void set_iteration(uint64_t frame, int64_t iteration) { frame_ = frame, iteration_ = iteration; }
 
-  int num_inputs() const { return call_.num_inputs; }
-  int num_outputs() const { return call_.num_outputs; }
-  const Tensor& input(int i) const { return call_.slots[call_.inputs[i]].tensor; }
+  int num_inputs() const { return call_->num_inputs; }
+  int num_outputs() const { return call_->num_outputs; }
+  const Tensor& input(int i) const { return slot(i).tensor; }
   // REQUIRES: input i is of a ref type.
-  Variable& variable(int i) const { return *call_.slots[call_.inputs[i]].variable; }
-  bool is_variable(int i) const { return call_.slots[call_.inputs[i]].variable != nullptr; }
-  bool is_dead(int i) const { return call_.slots[call_.inputs[i]].dead; }
-  DType output_type(int i) const { return RemoveRef(call_.node->output_type(i)); }
+  Variable& variable(int i) const { return *slot(i).variable; }
+  bool is_variable(int i) const { return slot(i).variable != nullptr; }
+  bool is_dead(int i) const { return slot(i).dead; }
+  DType output_type(int i) const { return RemoveRef(call_->node->output_type(i)); }
 
   void set_output(int i, Tensor value) { output(i).tensor = std::move(value); }
   void set_variable(int i, Variable* variable) { output(i).variable = variable; }
@@ -115,6 +116,13 @@ class KernelContext {
 
   // Memory for output i; its contents are undefined (strings are empty).
   absl::StatusOr<Tensor*> Allocate(int i, const Shape& shape);
+  // The tensor that Allocate would give if it is there already, from an earlier
+  // step; nullptr if not. Few tensors are, but those are most of the small ones.
+  // REQUIRES: `dtype` is the output's type.
+  Tensor* Recycle(int i, DType dtype, const Shape& shape) const {
+    Tensor& kept = output(i).tensor;
+    return kept.recyclable() && kept.dtype() == dtype && kept.shape() == shape ? &kept : nullptr;
+  }
   // The memory of one of `inputs` if that input has the output's type and as
   // many bytes, and nobody else sees it or will; else fresh memory. Elementwise
   // kernels may write output element k once they have read input elements k.
@@ -124,8 +132,8 @@ class KernelContext {
   // Memory that no output shows.
   absl::StatusOr<Tensor> AllocateTemporary(DType dtype, const Shape& shape);
 
-  const Node& node() const { return *call_.node; }
-  Device& device() const { return *call_.device; }
+  const Node& node() const { return *call_->node; }
+  Device& device() const { return *call_->device; }
   Step& step() const { return *step_; }
   uint64_t frame() const { return frame_; }
   int64_t iteration() const { return iteration_; }
@@ -140,11 +148,13 @@ class KernelContext {
   void clear_took_crew() { took_crew_ = false; }
 
  private:
-  Slot& output(int i) const { return call_.slots[call_.first_output + i]; }
-  bool IsLastUse(int i) const { return i < 32 && (call_.last_use >> i & 1) != 0; }
+  Slot& slot(int input) const { return slots_[call_->inputs[input]]; }
+  Slot& output(int i) const { return slots_[call_->first_output + i]; }
+  bool IsLastUse(int i) const { return i < 32 && (call_->last_use >> i & 1) != 0; }
 
   Step* step_;
-  Call call_;
+  Slot* slots_;
+  const Call* call_;
   uint64_t frame_ = 0;
   int64_t iteration_ = 0;
   bool took_crew_ = false;

@@ -70,19 +70,20 @@ class KernelContextTest : public testing::Test {
   Output x() { return graph_.root().Add("Three"); }
 
   KernelContext Context(uint32_t last_use = 0) {
-    return KernelContext(&step_, {.slots = slots_.data(),
-                                  .inputs = inputs_.data(),
-                                  .num_inputs = 1,
-                                  .first_output = 1,
-                                  .num_outputs = 1,
-                                  .last_use = last_use,
-                                  .node = node_,
-                                  .device = &TestDevice()});
+    call_ = {.inputs = inputs_.data(),
+             .num_inputs = 1,
+             .first_output = 1,
+             .num_outputs = 1,
+             .last_use = last_use,
+             .node = node_,
+             .device = &TestDevice()};
+    return KernelContext(&step_, slots_.data(), &call_);
   }
 
   Graph graph_;
   Node* const node_;
   Step step_;
+  KernelContext::Call call_;
   std::vector<Slot> slots_ = std::vector<Slot>(2);
   std::vector<int32_t> inputs_ = {0};
 };
@@ -113,32 +114,45 @@ TEST_F(KernelContextTest, TooMuchMemoryIsAnError) {
 }
 
 TEST_F(KernelContextTest, ForwardsAnInputThatNobodyReadsAgain) {
-  slots_[0].tensor = Tensor::Vector<float>({1, 2, 3, 4});
+  slots_[0].tensor = Tensor::Zeros(kFloat, {40});
   const void* const memory = slots_[0].tensor.raw();
   KernelContext c = Context(/*last_use=*/1);
-  const absl::StatusOr<Tensor*> out = c.ForwardOrAllocate({0}, 0, {2, 2});
+  const absl::StatusOr<Tensor*> out = c.ForwardOrAllocate({0}, 0, {2, 20});
   ASSERT_THAT(out, IsOk());
   EXPECT_EQ((*out)->raw(), memory);
-  EXPECT_EQ((*out)->shape(), Shape({2, 2}));
+  EXPECT_EQ((*out)->shape(), Shape({2, 20}));
   EXPECT_EQ(c.input(0).raw(), memory) << "it stays readable";
 }
 
-TEST_F(KernelContextTest, DoesNotForwardWhatOthersNeed) {
+TEST_F(KernelContextTest, AFewNumbersStayInTheirSlot) {
+  KernelContext c = Context(/*last_use=*/1);
+  EXPECT_EQ(c.Recycle(0, kFloat, {2}), nullptr) << "there is none yet";
   slots_[0].tensor = Tensor::Vector<float>({1, 2});
+  Tensor* const first = *c.ForwardOrAllocate({0}, 0, {2});
+  EXPECT_NE(first->raw(), slots_[0].tensor.raw()) << "it costs less to have memory of its own";
+  EXPECT_EQ(c.Recycle(0, kFloat, {2}), first);
+  EXPECT_EQ(c.Recycle(0, kFloat, {1}), nullptr);
+  EXPECT_EQ(c.Recycle(0, kInt32, {2}), nullptr);
+  const Tensor held = *first;
+  EXPECT_EQ(c.Recycle(0, kFloat, {2}), nullptr) << "somebody holds it";
+}
+
+TEST_F(KernelContextTest, DoesNotForwardWhatOthersNeed) {
+  slots_[0].tensor = Tensor::Zeros(kFloat, {40});
   const void* const memory = slots_[0].tensor.raw();
   {
     KernelContext c = Context(/*last_use=*/0);
-    EXPECT_NE((*c.ForwardOrAllocate({0}, 0, {2}))->raw(), memory) << "another node reads it later";
+    EXPECT_NE((*c.ForwardOrAllocate({0}, 0, {40}))->raw(), memory) << "another node reads it later";
   }
   KernelContext c = Context(/*last_use=*/1);
-  EXPECT_NE((*c.ForwardOrAllocate({0}, 0, {3}))->raw(), memory) << "another size";
+  EXPECT_NE((*c.ForwardOrAllocate({0}, 0, {41}))->raw(), memory) << "another size";
   {
     const Tensor held = slots_[0].tensor;
-    EXPECT_NE((*c.ForwardOrAllocate({0}, 0, {2}))->raw(), memory) << "somebody holds it";
+    EXPECT_NE((*c.ForwardOrAllocate({0}, 0, {40}))->raw(), memory) << "somebody holds it";
   }
-  slots_[0].tensor = Tensor::Vector<int32_t>({1, 2});
+  slots_[0].tensor = Tensor::Zeros(kInt32, {40});
   const void* const ints = slots_[0].tensor.raw();
-  EXPECT_NE((*c.ForwardOrAllocate({0}, 0, {2}))->raw(), ints) << "another type";
+  EXPECT_NE((*c.ForwardOrAllocate({0}, 0, {40}))->raw(), ints) << "another type";
 }
 
 TEST_F(KernelContextTest, TakeInputMovesOnlyAtTheLastUse) {

@@ -33,13 +33,13 @@ std::vector<Tensor> Calls(int calls, absl::string_view op, const std::vector<Ten
     std::vector<Slot> slots(inputs.size() + 1);
     for (size_t i = 0; i < inputs.size(); ++i) slots[i].tensor = inputs[i];
     Step step;
-    KernelContext context(&step, {.slots = slots.data(),
-                                  .inputs = indices.data(),
-                                  .num_inputs = static_cast<int32_t>(inputs.size()),
-                                  .first_output = static_cast<int32_t>(inputs.size()),
-                                  .num_outputs = 1,
-                                  .node = node,
-                                  .device = &TestDevice()});
+    const KernelContext::Call site{.inputs = indices.data(),
+                                   .num_inputs = static_cast<int32_t>(inputs.size()),
+                                   .first_output = static_cast<int32_t>(inputs.size()),
+                                   .num_outputs = 1,
+                                   .node = node,
+                                   .device = &TestDevice()};
+    KernelContext context(&step, slots.data(), &site);
     const absl::Status status = (*kernel)->Compute(context);
     EXPECT_TRUE(status.ok()) << status;
     results.push_back(slots.back().tensor);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "thalweg/base/clock.h"
+#include "thalweg/base/denormals.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/evaluate.h"
@@ -28,7 +29,7 @@ bool AnyDead(const Plan& plan, const Instruction& in, const Slot* slots) {
 }
 
 void SetDead(const Instruction& in, Slot* slots, bool dead) {
-  for (int i = 0; i < in.num_outputs; ++i) slots[in.first_output + i].dead = dead;
+  for (int i = 0; i < in.call.num_outputs; ++i) slots[in.call.first_output + i].dead = dead;
   if (in.status_slot >= 0) slots[in.status_slot].dead = dead;
 }
 
@@ -36,6 +37,12 @@ void SetDead(const Instruction& in, Slot* slots, bool dead) {
 void Empty(Slot& slot) {
   slot.tensor.Reset();
   slot.variable = nullptr;
+}
+
+// The same for a slot that the next step fills with its like: a few numbers
+// that nobody else sees stay, to be written over.
+void EmptyForNextStep(Slot& slot) {
+  if (!slot.tensor.recyclable()) Empty(slot);
 }
 
 }  // namespace
@@ -108,20 +115,10 @@ class Execution::Region {
   void Release(const std::vector<int32_t>& successors, std::vector<int32_t>* ready);
   void Fail(const absl::Status& status);
   void CountDown(int32_t n);
-  KernelContext::Call CallOf(const Instruction& in) const {
-    return {.slots = frame_.slots.data(),
-            .inputs = plan_.at(in.inputs),
-            .num_inputs = in.inputs.count,
-            .first_output = in.first_output,
-            .num_outputs = in.num_outputs,
-            .last_use = in.last_use,
-            .node = in.node,
-            .device = in.device};
-  }
   absl::Status ReadVariables(const Instruction& in);
   void FreeSlots(const Instruction& in) {
     const int32_t* list = plan_.at(in.frees);
-    for (int i = 0; i < in.frees.count; ++i) Empty(frame_.slots[list[i]]);
+    for (int i = 0; i < in.frees.count; ++i) EmptyForNextStep(frame_.slots[list[i]]);
   }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
@@ -265,7 +262,7 @@ absl::Status Execution::Region::ReadVariables(const Instruction& in) {
 }
 
 absl::Status Execution::Region::RunInstruction(const Instruction& in, KernelContext& context) {
-  if (in.reads.count > 0) RETURN_IF_ERROR(NodeError(ReadVariables(in), *in.node));
+  if (in.reads.count > 0) RETURN_IF_ERROR(NodeError(ReadVariables(in), *in.call.node));
   if (in.loop != nullptr) {
     if (AnyDead(plan_, in, frame_.slots.data())) {
       for (const LoopPlan::Move& exit : in.loop->exits) frame_.slots[exit.to].dead = true;
@@ -285,13 +282,14 @@ absl::Status Execution::Region::RunInstruction(const Instruction& in, KernelCont
   } else if (in.is_switch) {
     SetDead(in, frame_.slots.data(), false);  // it was set by an earlier step
   }
-  context.set_call(CallOf(in));
+  context.set_call(&in.call);
   if (execution_.stats_ != nullptr) [[unlikely]] {
     const int64_t start = NowNanos();
-    RETURN_IF_ERROR(NodeError(in.kernel->Compute(context), *in.node));
-    execution_.stats_->Add(*in.node, in.device, start, NowNanos(), frame_.slots.data() + in.first_output);
+    RETURN_IF_ERROR(NodeError(in.kernel->Compute(context), *in.call.node));
+    execution_.stats_->Add(*in.call.node, in.call.device, start, NowNanos(),
+                           frame_.slots.data() + in.call.first_output);
   } else if (absl::Status status = in.kernel->Compute(context); !status.ok()) [[unlikely]] {
-    return NodeError(status, *in.node);
+    return NodeError(status, *in.call.node);
   }
   FreeSlots(in);
   return absl::OkStatus();
@@ -299,13 +297,19 @@ absl::Status Execution::Region::RunInstruction(const Instruction& in, KernelCont
 
 // The heart: straight-line code. Waits in it are started and not waited for.
 absl::Status Execution::Region::RunCode(absl::Span<const Instruction> code) {
-  KernelContext context(&execution_.step_, {});
+  KernelContext context(&execution_.step_, frame_.slots.data());
   context.set_iteration(frame_id_, iteration_);
+  const bool fast = !measure_ && execution_.stats_ == nullptr;
   for (const Instruction& in : code) {
     if (execution_.step_.cancellation->cancelled()) [[unlikely]] {
       return execution_.step_.cancellation->status();
     }
-    if (in.async) {
+    if (in.plain && fast) [[likely]] {
+      context.set_call(&in.call);
+      if (absl::Status status = in.kernel->Compute(context); !status.ok()) [[unlikely]]
+        return NodeError(status, *in.call.node);
+      FreeSlots(in);
+    } else if (in.async) {
       StartWait(in);
     } else if (!measure_) [[likely]] {
       RETURN_IF_ERROR(RunInstruction(in, context));
@@ -313,7 +317,7 @@ absl::Status Execution::Region::RunCode(absl::Span<const Instruction> code) {
       context.clear_took_crew();
       const int64_t start = NowNanos();
       RETURN_IF_ERROR(RunInstruction(in, context));
-      const int concurrency = in.device != nullptr ? in.device->crew().concurrency() : 1;
+      const int concurrency = in.call.device != nullptr ? in.call.device->crew().concurrency() : 1;
       plan_.forks->Record(plan_, static_cast<int32_t>(&in - plan_.code.data()), NowNanos() - start, context.took_crew(),
                           concurrency);
     }
@@ -335,7 +339,8 @@ absl::Status Execution::Region::RunStages(const std::vector<Stage>& stages) {
       continue;
     }
     absl::Status first, second;
-    const Device* device = stage.first[0].device != nullptr ? stage.first[0].device : stage.second[0].device;
+    const Device* device =
+        stage.first[0].call.device != nullptr ? stage.first[0].call.device : stage.second[0].call.device;
     if (device == nullptr) {  // two loops
       first = RunCode(stage.first);
       second = RunCode(stage.second);
@@ -351,7 +356,11 @@ absl::Status Execution::Region::RunStages(const std::vector<Stage>& stages) {
 
 void Execution::Region::Start(int64_t iteration, Done done) {
   if (!plan_.has_waits) {
-    const absl::Status status = RunToEnd(iteration);
+    absl::Status status;
+    {
+      const ScopedFlushDenormals flush;
+      status = RunToEnd(iteration);
+    }
     return done(status);
   }
   done_ = std::move(done);
@@ -382,6 +391,7 @@ void Execution::Region::RunSegments(int32_t first) {
     if (!failed()) {
       // RunCode starts waits one by one; after an error the rest are not
       // started, and count as over.
+      const ScopedFlushDenormals flush;
       const absl::Status status = RunSegmentCode(id);
       if (!status.ok()) Fail(status);
     }
@@ -411,7 +421,8 @@ void Execution::Region::StartWait(const Instruction& in) {
   wait.start_nanos = NowNanos();
   wait.since_nanos.store(wait.start_nanos, std::memory_order_release);
   Slot* slots = frame_.slots.data();
-  if (const absl::Status status = ReadVariables(in); !status.ok()) return EndWait(wait, NodeError(status, *in.node));
+  if (const absl::Status status = ReadVariables(in); !status.ok())
+    return EndWait(wait, NodeError(status, *in.call.node));
   const bool dead = AnyDead(plan_, in, slots);
   if (in.loop != nullptr) {
     if (dead) {
@@ -424,13 +435,14 @@ void Execution::Region::StartWait(const Instruction& in) {
   }
   SetDead(in, slots, dead);
   if (dead) return EndWait(wait, absl::OkStatus());
-  wait.context = std::make_unique<KernelContext>(&execution_.step_, CallOf(in));
+  wait.context = std::make_unique<KernelContext>(&execution_.step_, frame_.slots.data(), &in.call);
   wait.context->set_iteration(frame_id_, iteration_);
   static_cast<AsyncKernel*>(in.kernel)->ComputeAsync(*wait.context, [this, &wait, &in](const absl::Status& status) {
     if (execution_.stats_ != nullptr && status.ok()) {
-      execution_.stats_->Add(*in.node, in.device, wait.start_nanos, NowNanos(), frame_.slots.data() + in.first_output);
+      execution_.stats_->Add(*in.call.node, in.call.device, wait.start_nanos, NowNanos(),
+                             frame_.slots.data() + in.call.first_output);
     }
-    EndWait(wait, NodeError(status, *in.node));
+    EndWait(wait, NodeError(status, *in.call.node));
   });
 }
 
@@ -475,7 +487,7 @@ void Execution::Region::DescribeWaits(std::vector<std::string>* names) const {
   for (size_t i = 0; i < plan_.wait_successors.size(); ++i) {
     const int64_t since = waits_[i].since_nanos.load(std::memory_order_acquire);
     if (since == 0) continue;
-    const Node& node = *waits_[i].instruction->node;
+    const Node& node = *waits_[i].instruction->call.node;
     names->push_back(absl::StrCat("'", node.name(), "' (", node.op(), ") on ", node.device(), " for ",
                                   (now - since) / 1'000'000'000, " s"));
   }
@@ -517,6 +529,7 @@ void Execution::Start(absl::Span<const Tensor> args, Done done) {
 
 absl::Status Execution::Run(absl::Span<const Tensor> args) {
   if (!executable_.plan.has_waits) {
+    const ScopedFlushDenormals flush;
     RETURN_IF_ERROR(BindArgs(args));
     absl::Status status = region_->RunToEnd(0);
     if (!status.ok()) [[unlikely]]

@@ -85,7 +85,7 @@ class StageFinder {
     for (int32_t at = first; at < fork_end; ++at) {
       Instruction in = plan_.code[at];
       for (int i = 0; i < in.inputs.count && i < 32; ++i) {
-        if (readers[plan_.at(in.inputs)[i]] == 3) in.last_use &= ~(1u << i);
+        if (readers[plan_.at(in.inputs)[i]] == 3) in.call.last_use &= ~(1u << i);
       }
       const int32_t* frees = plan_.at(in.frees);
       if (std::any_of(frees, frees + in.frees.count, [&](int32_t slot) { return readers[slot] == 3; })) {

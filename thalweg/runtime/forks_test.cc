@@ -27,19 +27,19 @@ struct TestPlan {
   int32_t Add(const std::vector<int32_t>& inputs, double nanos, double serial_nanos = 0) {
     Instruction in;
     in.inputs = plan.AddOperands(inputs);
-    in.first_output = plan.num_slots++;
-    in.num_outputs = 1;
+    in.call.first_output = plan.num_slots++;
+    in.call.num_outputs = 1;
     plan.code.push_back(in);
     plan.before.push_back(inputs);
     costs.push_back({nanos, serial_nanos == 0 ? nanos : serial_nanos});
-    return in.first_output;
+    return in.call.first_output;
   }
   std::vector<Stage> Find() { return FindStages(plan, 0, static_cast<int32_t>(plan.code.size()), costs); }
 };
 
 std::vector<int32_t> Outputs(const std::vector<Instruction>& code) {
   std::vector<int32_t> slots;
-  for (const Instruction& in : code) slots.push_back(in.first_output);
+  for (const Instruction& in : code) slots.push_back(in.call.first_output);
   return slots;
 }
 
@@ -95,10 +95,10 @@ TEST(FindStages, NeitherLaneTakesWhatBothRead) {
     p.plan.before.emplace_back();
     Instruction in;
     in.inputs = p.plan.AddOperands({x});
-    in.first_output = p.plan.num_slots++;
-    in.num_outputs = 1;
+    in.call.first_output = p.plan.num_slots++;
+    in.call.num_outputs = 1;
     if (i == 1) {
-      in.last_use = 1;
+      in.call.last_use = 1;
       in.frees = p.plan.AddOperands({x});
     }
     p.plan.code.push_back(in);
@@ -108,7 +108,7 @@ TEST(FindStages, NeitherLaneTakesWhatBothRead) {
   ASSERT_EQ(stages.size(), 1);
   ASSERT_EQ(stages[0].first.size(), 1);
   ASSERT_EQ(stages[0].second.size(), 1);
-  EXPECT_EQ(stages[0].second[0].last_use, 0);
+  EXPECT_EQ(stages[0].second[0].call.last_use, 0);
   EXPECT_EQ(stages[0].second[0].frees.count, 0);
   EXPECT_THAT(stages[0].frees, ElementsAre(x));
 }

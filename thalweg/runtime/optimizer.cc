@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "thalweg/base/denormals.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/kernel/evaluate.h"
@@ -40,8 +41,6 @@ bool IsFoldable(const Node& node, const Frames& frames, const std::string& devic
   return std::all_of(node.inputs().begin(), node.inputs().end(),
                      [](const Output& o) { return o.node->op() == "Const" && o.node->control_inputs().empty(); });
 }
-
-int64_t Bytes(const Tensor& t) { return t.TotalBytes(); }
 
 // The attributes in an order that does not depend on the map.
 std::string AttrKey(const Node& node) {
@@ -80,6 +79,7 @@ void ReplaceUses(const std::vector<std::vector<Node*>>& consumers, Node* from, N
 }  // namespace
 
 absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, int64_t max_bytes) {
+  const ScopedFlushDenormals flush;  // as the step would
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph));
   ASSIGN_OR_RETURN(const Frames frames, FindFrames(graph, order));
   const std::vector<std::vector<Node*>> consumers = Consumers(graph);
@@ -99,7 +99,7 @@ absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, int64_t max_byte
     const absl::StatusOr<std::vector<Tensor>> outputs = RunNode(*node, inputs, device);
     if (!outputs.ok()) continue;  // the step will say so
     int64_t bytes = 0;
-    for (const Tensor& t : *outputs) bytes += Bytes(t);
+    for (const Tensor& t : *outputs) bytes += t.TotalBytes();
     if (bytes > max_bytes) continue;
     std::vector<Output> constants;
     for (int i = 0; i < node->num_outputs(); ++i) {

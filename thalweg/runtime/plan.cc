@@ -13,6 +13,13 @@ Range Plan::AddOperands(const std::vector<int32_t>& list) {
   return range;
 }
 
+void Plan::BindCalls() {
+  for (Instruction& in : code) {
+    in.call.inputs = at(in.inputs);
+    in.call.num_inputs = in.inputs.count;
+  }
+}
+
 PlanFrame::PlanFrame(const Plan& plan) : slots(plan.num_slots) {
   for (const auto& [slot, value] : plan.constants) slots[slot].tensor = value;
   for (const auto& loop : plan.loops) loops.push_back(std::make_unique<PlanFrame>(loop->body));

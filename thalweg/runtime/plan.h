@@ -39,20 +39,18 @@ struct Range {
 };
 
 struct Instruction {
+  // What every step needs of every instruction comes first: a line of the
+  // cache.
   Kernel* kernel = nullptr;  // owned by the plan or the session
-  LoopPlan* loop = nullptr;  // instead of a kernel
-  const Node* node = nullptr;
-  Device* device = nullptr;
-
-  Range inputs;              // slots read, in the node's order
-  int32_t first_output = 0;  // slots written: contiguous
-  int32_t num_outputs = 0;
-  uint32_t last_use = 0;     // bit i: input i dies here
+  KernelContext::Call call;  // its inputs are those of `inputs`, once the plan is complete
   Range frees;               // slots to empty afterwards
+  bool plain = false;        // a kernel, and nothing of what follows
+  bool async = false;
+  Range inputs;              // slots read, in the node's order
+  LoopPlan* loop = nullptr;  // instead of a kernel
   Range reads;               // pairs (variable slot, value slot): variables whose value is wanted
   Range dead_if;             // slots: if one is dead, so is this
   int32_t status_slot = -1;  // where control consumers look for deadness; -1 if none do
-  bool async = false;
   bool is_merge = false;     // dead only if all inputs are
   bool is_switch = false;    // sets deadness itself
   bool runs_dead = false;    // a send: tells the other side
@@ -81,6 +79,8 @@ struct Plan {
   Plan& operator=(const Plan&) = delete;
 
   Range AddOperands(const std::vector<int32_t>& list);
+  // Points calls at their inputs. Operands are not added afterwards.
+  void BindCalls();
   const int32_t* at(Range r) const { return operands.data() + r.begin; }
 
   std::vector<Instruction> code;

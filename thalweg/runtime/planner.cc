@@ -1,18 +1,17 @@
 #include "thalweg/runtime/planner.h"
 
 #include <algorithm>
-#include <map>
-#include <queue>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/hash/hash.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/runtime/frames.h"
+#include "thalweg/runtime/last_uses.h"
+#include "thalweg/runtime/late_reads.h"
+#include "thalweg/runtime/segments.h"
 
 namespace thalweg {
 namespace {
@@ -22,16 +21,6 @@ uint64_t FrameId(const std::string& path) {
   uint64_t hash = 1469598103934665603u;
   for (const unsigned char c : path) hash = (hash ^ c) * 1099511628211u;
   return hash | 1;  // 0 is the top level
-}
-
-// Changes a variable: runs as late as it can, so that readers of the old value
-// are done and the update happens in place.
-bool Updates(const Node& node) {
-  if (IsControlFlow(node)) return false;
-  for (int i = 0; i < node.num_inputs(); ++i) {
-    if (IsRef(node.input_type(i))) return node.op() != "IsVariableInitialized" && node.op() != "RefIdentity";
-  }
-  return false;
 }
 
 // Compiles the nodes of one frame (the top level, or an iteration of a loop)
@@ -55,11 +44,12 @@ class RegionCompiler {
     ConnectUnits();
     RETURN_IF_ERROR(OrderUnits());
     FindPossiblyDead();
-    FindWaits();
-    Schedule();
+    FindSegments(units_, unit_order_, plan_);
+    schedule_ = Schedule(units_, static_cast<int>(plan_.segments.size()));
     AssignSlots();
     RETURN_IF_ERROR(Emit());
-    FindLastUses();
+    FindLastUses(Lives(), plan_);
+    plan_.BindCalls();
     return absl::OkStatus();
   }
 
@@ -70,21 +60,6 @@ class RegionCompiler {
   }
 
  private:
-  // A node, or a whole loop.
-  struct Unit {
-    Node* node = nullptr;
-    int loop = -1;  // frame id
-    LoopPlan* plan = nullptr;
-    std::vector<int> before;  // units that must come first, without repeats
-    std::vector<int> after;
-    bool may_be_dead = false;
-    bool waits = false;
-    bool no_code = false;  // a constant, an argument, an alias
-    int segment = -1;
-    int32_t code = -1;  // its instruction, once emitted
-    std::shared_ptr<Kernel> kernel;
-  };
-
   bool IsOwn(const Node& node) const { return frames_.of_node[node.id()] == frame_; }
 
   absl::Status MakeUnits() {
@@ -257,84 +232,6 @@ class RegionCompiler {
     return units_[unit_of_[from.id()]].may_be_dead;
   }
 
-  // For every unit the set of waits it depends on; units with the same set
-  // form a segment. An edge never leads from a larger set to a smaller one, so
-  // segments are ordered too.
-  void FindWaits() {
-    std::vector<int> waiting;
-    for (size_t u = 0; u < units_.size(); ++u) {
-      if (units_[u].waits) {
-        wait_index_[static_cast<int>(u)] = static_cast<int>(waiting.size());
-        waiting.push_back(static_cast<int>(u));
-      }
-    }
-    plan_.has_waits = !waiting.empty();
-    plan_.wait_successors.resize(waiting.size());
-    if (waiting.empty()) {
-      for (Unit& unit : units_) unit.segment = 0;
-      plan_.segments.resize(1);
-      return;
-    }
-    const size_t words = (waiting.size() + 63) / 64;
-    std::vector<std::vector<uint64_t>> sets(units_.size(), std::vector<uint64_t>(words));
-    std::map<std::vector<uint64_t>, int> ids;
-    for (const int u : unit_order_) {
-      for (const int before : units_[u].before) {
-        for (size_t w = 0; w < words; ++w) sets[u][w] |= sets[before][w];
-        if (units_[before].waits) {
-          const int index = wait_index_[before];
-          sets[u][index / 64] |= uint64_t{1} << (index % 64);
-        }
-      }
-      units_[u].segment = ids.try_emplace(sets[u], static_cast<int>(ids.size())).first->second;
-    }
-    plan_.segments.resize(ids.size());
-    for (size_t u = 0; u < units_.size(); ++u) {
-      for (const int before : units_[u].before) {
-        auto& successors = units_[before].waits ? plan_.wait_successors[wait_index_[before]]
-                                                : plan_.segments[units_[before].segment].successors;
-        const int to = units_[u].segment;
-        if (!units_[before].waits && units_[before].segment == to) continue;
-        if (std::find(successors.begin(), successors.end(), to) != successors.end()) continue;
-        successors.push_back(to);
-        ++plan_.segments[to].predecessors;
-      }
-    }
-  }
-
-  // The order of code: segment by segment; inside one, waits are started and
-  // sends made as early as can be, updates of variables as late.
-  void Schedule() {
-    const auto rank = [&](int u) {
-      const Unit& unit = units_[u];
-      int priority = 1;
-      if (unit.node != nullptr && Updates(*unit.node)) priority = 2;
-      if (unit.waits || (unit.node != nullptr && (unit.node->op() == "_Send" || unit.node->op() == "_HostSend")))
-        priority = 0;
-      return std::tuple(unit.segment, priority, u);
-    };
-    const auto later = [&](int a, int b) { return rank(a) > rank(b); };
-    std::vector<int> pending(units_.size());
-    // One queue per segment: a segment's units only wait for earlier sets, so
-    // running segments one after the other by readiness is a valid order for
-    // emission too.
-    std::priority_queue<int, std::vector<int>, decltype(later)> ready(later);
-    for (size_t u = 0; u < units_.size(); ++u) {
-      pending[u] = static_cast<int>(units_[u].before.size());
-      if (pending[u] == 0) ready.push(static_cast<int>(u));
-    }
-    std::vector<std::vector<int>> by_segment(plan_.segments.size());
-    while (!ready.empty()) {
-      const int u = ready.top();
-      ready.pop();
-      by_segment[units_[u].segment].push_back(u);
-      for (const int next : units_[u].after) {
-        if (--pending[next] == 0) ready.push(next);
-      }
-    }
-    for (const auto& list : by_segment) schedule_.insert(schedule_.end(), list.begin(), list.end());
-  }
-
   int32_t NewSlot() { return plan_.num_slots++; }
 
   void AssignSlots() {
@@ -357,7 +254,7 @@ class RegionCompiler {
       }
       for (int i = 0; i < node->num_outputs(); ++i) slots_[Output(node, i)] = NewSlot();
       if (unit.no_code) {
-        if (node->op() == "Const") pinned_.push_back(slots_[Output(node)]);
+        if (node->op() == "Const") constants_.push_back(slots_[Output(node)]);
       }
     }
   }
@@ -444,7 +341,7 @@ class RegionCompiler {
       if (plan_.results.size() <= static_cast<size_t>(index)) plan_.results.resize(index + 1);
       const int32_t slot = slots_.at(node->input(0));
       plan_.results[index] = {slot, node};
-      keep_.push_back(slot);
+      results_.push_back(slot);
     }
     return absl::OkStatus();
   }
@@ -455,15 +352,15 @@ class RegionCompiler {
     Instruction in;
     in.kernel = unit.kernel.get();
     plan_.kernels.push_back(unit.kernel);
-    in.node = node;
-    in.device = find_device_(node->device());
+    in.call.node = node;
+    in.call.device = find_device_(node->device());
     std::vector<int32_t> inputs, reads;
     for (int i = 0; i < node->num_inputs(); ++i) inputs.push_back(InputSlot(*node, i, &reads));
     in.inputs = plan_.AddOperands(inputs);
     in.reads = plan_.AddOperands(reads);
     in.dead_if = plan_.AddOperands(dead_if);
-    in.num_outputs = node->num_outputs();
-    in.first_output = in.num_outputs > 0 ? slots_.at(Output(node)) : 0;
+    in.call.num_outputs = node->num_outputs();
+    in.call.first_output = node->num_outputs() > 0 ? slots_.at(Output(node)) : 0;
     in.is_merge = IsMerge(*node);
     in.is_switch = IsSwitch(*node);
     in.runs_dead = node->op() == "_Send" || node->op() == "_HostSend";
@@ -478,7 +375,7 @@ class RegionCompiler {
     const Frame& frame = frames_.frames[unit.loop];
     Instruction in;
     in.loop = loop;
-    in.node = frame.enters[0];
+    in.call.node = frame.enters[0];
     std::vector<int32_t> inputs, reads;
     for (Node* enter : frame.enters) {
       const int32_t outer = InputSlot(*enter, 0, &reads);
@@ -508,14 +405,15 @@ class RegionCompiler {
   void FinishInstruction(int u, Instruction in) {
     if (units_[u].waits) {
       in.async = true;
-      in.async_index = wait_index_.at(u);
+      in.async_index = units_[u].wait;
     }
+    in.plain = in.loop == nullptr && !in.async && !in.is_merge && !in.is_switch && in.reads.count == 0 &&
+               in.dead_if.count == 0;
     units_[u].code = static_cast<int32_t>(plan_.code.size());
     std::vector<int32_t> before;
     CodeBefore(u, &before);
     plan_.before.push_back(std::move(before));
     plan_.code.push_back(in);
-    code_segment_.push_back(units_[u].segment);
   }
 
   // The instructions that a unit depends on, through units without code too.
@@ -529,76 +427,18 @@ class RegionCompiler {
     }
   }
 
-  // A slot that is read in one segment only dies with its last reader there.
-  // One that several segments read, or that leaves the plan, is kept to the
-  // end.
-  void FindLastUses() {
-    struct Use {
-      int32_t last = -1;  // instruction that reads it last
-      int32_t producer = -1;
-      int segment = -1;
-      bool shared = false;
-      bool keep = false;
-    };
-    std::vector<Use> uses(plan_.num_slots);
-    const auto read = [&](int32_t slot, int32_t at) {
-      Use& use = uses[slot];
-      if (use.segment >= 0 && use.segment != code_segment_[at]) use.shared = true;
-      use.segment = code_segment_[at];
-      use.last = at;
-    };
-    for (int32_t at = 0; at < static_cast<int32_t>(plan_.code.size()); ++at) {
-      const Instruction& in = plan_.code[at];
-      for (int i = 0; i < in.inputs.count; ++i) read(plan_.at(in.inputs)[i], at);
-      for (int i = 0; i < in.reads.count; ++i) read(plan_.at(in.reads)[i], at);
-      for (int i = 0; i < in.dead_if.count; ++i) read(plan_.at(in.dead_if)[i], at);
-      for (int i = 0; i < in.num_outputs; ++i) uses[in.first_output + i].producer = at;
-      if (in.loop != nullptr) {
-        for (const LoopPlan::Move& exit : in.loop->exits) uses[exit.to].producer = at;
-      }
+  // Of this region; see last_uses.h.
+  SlotLives Lives() const {
+    SlotLives lives{.kept = results_, .constants = constants_};
+    if (frame_ == 0) return lives;
+    const Frame& frame = frames_.frames[frame_];
+    for (Node* enter : frame.enters) lives.kept.push_back(slots_.at(Output(enter)));
+    for (Node* exit : frame.exits) lives.kept.push_back(slots_.at(exit->input(0)));
+    for (Node* next : frame.next_iterations) {
+      lives.kept.push_back(slots_.at(next->input(0)));
+      lives.kept.push_back(slots_.at(Output(next)));
     }
-    for (const int32_t slot : keep_) uses[slot].keep = true;
-    for (const int32_t slot : pinned_) uses[slot].keep = true;
-    if (frame_ != 0) {
-      for (Node* enter : frames_.frames[frame_].enters) uses[slots_.at(Output(enter))].keep = true;
-      for (Node* exit : frames_.frames[frame_].exits) uses[slots_.at(exit->input(0))].keep = true;
-      for (Node* next : frames_.frames[frame_].next_iterations) {
-        uses[slots_.at(next->input(0))].keep = true;
-        uses[slots_.at(Output(next))].keep = true;
-      }
-    }
-    std::vector<std::vector<int32_t>> frees(plan_.code.size());
-    for (int32_t slot = 0; slot < plan_.num_slots; ++slot) {
-      const Use& use = uses[slot];
-      if (use.keep || use.shared) {
-        plan_.kept_slots.push_back(slot);
-        continue;
-      }
-      if (use.last >= 0) {
-        frees[use.last].push_back(slot);
-      } else if (use.producer >= 0) {
-        frees[use.producer].push_back(slot);  // nobody wants it
-      } else {
-        plan_.kept_slots.push_back(slot);  // an argument that nobody reads
-      }
-    }
-    // Constants stay for good.
-    std::vector<bool> is_pinned(plan_.num_slots, false);
-    for (const int32_t slot : pinned_) is_pinned[slot] = true;
-    plan_.kept_slots.erase(
-        std::remove_if(plan_.kept_slots.begin(), plan_.kept_slots.end(), [&](int32_t s) { return is_pinned[s]; }),
-        plan_.kept_slots.end());
-    for (size_t at = 0; at < plan_.code.size(); ++at) {
-      Instruction& in = plan_.code[at];
-      for (int i = 0; i < in.inputs.count && i < 32; ++i) {
-        const int32_t slot = plan_.at(in.inputs)[i];
-        const bool dies = std::find(frees[at].begin(), frees[at].end(), slot) != frees[at].end();
-        // An input given twice is not dead after its first use.
-        const bool twice = std::count(plan_.at(in.inputs), plan_.at(in.inputs) + in.inputs.count, slot) > 1;
-        if (dies && !twice && in.loop == nullptr) in.last_use |= 1u << i;
-      }
-      in.frees = plan_.AddOperands(frees[at]);
-    }
+    return lives;
   }
 
   const Graph& graph_;
@@ -615,13 +455,11 @@ class RegionCompiler {
   std::vector<int> unit_of_;                  // by node id; -1 if of another region
   absl::flat_hash_map<int, int> loop_units_;  // frame -> unit
   absl::flat_hash_map<int, std::unique_ptr<RegionCompiler>> loop_bodies_;
-  absl::flat_hash_map<int, int> wait_index_;  // unit -> async index
   std::vector<int> schedule_;
-  std::vector<int> code_segment_;
   absl::flat_hash_map<Output, int32_t> slots_;
   absl::flat_hash_map<const Node*, int32_t> status_slots_;
-  std::vector<int32_t> keep_;    // leave the plan
-  std::vector<int32_t> pinned_;  // constants
+  std::vector<int32_t> results_;    // slots that leave the plan
+  std::vector<int32_t> constants_;  // their slots
 };
 
 }  // namespace
@@ -630,6 +468,7 @@ absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph, const DeviceFin
                                                     const KernelSource& make_kernel) {
   auto executable = std::make_unique<Executable>();
   executable->graph = std::move(graph);
+  RETURN_IF_ERROR(DelayReads(executable->graph));
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(executable->graph));
   ASSIGN_OR_RETURN(const Frames frames, FindFrames(executable->graph, order));
   RegionCompiler compiler(executable->graph, order, frames, 0, "", find_device, make_kernel, &executable->plan);

@@ -37,6 +37,8 @@ class alignas(Allocator::kAlignment) Buffer {
   }
   // True if the caller's reference is the only one and the memory is ours.
   bool unique() const { return writable_ && references_.load(std::memory_order_acquire) == 1; }
+  // unique(), and holds only a few numbers: cheaper to write over than to free.
+  bool recyclable() const { return small_ && references_.load(std::memory_order_acquire) == 1; }
 
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
@@ -46,8 +48,16 @@ class alignas(Allocator::kAlignment) Buffer {
   static size_t Stride(DType dtype);
 
  private:
+  static constexpr size_t kSmallBytes = 64;
+
   Buffer(Allocator* allocator, void* data, size_t bytes, DType dtype, int64_t count, bool writable)
-      : data_(data), bytes_(bytes), allocator_(allocator), count_(count), dtype_(dtype), writable_(writable) {}
+      : data_(data),
+        bytes_(bytes),
+        allocator_(allocator),
+        count_(count),
+        dtype_(dtype),
+        writable_(writable),
+        small_(writable && bytes <= kSmallBytes && dtype != kString && dtype != kResource && dtype != kVariant) {}
   ~Buffer() = default;
   void Destroy();
 
@@ -58,6 +68,7 @@ class alignas(Allocator::kAlignment) Buffer {
   const int64_t count_;
   const DType dtype_;
   const bool writable_;
+  const bool small_;
 };
 static_assert(sizeof(Buffer) == Allocator::kAlignment);
 

@@ -118,6 +118,8 @@ class Tensor {
 
   // True if no other tensor sees this memory, so that it may be written.
   bool unique() const { return buffer_ && buffer_->unique(); }
+  // That, and a few numbers: cheaper to write over than to free.
+  bool recyclable() const { return buffer_ && buffer_->recyclable(); }
   bool SharesBufferWith(const Tensor& other) const { return buffer_.get() == other.buffer_.get(); }
   const BufferPtr& buffer() const { return buffer_; }
 

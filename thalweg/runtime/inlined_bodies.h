@@ -1,0 +1,99 @@
+// Copies of function bodies in a graph that calls them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "thalweg/graph/graph.h"
+#include "thalweg/runtime/frames.h"
+#include "thalweg/runtime/function_body.h"
+
+namespace thalweg {
+
+// How a call came about: the function it stands in, the one that called that
+// one, and so on.
+struct Callers {
+  std::string function;
+  std::shared_ptr<const Callers> outer;
+};
+
+// A node that calls a function, to be replaced.
+struct FunctionCall {
+  Node* node = nullptr;
+  // In a loop or a branch made of single nodes: its inputs tell in which
+  // iteration it is, and whether it is dead.
+  bool by_input = false;
+  std::shared_ptr<const Callers> callers;  // nullptr: in the graph itself
+};
+
+// Nodes in the order of their coming, each once.
+class NodeList {
+ public:
+  void Add(Node* node) {
+    if (seen_.insert(node).second) nodes_.push_back(node);
+  }
+  const std::vector<Node*>& nodes() const { return nodes_; }
+
+ private:
+  std::vector<Node*> nodes_;
+  absl::flat_hash_set<Node*> seen_;
+};
+
+// An argument of a body. A guarded one is dead, or late, whenever the body has
+// to be.
+struct BodyArg {
+  Output value;
+  bool guarded = false;
+};
+
+struct InlinedBody {
+  std::vector<Output> results;
+  NodeList effects;
+  NodeList ends;  // when these are done, so is the body: effects and results
+};
+
+// Writes bodies into a graph, and keeps a list of the calls that are in it.
+class InlinedBodies {
+ public:
+  // Nodes with effects are added to `targets`. Both are borrowed.
+  InlinedBodies(Graph& graph, std::vector<std::string>* targets, int max_nodes);
+
+  // Finds the calls that the graph has to begin with.
+  absl::Status Start();
+  // Bodies add the calls in them at the end.
+  const std::vector<FunctionCall>& calls() const { return calls_; }
+  // RESOURCE_EXHAUSTED if `more` nodes are too many.
+  absl::Status CheckSize(int more) const;
+
+  absl::StatusOr<FunctionBody> Instantiate(const tensorflow::NameAttrList& function, const std::string& prefix) const;
+
+  // Adds the nodes of a function that `call` calls, named "call/part/...".
+  // Those that nothing else holds back wait for `pivot`, if there is one.
+  // `output_types` is empty where the caller takes what there is.
+  absl::StatusOr<InlinedBody> Add(const FunctionCall& call, const tensorflow::NameAttrList& function,
+                                  absl::string_view part, const std::vector<BodyArg>& args, Node* pivot,
+                                  const std::vector<DType>& output_types);
+
+ private:
+  using ArgMap = absl::flat_hash_map<const Node*, const BodyArg*>;
+
+  bool IsCall(const Node& node) const;
+  std::vector<Node*> CopyNeeded(const FunctionBody& made, const ArgMap& arg_of);
+  absl::StatusOr<InlinedBody> FindEnds(const FunctionBody& made, const Frames& frames,
+                                       const std::vector<Node*>& copies);
+  absl::StatusOr<Output> Guard(const Node& call, const std::string& name, Output value, Node* pivot);
+
+  Graph& graph_;
+  std::vector<std::string>& targets_;
+  const int max_nodes_;
+  absl::flat_hash_map<std::string, const tensorflow::FunctionDef*> functions_;
+  Graph scratch_;  // where a body is read before its nodes are copied
+  std::vector<FunctionCall> calls_;
+};
+
+}  // namespace thalweg
