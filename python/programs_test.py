@@ -88,6 +88,20 @@ class ProgramsTest(ProgramTest):
         with v1.variable_scope("", use_resource=True):
             self.train(v1.train.AdamOptimizer(.01), self.embedding)
 
+    def test_readers_after_an_update_see_it(self):
+        """Through the one Identity that reads a reference variable: averages are those of the updated values."""
+        v = v1.get_variable("v", initializer=np.float32(np.arange(3)), use_resource=False)
+        average = v1.train.ExponentialMovingAverage(.5)
+        loss = tf.reduce_sum(v * v)  # reads it too, before
+        with tf.control_dependencies([v1.train.GradientDescentOptimizer(.25).minimize(loss)]):
+            average_op = average.apply([v])
+        with tf.control_dependencies([v.assign_add([1., 1., 1.])]):
+            added = tf.reduce_sum(v.value())
+        fetch = [v.name, average.average(v).name]
+        self.compare([Step(targets=[v1.global_variables_initializer().name]), Step(fetches=[loss.name],
+                      targets=[average_op.name]), Step(fetches=fetch), Step(targets=[average_op.name]),
+                      Step(fetches=fetch), Step(fetches=[added.name]), Step(fetches=fetch)])
+
     def test_clipped_gradients_decay_and_moving_averages(self):
         def model(images, labels):
             loss = self.mlp(images, labels)

@@ -57,19 +57,8 @@ struct SquaredDifferenceFn {
   }
 };
 
-using Numbers = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
-                      std::complex<float>, std::complex<double>>;
-using Reals = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t>;
-using FloatsAndComplex = Types<float, double, std::complex<float>, std::complex<double>>;
 using AddTypes = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
                        std::complex<float>, std::complex<double>, std::string>;
-
-absl::Status SetSums(GradientContext& g, Output dx, Output dy) {
-  const auto [x, y] = SumBroadcast(g.scope(), g.input(0), g.input(1), dx, dy);
-  g.set_dx(0, x);
-  g.set_dx(1, y);
-  return absl::OkStatus();
-}
 
 absl::Status AddGradient(GradientContext& g) { return SetSums(g, g.dy(), g.dy()); }
 
@@ -105,47 +94,38 @@ absl::Status SquaredDifferenceGradient(GradientContext& g) {
   return SetSums(g, dx, Neg(s, dx));
 }
 
-Op Binary(absl::string_view name, absl::string_view types) {
-  return Op(name)
-      .Input("x: T")
-      .Input("y: T")
-      .Output("z: T")
-      .Attr(absl::StrCat("T: {", types, "}"))
-      .Shape(shapes::Broadcast);
-}
-
 const OpRegistration kOps[] = {
-    Binary("Add", "bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128, string")
+    BinaryOp("Add", "bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128, string")
         .Kernel<BinaryKernel>(SelectBinary<AddFn, AddTypes>)
         .Gradient(AddGradient),
-    Binary("AddV2",
-           "bfloat16, half, float, double, uint8, uint16, uint32, uint64, int8, int16, int32, int64, complex64, "
-           "complex128")
+    BinaryOp("AddV2",
+             "bfloat16, half, float, double, uint8, uint16, uint32, uint64, int8, int16, int32, int64, complex64, "
+             "complex128")
         .Commutative()
         .Aggregate()
         .Kernel<BinaryKernel>(SelectBinary<AddFn, Numbers>)
         .Gradient(AddGradient),
-    Binary("Sub",
-           "bfloat16, half, float, double, uint8, int8, uint16, int16, int32, int64, complex64, complex128, uint32, "
-           "uint64")
+    BinaryOp("Sub",
+             "bfloat16, half, float, double, uint8, int8, uint16, int16, int32, int64, complex64, complex128, uint32, "
+             "uint64")
         .Kernel<BinaryKernel>(SelectBinary<SubFn, Numbers>)
         .Gradient(SubGradient),
-    Binary("Mul",
-           "bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, "
-           "complex128")
+    BinaryOp("Mul",
+             "bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, "
+             "complex128")
         .Commutative()
         .Kernel<BinaryKernel>(SelectBinary<MulFn, Numbers>)
         .Gradient(MulGradient),
-    Binary("MulNoNan", "bfloat16, half, float, double, complex64, complex128")
+    BinaryOp("MulNoNan", kFloatsAndComplex)
         .Kernel<BinaryKernel>(SelectBinary<MulNoNanFn, FloatsAndComplex>)
         .Gradient(MulNoNanGradient),
-    Binary("Maximum", "bfloat16, half, float, double, int8, uint8, int16, uint16, int32, uint32, int64, uint64")
+    BinaryOp("Maximum", "bfloat16, half, float, double, int8, uint8, int16, uint16, int32, uint32, int64, uint64")
         .Kernel<BinaryKernel>(SelectBinary<MaximumFn, Reals>)
         .Gradient(MaximumGradient),
-    Binary("Minimum", "bfloat16, half, float, double, int8, uint8, int16, uint16, int32, uint32, int64, uint64")
+    BinaryOp("Minimum", "bfloat16, half, float, double, int8, uint8, int16, uint16, int32, uint32, int64, uint64")
         .Kernel<BinaryKernel>(SelectBinary<MinimumFn, Reals>)
         .Gradient(MinimumGradient),
-    Binary("SquaredDifference", "bfloat16, half, float, double, int32, int64, complex64, complex128")
+    BinaryOp("SquaredDifference", "bfloat16, half, float, double, int32, int64, complex64, complex128")
         .Commutative()
         .Kernel<BinaryKernel>(
             SelectBinary<SquaredDifferenceFn,

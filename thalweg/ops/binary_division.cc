@@ -33,9 +33,15 @@ struct DivFn {
   requires(!std::is_integral_v<T>) T operator()(T x, T y) const { return x / y; }
 };
 
+// What TensorFlow answers where the op's name does not say that it divides.
+struct UnexpectedByZero {
+  static constexpr const char* kFailure =
+      "Unexpected error in binary operator (only integer div and mod should have errors)";
+  static constexpr absl::StatusCode kFailureCode = absl::StatusCode::kInternal;
+};
+
 // x / y, rounded towards zero whatever the type.
-struct TruncateDivFn {
-  static constexpr const char* kFailure = kByZero;
+struct TruncateDivFn : UnexpectedByZero {
   template <typename T>
   requires std::is_integral_v<T> T operator()(T x, T y, bool& failed) const { return DivFn()(x, y, failed); }
   template <typename T>
@@ -66,7 +72,7 @@ struct DivNoNanFn {
 };
 
 // With the sign of x.
-struct TruncateModFn {
+struct ModFn {
   static constexpr const char* kFailure = kByZero;
   static constexpr float kNanos = 5;
   template <typename T>
@@ -79,13 +85,21 @@ struct TruncateModFn {
   requires std::is_floating_point_v<T> T operator()(T x, T y) const { return std::fmod(x, y); }
 };
 
+struct TruncateModFn : UnexpectedByZero {
+  static constexpr float kNanos = ModFn::kNanos;
+  template <typename T>
+  requires std::is_integral_v<T> T operator()(T x, T y, bool& failed) const { return ModFn()(x, y, failed); }
+  template <typename T>
+  requires std::is_floating_point_v<T> T operator()(T x, T y) const { return ModFn()(x, y); }
+};
+
 // With the sign of y.
 struct FloorModFn {
   static constexpr const char* kFailure = kByZero;
   static constexpr float kNanos = 5;
   template <typename T>
   requires std::is_integral_v<T> T operator()(T x, T y, bool& failed) const {
-    const T r = TruncateModFn()(x, y, failed);
+    const T r = ModFn()(x, y, failed);
     if constexpr (std::is_unsigned_v<T>) return r;
     return r != 0 && (r < 0) != (y < 0) ? static_cast<T>(r + y) : r;
   }
@@ -95,17 +109,6 @@ struct FloorModFn {
     return r != T(0) && (r < T(0)) != (y < T(0)) ? r + y : r;
   }
 };
-
-using Numbers = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
-                      std::complex<float>, std::complex<double>>;
-using Reals = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t>;
-
-absl::Status SetSums(GradientContext& g, Output dx, Output dy) {
-  const auto [x, y] = SumBroadcast(g.scope(), g.input(0), g.input(1), dx, dy);
-  g.set_dx(0, x);
-  g.set_dx(1, y);
-  return absl::OkStatus();
-}
 
 // dz / y and -dz x / y^2.
 absl::Status QuotientGradient(GradientContext& g, absl::string_view divide) {
@@ -127,29 +130,20 @@ absl::Status FloorModGradient(GradientContext& g) {
 constexpr char kNumbers[] =
     "bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, complex128";
 
-Op Binary(absl::string_view name, absl::string_view types) {
-  return Op(name)
-      .Input("x: T")
-      .Input("y: T")
-      .Output("z: T")
-      .Attr(absl::StrCat("T: {", types, "}"))
-      .Shape(shapes::Broadcast);
-}
-
 const OpRegistration kOps[] = {
-    Binary("Div", kNumbers).Kernel<BinaryKernel>(SelectBinary<DivFn, Numbers>).Gradient(DivGradient),
-    Binary("RealDiv", kNumbers).Kernel<BinaryKernel>(SelectBinary<DivFn, Numbers>).Gradient(RealDivGradient),
-    Binary("TruncateDiv", kNumbers).Kernel<BinaryKernel>(SelectBinary<TruncateDivFn, Reals>).NotDifferentiable(),
-    Binary("FloorDiv", kNumbers).Kernel<BinaryKernel>(SelectBinary<FloorDivFn, Reals>).NotDifferentiable(),
-    Binary("DivNoNan", "half, float, bfloat16, double, complex64, complex128")
-        .Kernel<BinaryKernel>(SelectBinary<DivNoNanFn, Types<float, double, std::complex<float>, std::complex<double>>>)
+    BinaryOp("Div", kNumbers).Kernel<BinaryKernel>(SelectBinary<DivFn, Numbers>).Gradient(DivGradient),
+    BinaryOp("RealDiv", kNumbers).Kernel<BinaryKernel>(SelectBinary<DivFn, Numbers>).Gradient(RealDivGradient),
+    BinaryOp("TruncateDiv", kNumbers).Kernel<BinaryKernel>(SelectBinary<TruncateDivFn, Reals>).NotDifferentiable(),
+    BinaryOp("FloorDiv", kNumbers).Kernel<BinaryKernel>(SelectBinary<FloorDivFn, Reals>).NotDifferentiable(),
+    BinaryOp("DivNoNan", "half, float, bfloat16, double, complex64, complex128")
+        .Kernel<BinaryKernel>(SelectBinary<DivNoNanFn, FloatsAndComplex>)
         .Gradient(DivNoNanGradient),
-    Binary("FloorMod", "int8, int16, int32, int64, uint8, uint16, uint32, uint64, bfloat16, half, float, double")
+    BinaryOp("FloorMod", "int8, int16, int32, int64, uint8, uint16, uint32, uint64, bfloat16, half, float, double")
         .Kernel<BinaryKernel>(SelectBinary<FloorModFn, Reals>)
         .Gradient(FloorModGradient),
-    Binary("Mod", "int32, int64, half, half, bfloat16, float, double")
-        .Kernel<BinaryKernel>(SelectBinary<TruncateModFn, Types<float, double, int32_t, int64_t>>),
-    Binary("TruncateMod", "int32, int64, bfloat16, half, float, double")
+    BinaryOp("Mod", "int32, int64, half, half, bfloat16, float, double")
+        .Kernel<BinaryKernel>(SelectBinary<ModFn, Types<float, double, int32_t, int64_t>>),
+    BinaryOp("TruncateMod", "int32, int64, bfloat16, half, float, double")
         .Kernel<BinaryKernel>(SelectBinary<TruncateModFn, Types<float, double, int32_t, int64_t>>),
 };
 

@@ -73,15 +73,6 @@ struct NextAfterFn {
   }
 };
 
-using FloatsAndComplex = Types<float, double, std::complex<float>, std::complex<double>>;
-
-absl::Status SetSums(GradientContext& g, Output dx, Output dy) {
-  const auto [x, y] = SumBroadcast(g.scope(), g.input(0), g.input(1), dx, dy);
-  g.set_dx(0, x);
-  g.set_dx(1, y);
-  return absl::OkStatus();
-}
-
 // y x^(y-1) and z log(x); the logarithm counts as 0 where it has no value.
 absl::Status PowGradient(GradientContext& g) {
   const Scope& s = g.scope();
@@ -126,17 +117,8 @@ absl::Status NextAfterGradient(GradientContext& g) {
   return SetSums(g, g.dy(), s.Add("ZerosLike", {g.dy()}));
 }
 
-Op Binary(absl::string_view name, absl::string_view types) {
-  return Op(name)
-      .Input("x: T")
-      .Input("y: T")
-      .Output("z: T")
-      .Attr(absl::StrCat("T: {", types, "}"))
-      .Shape(shapes::Broadcast);
-}
-
 const OpRegistration kOps[] = {
-    Binary("Pow", "bfloat16, float, half, double, int8, int16, int32, int64, complex64, complex128")
+    BinaryOp("Pow", "bfloat16, float, half, double, int8, int16, int32, int64, complex64, complex128")
         .Kernel<BinaryKernel>(SelectBinary<PowFn, Types<float, double, int8_t, int16_t, int32_t, int64_t,
                                                         std::complex<float>, std::complex<double>>>)
         .Gradient(PowGradient),
@@ -146,15 +128,15 @@ const OpRegistration kOps[] = {
         .Output("z: T")
         .Attr("T: {bfloat16, half, float, double}")
         .Shape(shapes::Broadcast)
-        .Kernel<BinaryKernel>(SelectBinary<Atan2Fn, Types<float, double>>)
+        .Kernel<BinaryKernel>(SelectBinary<Atan2Fn, Floats>)
         .Gradient(Atan2Gradient),
-    Binary("Xdivy", "half, bfloat16, float, double, complex64, complex128")
+    BinaryOp("Xdivy", "half, bfloat16, float, double, complex64, complex128")
         .Kernel<BinaryKernel>(SelectBinary<XdivyFn, FloatsAndComplex>)
         .Gradient(XdivyGradient),
-    Binary("Xlogy", "half, bfloat16, float, double, complex64, complex128")
+    BinaryOp("Xlogy", "half, bfloat16, float, double, complex64, complex128")
         .Kernel<BinaryKernel>(SelectBinary<XlogyFn, FloatsAndComplex>)
         .Gradient(XlogyGradient),
-    Binary("Xlog1py", "half, bfloat16, float, double, complex64, complex128")
+    BinaryOp("Xlog1py", "half, bfloat16, float, double, complex64, complex128")
         .Kernel<BinaryKernel>(SelectBinary<Xlog1pyFn, FloatsAndComplex>)
         .Gradient(Xlog1pyGradient),
     Op("NextAfter")
@@ -163,7 +145,7 @@ const OpRegistration kOps[] = {
         .Output("output: T")
         .Attr("T: {double, float} = DT_FLOAT")
         .Shape(shapes::Broadcast)
-        .Kernel<BinaryKernel>(SelectBinary<NextAfterFn, Types<float, double>>)
+        .Kernel<BinaryKernel>(SelectBinary<NextAfterFn, Floats>)
         .Gradient(NextAfterGradient),
 };
 

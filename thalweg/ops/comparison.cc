@@ -53,7 +53,6 @@ struct LogicalOrFn {
   bool operator()(bool x, bool y) const { return x | y; }
 };
 
-using Reals = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t>;
 using Comparable = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
                          std::complex<float>, std::complex<double>, bool, std::string>;
 

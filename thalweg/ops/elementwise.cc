@@ -46,7 +46,12 @@ absl::Status UnaryKernel::Init(const KernelInit& init) {
 
 absl::Status UnaryKernel::Compute(KernelContext& context) {
   const Tensor& x = context.input(0);
-  ASSIGN_OR_RETURN(Tensor * y, context.ForwardOrAllocate({0}, 0, x.shape()));
+  Tensor* y = context.Recycle(0, out_, x.shape());
+  if (y != nullptr && !IsHalfPrecision(in_)) {  // few elements: nothing between them and the loop
+    fn_.loop(x.raw(), y->raw(), x.num_elements());
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(y, context.ForwardOrAllocate({0}, 0, x.shape()));
   const void* in = x.raw();
   void* out = y->raw();
   const size_t in_size = Buffer::Stride(in_), out_size = Buffer::Stride(out_);
@@ -73,6 +78,7 @@ absl::Status BinaryKernel::Init(const KernelInit& init) {
   in_size_ = Buffer::Stride(in_);
   out_size_ = Buffer::Stride(out_);
   fn_ = select_(IsHalfPrecision(in_) ? kFloat : StorageType(in_));
+  if (IsHalfPrecision(in_)) fn_.one = nullptr;
   if (fn_.loops[0] == nullptr) return Unimplemented(init.node().op(), ": no kernel for type ", in_);
   if (HasAttr(init.node().def(), "incompatible_shape_error")) {
     ASSIGN_OR_RETURN(shape_error_, init.Attr<bool>("incompatible_shape_error"));
@@ -83,6 +89,14 @@ absl::Status BinaryKernel::Init(const KernelInit& init) {
 absl::Status BinaryKernel::Compute(KernelContext& context) {
   const Tensor& x = context.input(0);
   const Tensor& y = context.input(1);
+  if (x.num_elements() == 1 && y.num_elements() == 1 && fn_.one != nullptr) {
+    const Shape& shape = x.rank() >= y.rank() ? x.shape() : y.shape();
+    Tensor* z = context.Recycle(0, out_, shape);
+    if (z == nullptr) [[unlikely]] {
+      ASSIGN_OR_RETURN(z, context.Allocate(0, shape));
+    }
+    return fn_.one(x.raw(), y.raw(), z->raw()) ? absl::OkStatus() : Failure();
+  }
   if (x.shape() == y.shape()) {
     ASSIGN_OR_RETURN(Tensor * z, context.ForwardOrAllocate({0, 1}, 0, x.shape()));
     return ComputeFlat(context, BinaryForm::kBoth, x, y, z);
@@ -144,7 +158,7 @@ absl::Status BinaryKernel::ComputeFlat(KernelContext& context, BinaryForm form, 
   constexpr int64_t kSmall = 64;
   if (z->num_elements() <= kSmall) {
     const bool ok = Run({.x = x.raw(), .y = y.raw(), .z = z->raw(), .columns = z->num_elements()}, form);
-    return ok ? absl::OkStatus() : InvalidArgument(fn_.failure);
+    return ok ? absl::OkStatus() : Failure();
   }
   std::atomic<bool> failed = false;
   context.ParallelFor(z->num_elements(), fn_.nanos, [&](int64_t begin, int64_t end) {
@@ -154,7 +168,7 @@ absl::Status BinaryKernel::ComputeFlat(KernelContext& context, BinaryForm form, 
                           .columns = end - begin};
     if (!Run(rows, form)) failed.store(true, std::memory_order_relaxed);
   });
-  if (failed) return InvalidArgument(fn_.failure);
+  if (failed) return Failure();
   return absl::OkStatus();
 }
 
@@ -201,7 +215,36 @@ absl::Status BinaryKernel::ComputeBroadcast(KernelContext& context, const Tensor
       for (int64_t block = begin; block < end; ++block) run(block, 0, rows);
     });
   }
-  if (failed) return InvalidArgument(fn_.failure);
+  if (failed) return Failure();
+  return absl::OkStatus();
+}
+
+Op UnaryOp(absl::string_view name, absl::string_view types) {
+  return Op(name).Input("x: T").Output("y: T").Attr(absl::StrCat("T: {", types, "}")).Shape(shapes::LikeInput0);
+}
+
+Op BinaryOp(absl::string_view name, absl::string_view types) {
+  return Op(name)
+      .Input("x: T")
+      .Input("y: T")
+      .Output("z: T")
+      .Attr(absl::StrCat("T: {", types, "}"))
+      .Shape(shapes::Broadcast);
+}
+
+Op GradientHelperOp(absl::string_view name) {
+  return Op(name)
+      .Input("y: T")
+      .Input("dy: T")
+      .Output("z: T")
+      .Attr(absl::StrCat("T: {", kFloatsAndComplex, "}"))
+      .Shape(shapes::LikeInput0);
+}
+
+absl::Status SetSums(GradientContext& g, Output dx, Output dy) {
+  const auto [x, y] = SumBroadcast(g.scope(), g.input(0), g.input(1), dx, dy);
+  g.set_dx(0, x);
+  g.set_dx(1, y);
   return absl::OkStatus();
 }
 

@@ -16,7 +16,7 @@
 #include <type_traits>
 
 #include "thalweg/base/simd.h"
-#include "thalweg/kernel/kernel.h"
+#include "thalweg/kernel/op.h"
 #include "thalweg/tensor/dtype.h"
 
 namespace thalweg {
@@ -107,8 +107,11 @@ enum class BinaryForm { kBoth, kScalarX, kScalarY };
 struct BinaryFn {
   // By form. False if an element was not allowed.
   bool (*loops[3])(const BinaryRows&) = {};
+  // Of single elements: most tensors of a step are scalars.
+  bool (*one)(const void* x, const void* y, void* z) = nullptr;
   float nanos = 0.5f;
   const char* failure = nullptr;  // the message for false
+  absl::StatusCode failure_code = absl::StatusCode::kInvalidArgument;
 };
 
 // F(x, y) or, for functors that can fail, F(x, y, failed).
@@ -163,10 +166,19 @@ bool PlainBinaryRows(const BinaryRows& a, int64_t x_step, int64_t y_step) {
 }
 
 template <typename T, typename F>
+bool BinaryOne(const void* x, const void* y, void* z) {
+  bool failed = false;
+  using R = decltype(CallBinary<F>(std::declval<T>(), std::declval<T>(), failed));
+  *static_cast<R*>(z) = CallBinary<F>(*static_cast<const T*>(x), *static_cast<const T*>(y), failed);
+  return !failed;
+}
+
+template <typename T, typename F>
 BinaryFn MakeBinary() {
   if constexpr (kIsHot<T>) {
     return {{HotBinaryLoop<T, F, BinaryForm::kBoth>, HotBinaryLoop<T, F, BinaryForm::kScalarX>,
-             HotBinaryLoop<T, F, BinaryForm::kScalarY>}};
+             HotBinaryLoop<T, F, BinaryForm::kScalarY>},
+            BinaryOne<T, F>};
   } else {
     return {{[](const BinaryRows& a) { return PlainBinaryRows<T, F>(a, 1, 1); },
              [](const BinaryRows& a) { return PlainBinaryRows<T, F>(a, 0, 1); },
@@ -182,6 +194,7 @@ BinaryFn SelectBinaryOf(Types<Ts...>, DType dtype) {
   ((dtype == DTypeOf<Ts> ? (fn = MakeBinary<Ts, F>(), true) : false) || ...);
   if constexpr (requires { F::kNanos; }) fn.nanos = F::kNanos;
   if constexpr (requires { F::kFailure; }) fn.failure = F::kFailure;
+  if constexpr (requires { F::kFailureCode; }) fn.failure_code = F::kFailureCode;
   return fn;
 }
 template <typename F, typename List>
@@ -199,6 +212,7 @@ class BinaryKernel : public Kernel {
   absl::Status ComputeFlat(KernelContext& context, BinaryForm form, const Tensor& x, const Tensor& y, Tensor* z) const;
 
  private:
+  absl::Status Failure() const { return absl::Status(fn_.failure_code, fn_.failure); }
   bool Run(const BinaryRows& rows, BinaryForm form) const;
   bool RunAsFloat(const BinaryRows& rows, BinaryForm form) const;
   absl::Status ComputeBroadcast(KernelContext& context, const Tensor& x, const Tensor& y) const;
@@ -216,6 +230,26 @@ class SameShapeBinaryKernel : public BinaryKernel {
   using BinaryKernel::BinaryKernel;
   absl::Status Compute(KernelContext& context) override;
 };
+
+// ---- what registrations share ----
+
+using Floats = Types<float, double>;
+using FloatsAndComplex = Types<float, double, std::complex<float>, std::complex<double>>;
+using Reals = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t>;
+using Numbers = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+                      std::complex<float>, std::complex<double>>;
+
+inline constexpr char kFloatsAndComplex[] = "bfloat16, half, float, double, complex64, complex128";
+
+// y = f(x), of one type T among `types`.
+Op UnaryOp(absl::string_view name, absl::string_view types = kFloatsAndComplex);
+// z = f(x, y), the same.
+Op BinaryOp(absl::string_view name, absl::string_view types);
+// z = f(y, dy): the derivative of a unary op, from its result.
+Op GradientHelperOp(absl::string_view name);
+
+// The gradient of a binary op, summed over what was broadcast.
+absl::Status SetSums(GradientContext& g, Output dx, Output dy);
 
 // ---- half precision ----
 

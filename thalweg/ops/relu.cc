@@ -13,9 +13,6 @@
 namespace thalweg {
 namespace {
 
-using Floats = Types<float, double>;
-using Reals = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t>;
-
 constexpr double kSeluScale = 1.0507009873554804934193349852946;
 constexpr double kSeluScaleAlpha = 1.7580993408473768599402175208123;
 

@@ -11,13 +11,9 @@
 namespace thalweg {
 namespace {
 
-using Floats = Types<float, double>;
-using FloatsAndComplex = Types<float, double, std::complex<float>, std::complex<double>>;
 using SignedReals = Types<float, double, int8_t, int16_t, int32_t, int64_t>;
 using SignedNumbers =
     Types<float, double, int8_t, int16_t, int32_t, int64_t, std::complex<float>, std::complex<double>>;
-using Numbers = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
-                      std::complex<float>, std::complex<double>>;
 
 struct AbsFn {
   template <typename T>
@@ -150,9 +146,6 @@ absl::Status ZeroGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-Op Unary(absl::string_view name, absl::string_view types) {
-  return Op(name).Input("x: T").Output("y: T").Attr(absl::StrCat("T: {", types, "}")).Shape(shapes::LikeInput0);
-}
 Op Predicate(absl::string_view name) {
   return Op(name)
       .Input("x: T")
@@ -161,14 +154,6 @@ Op Predicate(absl::string_view name) {
       .Shape(shapes::LikeInput0)
       .NotDifferentiable();
 }
-Op GradientHelper(absl::string_view name) {
-  return Op(name)
-      .Input("y: T")
-      .Input("dy: T")
-      .Output("z: T")
-      .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
-      .Shape(shapes::LikeInput0);
-}
 
 constexpr char kFloats[] = "bfloat16, half, float, double";
 constexpr char kIntegers[] = "int8, int16, int32, int64, uint8, uint16, uint32, uint64";
@@ -176,24 +161,24 @@ constexpr char kSigned[] = "bfloat16, half, float, double, int8, int16, int32, i
 constexpr char kSignedAndComplex[] = "bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128";
 
 const OpRegistration kOps[] = {
-    Unary("Abs", kSigned).Kernel<UnaryKernel>(SelectUnary<AbsFn, SignedReals>).Gradient(AbsGradient),
-    Unary("Neg", kSignedAndComplex).Kernel<UnaryKernel>(SelectUnary<NegFn, SignedNumbers>).Gradient(NegGradient),
-    Unary("Reciprocal", kSignedAndComplex)
+    UnaryOp("Abs", kSigned).Kernel<UnaryKernel>(SelectUnary<AbsFn, SignedReals>).Gradient(AbsGradient),
+    UnaryOp("Neg", kSignedAndComplex).Kernel<UnaryKernel>(SelectUnary<NegFn, SignedNumbers>).Gradient(NegGradient),
+    UnaryOp("Reciprocal", kSignedAndComplex)
         .Kernel<UnaryKernel>(SelectUnary<ReciprocalFn, FloatsAndComplex>)
         .Gradient(ReciprocalGradient),
-    Unary("Inv", kSignedAndComplex)
+    UnaryOp("Inv", kSignedAndComplex)
         .Kernel<UnaryKernel>(SelectUnary<ReciprocalFn, FloatsAndComplex>)
         .Gradient(ReciprocalGradient),
-    Unary("Square",
-          "bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, "
-          "complex128")
+    UnaryOp("Square",
+            "bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, "
+            "complex128")
         .Kernel<UnaryKernel>(SelectUnary<SquareFn, Numbers>)
         .Gradient(SquareGradient),
-    Unary("Sign", kSignedAndComplex).Kernel<UnaryKernel>(SelectUnary<SignFn, SignedNumbers>).Gradient(ZeroGradient),
-    Unary("Floor", kFloats).Kernel<UnaryKernel>(SelectUnary<FloorFn, Floats>).NotDifferentiable(),
-    Unary("Ceil", kFloats).Kernel<UnaryKernel>(SelectUnary<CeilFn, Floats>).NotDifferentiable(),
-    Unary("Round", kSignedAndComplex).Kernel<UnaryKernel>(SelectUnary<RoundFn, SignedReals>).NotDifferentiable(),
-    Unary("Rint", kFloats).Kernel<UnaryKernel>(SelectUnary<RoundFn, Floats>).NotDifferentiable(),
+    UnaryOp("Sign", kSignedAndComplex).Kernel<UnaryKernel>(SelectUnary<SignFn, SignedNumbers>).Gradient(ZeroGradient),
+    UnaryOp("Floor", kFloats).Kernel<UnaryKernel>(SelectUnary<FloorFn, Floats>).NotDifferentiable(),
+    UnaryOp("Ceil", kFloats).Kernel<UnaryKernel>(SelectUnary<CeilFn, Floats>).NotDifferentiable(),
+    UnaryOp("Round", kSignedAndComplex).Kernel<UnaryKernel>(SelectUnary<RoundFn, SignedReals>).NotDifferentiable(),
+    UnaryOp("Rint", kFloats).Kernel<UnaryKernel>(SelectUnary<RoundFn, Floats>).NotDifferentiable(),
     Predicate("IsNan").Kernel<UnaryKernel>(SelectUnary<IsNanFn, Floats>),
     Predicate("IsInf").Kernel<UnaryKernel>(SelectUnary<IsInfFn, Floats>),
     Predicate("IsFinite").Kernel<UnaryKernel>(SelectUnary<IsFiniteFn, Floats>),
@@ -203,7 +188,7 @@ const OpRegistration kOps[] = {
         .Shape(shapes::LikeInput0)
         .Kernel<UnaryKernel>(SelectUnary<LogicalNotFn, Types<bool>>)
         .NotDifferentiable(),
-    Unary("Invert", kIntegers).Kernel<UnaryKernel>(SelectUnary<InvertFn, IntegerTypes>).NotDifferentiable(),
+    UnaryOp("Invert", kIntegers).Kernel<UnaryKernel>(SelectUnary<InvertFn, IntegerTypes>).NotDifferentiable(),
     Op("PopulationCount")
         .Input("x: T")
         .Output("y: uint8")
@@ -211,10 +196,10 @@ const OpRegistration kOps[] = {
         .Shape(shapes::LikeInput0)
         .Kernel<UnaryKernel>(SelectUnary<PopulationCountFn, IntegerTypes>)
         .NotDifferentiable(),
-    GradientHelper("ReciprocalGrad")
+    GradientHelperOp("ReciprocalGrad")
         .Kernel<SameShapeBinaryKernel>(SelectBinary<ReciprocalGradFn, FloatsAndComplex>)
         .Gradient(ReciprocalGradGradient),
-    GradientHelper("InvGrad")
+    GradientHelperOp("InvGrad")
         .Kernel<SameShapeBinaryKernel>(SelectBinary<ReciprocalGradFn, FloatsAndComplex>)
         .Gradient(ReciprocalGradGradient),
 };

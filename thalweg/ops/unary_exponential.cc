@@ -12,8 +12,6 @@
 namespace thalweg {
 namespace {
 
-using FloatsAndComplex = Types<float, double, std::complex<float>, std::complex<double>>;
-
 struct SqrtFn {
   template <typename T>
   T operator()(T x) const {
@@ -185,41 +183,25 @@ absl::Status TanhGradGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-Op Unary(absl::string_view name) {
-  return Op(name)
-      .Input("x: T")
-      .Output("y: T")
-      .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
-      .Shape(shapes::LikeInput0);
-}
-Op GradientHelper(absl::string_view name) {
-  return Op(name)
-      .Input("y: T")
-      .Input("dy: T")
-      .Output("z: T")
-      .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
-      .Shape(shapes::LikeInput0);
-}
-
 const OpRegistration kOps[] = {
-    Unary("Sqrt").Kernel<UnaryKernel>(SelectUnary<SqrtFn, FloatsAndComplex>).Gradient(SqrtGradient),
-    Unary("Rsqrt").Kernel<UnaryKernel>(SelectUnary<RsqrtFn, FloatsAndComplex>).Gradient(RsqrtGradient),
-    Unary("Exp").Kernel<UnaryKernel>(SelectUnary<ExpFn, FloatsAndComplex>).Gradient(ExpGradient),
-    Unary("Expm1").Kernel<UnaryKernel>(SelectUnary<Expm1Fn, FloatsAndComplex>).Gradient(Expm1Gradient),
-    Unary("Log").Kernel<UnaryKernel>(SelectUnary<LogFn, FloatsAndComplex>).Gradient(LogGradient),
-    Unary("Log1p").Kernel<UnaryKernel>(SelectUnary<Log1pFn, FloatsAndComplex>).Gradient(Log1pGradient),
-    Unary("Sigmoid").Kernel<UnaryKernel>(SelectUnary<SigmoidFn, FloatsAndComplex>).Gradient(SigmoidGradient),
-    Unary("Tanh").Kernel<UnaryKernel>(SelectUnary<TanhFn, FloatsAndComplex>).Gradient(TanhGradient),
-    GradientHelper("SqrtGrad")
+    UnaryOp("Sqrt").Kernel<UnaryKernel>(SelectUnary<SqrtFn, FloatsAndComplex>).Gradient(SqrtGradient),
+    UnaryOp("Rsqrt").Kernel<UnaryKernel>(SelectUnary<RsqrtFn, FloatsAndComplex>).Gradient(RsqrtGradient),
+    UnaryOp("Exp").Kernel<UnaryKernel>(SelectUnary<ExpFn, FloatsAndComplex>).Gradient(ExpGradient),
+    UnaryOp("Expm1").Kernel<UnaryKernel>(SelectUnary<Expm1Fn, FloatsAndComplex>).Gradient(Expm1Gradient),
+    UnaryOp("Log").Kernel<UnaryKernel>(SelectUnary<LogFn, FloatsAndComplex>).Gradient(LogGradient),
+    UnaryOp("Log1p").Kernel<UnaryKernel>(SelectUnary<Log1pFn, FloatsAndComplex>).Gradient(Log1pGradient),
+    UnaryOp("Sigmoid").Kernel<UnaryKernel>(SelectUnary<SigmoidFn, FloatsAndComplex>).Gradient(SigmoidGradient),
+    UnaryOp("Tanh").Kernel<UnaryKernel>(SelectUnary<TanhFn, FloatsAndComplex>).Gradient(TanhGradient),
+    GradientHelperOp("SqrtGrad")
         .Kernel<SameShapeBinaryKernel>(SelectBinary<SqrtGradFn, FloatsAndComplex>)
         .Gradient(SqrtGradGradient),
-    GradientHelper("RsqrtGrad")
+    GradientHelperOp("RsqrtGrad")
         .Kernel<SameShapeBinaryKernel>(SelectBinary<RsqrtGradFn, FloatsAndComplex>)
         .Gradient(RsqrtGradGradient),
-    GradientHelper("SigmoidGrad")
+    GradientHelperOp("SigmoidGrad")
         .Kernel<SameShapeBinaryKernel>(SelectBinary<SigmoidGradFn, FloatsAndComplex>)
         .Gradient(SigmoidGradGradient),
-    GradientHelper("TanhGrad")
+    GradientHelperOp("TanhGrad")
         .Kernel<SameShapeBinaryKernel>(SelectBinary<TanhGradFn, FloatsAndComplex>)
         .Gradient(TanhGradGradient),
 };

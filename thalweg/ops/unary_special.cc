@@ -13,8 +13,6 @@
 namespace thalweg {
 namespace {
 
-using Floats = Types<float, double>;
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 

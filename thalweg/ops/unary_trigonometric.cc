@@ -13,8 +13,6 @@
 namespace thalweg {
 namespace {
 
-using FloatsAndComplex = Types<float, double, std::complex<float>, std::complex<double>>;
-
 // A block of floats at a time: by the vectorized function if none is too large
 // for it (or no number), else by libm.
 template <float (*fast)(float), float (*exact)(float)>
@@ -186,26 +184,18 @@ absl::Status AtanhGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-Op Unary(absl::string_view name) {
-  return Op(name)
-      .Input("x: T")
-      .Output("y: T")
-      .Attr("T: {bfloat16, half, float, double, complex64, complex128}")
-      .Shape(shapes::LikeInput0);
-}
-
 const OpRegistration kOps[] = {
-    Unary("Sin").Kernel<UnaryKernel>(SelectSin).Gradient(SinGradient),
-    Unary("Cos").Kernel<UnaryKernel>(SelectCos).Gradient(CosGradient),
-    Unary("Tan").Kernel<UnaryKernel>(SelectUnary<TanFn, FloatsAndComplex>).Gradient(TanGradient),
-    Unary("Asin").Kernel<UnaryKernel>(SelectUnary<AsinFn, FloatsAndComplex>).Gradient(AsinGradient),
-    Unary("Acos").Kernel<UnaryKernel>(SelectUnary<AcosFn, FloatsAndComplex>).Gradient(AcosGradient),
-    Unary("Atan").Kernel<UnaryKernel>(SelectUnary<AtanFn, FloatsAndComplex>).Gradient(AtanGradient),
-    Unary("Sinh").Kernel<UnaryKernel>(SelectUnary<SinhFn, FloatsAndComplex>).Gradient(SinhGradient),
-    Unary("Cosh").Kernel<UnaryKernel>(SelectUnary<CoshFn, FloatsAndComplex>).Gradient(CoshGradient),
-    Unary("Asinh").Kernel<UnaryKernel>(SelectUnary<AsinhFn, FloatsAndComplex>).Gradient(AsinhGradient),
-    Unary("Acosh").Kernel<UnaryKernel>(SelectUnary<AcoshFn, FloatsAndComplex>).Gradient(AcoshGradient),
-    Unary("Atanh").Kernel<UnaryKernel>(SelectUnary<AtanhFn, FloatsAndComplex>).Gradient(AtanhGradient),
+    UnaryOp("Sin").Kernel<UnaryKernel>(SelectSin).Gradient(SinGradient),
+    UnaryOp("Cos").Kernel<UnaryKernel>(SelectCos).Gradient(CosGradient),
+    UnaryOp("Tan").Kernel<UnaryKernel>(SelectUnary<TanFn, FloatsAndComplex>).Gradient(TanGradient),
+    UnaryOp("Asin").Kernel<UnaryKernel>(SelectUnary<AsinFn, FloatsAndComplex>).Gradient(AsinGradient),
+    UnaryOp("Acos").Kernel<UnaryKernel>(SelectUnary<AcosFn, FloatsAndComplex>).Gradient(AcosGradient),
+    UnaryOp("Atan").Kernel<UnaryKernel>(SelectUnary<AtanFn, FloatsAndComplex>).Gradient(AtanGradient),
+    UnaryOp("Sinh").Kernel<UnaryKernel>(SelectUnary<SinhFn, FloatsAndComplex>).Gradient(SinhGradient),
+    UnaryOp("Cosh").Kernel<UnaryKernel>(SelectUnary<CoshFn, FloatsAndComplex>).Gradient(CoshGradient),
+    UnaryOp("Asinh").Kernel<UnaryKernel>(SelectUnary<AsinhFn, FloatsAndComplex>).Gradient(AsinhGradient),
+    UnaryOp("Acosh").Kernel<UnaryKernel>(SelectUnary<AcoshFn, FloatsAndComplex>).Gradient(AcoshGradient),
+    UnaryOp("Atanh").Kernel<UnaryKernel>(SelectUnary<AtanhFn, FloatsAndComplex>).Gradient(AtanhGradient),
 };
 
 }  // namespace
