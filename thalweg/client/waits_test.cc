@@ -1,0 +1,108 @@
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "thalweg/client/session.h"
+#include "thalweg/client/session_testlib.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/math_ops.h"
+
+namespace thalweg {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Waits, AWaitHoldsUpOnlyWhatDependsOnIt) {
+  Graph graph;
+  const Scope s = graph.root();
+  Node* v = s.Add("VariableV2", {}, {{"shape", Shape()}, {"dtype", kFloat}});
+  const Output init = s.Add("Assign", {v->out(), Const(s, 0.f)});
+  const Output gated = s.Add("TestGate", {Const(s, 3.f)});
+  const Output sum = Add(s, gated, Const(s, 1.f));
+  // Comes after the gate in the graph, and does not need it.
+  const Output bump = s.Add("AssignAdd", {v->out(), Const(s, 1.f)});
+  const Output read = Identity(s, v->out());
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK(session->Run({init}).status());
+  Gate gate;
+  the_gate = &gate;
+  std::thread runner([&] {
+    const auto out = session->Run({sum, bump});
+    ASSERT_OK(out.status());
+    EXPECT_EQ((*out)[0].scalar<float>(), 4);
+  });
+  gate.entered.WaitForNotification();
+  // The update happens while the step waits.
+  for (float value = 0; value != 1;) {
+    ASSERT_OK_AND_ASSIGN(const auto out, session->Run({read}));
+    value = out[0].scalar<float>();
+  }
+  gate.done(absl::OkStatus());
+  runner.join();
+}
+
+TEST(Waits, ATimeoutEndsAStepThatWaits) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output gated = s.Add("TestGate", {Const(s, 3.f)});
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  Gate gate;
+  the_gate = &gate;
+  const absl::Status status = session->Run({gated}, {}, {.timeout = absl::Milliseconds(50)}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+}
+
+TEST(Waits, CancellationFromOutside) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output gated = s.Add("TestGate", {Const(s, 3.f)});
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  Gate gate;
+  the_gate = &gate;
+  Cancellation cancellation;
+  std::thread canceller([&] {
+    gate.entered.WaitForNotification();
+    cancellation.Cancel(absl::CancelledError("enough"));
+  });
+  const absl::Status status = session->Run({gated}, {}, {.cancellation = &cancellation}).status();
+  canceller.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(status.message(), "enough");
+}
+
+TEST(Waits, CloseCancelsWhatRuns) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output gated = s.Add("TestGate", {Const(s, 3.f)});
+  const Output c = Const(s, 1.f);
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  Gate gate;
+  the_gate = &gate;
+  absl::Status status;
+  std::thread runner([&] { status = session->Run({gated}).status(); });
+  gate.entered.WaitForNotification();
+  ASSERT_OK(session->Close());
+  runner.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Session::Close()"));
+  EXPECT_EQ(session->Run({c}).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(Waits, TheFirstErrorEndsTheStepAndNamesTheNode) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s, kFloat, {-1});
+  const Output gated = s.Add("TestGate", {Const(s, 3.f)});
+  const Output bad = Reshape(s.WithOpName("bad"), x, {3});
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  Gate gate;
+  the_gate = &gate;
+  const absl::Status status = session->Run({gated, bad}, {{x, Tensor::Vector<float>({1, 2})}}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("Input to reshape is a tensor with 2 values, but the requested shape has 3\n\t [[{{node bad}}]]"));
+}
+
+}  // namespace
+}  // namespace thalweg
