@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 import tensorflow as tf
 from op_cases_data_flow import IN_PROGRAMS
+from tensorflow.python.ops import data_flow_ops
 from tensorflow_testlib import ProgramTest, Step
 
 v1 = tf.compat.v1
@@ -16,7 +17,7 @@ raw = tf.raw_ops
 
 
 def fetch(*tensors):
-    return Step(fetches=[t.name for t in tensors])
+    return Step(fetches=[t.name for t in tf.nest.flatten(tensors)])
 
 
 def run(*operations):
@@ -547,6 +548,55 @@ class DataFlowTest(ProgramTest):
             fetch(stack(raw.TensorListSplit(tensor=rows, element_shape=unknown, lengths=np.int64([2])))),
             fetch(stack(tf.add_n([a, b]))), fetch(stack(resize(b, tf.constant(-1)))),
         ], texts=True)
+
+    # Barriers and staging areas.
+
+    def test_barriers(self):
+        b = data_flow_ops.Barrier([tf.float32, tf.string], [[2], []], shared_name="b")
+        same = data_flow_ops.Barrier([tf.float32], [[2]], shared_name="b")
+        def put(component, keys, values):
+            return run(b.insert_many(component, keys, values))
+        sizes = fetch(b.ready_size(), b.incomplete_size())
+        self.compare([
+            sizes, put(0, ["k1", "k2"], [[1., 2.], [3., 4.]]), sizes, put(1, ["k2", "k3"], ["two", "three"]), sizes,
+            put(0, ["k2"], [[1., 1.]]), put(0, ["k1"], [[1., 1.]]), fetch(*b.take_many(1)), sizes,
+            put(0, ["k2"], [[5., 5.]]), put(0, ["k3"], [[6., 6.]]), put(1, ["k1"], ["one"]), sizes,
+            fetch(*b.take_many(2)), sizes,
+            run(b.close()), put(0, ["new"], [[1., 1.]]), put(1, ["k2"], ["again"]), fetch(*b.take_many(5)),
+            fetch(*b.take_many(5, allow_small_batch=True)), fetch(*b.take_many(1)), run(b.close()),
+            run(b.close(cancel_pending_enqueues=True)), put(1, ["k2"], ["again"]), fetch(same.ready_size()),
+        ])
+
+    def test_stages(self):
+        name = {"shared_name": "area", "capacity": 3}
+        area = {"dtypes": [tf.float32, tf.string], **name}
+        put, put_two = raw.Stage(values=[[1., 2.], "one"], **name), raw.Stage(values=[[3.], "two"], **name)
+        size = raw.StageSize(**area)
+        self.compare([
+            fetch(size), run(put), run(put_two), fetch(size), fetch(*raw.StagePeek(index=1, **area)),
+            fetch(*raw.StagePeek(index=0, **area)), fetch(*raw.Unstage(**area)), fetch(size),
+            run(raw.StageClear(**area)), fetch(size), run(raw.Stage(values=[tf.zeros([100])], memory_limit=50)),
+            run(put), fetch(*raw.Unstage(dtypes=[tf.float32], shared_name="area"))
+        ], texts=True)
+
+    def test_staging_maps(self):
+        for kind in ("Map", "OrderedMap"):
+            def op(name, **arguments):
+                return getattr(raw, kind + name)(dtypes=[tf.float32, tf.string], shared_name=kind, **arguments)
+            def put(key, indices, *values):
+                return run(op("Stage", key=np.int64(key), indices=indices, values=list(values)))
+            def get(name, key, indices):
+                dtypes = [[tf.float32, tf.string][i] for i in indices] or [tf.float32]
+                return fetch(*getattr(raw, kind + name)(key=np.int64(key), indices=np.int32(indices), dtypes=dtypes,
+                                                        shared_name=kind))
+            sizes = fetch(op("Size"), op("IncompleteSize"))
+            self.compare([
+                sizes, put(7, [0, 1], 1.5, "seven"), put(3, [1], "three"), sizes, put(3, [1], "again"),
+                put(3, [0], 2.5), sizes, get("Peek", 3, [0, 1]), get("Unstage", 3, [0]), get("Unstage", 3, [0]), sizes,
+                get("Unstage", 3, [1]), sizes, fetch(*op("UnstageNoKey", indices=[0, 1])), sizes,
+                put(4, [1, 0], "a", 1.), put(4, [], 1.), put(4, [7], "a"), put(4, [0, 1], 1., "a"),
+                get("Peek", 4, []), get("Unstage", 4, [1]), run(op("Clear")), sizes
+            ], texts=True)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,16 @@ TENSOR_LISTS += [f"TensorList{verb}"
                               "Length", "PopBack", "PushBack", "PushBackBatch", "Reserve", "Resize", "Scatter",
                               "ScatterIntoExistingList", "ScatterV2", "SetItem", "Split", "Stack")]
 
-IN_PROGRAMS = {*QUEUES, *ACCUMULATORS, *STACKS, *TENSOR_ARRAYS, *READERS, *TABLES, *TENSOR_LISTS}
+BARRIERS = ["Barrier"]
+BARRIERS += [f"Barrier{verb}" for verb in ("Close", "IncompleteSize", "InsertMany", "ReadySize", "TakeMany")]
+STAGES = ["Stage", "Unstage", "StageClear", "StagePeek", "StageSize"]
+STAGES += [f"{kind}{verb}"
+           for verb in ("Clear", "IncompleteSize", "Peek", "Size", "Stage", "Unstage", "UnstageNoKey")
+           for kind in ("Map", "OrderedMap")]
+
+IN_PROGRAMS = {*QUEUES, *ACCUMULATORS, *STACKS, *TENSOR_ARRAYS, *READERS, *TABLES, *TENSOR_LISTS, *BARRIERS, *STAGES}
+# Steps that get what others gave: client/data_flow_test.cc.
+SESSION_TENSORS = {"DeleteSessionTensor", "GetSessionHandle", "GetSessionHandleV2", "GetSessionTensor"}
 # New graphs cannot have the op that makes what the first needs; TensorFlow's second cannot run.
 OLD = {"TensorArrayConcatV2", "MutableDenseHashTable"}
+ELSEWHERE = IN_PROGRAMS | SESSION_TENSORS | OLD

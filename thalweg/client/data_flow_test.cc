@@ -10,6 +10,7 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/tensor/resource_handle.h"
 
 namespace thalweg {
 namespace {
@@ -146,6 +147,75 @@ TEST_F(DataFlowTest, WorkersInStep) {
   }
   for (std::thread& worker : workers) worker.join();
   EXPECT_THAT(Error(mean, absl::Milliseconds(10)), HasSubstr("DEADLINE_EXCEEDED"));
+}
+
+TEST_F(DataFlowTest, TensorsStayInTheSession) {
+  const Output keep = s_.Add("GetSessionHandle", {Const(s_, {1.0f, 2.0f})});
+  const Output handle = Placeholder(s_, kString, {});
+  const Output value = s_.Add("GetSessionTensor", {handle}, {{"dtype", kFloat}});
+  const Output gone = s_.Add("DeleteSessionTensor", {handle});
+  const Tensor name = Run(keep), other = Run(keep);
+  EXPECT_NE(name.scalar<std::string>(), other.scalar<std::string>());
+  ExpectTensor(Run(value, {{handle, name}}), Tensor::Vector({1.0f, 2.0f}));
+  RunNode(gone, {{handle, name}});
+  const auto deleted = session().Run({value}, {{handle, name}});
+  EXPECT_THAT(deleted.status().ToString(), HasSubstr("' is not in the session store."));
+  ExpectTensor(Run(value, {{handle, other}}), Tensor::Vector({1.0f, 2.0f}));
+  const Output resource = s_.Add("GetSessionHandleV2", {Const(s_, 1.0f)});
+  const ResourceHandle named = Run(resource).scalar<ResourceHandle>();
+  EXPECT_EQ(named.type_name, "TensorHandle");
+  ExpectTensor(Run(value, {{handle, Tensor::Scalar(named.name)}}), Tensor::Scalar(1.0f));
+  // Another session knows nothing of them.
+  auto second = *Session::Create(graph_);
+  EXPECT_THAT(second->Run({value}, {{handle, other}}).status().ToString(), HasSubstr("is not in the session store."));
+}
+
+TEST_F(DataFlowTest, StagesAndKeysWaitForEachOther) {
+  const std::vector<AttrArg> area{{"dtypes", std::vector<DType>{kInt32}}, {"capacity", 2}, {"shared_name", "a"}};
+  const Output x = Placeholder(s_, kInt32, {});
+  const Output put = s_.Add("Stage", {std::vector<Output>{x}}, area), get = s_.Add("Unstage", {}, area);
+  const std::vector<AttrArg> map{{"dtypes", std::vector<DType>{kInt32}}, {"capacity", 1}, {"shared_name", "m"}};
+  const Output key = Placeholder(s_, kInt64, {}), indices = Const(s_, Tensor::Vector<int32_t>({0}));
+  const Output map_put = s_.Add("MapStage", {key, indices, std::vector<Output>{x}}, map);
+  const Output map_get = s_.Add("MapUnstage", {key, indices}, map);
+  session();
+  std::thread producer([&] {
+    for (int i = 0; i < 100; ++i) {
+      RunNode(put, {{x, Tensor::Scalar(i)}});
+      RunNode(map_put, {{key, Tensor::Scalar<int64_t>(i)}, {x, Tensor::Scalar(i * 10)}});
+    }
+  });
+  for (int i = 0; i < 100; ++i) {
+    ExpectTensor(Run(get), Tensor::Scalar(i));
+    ExpectTensor(Run(map_get, {{key, Tensor::Scalar<int64_t>(i)}}), Tensor::Scalar(i * 10));
+  }
+  producer.join();
+  EXPECT_THAT(Error(get, absl::Milliseconds(10)), HasSubstr("DEADLINE_EXCEEDED"));
+}
+
+TEST_F(DataFlowTest, ABarrierWaitsForAllPieces) {
+  const std::vector<DType> types{kInt32, kInt32};
+  const std::vector<PartialShape> shapes{PartialShape(Shape()), PartialShape(Shape())};
+  const Output barrier = s_.Add("Barrier", {}, {{"component_types", types}, {"shapes", shapes}});
+  const Output keys = Placeholder(s_, kString, {-1}), values = Placeholder(s_, kInt32, {-1});
+  const Output first = s_.Add("BarrierInsertMany", {barrier, keys, values}, {{"component_index", 0}});
+  const Output second = s_.Add("BarrierInsertMany", {barrier, keys, values}, {{"component_index", 1}});
+  Node* const take = s_.Add("BarrierTakeMany", {barrier, Const(s_, 2)}, {{"component_types", types}});
+  const Output close = s_.Add("BarrierClose", {barrier});
+  session();
+  std::thread taker([&] {
+    const auto values = session().Run({take->out(1), take->out(3)});
+    ASSERT_TRUE(values.ok()) << values.status();
+    ExpectTensor((*values)[0], Tensor::Vector<std::string>({"a", "b"}));
+    ExpectTensor((*values)[1], Tensor::Vector({10, 20}));
+  });
+  RunNode(first, {{keys, Tensor::Vector<std::string>({"a"})}, {values, Tensor::Vector({1})}});
+  RunNode(first, {{keys, Tensor::Vector<std::string>({"b", "c"})}, {values, Tensor::Vector({2, 3})}});
+  RunNode(second, {{keys, Tensor::Vector<std::string>({"b", "a"})}, {values, Tensor::Vector({20, 10})}});
+  taker.join();
+  EXPECT_THAT(Error(take->out(1), absl::Milliseconds(10)), HasSubstr("DEADLINE_EXCEEDED"));
+  RunNode(close);
+  EXPECT_THAT(Error(take->out(1)), HasSubstr("is closed and has insufficient elements (requested 2, total size 1)"));
 }
 
 }  // namespace

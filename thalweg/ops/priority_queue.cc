@@ -10,7 +10,7 @@ namespace {
 
 // A heap, as TensorFlow's: elements of equal priority come out as they happen
 // to lie in it.
-class PriorityStore final : public QueueStore {
+class Priorities final : public QueueStore {
  public:
   int64_t size() const override { return static_cast<int64_t>(heap_.size()); }
   void Push(Tuple tuple) override {
@@ -47,7 +47,7 @@ class PriorityQueueKernel final : public QueueKernel {
   }
 
  private:
-  std::unique_ptr<QueueStore> NewStore() const override { return std::make_unique<PriorityStore>(); }
+  std::unique_ptr<QueueStore> NewStore() const override { return PriorityStore(); }
 };
 
 Op Priority(absl::string_view name) {
@@ -60,6 +60,8 @@ Op Priority(absl::string_view name) {
 const OpRegistration kOps[] = {Priority("PriorityQueue"), Priority("PriorityQueueV2")};
 
 }  // namespace
+
+std::unique_ptr<QueueStore> PriorityStore() { return std::make_unique<Priorities>(); }
 
 Output PriorityQueue(const Scope& s, const std::vector<DType>& types, const std::vector<PartialShape>& shapes,
                      QueueArguments q) {

@@ -35,6 +35,8 @@ class QueueStore {
   virtual void PutBack(Tuple tuple) = 0;
 };
 std::unique_ptr<QueueStore> FifoStore();
+// The lowest first component, an int64, comes first.
+std::unique_ptr<QueueStore> PriorityStore();
 
 struct QueueOptions {
   std::string kind;  // "FIFOQueue": for messages, and to tell queues apart

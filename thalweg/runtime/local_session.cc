@@ -163,7 +163,8 @@ absl::Status LocalSession::Run(const Callable& callable, const StepOptions& opti
               .rendezvous = &rendezvous,
               .cancellation = &cancellation,
               .pool = &devices_.pool(),
-              .resources = &step_resources};
+              .resources = &step_resources,
+              .session_resources = &resources_};
     std::optional<StepStatsCollector> stats;
     if (options.trace) stats.emplace();
     Execution execution(executable, step, stats.has_value() ? &*stats : nullptr);

@@ -91,6 +91,7 @@ class LocalSession {
   LocalDevices devices_;
   Timer timer_;
   std::atomic<int64_t> next_step_{1};
+  ResourceManager resources_;  // tensors that steps leave for later ones
 
   mutable Mutex mutex_;
   CondVar step_ended_;
