@@ -169,6 +169,45 @@ class CheckpointTest(unittest.TestCase):
                     self.assertEqual(values[1], 6)
             self.assertEqual(self.files(f"thalweg{sharded}"), self.files(f"tensorflow{sharded}"))
 
+    def compare(self, steps):
+        """Values, or codes of errors, of both."""
+        for i, (ours, theirs) in enumerate(zip(run_thalweg(self.graph, steps), run_tensorflow(self.graph, steps))):
+            self.assertEqual(isinstance(ours, Failure), isinstance(theirs, Failure), f"{i}: {ours} {theirs}")
+            if isinstance(ours, Failure):
+                self.assertEqual(ours.code, theirs.code, f"{i}: {ours.message} {theirs.message}")
+                continue
+            for a, b in zip(ours, theirs):
+                self.expect_same(a, b, str(i))
+
+    def test_other_vocabularies(self):
+        """Rows and columns in a new order, from a matrix that was saved in two parts."""
+        matrix = np.arange(20, dtype=np.float32).reshape(5, 4)
+        parts = [self.path("part0"), self.path("part1")]
+        steps = [self.save_step(parts[0], {"m": matrix[:2]}, ["5 4 0,2:-"]),
+                 self.save_step(parts[1], {"m": matrix[2:], "v": np.zeros(3, np.float32)}, ["5 4 2,3:-", ""])]
+        merge = tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=self.path("c"))
+        self.run_ok("tensorflow", steps + [Step(targets=[merge.name])])
+        def load(rows, columns, values, name="m", limit=-1, num_rows=None):
+            m = tf.raw_ops.LoadAndRemapMatrix(
+                ckpt_path=self.path("c"), old_tensor_name=name, row_remapping=np.array(rows, np.int64),
+                col_remapping=np.array(columns, np.int64), initializing_values=np.array(values, np.float32),
+                num_rows=len(rows) if num_rows is None else num_rows, num_cols=len(columns) or 4,
+                max_rows_in_memory=limit)
+            return Step(fetches=[m.name])
+        self.compare([load([4, 0, 2], [], []), load([4, 0, 2], [3, 1], []), load([1, -1, 3], [-1, 2, 0], range(5)),
+                      load([3, 1], [], [], limit=1), load([-1, -1], [], range(8)), load([0, 0], [], []),
+                      load([7], [], []), load([0], [], [1]), load([-1], [], [1]), load([0], [], [], "v"),
+                      load([0], [], [], "missing"), load([0, 1], [], [], num_rows=3)])
+        for name, words in (("new", "knitting\neats\nhere\n"), ("old", "here\neats\nsew")):
+            pathlib.Path(self.path(name)).write_text(words)
+        def remap(new="new", old="old", offset=0, count=3, size=-1):
+            outputs = tf.raw_ops.GenerateVocabRemapping(
+                new_vocab_file=self.path(new), old_vocab_file=self.path(old), new_vocab_offset=offset,
+                num_new_vocab=count, old_vocab_size=size)
+            return Step(fetches=[t.name for t in outputs])
+        self.compare([remap(), remap(offset=1, count=2), remap(count=0), remap(size=1), remap(count=4),
+                      remap(new="none")])
+
     def test_errors(self):
         self.run_ok("tensorflow", [self.save_step(self.path("c"), {"a": np.float32([1, 2])})])
         pathlib.Path(self.path("garbage.index")).write_bytes(b"garbage" * 20)

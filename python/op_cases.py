@@ -7,6 +7,7 @@ case of every element type for which TensorFlow has a kernel.
 import dataclasses
 
 import numpy as np
+import op_cases_images
 import op_cases_io
 import tensorflow as tf
 from tensorflow.python.framework import kernels, op_def_library, op_def_registry
@@ -742,7 +743,7 @@ def build(registered):
     import op_cases_sparse
     c = Cases(registered)
     with c.graph.as_default():
-        for family in FAMILIES + op_cases_io.FAMILIES:
+        for family in FAMILIES + op_cases_io.FAMILIES + op_cases_images.FAMILIES:
             family(c)
         for family in op_cases_linalg.FAMILIES + op_cases_nn.FAMILIES + op_cases_sparse.FAMILIES:
             family(c)

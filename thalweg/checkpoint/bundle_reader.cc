@@ -158,8 +158,9 @@ absl::StatusOr<Tensor> BundleReader::ReadEntry(absl::string_view name, const Ent
     if (index_.header().endianness() == tensorflow::BundleHeaderProto::BIG) {
       return named(Unimplemented("strings and variants of a big-endian machine"));
     }
-    std::string bytes(entry.size(), '\0');
-    ASSIGN_OR_RETURN(const absl::string_view read, file->file->Read(entry.offset(), bytes.size(), bytes.data()));
+    ASSIGN_OR_RETURN(const Tensor bytes, Tensor::Allocate(kUint8, Shape({entry.size()})));
+    ASSIGN_OR_RETURN(const absl::string_view read,
+                     file->file->Read(entry.offset(), entry.size(), static_cast<char*>(bytes.raw())));
     value = info.dtype == kString ? ParseStrings(read, info.shape, &crc) : ParseVariants(read, info.shape, &crc);
   } else {
     value = ReadNumbers(*file, info, entry, &crc);

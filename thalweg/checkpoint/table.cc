@@ -23,6 +23,8 @@ constexpr char kSnappy = 1;
 // What a block claims to be when it is not compressed any more is asked of the
 // system: no byte stands for more than this many.
 constexpr size_t kMaxSnappyRatio = 64;
+// Blocks are as large as their largest entry, which is a message.
+constexpr uint64_t kMaxBlockSize = uint64_t{1} << 32;
 
 leveldb::Options WriterOptions() {
   leveldb::Options options;
@@ -142,6 +144,7 @@ bool Table::ParseHandle(absl::string_view* bytes, Handle* handle) const {
 }
 
 absl::StatusOr<std::string> Table::ReadBlock(const Handle& handle) const {
+  if (handle.size > kMaxBlockSize) return Corrupt("a block is too large");
   std::string bytes(handle.size + kTrailerSize, '\0');
   ASSIGN_OR_RETURN(const absl::string_view read, file_->Read(handle.offset, bytes.size(), bytes.data()));
   if (read.size() != bytes.size()) return Corrupt("truncated block read");

@@ -9,19 +9,6 @@ namespace {
 
 using tensorflow::Feature;
 
-int64_t CountValues(const Feature& feature) {
-  switch (feature.kind_case()) {
-    case Feature::kBytesList:
-      return feature.bytes_list().value_size();
-    case Feature::kFloatList:
-      return feature.float_list().value_size();
-    case Feature::kInt64List:
-      return feature.int64_list().value_size();
-    default:
-      return 0;
-  }
-}
-
 // The number of values of a record, or an error if they are of another type.
 absl::StatusOr<int64_t> CheckedCount(const Feature* feature, DType dtype, int64_t record, const RecordError& error) {
   if (feature == nullptr || FeatureType(*feature) == kInvalid) return 0;
@@ -37,6 +24,19 @@ const char* NameOfValues(DType dtype) { return dtype == kInt64 ? "int64" : dtype
 Dims WithBatch(bool is_batch, int64_t records) { return is_batch ? Dims{records} : Dims(); }
 
 }  // namespace
+
+int64_t CountValues(const Feature& feature) {
+  switch (feature.kind_case()) {
+    case Feature::kBytesList:
+      return feature.bytes_list().value_size();
+    case Feature::kFloatList:
+      return feature.float_list().value_size();
+    case Feature::kInt64List:
+      return feature.int64_list().value_size();
+    default:
+      return 0;
+  }
+}
 
 DType FeatureType(const Feature& feature) {
   switch (feature.kind_case()) {
@@ -67,19 +67,6 @@ void FeatureValues::Append(const Feature& feature) {
   if (auto* strings = std::get_if<std::vector<std::string>>(&values_)) append(*strings, feature.bytes_list().value());
 }
 
-void FeatureValues::Append(const Tensor& values) {
-  std::visit(
-      [&]<typename T>(std::vector<T>& v) {
-        const absl::Span<const T> from = values.flat<T>();
-        v.insert(v.end(), from.begin(), from.end());
-      },
-      values_);
-}
-
-void FeatureValues::Append(int64_t count, const Tensor& value) {
-  std::visit([&]<typename T>(std::vector<T>& v) { v.insert(v.end(), count, value.scalar<T>()); }, values_);
-}
-
 absl::StatusOr<Tensor> FeatureValues::Take(const Shape& shape) {
   return std::visit(
       [&]<typename T>(std::vector<T>& v) -> absl::StatusOr<Tensor> {
@@ -88,6 +75,49 @@ absl::StatusOr<Tensor> FeatureValues::Take(const Shape& shape) {
         return tensor;
       },
       values_);
+}
+
+absl::StatusOr<FeatureWriter> FeatureWriter::Create(DType dtype, const Shape& shape) {
+  ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(dtype, shape));
+  return FeatureWriter(std::move(tensor));
+}
+
+// f writes from a place on, and returns the place after what it wrote.
+template <typename F>
+void FeatureWriter::Write(F&& f) {
+  const absl::Status status = Dispatch(Types<float, int64_t, std::string>(), tensor_.dtype(), [&]<typename T>() {
+    T* const begin = tensor_.mutable_data<T>();
+    size_ = f(begin + size_) - begin;
+    return absl::OkStatus();
+  });
+  CHECK(status.ok()) << status.message();
+}
+
+void FeatureWriter::Append(const Feature& feature) {
+  CHECK(CountValues(feature) <= tensor_.num_elements() - size_) << "no room";
+  Write([&]<typename T>(T* to) {
+    const auto& values = [&]() -> const auto& {
+      if constexpr (std::is_same_v<T, float>) {
+        return feature.float_list().value();
+      } else if constexpr (std::is_same_v<T, int64_t>) {
+        return feature.int64_list().value();
+      } else {
+        return feature.bytes_list().value();
+      }
+    }
+    ();
+    return std::copy(values.begin(), values.end(), to);
+  });
+}
+
+void FeatureWriter::Append(const Tensor& values) {
+  CHECK(values.num_elements() <= tensor_.num_elements() - size_) << "no room";
+  Write([&]<typename T>(T* to) { return std::copy_n(values.data<T>(), values.num_elements(), to); });
+}
+
+void FeatureWriter::Append(int64_t count, const Tensor& value) {
+  CHECK(count <= tensor_.num_elements() - size_) << "no room";
+  Write([&]<typename T>(T* to) { return std::fill_n(to, count, value.scalar<T>()); });
 }
 
 absl::StatusOr<DenseFeature> MakeDenseFeature(int index, DType dtype, const PartialShape& shape) {
@@ -148,7 +178,13 @@ absl::StatusOr<Tensor> ParseDense(const DenseFeature& feature, const FeatureColu
     }
     counts.push_back(missing ? -1 : count);
   }
-  FeatureValues values(feature.dtype);
+  Dims dims = WithBatch(is_batch, records);
+  for (int i = 0; i < feature.shape.rank(); ++i) {
+    const bool unknown = feature.shape.dim(i) < 0;
+    dims.push_back(!unknown ? feature.shape.dim(i) : feature.stride == 0 ? 0 : width / feature.stride);
+  }
+  ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+  ASSIGN_OR_RETURN(FeatureWriter values, FeatureWriter::Create(feature.dtype, shape));
   for (int64_t i = 0; i < records; ++i) {
     if (counts[i] >= 0) values.Append(*column[i]);
     if (feature.variable_length) {
@@ -157,13 +193,7 @@ absl::StatusOr<Tensor> ParseDense(const DenseFeature& feature, const FeatureColu
       values.Append(feature.default_value);
     }
   }
-  Dims dims = WithBatch(is_batch, records);
-  for (int i = 0; i < feature.shape.rank(); ++i) {
-    const bool unknown = feature.shape.dim(i) < 0;
-    dims.push_back(!unknown ? feature.shape.dim(i) : feature.stride == 0 ? 0 : width / feature.stride);
-  }
-  ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
-  return values.Take(shape);
+  return values.Take();
 }
 
 absl::StatusOr<SparseTensors> ParseSparse(DType dtype, const FeatureColumn& column, bool is_batch,

@@ -25,14 +25,35 @@ class FeatureValues {
   int64_t size() const;
   // REQUIRES: it is of this type.
   void Append(const tensorflow::Feature& feature);
-  void Append(const Tensor& values);
-  void Append(int64_t count, const Tensor& value);  // an element, repeated
   // REQUIRES: as many elements.
   absl::StatusOr<Tensor> Take(const Shape& shape);
 
  private:
   std::variant<std::vector<float>, std::vector<int64_t>, std::vector<std::string>> values_;
 };
+
+// The same for a tensor whose size is known before, and may be more than there
+// is memory for.
+class FeatureWriter {
+ public:
+  static absl::StatusOr<FeatureWriter> Create(DType dtype, const Shape& shape);
+  // REQUIRES, of each: there is room.
+  void Append(const tensorflow::Feature& feature);
+  void Append(const Tensor& values);
+  void Append(int64_t count, const Tensor& value);  // an element, repeated
+  int64_t size() const { return size_; }
+  Tensor Take() { return std::move(tensor_); }
+
+ private:
+  explicit FeatureWriter(Tensor tensor) : tensor_(std::move(tensor)) {}
+  template <typename F>
+  void Write(F&& f);
+
+  Tensor tensor_;
+  int64_t size_ = 0;
+};
+
+int64_t CountValues(const tensorflow::Feature& feature);
 
 // What is wanted of a dense feature.
 struct DenseFeature {

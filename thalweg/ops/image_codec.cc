@@ -324,7 +324,7 @@ absl::Status DecodePng(absl::string_view bytes, int channels, int bits, PixelMem
   }
   ASSIGN_OR_RETURN(void* const pixels, memory(size));
   const size_t row = static_cast<size_t>(size.width * size.channels * (bits / 8));
-  std::memset(pixels, 0, row * static_cast<size_t>(size.height));  // an interlaced file may leave some out
+  if (reader.passes > 1) std::memset(pixels, 0, row * static_cast<size_t>(size.height));  // some may be left out
   if (!ReadPngRows(&reader, static_cast<unsigned char*>(pixels), row)) {
     return InvalidArgument("Invalid PNG data, size ", bytes.size());
   }

@@ -47,7 +47,7 @@ void Normalize(const T* values, int64_t pixels, int depth, const uint8_t* bad_co
     const bool good = finite(i);
     for (int k = 0; k < depth; ++k) {
       const T value = good ? static_cast<T>(static_cast<T>(values[i * depth + k] * scale) + offset) : T();
-      out[i * depth + k] = good ? static_cast<uint8_t>(static_cast<float>(value)) : bad_color[k];
+      out[i * depth + k] = good ? static_cast<uint8_t>(static_cast<double>(value)) : bad_color[k];
     }
   }
 }

@@ -83,19 +83,24 @@ absl::StatusOr<DenseList> ParseDenseList(const DenseFeature& feature, const List
     }
     steps = std::max<int64_t>(steps, column[i] == nullptr ? 0 : column[i]->feature_size());
   }
+  Dims dims = is_batch ? Dims{static_cast<int64_t>(column.size())} : Dims();
+  dims.push_back(steps);
+  for (int i = 0; i < feature.shape.rank(); ++i) dims.push_back(feature.shape.dim(i));
+  ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+  ASSIGN_OR_RETURN(FeatureWriter values, FeatureWriter::Create(feature.dtype, shape));
   const Tensor zero = Tensor::Zeros(feature.dtype, Shape());
-  FeatureValues values(feature.dtype);
   std::vector<int64_t> lengths;
   int64_t begin = 0;  // of the record
   RETURN_IF_ERROR(ForEachRow(
       feature.dtype, column, error,
       [&](int64_t record, int64_t row, const Feature& f) {
-        const int64_t before = values.size();
+        if (CountValues(f) != feature.stride) {
+          return error(record, row,
+                       absl::StrCat("Number of values != expected.  values size: ", CountValues(f),
+                                    " but output shape: ", feature.shape.ToString()));
+        }
         values.Append(f);
-        if (values.size() - before == feature.stride) return absl::OkStatus();
-        return error(record, row,
-                     absl::StrCat("Number of values != expected.  values size: ", values.size() - before,
-                                  " but output shape: ", feature.shape.ToString()));
+        return absl::OkStatus();
       },
       [&](int64_t record) {
         lengths.push_back(column[record] == nullptr ? 0 : column[record]->feature_size());
@@ -103,12 +108,8 @@ absl::StatusOr<DenseList> ParseDenseList(const DenseFeature& feature, const List
         begin = values.size();
         return absl::OkStatus();
       }));
-  Dims dims = is_batch ? Dims{static_cast<int64_t>(column.size())} : Dims();
-  dims.push_back(steps);
-  for (int i = 0; i < feature.shape.rank(); ++i) dims.push_back(feature.shape.dim(i));
-  ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
   DenseList result;
-  ASSIGN_OR_RETURN(result.values, values.Take(shape));
+  result.values = values.Take();
   result.lengths = is_batch ? Tensor::Vector<int64_t>(lengths) : Tensor::Scalar<int64_t>(lengths[0]);
   return result;
 }

@@ -1,0 +1,230 @@
+"""Cases of ops on images; see op_cases.py."""
+
+import struct
+
+import numpy as np
+import tensorflow as tf
+
+FLOATS = ("float32", "float16", "float64", "bfloat16")
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "int64")
+
+
+def scalar(data):
+    return np.array(data, object)
+
+
+def pixels(shape, dtype="float32", low=0, high=100, seed=1):
+    return np.random.RandomState(seed).uniform(low, high, shape).astype(tf.as_dtype(dtype).as_numpy_dtype)
+
+
+def size(*values):
+    return np.array(values, np.int32)
+
+
+def encoded(op, image, **attributes):
+    """Bytes that TensorFlow makes of an image."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return session.run(getattr(tf.raw_ops, op)(image=image, **attributes))
+
+
+def resizing(c):
+    modes = (dict(), dict(align_corners=True), dict(half_pixel_centers=True))
+    sizes = ((2, 2), (7, 5), (4, 6), (3, 11), (1, 1))
+    for op in ("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", "ResizeArea"):
+        tolerance = 1e-4 if op == "ResizeBicubic" else None
+        for mode in modes[:2] if op == "ResizeArea" else modes:
+            for height, width in sizes:
+                for channels in (1, 3):
+                    c.case(op, f"{mode} {height} {width} {channels}", tolerance, size=size(height, width),
+                           images=pixels((2, 4, 6, channels)), **mode)
+        for dtype in FLOATS + INTEGERS:
+            c.case(op, dtype, tolerance, images=pixels((1, 3, 5, 2), dtype), size=size(5, 4))
+        c.error(op, "rank", images=pixels((3, 5, 2)), size=size(5, 4))
+        c.error(op, "size", images=pixels((1, 3, 5, 2)), size=size(5, 0))
+        c.error(op, "negative", images=pixels((1, 3, 5, 2)), size=size(-5, 3))
+        c.error(op, "three", images=pixels((1, 3, 5, 2)), size=size(5, 3, 3))
+        c.error(op, "empty", images=pixels((1, 0, 5, 2)), size=size(5, 3))
+    for op in ("ResizeBilinear", "ResizeBicubic"):
+        c.error(op, "both", images=pixels((1, 3, 5, 2)), size=size(5, 3), align_corners=True, half_pixel_centers=True)
+    for mode in modes:
+        for height, width in sizes:
+            grads = pixels((2, height, width, 3), low=-1, high=1)
+            for dtype in FLOATS:
+                c.case("ResizeBilinearGrad", f"{mode} {height} {width} {dtype}", 1e-4 if dtype == "float64" else None,
+                       grads=grads, original_image=pixels((2, 4, 6, 3), dtype), **mode)
+            for dtype in ("float32", "float64"):
+                c.case("ResizeBicubicGrad", f"{mode} {height} {width} {dtype}", 1e-4, grads=grads,
+                       original_image=pixels((2, 4, 6, 3), dtype), **mode)
+            for dtype in ("float32", "float64", "int32", "uint8", "int8", "float16"):
+                c.case("ResizeNearestNeighborGrad", f"{mode} {height} {width} {dtype}",
+                       grads=pixels((2, height, width, 3), dtype, high=9), size=size(4, 6), **mode)
+    c.error("ResizeBilinearGrad", "rank", grads=pixels((2, 3, 3)), original_image=pixels((2, 4, 6, 3)))
+    c.error("ResizeNearestNeighborGrad", "size", grads=pixels((2, 3, 3, 1)), size=size(0, 6))
+
+
+def crops(c):
+    boxes = np.array([[0, 0, 1, 1], [.1, .2, .7, .9], [.8, .9, .2, .1], [-.3, .1, .6, 1.4], [.5, .5, .5, .5]], np.float32)
+    index = np.array([0, 1, 1, 0, 0], np.int32)
+    for method in ("bilinear", "nearest"):
+        for height, width in ((3, 4), (1, 1), (7, 2)):
+            for dtype in ("float32", "float16", "float64") + INTEGERS:
+                c.case("CropAndResize", f"{method} {height} {width} {dtype}", image=pixels((2, 5, 6, 2), dtype),
+                       boxes=boxes, box_ind=index, crop_size=size(height, width), method=method, extrapolation_value=-7.)
+            grads = pixels((5, height, width, 2), low=-1, high=1)
+            for dtype in ("float32", "float16", "float64"):
+                c.case("CropAndResizeGradImage", f"{method} {height} {width} {dtype}",
+                       {"float32": 1e-4, "float64": 1e-5}.get(dtype, 2e-2), grads=grads, boxes=boxes, box_ind=index,
+                       image_size=size(2, 5, 6, 2), T=tf.as_dtype(dtype), method=method)
+            if method == "bilinear":
+                c.case("CropAndResizeGradBoxes", f"{height} {width}", 1e-3, grads=grads, image=pixels((2, 5, 6, 2)),
+                       boxes=boxes, box_ind=index)
+    image = pixels((2, 5, 6, 2))
+    c.error("CropAndResize", "index", image=image, boxes=boxes, box_ind=index + 1, crop_size=size(3, 3))
+    c.error("CropAndResize", "size", image=image, boxes=boxes, box_ind=index, crop_size=size(3, 0))
+    c.error("CropAndResize", "boxes", image=image, boxes=boxes[:, :3], box_ind=index, crop_size=size(3, 3))
+    c.error("CropAndResize", "count", image=image, boxes=boxes, box_ind=index[:3], crop_size=size(3, 3))
+    c.error("CropAndResize", "image", image=image[0], boxes=boxes, box_ind=index, crop_size=size(3, 3))
+    c.error("CropAndResizeGradImage", "depth", grads=pixels((5, 3, 3, 1)), boxes=boxes, box_ind=index,
+            image_size=size(2, 5, 6, 2), T=tf.float32)
+
+
+def colors(c):
+    for shape in ((2, 3, 4, 3), (5, 5, 3)):
+        images = pixels(shape, high=1)
+        for factor in (0., .5, 2.):
+            c.case("AdjustContrastv2", f"{shape} {factor}", images=images, contrast_factor=np.float32(factor))
+            c.case("AdjustSaturation", f"{shape} {factor}", images=images, scale=np.float32(factor))
+        for delta in (0., .3, -.7, 2.25):
+            c.case("AdjustHue", f"{shape} {delta}", 1e-4, images=images, delta=np.float32(delta))
+    grey = np.ones((2, 2, 3), np.float32) * np.array([0, .5], np.float32)[:, None, None]
+    c.case("AdjustHue", "grey", images=grey, delta=np.float32(.2))
+    c.case("AdjustSaturation", "grey", images=grey, scale=np.float32(.2))
+    c.case("AdjustContrastv2", "one channel", images=pixels((2, 3, 1)), contrast_factor=np.float32(.2))
+    for op in ("RGBToHSV", "HSVToRGB"):
+        for dtype in FLOATS:
+            c.case(op, dtype, {"float16": 1e-2, "bfloat16": 6e-2}.get(dtype), images=pixels((4, 5, 3), dtype, high=1))
+        c.case(op, "edges", images=np.array([[0, 0, 0], [1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1], [.5, .5, 0]]))
+        c.error(op, "channels", images=pixels((4, 5, 2)))
+    for op, argument in (("AdjustContrastv2", "contrast_factor"), ("AdjustHue", "delta"), ("AdjustSaturation", "scale")):
+        c.error(op, "rank", images=pixels((4, 3)), **{argument: np.array(1, np.float32)})
+        c.error(op, "vector", images=pixels((4, 3, 3)), **{argument: np.array([1], np.float32)})
+    c.error("AdjustHue", "channels", images=pixels((4, 3, 2)), delta=np.array(1, np.float32))
+
+
+def boxes(c):
+    for dtype in ("float32", "float16"):
+        for depth in (1, 3, 4):
+            images = pixels((2, 10, 12, depth), dtype, high=1)
+            places = np.random.RandomState(3).uniform(-.3, 1.3, (2, 14, 4)).astype(np.float32)
+            places[..., 2:] += places[..., :2]
+            c.case("DrawBoundingBoxes", f"{dtype} {depth}", images=images, boxes=places)
+            c.case("DrawBoundingBoxesV2", f"{dtype} {depth}", images=images, boxes=places,
+                   colors=pixels((3, depth), high=1))
+            c.case("DrawBoundingBoxesV2", f"{dtype} {depth} default", images=images, boxes=places,
+                   colors=np.zeros((0, depth), np.float32))
+    images, place = pixels((2, 10, 12, 3)), np.zeros((2, 1, 4), np.float32)
+    c.error("DrawBoundingBoxes", "batch", images=images, boxes=place[:1])
+    c.error("DrawBoundingBoxes", "box", images=images, boxes=place[..., :3])
+    c.error("DrawBoundingBoxes", "depth", images=images[..., :2], boxes=place)
+    c.error("DrawBoundingBoxesV2", "color", images=images, boxes=place, colors=np.zeros((1, 2), np.float32))
+    found = np.random.RandomState(4).uniform(0, 1, (30, 4))
+    found[:, 2:] = found[:, :2] + .4
+    scores = np.random.RandomState(5).uniform(0, 1, 30)
+    c.case("NonMaxSuppression", boxes=found.astype(np.float32), scores=scores.astype(np.float32),
+           max_output_size=np.int32(8), iou_threshold=.3)
+    for dtype in (np.float32, np.float16):
+        common = dict(boxes=found.astype(dtype), scores=scores.astype(dtype))
+        for count in (0, 3, 100):
+            limits = dict(max_output_size=np.int32(count), iou_threshold=dtype(.4))
+            c.case("NonMaxSuppressionV2", f"{dtype.__name__} {count}", **common, **limits)
+            limits["score_threshold"] = dtype(.3)
+            c.case("NonMaxSuppressionV3", f"{dtype.__name__} {count}", **common, **limits)
+            for pad in (False, True):
+                c.case("NonMaxSuppressionV4", f"{dtype.__name__} {count} {pad}", **common, **limits,
+                       pad_to_max_output_size=pad)
+                for sigma in (0., .5):
+                    if dtype is np.float32 or sigma == 0:
+                        c.case("NonMaxSuppressionV5", f"{dtype.__name__} {count} {pad} {sigma}", **common, **limits,
+                               soft_nms_sigma=dtype(sigma), pad_to_max_output_size=pad)
+    overlaps = np.random.RandomState(6).uniform(0, 1, (30, 30)).astype(np.float32)
+    c.case("NonMaxSuppressionWithOverlaps", overlaps=overlaps, scores=scores.astype(np.float32),
+           max_output_size=np.int32(9), overlap_threshold=np.float32(.8), score_threshold=np.float32(.1))
+    good = dict(boxes=found.astype(np.float32), scores=scores.astype(np.float32), max_output_size=np.array(3, np.int32),
+                iou_threshold=np.array(.5, np.float32))
+    c.error("NonMaxSuppressionV2", "threshold", **good | dict(iou_threshold=np.array(2, np.float32)))
+    c.error("NonMaxSuppressionV2", "count", **good | dict(max_output_size=np.array(-3, np.int32)))
+    c.error("NonMaxSuppressionV2", "scores", **good | dict(scores=scores[:4].astype(np.float32)))
+    c.error("NonMaxSuppressionV2", "boxes", **good | dict(boxes=found[:, :3].astype(np.float32)))
+
+
+def bmp(height, width, channels, seed=0):
+    row = (width * channels + 3) // 4 * 4
+    body = np.random.RandomState(seed).bytes(row * abs(height))
+    return b"BM" + struct.pack("<IHHIIiiHH", 54 + len(body), 0, 0, 54, 40, width, height, 1, channels * 8) + \
+        bytes(24) + body
+
+
+def files(c):
+    smooth = np.add.outer(np.arange(40) * 3, np.arange(31) * 2)[..., None].astype(np.uint8) + np.array([0, 9, 60], np.uint8)
+    noise = np.random.RandomState(8).randint(0, 256, (13, 9, 4)).astype(np.uint8)
+    for channels in (1, 2, 3, 4):
+        for dtype in (np.uint8, np.uint16):
+            image = noise[..., :channels].astype(dtype) * (1 if dtype is np.uint8 else 257)
+            (png,) = c.apply("EncodePng", image=image)
+            c.add(f"EncodePng {channels} {dtype.__name__}", c.apply("DecodePng", contents=png, dtype=tf.as_dtype(dtype)))
+            data = scalar(encoded("EncodePng", image))
+            for wanted in (0, 1, 3, 4):
+                for to in (tf.uint8, tf.uint16):
+                    c.case("DecodePng", f"{channels} {dtype.__name__} {wanted} {to.name}", contents=data, channels=wanted,
+                           dtype=to)
+                c.case("DecodeImage", f"png {channels} {wanted}", contents=data, channels=wanted)
+            c.case("DecodeImage", f"png {channels} float", contents=data, dtype=tf.float32)
+    (pngs,) = c.apply("EncodePng", image=np.stack([noise, noise[::-1]]), compression=9)
+    c.add("EncodePng batch", c.apply("DecodePng", contents=pngs[1]))
+    for image, name in ((smooth, "rgb"), (smooth[..., :1], "grey")):
+        for quality, extra in ((95, {}), (20, dict(progressive=True)), (80, dict(chroma_downsampling=False))):
+            (jpeg,) = c.apply("EncodeJpeg", image=image, quality=quality, **extra)
+            c.add(f"EncodeJpeg {name} {quality}", c.apply("DecodeJpeg", contents=jpeg))
+            data = scalar(encoded("EncodeJpeg", image, quality=quality, **extra))
+            for options in (dict(), dict(channels=1), dict(channels=3), dict(ratio=2), dict(dct_method="INTEGER_ACCURATE"),
+                            dict(fancy_upscaling=False)):
+                c.case("DecodeJpeg", f"{name} {quality} {options}", contents=data, **options)
+            for to in (tf.uint8, tf.uint16, tf.float32):
+                c.case("DecodeImage", f"{name} {quality} {to.name}", contents=data, dtype=to)
+            c.case("DecodeAndCropJpeg", f"{name} {quality}", contents=data, crop_window=size(3, 5, 20, 11))
+            for kind in (tf.int32, tf.int64):
+                c.case("ExtractJpegShape", f"{name} {quality} {kind.name}", contents=data, output_type=kind)
+    (jpeg,) = c.apply("EncodeJpegVariableQuality", images=smooth, quality=np.int32(70))
+    c.add("EncodeJpegVariableQuality", c.apply("DecodeJpeg", contents=jpeg))
+    data = encoded("EncodeJpeg", smooth)
+    # What is made up for the lines that are missing is left to the library.
+    (cut,) = c.apply("DecodeJpeg", contents=scalar(data[:-40]), try_recover_truncated=True)
+    c.add("DecodeJpeg cut", [tf.shape(cut), cut[:24]])
+    for height, width, channels in ((3, 5, 3), (-4, 2, 3), (2, 3, 4), (2, 5, 1)):
+        for wanted in (0, 3, 4):
+            c.case("DecodeBmp", f"{height} {width} {channels} {wanted}", contents=scalar(bmp(height, width, channels)),
+                   channels=wanted)
+        c.case("DecodeImage", f"bmp {height} {width} {channels}", contents=scalar(bmp(height, width, channels)))
+    png = encoded("EncodePng", noise)
+    for op in ("DecodePng", "DecodeJpeg", "DecodeImage", "DecodeBmp"):
+        for label, bad in (("empty", b""), ("garbage", b"garbage"), ("cut png", png[:len(png) // 2]),
+                           ("cut jpeg", data[:len(data) // 2]), ("cut bmp", bmp(3, 5, 3)[:-1]), ("bmp head", b"BM"),
+                           ("png head", png[:20]), ("jpeg head", data[:20]),
+                           ("png damage", png[:60] + bytes(4) + png[64:])):
+            c.error(op, label, contents=scalar(bad))
+    c.error("DecodeJpeg", "ratio", contents=scalar(data), ratio=3)
+    c.error("DecodeJpeg", "channels", contents=scalar(data), channels=4)
+    c.error("DecodePng", "channels", contents=scalar(png), channels=2)
+    c.error("DecodeBmp", "width", contents=scalar(bmp(3, 5, 3)[:18] + struct.pack("<i", -5) + bmp(3, 5, 3)[22:]))
+    c.error("DecodeBmp", "huge", contents=scalar(bmp(3, 5, 3)[:18] + struct.pack("<ii", 1 << 30, 1 << 30) + bmp(3, 5, 3)[26:]))
+    c.error("DecodeAndCropJpeg", "window", contents=scalar(data), crop_window=size(3, 5, 20, 110))
+    c.error("DecodeAndCropJpeg", "png", contents=scalar(png), crop_window=size(3, 5, 2, 1))
+    c.error("ExtractJpegShape", "garbage", contents=scalar(b"garbage"))
+    c.error("EncodeJpeg", "channels", image=noise)
+    c.error("EncodeJpeg", "format", image=smooth, format="grayscale")
+    c.error("EncodeJpeg", "quality", image=smooth, quality=101)
+    c.error("EncodePng", "channels", image=np.zeros((2, 2, 5), np.uint8))
+    c.error("EncodePng", "rank", image=np.zeros((2, 2), np.uint8))
+
+
+FAMILIES = (resizing, crops, colors, boxes, files)

@@ -1,0 +1,71 @@
+// How the resizing ops map places of the new image to the old one, and what
+// they check.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "absl/status/statusor.h"
+#include "thalweg/graph/shape_context.h"
+#include "thalweg/kernel/kernel.h"
+
+namespace thalweg {
+
+struct ResizeMode {
+  bool align_corners = false;       // corner pixels go to corner pixels
+  bool half_pixel_centers = false;  // a pixel lies around its center, not right of it
+};
+
+inline absl::StatusOr<ResizeMode> ReadResizeMode(const KernelInit& init) {
+  ResizeMode mode;
+  ASSIGN_OR_RETURN(mode.align_corners, init.Attr<bool>("align_corners"));
+  if (HasAttr(init.node().def(), "half_pixel_centers")) {
+    ASSIGN_OR_RETURN(mode.half_pixel_centers, init.Attr<bool>("half_pixel_centers"));
+  }
+  return mode;
+}
+
+// Along one dimension.
+struct ResizeScale {
+  int64_t in = 0;
+  int64_t out = 0;
+  float scale = 1;
+  bool half_pixel = false;
+
+  ResizeScale() = default;
+  ResizeScale(int64_t in_size, int64_t out_size, const ResizeMode& mode)
+      : in(in_size),
+        out(out_size),
+        scale(mode.align_corners && in_size > 1 && out_size > 1
+                  ? static_cast<float>(in_size - 1) / static_cast<float>(out_size - 1)
+                  : static_cast<float>(in_size) / static_cast<float>(out_size)),
+        half_pixel(mode.half_pixel_centers) {}
+
+  // Where the center of pixel i of the new image is in the old one.
+  float operator()(int64_t i) const {
+    return half_pixel ? (static_cast<float>(i) + 0.5f) * scale - 0.5f : static_cast<float>(i) * scale;
+  }
+};
+
+// Sizes of an image before and after.
+struct ResizeShapes {
+  int64_t batch = 0;
+  int64_t channels = 0;
+  ResizeScale y;
+  ResizeScale x;
+  Shape shape;  // of the output
+};
+
+// For the ops themselves: an image and its new size. INVALID_ARGUMENT, in
+// TensorFlow's words, for what cannot be.
+absl::StatusOr<ResizeShapes> ReadResize(const KernelContext& c, const ResizeMode& mode);
+// For their gradients: that of the new image, and [height, width] of the old.
+absl::StatusOr<ResizeShapes> ReadResizeGradient(const Tensor& gradient, int64_t height, int64_t width,
+                                                const ResizeMode& mode);
+
+// The shape function of the ops; of the gradients that take the old image.
+absl::Status ResizeShape(ShapeContext& c);
+absl::Status LikeInput1Shape(ShapeContext& c);
+
+}  // namespace thalweg
