@@ -157,6 +157,27 @@ def boxes(c):
     c.error("NonMaxSuppressionV2", "boxes", **good | dict(boxes=found[:, :3].astype(np.float32)))
 
 
+def samples(c):
+    objects = np.array([[[.1, .2, .5, .6], [.4, .4, .9, .95]]], np.float32)
+    for seed in range(1, 12):
+        for dtype in ("int32", "int64", "int16"):
+            common = dict(image_size=np.array([90, 120, 3], dtype), bounding_boxes=objects, seed=seed, seed2=seed * 7)
+            c.case("SampleDistortedBoundingBox", f"{seed} {dtype}", **common)
+            c.case("SampleDistortedBoundingBoxV2", f"{seed} {dtype}", min_object_covered=np.float32(.4), **common,
+                   aspect_ratio_range=[.5, 2.], area_range=[.1, .6])
+    image = np.array([64, 64, 3], np.int32)
+    none = np.zeros((1, 0, 4), np.float32)
+    c.case("SampleDistortedBoundingBox", "image", image_size=image, bounding_boxes=none, seed=3,
+           use_image_if_no_bounding_boxes=True)
+    c.case("SampleDistortedBoundingBox", "impossible", image_size=image, bounding_boxes=objects, seed=3,
+           min_object_covered=1., area_range=[.01, .02])
+    c.error("SampleDistortedBoundingBox", "none", image_size=image, bounding_boxes=none, seed=3)
+    c.error("SampleDistortedBoundingBox", "box", image_size=image, bounding_boxes=objects * 3, seed=3)
+    c.error("SampleDistortedBoundingBox", "size", image_size=image[:2], bounding_boxes=objects, seed=3)
+    c.error("SampleDistortedBoundingBox", "range", image_size=image, bounding_boxes=objects, area_range=[.1, 2.])
+    c.error("SampleDistortedBoundingBox", "negative", image_size=-image, bounding_boxes=objects)
+
+
 def bmp(height, width, channels, seed=0):
     row = (width * channels + 3) // 4 * 4
     body = np.random.RandomState(seed).bytes(row * abs(height))
@@ -227,4 +248,4 @@ def files(c):
     c.error("EncodePng", "rank", image=np.zeros((2, 2), np.uint8))
 
 
-FAMILIES = (resizing, crops, colors, boxes, files)
+FAMILIES = (resizing, crops, colors, boxes, samples, files)
