@@ -148,6 +148,7 @@ class CheckpointTest(unittest.TestCase):
         with v1.variable_scope("", partitioner=v1.fixed_size_partitioner(3)):
             table = v1.get_variable("table", initializer=tf.reshape(tf.range(30.), [10, 3]))
         count = v1.get_variable("count", initializer=5, use_resource=True)
+        off = tf.raw_ops.DisableCopyOnRead(resource=count.handle)
         change = tf.group(*[v1.assign(p, p * 2) for p in table], v1.assign_add(count, 1))
         init = v1.global_variables_initializer()
         for sharded in (False, True):
@@ -162,7 +163,8 @@ class CheckpointTest(unittest.TestCase):
             show = Step(fetches=[tf.convert_to_tensor(table).name, count.read_value().name])
             for writer in RUNNERS:
                 name = f"{writer}{sharded}"
-                self.run_ok(writer, [Step(targets=[init.name]), Step(targets=[change.name]), save(name)])
+                self.run_ok(writer, [Step(targets=[init.name]), Step(targets=[off.name]), Step(targets=[change.name]),
+                                    save(name)])
                 for reader in RUNNERS:
                     _, values = self.run_ok(reader, [restore(name), show])
                     self.expect_same(values[0], np.arange(30, dtype=np.float32).reshape(10, 3) * 2, name)

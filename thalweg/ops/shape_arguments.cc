@@ -54,6 +54,8 @@ int64_t ReadInteger(const Tensor& t, int64_t i) {
       return t.data<int8_t>()[i];
     case kUint8:
       return t.data<uint8_t>()[i];
+    case kUint16:
+      return t.data<uint16_t>()[i];
     default:
       CHECK(false) << "not integers: " << ToString(t.dtype());
   }
