@@ -2,7 +2,8 @@
 
 import numpy as np
 import tensorflow as tf
-from op_cases import (COMPLEX, array, floats, index, ints, kernel_types, numbers, resource_variable, updated)
+from op_cases import (COMPLEX, array, floats, index, ints, kernel_types, nonzero, numbers, resource_variable,
+                      updated)
 
 
 def longs(*values):
@@ -128,4 +129,115 @@ def variable_slices(c):
         c.case("ResourceGatherNd", resource=handle, indices=places, dtype=tf.float32)
 
 
-FAMILIES = (samplers, counts, searches, dense, variable_slices)
+PLACES = longs([0, 1], [1, 0], [1, 3], [3, 2])
+OTHERS = longs([0, 0], [1, 0], [1, 3], [2, 3], [3, 3])
+SHAPE = longs(4, 5)
+
+
+def sparse_moves(c):
+    shuffled = [2, 0, 3, 1]
+    c.each("SparseReorder", lambda t: dict(input_indices=PLACES[shuffled], input_values=numbers(t, (4,)),
+                                           input_shape=SHAPE))
+    for shape in (longs(2, 10), longs(-1, 4), longs(5, -1, 2), longs(20)):
+        c.case("SparseReshape", f"{shape}", input_indices=PLACES, input_shape=SHAPE, new_shape=shape)
+    c.error("SparseReshape", "size", input_indices=PLACES, input_shape=SHAPE, new_shape=longs(3, 5))
+    c.error("SparseReshape", "multiple", input_indices=PLACES, input_shape=SHAPE, new_shape=longs(3, -1))
+    c.error("SparseReshape", "unknown", input_indices=PLACES, input_shape=SHAPE, new_shape=longs(-1, -1))
+    for t in ("float32", "int64", "string"):
+        for axis in (0, 1, -1):
+            c.case("SparseConcat", f"{t} {axis}", indices=[PLACES, OTHERS], values=[numbers(t, (4,)), numbers(
+                t, (5,), seed=2)], shapes=[SHAPE, SHAPE], concat_dim=axis)
+        for axis in (0, 1):
+            for n in (1, 2, 3):
+                c.case("SparseSplit", f"{t} {axis} {n}", split_dim=index(axis, np.int64), indices=PLACES,
+                       values=numbers(t, (4,)), shape=SHAPE, num_split=n)
+        c.case("SparseSlice", t, indices=PLACES, values=numbers(t, (4,)), shape=SHAPE, start=longs(1, 0),
+               size=longs(2, 9))
+        c.case("SparseFillEmptyRows", t, indices=PLACES, values=numbers(t, (4,)), dense_shape=longs(6, 5),
+               default_value=numbers(t, (), seed=3))
+    c.error("SparseConcat", "shapes", indices=[PLACES, OTHERS], values=[floats((4,)), floats((5,))],
+            shapes=[SHAPE, longs(4, 6)], concat_dim=0)
+    c.error("SparseSplit", "number", split_dim=index(0, np.int64), indices=PLACES, values=floats((4,)), shape=SHAPE,
+            num_split=5)
+    c.case("SparseSliceGrad", backprop_val_grad=floats((2,)), input_indices=PLACES, input_start=longs(1, 0),
+           output_indices=longs([0, 0], [0, 3]))
+    c.error("SparseFillEmptyRows", "row", indices=PLACES, values=floats((4,)), dense_shape=longs(2, 5),
+            default_value=floats(()))
+    c.each("SparseFillEmptyRowsGrad", lambda t: dict(reverse_index_map=longs(2, 0, 3), grad_values=numbers(t, (5,))),
+           only=("float32", "float64", "int32", "int64"))
+    c.error("SparseFillEmptyRowsGrad", "index", reverse_index_map=longs(2, 7), grad_values=floats((5,)))
+
+
+def sparse_arithmetic(c):
+    pair = lambda t: dict(a_indices=PLACES, a_values=numbers(t, (4,)), a_shape=SHAPE, b_indices=OTHERS,  # noqa: E731
+                          b_values=numbers(t, (5,), seed=2), b_shape=SHAPE)
+    for t in kernel_types("SparseAdd", "T"):
+        real = {"complex64": "float32", "complex128": "float64"}.get(t, t)
+        for limit in (0, 2):
+            c.case("SparseAdd", f"{t} {limit}", thresh=array(real, limit), **pair(t))
+    c.error("SparseAdd", "shapes", thresh=floats(()), **(pair("float32") | dict(b_shape=longs(4, 6))))
+    c.case("SparseAddGrad", backprop_val_grad=floats((4,)), a_indices=PLACES, b_indices=OTHERS,
+           sum_indices=longs([0, 0], [0, 1], [1, 3], [3, 3]))
+    c.each("SparseSparseMaximum", pair)
+    c.each("SparseSparseMinimum", pair, without=COMPLEX)
+    sparse = lambda t: dict(sp_indices=PLACES, sp_values=numbers(t, (4,)), sp_shape=SHAPE)  # noqa: E731
+    c.each("SparseTensorDenseAdd", lambda t: dict(a_indices=PLACES, a_values=numbers(t, (4,)), a_shape=SHAPE,
+                                                  b=numbers(t, (4, 5), seed=2)))
+    c.error("SparseTensorDenseAdd", "shape", a_indices=PLACES, a_values=floats((4,)), a_shape=SHAPE, b=floats((4, 4)))
+    c.error("SparseTensorDenseAdd", "index", a_indices=PLACES + 3, a_values=floats((4,)), a_shape=SHAPE,
+            b=floats((4, 5)))
+    for op in ("SparseDenseCwiseAdd", "SparseDenseCwiseMul", "SparseDenseCwiseDiv"):
+        for shape in ((4, 5), (5,), (), (4, 1)):
+            c.each(op, lambda t: dict(dense=nonzero(t, shape), **sparse(t)), label=f"{shape}")
+        c.error(op, "shape", dense=floats((4,)), **sparse("float32"))
+    c.each("SparseSoftmax", sparse, tolerance=1e-3)
+    for op in ("SparseReduceSum", "SparseReduceMax", "SparseReduceSumSparse", "SparseReduceMaxSparse"):
+        for axes in ([0], [1], [-1, 0]):
+            for keep in (False, True):
+                c.each(op, lambda t: dict(input_indices=PLACES, input_values=numbers(t, (4,)), input_shape=SHAPE,
+                                          reduction_axes=ints(*axes), keep_dims=keep), label=f"{axes} {keep}")
+        c.error(op, "axis", input_indices=PLACES, input_values=floats((4,)), input_shape=SHAPE, reduction_axes=ints(2))
+    for adjoint_a in (False, True):
+        for adjoint_b in (False, True):
+            inner = 4 if adjoint_a else 5
+            for t in kernel_types("SparseTensorDenseMatMul", "T"):
+                if t in ("float16", "bfloat16"):
+                    continue
+                c.case("SparseTensorDenseMatMul", f"{t} {adjoint_a} {adjoint_b}", a_indices=PLACES,
+                       a_values=numbers(t, (4,)), a_shape=SHAPE, adjoint_a=adjoint_a, adjoint_b=adjoint_b,
+                       b=numbers(t, (3, inner) if adjoint_b else (inner, 3), seed=2))
+    c.error("SparseTensorDenseMatMul", "inner", a_indices=PLACES, a_values=floats((4,)), a_shape=SHAPE, b=floats((4, 3)))
+    c.error("SparseTensorDenseMatMul", "index", a_indices=PLACES + 3, a_values=floats((4,)), a_shape=SHAPE,
+            b=floats((5, 3)))
+
+
+def sparse_serialized(c):
+    for t in ("float32", "int64", "string", "complex64"):
+        parts = dict(sparse_indices=PLACES, sparse_values=numbers(t, (4,)), sparse_shape=SHAPE)
+        dtype = tf.as_dtype(t)
+        c.case("SerializeSparse", t, **parts)
+        c.case("SerializeManySparse", t, **parts)
+        (one,) = c.apply("SerializeSparse", **parts)
+        (many,) = c.apply("SerializeManySparse", **parts)
+        (other,) = c.apply("SerializeSparse", sparse_indices=OTHERS, sparse_values=numbers(t, (5,)),
+                           sparse_shape=longs(5, 4))
+        c.case("DeserializeSparse", t, serialized_sparse=one, dtype=dtype)
+        c.case("DeserializeSparse", f"{t} many", serialized_sparse=tf.stack([[one, other]]), dtype=dtype)
+        c.case("DeserializeManySparse", t, serialized_sparse=many, dtype=dtype)
+        (variant,) = c.apply("SerializeSparse", out_type=tf.variant, **parts)
+        c.case("DeserializeSparse", f"{t} variant", serialized_sparse=variant, dtype=dtype)
+        name = f"map of {t}"
+        (first,) = c.apply("AddSparseToTensorsMap", shared_name=name, **parts)
+        (second,) = c.apply("AddSparseToTensorsMap", shared_name=name, sparse_indices=OTHERS,
+                            sparse_values=numbers(t, (5,)), sparse_shape=longs(5, 4))
+        c.case("TakeManySparseFromTensorsMap", t, sparse_handles=tf.stack([second, first]), dtype=dtype,
+               shared_name=name)
+        (handles,) = c.apply("AddManySparseToTensorsMap", shared_name=f"{name} rows", **parts)
+        c.case("TakeManySparseFromTensorsMap", f"{t} rows", sparse_handles=handles, dtype=dtype,
+               shared_name=f"{name} rows")
+    c.error("DeserializeSparse", "bytes", serialized_sparse=np.array([b"a", b"b", b"c"], object), dtype=tf.float32)
+    c.error("DeserializeManySparse", "rank", serialized_sparse=np.array([b"a", b"b", b"c"], object), dtype=tf.float32)
+    c.error("TakeManySparseFromTensorsMap", "handle", sparse_handles=longs(77), dtype=tf.float32, shared_name="none")
+
+
+FAMILIES = (samplers, counts, searches, dense, variable_slices, sparse_moves, sparse_arithmetic, sparse_serialized)

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "thalweg/base/status.h"
+#include "thalweg/ops/element_moves.h"
 
 namespace thalweg {
 
@@ -52,6 +53,24 @@ absl::StatusOr<SparseValue> SparseValue::Make(const Tensor& indices, const Tenso
   }
   RETURN_IF_ERROR(CheckSparseIndices(indices.flat<int64_t>(), sparse.dims, order));
   return sparse;
+}
+
+absl::Status SetSparseOutput(KernelContext& context, int i, absl::Span<const int64_t> places, const Tensor& values,
+                             absl::Span<const int64_t> from, absl::Span<const int64_t> dims) {
+  const int64_t count = static_cast<int64_t>(from.size()), rank = static_cast<int64_t>(dims.size());
+  ASSIGN_OR_RETURN(Tensor * indices, context.Allocate(i, Shape({count, rank})));
+  ASSIGN_OR_RETURN(Tensor * elements, context.Allocate(i + 1, Shape({count})));
+  std::copy(places.begin(), places.end(), indices->mutable_data<int64_t>());
+  if (i + 2 < context.num_outputs()) {
+    ASSIGN_OR_RETURN(Tensor * shape, context.Allocate(i + 2, Shape({rank})));
+    std::copy(dims.begin(), dims.end(), shape->mutable_data<int64_t>());
+  }
+  return DispatchMove(values.dtype(), [&]<typename T>() {
+    const T* const x = MoveData<T>(values);
+    T* const y = MutableMoveData<T>(elements);
+    for (int64_t k = 0; k < count; ++k) y[k] = x[from[k]];
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace thalweg

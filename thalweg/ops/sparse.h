@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "thalweg/kernel/kernel.h"
+#include "thalweg/ops/numbers.h"
 #include "thalweg/tensor/tensor.h"
 
 namespace thalweg {
@@ -29,6 +32,21 @@ struct SparseValue {
   int rank() const { return static_cast<int>(dims.size()); }
   const int64_t* row(int64_t i) const { return indices.data<int64_t>() + i * rank(); }
 };
+
+// a + b of any number type; integers wrap around.
+template <typename T>
+T SumOf(T a, T b) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    return T(static_cast<float>(a) + static_cast<float>(b));
+  } else {
+    return WrapAdd(a, b);
+  }
+}
+
+// Sets outputs i, i + 1 and i + 2 of a kernel: the places, given as rows of
+// dims.size() numbers, the elements of `values` in the order `from`, and dims.
+absl::Status SetSparseOutput(KernelContext& context, int i, absl::Span<const int64_t> places, const Tensor& values,
+                             absl::Span<const int64_t> from, absl::Span<const int64_t> dims);
 
 // Checks the places of rows of `rank` numbers. The messages are TensorFlow's.
 absl::Status CheckSparseIndices(absl::Span<const int64_t> indices, absl::Span<const int64_t> dims,

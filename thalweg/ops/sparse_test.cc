@@ -1,0 +1,96 @@
+#include "thalweg/kernel/op_testlib.h"
+
+namespace thalweg {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<Tensor> Results(absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs = {}) {
+  absl::StatusOr<std::vector<Tensor>> y = RunOp(op, std::move(inputs), std::move(attrs));
+  EXPECT_TRUE(y.ok()) << op << ": " << y.status();
+  return y.ok() ? *y : std::vector<Tensor>(4);
+}
+
+const Tensor kPlaces = Tensor::Of<int64_t>({3, 2}, {0, 1, 1, 0, 1, 2});
+const Tensor kValues = Tensor::Vector<float>({1, 2, 3});
+const Tensor kShape = Tensor::Vector<int64_t>({2, 3});
+const Tensor kOutside = Tensor::Of<int64_t>({3, 2}, {0, 1, 1, 0, 1, 3});
+
+TEST(SparseTest, Moves) {
+  const std::vector<Tensor> sorted =
+      Results("SparseReorder", {Tensor::Of<int64_t>({3, 2}, {1, 2, 0, 1, 1, 0}), kValues, kShape});
+  ExpectTensor(sorted[0], kPlaces);
+  ExpectTensor(sorted[1], Tensor::Vector<float>({2, 3, 1}));
+  const std::vector<Tensor> flat = Results("SparseReshape", {kPlaces, kShape, Tensor::Vector<int64_t>({-1})});
+  ExpectTensor(flat[0], Tensor::Of<int64_t>({3, 1}, {1, 3, 5}));
+  ExpectTensor(flat[1], Tensor::Vector<int64_t>({6}));
+  const std::vector<Tensor> part = Results(
+      "SparseSlice", {kPlaces, kValues, kShape, Tensor::Vector<int64_t>({1, 1}), Tensor::Vector<int64_t>({9, 9})});
+  ExpectTensor(part[0], Tensor::Of<int64_t>({1, 2}, {0, 1}));
+  ExpectTensor(part[2], Tensor::Vector<int64_t>({1, 2}));
+  const std::vector<Tensor> filled =
+      Results("SparseFillEmptyRows", {kPlaces, kValues, Tensor::Vector<int64_t>({3, 3}), Tensor::Scalar(9.0f)});
+  ExpectTensor(filled[1], Tensor::Vector<float>({1, 2, 3, 9}));
+  ExpectTensor(filled[2], Tensor::Vector<bool>({false, false, true}));
+}
+
+TEST(SparseTest, Arithmetic) {
+  const Tensor zero = Tensor::Scalar(0.0f);
+  const std::vector<Tensor> sum = Results("SparseAdd", {kPlaces, kValues, kShape, kPlaces, kValues, kShape, zero});
+  ExpectTensor(sum[1], Tensor::Vector<float>({2, 4, 6}));
+  ExpectTensor(
+      Results("SparseTensorDenseMatMul", {kPlaces, kValues, kShape, Tensor::Of<float>({3, 1}, {1, 10, 100})})[0],
+      Tensor::Of<float>({2, 1}, {10, 302}));
+  ExpectTensor(Results("SparseReduceSum", {kPlaces, kValues, kShape, Tensor::Vector<int32_t>({1})})[0],
+               Tensor::Vector<float>({1, 5}));
+  ExpectTensor(Results("SparseReduceMax", {kPlaces, kValues, kShape, Tensor::Vector<int32_t>({0})})[0],
+               Tensor::Vector<float>({2, 1, 3}));
+  ExpectTensor(Results("SparseDenseCwiseMul", {kPlaces, kValues, kShape, Tensor::Vector<float>({1, 10, 100})})[0],
+               Tensor::Vector<float>({10, 2, 300}));
+}
+
+TEST(SparseTest, Serialized) {
+  const Tensor bytes = Results("SerializeManySparse", {kPlaces, kValues, kShape})[0];
+  EXPECT_EQ(bytes.shape(), Shape({2, 3}));
+  const std::vector<Tensor> back = Results("DeserializeSparse", {bytes}, {{"dtype", kFloat}});
+  ExpectTensor(back[0], kPlaces);
+  ExpectTensor(back[1], kValues);
+  ExpectTensor(back[2], kShape);
+  EXPECT_FALSE(RunOp("DeserializeSparse", {bytes}, {{"dtype", kInt32}}).ok());
+  EXPECT_FALSE(RunOp("DeserializeSparse", {Tensor::Vector<std::string>({"x", "y", "z"})}, {{"dtype", kFloat}}).ok());
+  EXPECT_FALSE(RunOp("DeserializeSparse", {Tensor(kString, {0, 3})}, {{"dtype", kFloat}}).ok());
+}
+
+TEST(SparseTest, TensorsMap) {
+  const std::vector<AttrArg> name{{"shared_name", "m"}};
+  const std::vector<AttrArg> take{{"shared_name", "m"}, {"dtype", kFloat}};
+  const Tensor handle = Results("AddSparseToTensorsMap", {kPlaces, kValues, kShape}, name)[0];
+  const Tensor handles = Tensor::Vector<int64_t>({handle.scalar<int64_t>()});
+  ExpectTensor(Results("TakeManySparseFromTensorsMap", {handles}, take)[1], kValues);
+  // It is gone.
+  EXPECT_THAT(RunOp("TakeManySparseFromTensorsMap", {handles}, take).status().message(), HasSubstr("Unable to find"));
+  EXPECT_FALSE(RunOp("TakeManySparseFromTensorsMap", {handles}, {{"dtype", kFloat}}).ok());
+}
+
+TEST(SparseTest, BadInput) {
+  const Tensor dense = TestValues(kFloat, {2, 3}), axis = Tensor::Vector<int32_t>({0}), zero = Tensor::Scalar(0.0f);
+  const Tensor huge = Tensor::Vector<int64_t>({int64_t{1} << 62, int64_t{1} << 62});
+  EXPECT_FALSE(RunOp("SparseReorder", {kOutside, kValues, kShape}).ok());
+  EXPECT_FALSE(RunOp("SparseReshape", {kPlaces, huge, Tensor::Vector<int64_t>({-1})}).ok());
+  EXPECT_FALSE(RunOp("SparseReshape", {kPlaces, kShape, Tensor::Vector<int64_t>({-1, 0})}).ok());
+  EXPECT_FALSE(RunOp("SparseAdd", {kOutside, kValues, kShape, kPlaces, kValues, kShape, zero}).ok());
+  EXPECT_FALSE(RunOp("SparseTensorDenseAdd", {kOutside, kValues, kShape, dense}).ok());
+  EXPECT_FALSE(RunOp("SparseTensorDenseMatMul", {kOutside, kValues, kShape, TestValues(kFloat, {3, 2})}).ok());
+  EXPECT_FALSE(RunOp("SparseReduceSum", {kPlaces, kValues, huge, Tensor(kInt32, {0})}).ok());
+  EXPECT_FALSE(RunOp("SparseReduceSum", {kPlaces, kValues, kShape, Tensor::Vector<int32_t>({5})}).ok());
+  EXPECT_FALSE(RunOp("SparseFillEmptyRows", {kPlaces, kValues, huge, zero}).ok());
+  EXPECT_FALSE(RunOp("SerializeManySparse", {kPlaces, kValues, huge}).ok());
+  EXPECT_FALSE(RunOp("SparseSoftmax", {kPlaces, kValues, Tensor::Vector<int64_t>({2})}).ok());
+  EXPECT_FALSE(RunOp("SparseSlice", {kPlaces, kValues, kShape, Tensor::Vector<int64_t>({1}), kShape}).ok());
+  EXPECT_FALSE(
+      RunOp("SparseDenseCwiseDiv", {kPlaces, Tensor::Vector<int32_t>({1, 2, 3}), kShape, Tensor::Zeros(kInt32, {2, 3})})
+          .ok());
+}
+
+}  // namespace
+}  // namespace thalweg
