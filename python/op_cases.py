@@ -739,12 +739,14 @@ FAMILIES = (unary, binary, casts, reductions, matrices, neural, shapes, slices, 
 def build(registered):
     """All cases. `registered`: the names of the ops that Thalweg has."""
     import op_cases_linalg  # not above: they use what is defined there
+    import op_cases_more
     import op_cases_nn
     import op_cases_sparse
     c = Cases(registered)
     with c.graph.as_default():
         for family in FAMILIES + op_cases_io.FAMILIES + op_cases_images.FAMILIES:
             family(c)
-        for family in op_cases_linalg.FAMILIES + op_cases_nn.FAMILIES + op_cases_sparse.FAMILIES:
-            family(c)
+        for module in (op_cases_linalg, op_cases_more, op_cases_nn, op_cases_sparse):
+            for family in module.FAMILIES:
+                family(c)
     return c
