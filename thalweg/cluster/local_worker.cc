@@ -364,10 +364,11 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
       RETURN_IF_ERROR(cluster.Address(task).status());
       ASSIGN_OR_RETURN(workers, options_.make_workers(cluster, task));
     }
-    const bool own_devices = request.isolate_session_state() || !(task == options_.task);
+    const bool as_it_is = !request.isolate_session_state() && task == options_.task;
     auto session = std::make_shared<WorkerSession>(
         task.ToString(), std::move(workers),
-        own_devices ? options_.devices->Isolated(task.job, task.index) : options_.devices->devices());
+        as_it_is ? options_.devices->devices()
+                 : options_.devices->ViewAs(task.job, task.index, !request.isolate_session_state()));
     MutexLock lock(&mutex_);
     if (!shut_down_.ok()) return shut_down_;
     if (!sessions_.emplace(request.session_handle(), std::move(session)).second) {

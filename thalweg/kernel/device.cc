@@ -15,13 +15,24 @@ uint64_t RandomIncarnation() {
 
 }  // namespace
 
-Device::Device(DeviceName name, WorkCrew* crew, Allocator* allocator, uint64_t incarnation)
+Device::Device(DeviceName name, WorkCrew* crew, Allocator* allocator)
     : parsed_(std::move(name)),
       name_(parsed_.ToString()),
-      incarnation_(incarnation != 0 ? incarnation : RandomIncarnation()),
+      incarnation_(RandomIncarnation()),
       crew_(crew),
       allocator_(allocator),
-      resources_(parsed_.job.value_or("localhost")) {
+      resources_(std::make_shared<ResourceManager>(parsed_.job.value_or("localhost"))) {
+  CHECK(parsed_.is_full()) << "a device needs a full name, got " << name_;
+}
+
+Device::Device(const Device& other, DeviceName name, bool share_resources)
+    : parsed_(std::move(name)),
+      name_(parsed_.ToString()),
+      incarnation_(other.incarnation_),
+      crew_(other.crew_),
+      allocator_(other.allocator_),
+      resources_(share_resources ? other.resources_
+                                 : std::make_shared<ResourceManager>(parsed_.job.value_or("localhost"))) {
   CHECK(parsed_.is_full()) << "a device needs a full name, got " << name_;
 }
 

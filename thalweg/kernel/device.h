@@ -18,9 +18,11 @@ namespace thalweg {
 class Device {
  public:
   // `crew` (borrowed) helps kernels that split their work; several devices of
-  // one host share one. `incarnation` is given where this is another view of a
-  // device that peers know already, with resources of its own; 0 makes a new one.
-  Device(DeviceName name, WorkCrew* crew, Allocator* allocator = &HostAllocator(), uint64_t incarnation = 0);
+  // one host share one.
+  Device(DeviceName name, WorkCrew* crew, Allocator* allocator = &HostAllocator());
+  // Another view of a device that peers know already: under another name, and
+  // with the same resources or its own.
+  Device(const Device& other, DeviceName name, bool share_resources);
   virtual ~Device() = default;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -33,7 +35,7 @@ class Device {
 
   Allocator& allocator() const { return *allocator_; }
   WorkCrew& crew() const { return *crew_; }
-  ResourceManager& resources() { return resources_; }
+  ResourceManager& resources() { return *resources_; }
 
   tensorflow::DeviceAttributes Attributes() const;
 
@@ -43,7 +45,7 @@ class Device {
   const uint64_t incarnation_;
   WorkCrew* const crew_;
   Allocator* const allocator_;
-  ResourceManager resources_;
+  const std::shared_ptr<ResourceManager> resources_;
 };
 
 }  // namespace thalweg

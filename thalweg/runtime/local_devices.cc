@@ -24,15 +24,15 @@ LocalDevices::LocalDevices(const LocalDevicesOptions& options)
   }
 }
 
-std::vector<std::shared_ptr<Device>> LocalDevices::Isolated(const std::string& job, int task) {
-  std::vector<std::shared_ptr<Device>> isolated;
+std::vector<std::shared_ptr<Device>> LocalDevices::ViewAs(const std::string& job, int task, bool share_resources) {
+  std::vector<std::shared_ptr<Device>> views;
   for (const auto& device : devices_) {
     DeviceName name = device->parsed_name();
     name.job = job;
     name.task = task;
-    isolated.push_back(std::make_shared<Device>(std::move(name), &crew_, &device->allocator(), device->incarnation()));
+    views.push_back(std::make_shared<Device>(*device, std::move(name), share_resources));
   }
-  return isolated;
+  return views;
 }
 
 Device* LocalDevices::Find(const std::string& full_name) const {

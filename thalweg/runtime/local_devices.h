@@ -25,9 +25,10 @@ class LocalDevices {
 
   Device* Find(const std::string& full_name) const;  // nullptr if there is none
   const std::vector<std::shared_ptr<Device>>& devices() const { return devices_; }
-  // The same devices as task `task` of `job` and with resources of their own:
-  // for a session that shares no state. They use these threads.
-  std::vector<std::shared_ptr<Device>> Isolated(const std::string& job, int task);
+  // The same devices as task `task` of `job`, with the same resources or with
+  // their own: for a session that calls this task so, or shares no state. They
+  // use these threads.
+  std::vector<std::shared_ptr<Device>> ViewAs(const std::string& job, int task, bool share_resources);
   ThreadPool& pool() { return pool_; }
 
  private:
