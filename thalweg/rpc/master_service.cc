@@ -64,10 +64,10 @@ void ServeRunStep(Master& master, RecentCalls& recent, ServerCall& call) {
   RunStepResult* result = &state->result;
   master.RunStep({.cancellation = &call.cancellation()}, std::move(step), result,
                  [&call, &recent, state = std::move(state)](const absl::Status& status) {
-                   absl::StatusOr<grpc::ByteBuffer> answer = status;
-                   if (status.ok() || (state->errors_in_body && state->result.step_failed)) {
-                     answer = WriteRunStep(status, state->fetches, state->result);
-                   }
+                   const bool has_body = status.ok() || (state->errors_in_body && state->result.step_failed);
+                   const absl::StatusOr<grpc::ByteBuffer> answer =
+                       has_body ? WriteRunStep(status, state->fetches, state->result)
+                                : absl::StatusOr<grpc::ByteBuffer>(status);
                    recent.Reply(state->request_id, call, answer.status(), answer.ok() ? *answer : grpc::ByteBuffer());
                  });
 }
