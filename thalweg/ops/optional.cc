@@ -26,8 +26,8 @@ class OptionalValue final : public VariantValue {
   bool Encode(tensorflow::VariantTensorDataProto*) const override { return false; }
 
  private:
-  const bool has_value_ = false;
-  const std::vector<Tensor> components_;
+  bool has_value_ = false;
+  std::vector<Tensor> components_;
 };
 
 absl::StatusOr<const OptionalValue*> GetOptional(const Tensor& tensor) {
