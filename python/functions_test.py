@@ -301,6 +301,34 @@ class FunctionsTest(unittest.TestCase):
         results = run_thalweg(self.graph, [Step(fetches=[a.name, b.name]), Step(fetches=[b.name, a.name])])
         self.assertFalse(np.array_equal(results[0][0], results[1][1]))
 
+    def test_gradient_of_while(self):
+        x = v1.placeholder(tf.float32, [2])
+        y = tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, tf.sin(y) * x), [0, x])[1]
+        (g,) = tf.gradients(y, x)
+        self.values(y, g, feeds=[{x: [.5, 1.5]}])
+
+    def test_training_with_a_recurrent_cell(self):
+        w = v1.get_variable("w", initializer=np.float32(np.eye(3) * .5), use_resource=True)
+        x = tf.constant(np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3))
+
+        def cell(i, h):
+            return i + 1, tf.tanh(tf.matmul(h, w) + tf.reshape(x[i], [1, 3]))
+
+        _, h = tf.while_loop(lambda i, h: i < 4, cell, [0, tf.zeros([1, 3])])
+        loss = tf.reduce_sum((h - 1.) ** 2)
+        train = v1.train.GradientDescentOptimizer(.1).minimize(loss)
+        self.compare([Step(targets=[v1.global_variables_initializer().name])] +
+                     [Step(fetches=[loss.name], targets=[train.name])] * 5 + [Step(fetches=[w.value().name])])
+
+    def test_arrays_of_a_loop(self):
+        n = v1.placeholder(tf.int32, [])
+        x = v1.placeholder(tf.float32, [None])
+        array = tf.TensorArray(tf.float32, size=n, element_shape=[])
+        _, array = tf.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a.write(i, x[i] ** 2)), [0, array])
+        y = array.stack()
+        (g,) = tf.gradients(tf.reduce_sum(y * y), x)
+        self.values(y, g, feeds=[{n: 3, x: [1., 2., 3.]}, {n: 1, x: [4., 5.]}])
+
 
 if __name__ == "__main__":
     v1.disable_eager_execution()
