@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/client/session.h"
+#include "thalweg/kernel/op.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
@@ -216,6 +217,56 @@ TEST_F(DataFlowTest, ABarrierWaitsForAllPieces) {
   EXPECT_THAT(Error(take->out(1), absl::Milliseconds(10)), HasSubstr("DEADLINE_EXCEEDED"));
   RunNode(close);
   EXPECT_THAT(Error(take->out(1)), HasSubstr("is closed and has insufficient elements (requested 2, total size 1)"));
+}
+
+// Counts the calls in which nobody else held the input.
+std::atomic<int> owned{0};
+absl::Status CountOwned(KernelContext& c) {
+  Tensor x = c.TakeInput(0);
+  if (x.unique()) ++owned;
+  c.set_output(0, x.unique() ? std::move(x) : x.Clone());
+  return absl::OkStatus();
+}
+const OpRegistration kCountOwned =
+    Op("TestCountOwned").Input("x: float").Output("y: float").Stateful().Compute(CountOwned);
+
+// Else a list that n iterations push to would be copied n times.
+TEST(Loops, PassOnWhatTheyCarry) {
+  tensorflow::GraphDef def;
+  const auto add = [&](const char* name, const char* op, const std::vector<std::string>& inputs,
+                       const std::vector<AttrArg>& attrs = {}) {
+    tensorflow::NodeDef* const node = def.add_node();
+    node->set_name(name);
+    node->set_op(op);
+    for (const std::string& input : inputs) node->add_input(input);
+    for (const AttrArg& attr : attrs) (*node->mutable_attr())[attr.name] = attr.value;
+  };
+  add("start", "Const", {}, {{"dtype", kFloat}, {"value", Tensor::Vector({1.0f, 2.0f})}});
+  add("zero", "Const", {}, {{"dtype", kInt32}, {"value", Tensor::Scalar(0)}});
+  add("limit", "Const", {}, {{"dtype", kInt32}, {"value", Tensor::Scalar(10)}});
+  for (const auto& [v, from, type] : {std::tuple{"i", "zero", kInt32}, std::tuple{"x", "start", kFloat}}) {
+    const auto name = [v = std::string(v)](const char* what) { return v + what; };
+    add(name("_enter").c_str(), "Enter", {from}, {{"T", type}, {"frame_name", "w"}});
+    add(name("_merge").c_str(), "Merge", {name("_enter"), name("_next")}, {{"T", type}, {"N", 2}});
+    add(name("_switch").c_str(), "Switch", {name("_merge"), "cond"}, {{"T", type}});
+    add(name("_next").c_str(), "NextIteration", {name("_body")}, {{"T", type}});
+  }
+  add("max", "Enter", {"limit"}, {{"T", kInt32}, {"frame_name", "w"}, {"is_constant", true}});
+  add("less", "Less", {"i_merge", "max"}, {{"T", kInt32}});
+  add("cond", "LoopCond", {"less"});
+  add("one", "Const", {"^i_pivot"}, {{"dtype", kInt32}, {"value", Tensor::Scalar(1)}});
+  add("i_pivot", "Identity", {"i_switch:1"}, {{"T", kInt32}});
+  add("i_body", "AddV2", {"i_pivot", "one"}, {{"T", kInt32}});
+  add("x_body", "TestCountOwned", {"x_switch:1"});
+  add("exit", "Exit", {"x_switch"}, {{"T", kFloat}});
+  Graph graph;
+  const absl::Status imported = graph.Import(def);
+  ASSERT_TRUE(imported.ok()) << imported;
+  auto session = *Session::Create(graph);
+  const auto out = session->Run({"exit:0"});
+  ASSERT_TRUE(out.ok()) << out.status();
+  ExpectTensor((*out)[0], Tensor::Vector({1.0f, 2.0f}));
+  EXPECT_EQ(owned, 9) << "all but the first time, when it is a constant";
 }
 
 }  // namespace
