@@ -21,12 +21,20 @@ def fetch(*tensors):
 
 
 def run(*operations):
-    return Step(targets=[op.name if isinstance(op, tf.Operation) else op.op.name for op in operations])
+    return Step(targets=[op.name.partition(":")[0] for op in operations])
 
 
 class DataFlowTest(ProgramTest):
+    tests_run = 0
+
+    def setUp(self):
+        super().setUp()
+        type(self).tests_run += 1
+
     @classmethod
     def tearDownClass(cls):
+        if cls.tests_run < len(unittest.defaultTestLoader.getTestCaseNames(cls)):
+            return  # one test alone need not show all
         missing = (IN_PROGRAMS & cls.ops.keys()) - cls.shown
         assert not missing, f"no program has {sorted(missing)}"
 
@@ -597,6 +605,47 @@ class DataFlowTest(ProgramTest):
                 put(4, [1, 0], "a", 1.), put(4, [], 1.), put(4, [7], "a"), put(4, [0, 1], 1., "a"),
                 get("Peek", 4, []), get("Unstage", 4, [1]), run(op("Clear")), sizes
             ], texts=True)
+
+    # Whole programs.
+
+    def test_training_in_step(self):
+        """SyncReplicasOptimizer with two workers: their steps, and the chief's, one after the other."""
+        with v1.variable_scope("", use_resource=True):
+            x = v1.placeholder(tf.float32, [4, 3])
+            rows = v1.placeholder(tf.int32, [4])
+            w = v1.get_variable("w", [3, 2], initializer=v1.ones_initializer())
+            table = v1.get_variable("table", [6, 2], initializer=v1.ones_initializer())
+            loss = tf.reduce_mean((tf.matmul(x, w) - v1.nn.embedding_lookup(table, rows))**2)
+            step = v1.train.get_or_create_global_step()
+            optimizer = v1.train.SyncReplicasOptimizer(v1.train.MomentumOptimizer(.1, .9), 2, 2)
+            train = optimizer.minimize(loss, global_step=step)
+        chief = optimizer.get_chief_queue_runner().enqueue_ops[0]
+        steps = [run(v1.global_variables_initializer()), run(optimizer.local_step_init_op),
+                 run(optimizer.get_init_tokens_op(2))]
+        for i in range(6):
+            for worker in range(2):
+                random = np.random.RandomState(2 * i + worker)
+                feeds = {x.name: random.uniform(-1, 1, (4, 3)).astype(np.float32),
+                         rows.name: random.permutation(6)[:4].astype(np.int32)}
+                steps.append(Step(feeds, [loss.name], run(train).targets))
+            # Without threads nobody takes a token between the chief's step and the next.
+            steps += [run(chief), run(optimizer.local_step_init_op),
+                      fetch(step.read_value(), w.read_value(), table.read_value())]
+        self.compare(steps)
+
+    def test_input_pipeline(self):
+        """Names of files, lines of them, shuffled batches: three queues in a row."""
+        files = [self.write("lines", b"".join(b"%d,%d\n" % (10 * f + i, f) for i in range(8))) for f in range(3)]
+        names = v1.FIFOQueue(9, [tf.string], [[]])
+        lines = v1.RandomShuffleQueue(100, 10, [tf.string] * 2, [[], []], seed=5)
+        left = v1.get_variable("left", initializer=0, collections=[v1.GraphKeys.LOCAL_VARIABLES])
+        name = tf.gather(v1.random_shuffle(tf.constant(files), seed=3), v1.count_up_to(left, 3))
+        put_name = names.enqueue([name])
+        put_line = lines.enqueue(v1.TextLineReader().read(names))
+        batch, rest = lines.dequeue_many(4), lines.dequeue_up_to(4)
+        steps = [run(left.initializer), *[run(put_name)] * 4, run(names.close()), *[run(put_line)] * 20]
+        steps += [fetch(*batch)] * 2 + [run(put_line)] * 5 + [run(lines.close())] + [fetch(*rest)] * 5
+        self.compare(steps)
 
 
 if __name__ == "__main__":
