@@ -184,7 +184,7 @@ TEST(TensorSliceTest, KeysHaveTheOrderOfNumbers) {
   EXPECT_EQ(key(0, -1), std::string("\0a\0\1\1\1\x80\x7f", 8));
   EXPECT_EQ(key(64, 8192), std::string("\0a\0\1\1\1\xc0\x40\xe0\x20\x00", 11));
   std::string last;
-  for (int64_t n = 1; n > 0; n *= 2) {
+  for (int64_t n = 1; n < std::numeric_limits<int64_t>::max() / 2; n *= 2) {
     EXPECT_LE(last, key(n - 1, 1));
     EXPECT_LT(key(n - 1, 1), key(n, 1));
     last = key(n, 1);
