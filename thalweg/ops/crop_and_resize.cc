@@ -18,7 +18,7 @@ using ImageTypes = Types<uint8_t, uint16_t, int8_t, int16_t, int32_t, int64_t, H
 class Axis {
  public:
   Axis(float begin, float end, int64_t image, int64_t crop)
-      : begin_(begin), end_(end), last_(static_cast<float>(image - 1)), crop_(crop) {
+      : begin_(begin), end_(end), last_(static_cast<float>(image - 1)), image_(image), crop_(crop) {
     scale_ = crop > 1 ? (end - begin) * last_ / static_cast<float>(crop - 1) : 0.0f;
   }
   struct Place {
@@ -32,8 +32,10 @@ class Axis {
         crop_ > 1 ? begin_ * last_ + static_cast<float>(i) * scale_ : static_cast<float>(0.5 * (begin_ + end_) * last_);
     if (!(place >= 0 && place <= last_)) return {.inside = false};
     const float low = std::floor(place);
-    return {true, static_cast<int64_t>(low), static_cast<int64_t>(std::ceil(place)), place - low,
-            static_cast<int64_t>(std::round(place))};
+    // A float does not have every number above 2^24: what it makes of them must
+    // stay in the image.
+    const auto pixel = [&](float at) { return std::min(static_cast<int64_t>(at), image_ - 1); };
+    return {true, pixel(low), pixel(std::ceil(place)), place - low, pixel(std::round(place))};
   }
   // d place / d begin and / d end.
   float BeginSlope(int64_t i) const { return crop_ > 1 ? last_ - EndSlope(i) : 0.5f * last_; }
@@ -43,7 +45,7 @@ class Axis {
 
  private:
   float begin_, end_, last_, scale_;
-  int64_t crop_;
+  int64_t image_, crop_;
 };
 
 struct Sizes {
