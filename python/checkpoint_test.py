@@ -28,10 +28,6 @@ VALUES = {
 RUNNERS = {"tensorflow": run_tensorflow, "thalweg": run_thalweg}
 
 
-def names_of(text):
-    return np.array([t.encode() for t in text], object)
-
-
 class CheckpointTest(unittest.TestCase):
     maxDiff = None
 
@@ -58,7 +54,8 @@ class CheckpointTest(unittest.TestCase):
         self.assertIsNone(difference(np.asarray(ours), np.asarray(theirs)), what)
 
     def save_step(self, prefix, values, slices=None):
-        save = tf.raw_ops.SaveV2(prefix=prefix, tensor_names=list(values), shape_and_slices=slices or [""] * len(values),
+        save = tf.raw_ops.SaveV2(prefix=prefix, tensor_names=list(values),
+                                 shape_and_slices=slices or [""] * len(values),
                                  tensors=[tf.constant(v) for v in values.values()])
         return Step(targets=[save.name])
 
@@ -133,8 +130,8 @@ class CheckpointTest(unittest.TestCase):
         for writer in RUNNERS:
             fetches = [tf.raw_ops.RestoreSlice(file_pattern=self.path(writer), tensor_name=name, shape_and_slice="",
                                                dt=tf.constant(v).dtype).name for name, v in values.items()]
-            both = [tf.raw_ops.RestoreV2(prefix=self.path(writer), tensor_names=["double"], shape_and_slices=["2 3 -:0,1"],
-                                         dtypes=[tf.float64])[0],
+            both = [tf.raw_ops.RestoreV2(prefix=self.path(writer), tensor_names=["double"],
+                                         shape_and_slices=["2 3 -:0,1"], dtypes=[tf.float64])[0],
                     tf.raw_ops.Restore(file_pattern=self.path(writer), tensor_name="long", dt=tf.int64)]
             for reader in RUNNERS:
                 (restored,) = self.run_ok(reader, [Step(fetches=fetches + [t.name for t in both])])

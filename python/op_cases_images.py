@@ -63,13 +63,15 @@ def resizing(c):
 
 
 def crops(c):
-    boxes = np.array([[0, 0, 1, 1], [.1, .2, .7, .9], [.8, .9, .2, .1], [-.3, .1, .6, 1.4], [.5, .5, .5, .5]], np.float32)
+    boxes = np.array([[0, 0, 1, 1], [.1, .2, .7, .9], [.8, .9, .2, .1], [-.3, .1, .6, 1.4], [.5, .5, .5, .5]],
+                     np.float32)
     index = np.array([0, 1, 1, 0, 0], np.int32)
     for method in ("bilinear", "nearest"):
         for height, width in ((3, 4), (1, 1), (7, 2)):
             for dtype in ("float32", "float16", "float64") + INTEGERS:
                 c.case("CropAndResize", f"{method} {height} {width} {dtype}", image=pixels((2, 5, 6, 2), dtype),
-                       boxes=boxes, box_ind=index, crop_size=size(height, width), method=method, extrapolation_value=-7.)
+                       boxes=boxes, box_ind=index, crop_size=size(height, width), method=method,
+                       extrapolation_value=-7.)
             grads = pixels((5, height, width, 2), low=-1, high=1)
             for dtype in ("float32", "float16", "float64"):
                 c.case("CropAndResizeGradImage", f"{method} {height} {width} {dtype}",
@@ -105,7 +107,8 @@ def colors(c):
             c.case(op, dtype, {"float16": 1e-2, "bfloat16": 6e-2}.get(dtype), images=pixels((4, 5, 3), dtype, high=1))
         c.case(op, "edges", images=np.array([[0, 0, 0], [1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1], [.5, .5, 0]]))
         c.error(op, "channels", images=pixels((4, 5, 2)))
-    for op, argument in (("AdjustContrastv2", "contrast_factor"), ("AdjustHue", "delta"), ("AdjustSaturation", "scale")):
+    for op, argument in (("AdjustContrastv2", "contrast_factor"), ("AdjustHue", "delta"),
+                         ("AdjustSaturation", "scale")):
         c.error(op, "rank", images=pixels((4, 3)), **{argument: np.array(1, np.float32)})
         c.error(op, "vector", images=pixels((4, 3, 3)), **{argument: np.array([1], np.float32)})
     c.error("AdjustHue", "channels", images=pixels((4, 3, 2)), delta=np.array(1, np.float32))
@@ -186,18 +189,20 @@ def bmp(height, width, channels, seed=0):
 
 
 def files(c):
-    smooth = np.add.outer(np.arange(40) * 3, np.arange(31) * 2)[..., None].astype(np.uint8) + np.array([0, 9, 60], np.uint8)
+    ramp = np.add.outer(np.arange(40) * 3, np.arange(31) * 2)[..., None].astype(np.uint8)
+    smooth = ramp + np.array([0, 9, 60], np.uint8)
     noise = np.random.RandomState(8).randint(0, 256, (13, 9, 4)).astype(np.uint8)
     for channels in (1, 2, 3, 4):
         for dtype in (np.uint8, np.uint16):
             image = noise[..., :channels].astype(dtype) * (1 if dtype is np.uint8 else 257)
             (png,) = c.apply("EncodePng", image=image)
-            c.add(f"EncodePng {channels} {dtype.__name__}", c.apply("DecodePng", contents=png, dtype=tf.as_dtype(dtype)))
+            c.add(f"EncodePng {channels} {dtype.__name__}",
+                  c.apply("DecodePng", contents=png, dtype=tf.as_dtype(dtype)))
             data = scalar(encoded("EncodePng", image))
             for wanted in (0, 1, 3, 4):
                 for to in (tf.uint8, tf.uint16):
-                    c.case("DecodePng", f"{channels} {dtype.__name__} {wanted} {to.name}", contents=data, channels=wanted,
-                           dtype=to)
+                    c.case("DecodePng", f"{channels} {dtype.__name__} {wanted} {to.name}", contents=data,
+                           channels=wanted, dtype=to)
                 c.case("DecodeImage", f"png {channels} {wanted}", contents=data, channels=wanted)
             c.case("DecodeImage", f"png {channels} float", contents=data, dtype=tf.float32)
     (pngs,) = c.apply("EncodePng", image=np.stack([noise, noise[::-1]]), compression=9)
@@ -207,8 +212,8 @@ def files(c):
             (jpeg,) = c.apply("EncodeJpeg", image=image, quality=quality, **extra)
             c.add(f"EncodeJpeg {name} {quality}", c.apply("DecodeJpeg", contents=jpeg))
             data = scalar(encoded("EncodeJpeg", image, quality=quality, **extra))
-            for options in (dict(), dict(channels=1), dict(channels=3), dict(ratio=2), dict(dct_method="INTEGER_ACCURATE"),
-                            dict(fancy_upscaling=False)):
+            for options in (dict(), dict(channels=1), dict(channels=3), dict(ratio=2),
+                            dict(dct_method="INTEGER_ACCURATE"), dict(fancy_upscaling=False)):
                 c.case("DecodeJpeg", f"{name} {quality} {options}", contents=data, **options)
             for to in (tf.uint8, tf.uint16, tf.float32):
                 c.case("DecodeImage", f"{name} {quality} {to.name}", contents=data, dtype=to)
@@ -236,8 +241,9 @@ def files(c):
     c.error("DecodeJpeg", "ratio", contents=scalar(data), ratio=3)
     c.error("DecodeJpeg", "channels", contents=scalar(data), channels=4)
     c.error("DecodePng", "channels", contents=scalar(png), channels=2)
-    c.error("DecodeBmp", "width", contents=scalar(bmp(3, 5, 3)[:18] + struct.pack("<i", -5) + bmp(3, 5, 3)[22:]))
-    c.error("DecodeBmp", "huge", contents=scalar(bmp(3, 5, 3)[:18] + struct.pack("<ii", 1 << 30, 1 << 30) + bmp(3, 5, 3)[26:]))
+    good = bmp(3, 5, 3)
+    c.error("DecodeBmp", "width", contents=scalar(good[:18] + struct.pack("<i", -5) + good[22:]))
+    c.error("DecodeBmp", "huge", contents=scalar(good[:18] + struct.pack("<ii", 1 << 30, 1 << 30) + good[26:]))
     c.error("DecodeAndCropJpeg", "window", contents=scalar(data), crop_window=size(3, 5, 20, 110))
     c.error("DecodeAndCropJpeg", "png", contents=scalar(png), crop_window=size(3, 5, 2, 1))
     c.error("ExtractJpegShape", "garbage", contents=scalar(b"garbage"))

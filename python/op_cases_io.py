@@ -83,8 +83,8 @@ def joins(c):
     cube = texts(*(b"%d" % i for i in range(24))).reshape(2, 3, 4)
     for axes in ([0], [1], [-1], [0, 2], [2, 0], [0, 1, 2], []):
         for keep in (False, True):
-            c.case("ReduceJoin", f"{axes} {keep}", inputs=cube, reduction_indices=np.array(axes, np.int32), keep_dims=keep,
-                   separator="-")
+            c.case("ReduceJoin", f"{axes} {keep}", inputs=cube, reduction_indices=np.array(axes, np.int32),
+                   keep_dims=keep, separator="-")
     c.case("ReduceJoin", "nothing", inputs=cube[:, :0], reduction_indices=np.array(1, np.int32))
     c.error("ReduceJoin", "axis", inputs=cube, reduction_indices=np.array(3, np.int32))
     c.error("ReduceJoin", "twice", inputs=cube, reduction_indices=np.array([1, -2], np.int32))
@@ -251,8 +251,8 @@ def examples(c):
 
 
 def sequences(c):
-    batch = [sequence(dict(d=[1., 2.], s=[b"x", b"y"], r=[1]), dict(ld=[[1, 2], [3, 4], [5, 6]], ls=[[1.], [], [2., 3.]],
-                                                                   lr=[[b"a"], [b"b", b"c"]])),
+    batch = [sequence(dict(d=[1., 2.], s=[b"x", b"y"], r=[1]),
+                      dict(ld=[[1, 2], [3, 4], [5, 6]], ls=[[1.], [], [2., 3.]], lr=[[b"a"], [b"b", b"c"]])),
              sequence(dict(d=[3., 4.]), dict(ld=[[7, 8]], ls=[], lr=[[]])),
              sequence(dict(d=[5., 6.], s=[b"z"], r=[2, 3]), dict(ld=[], opt=[[b"o"]]))]
     common = dict(context_sparse_types=[tf.string],
@@ -268,8 +268,9 @@ def sequences(c):
     def v2(label, serialized, add=c.case, missing=(False, True), **other):
         add("ParseSequenceExampleV2", label, **dict(
             serialized=serialized, debug_name=texts(), context_sparse_keys=texts(b"s"),
-            context_dense_keys=texts(b"d", b"e"), context_ragged_keys=texts(b"r"), feature_list_sparse_keys=texts(b"ls"),
-            feature_list_dense_keys=texts(b"ld", b"opt"), feature_list_ragged_keys=texts(b"lr"),
+            context_dense_keys=texts(b"d", b"e"), context_ragged_keys=texts(b"r"),
+            feature_list_sparse_keys=texts(b"ls"), feature_list_dense_keys=texts(b"ld", b"opt"),
+            feature_list_ragged_keys=texts(b"lr"),
             feature_list_dense_missing_assumed_empty=np.array(missing), context_dense_defaults=defaults,
             Ncontext_sparse=1, context_ragged_value_types=[tf.int64], context_ragged_split_types=[tf.int32],
             Nfeature_list_sparse=1, Nfeature_list_dense=2, feature_list_ragged_value_types=[tf.string],
@@ -326,7 +327,8 @@ def formats(c):
     c.case("DecodeRaw", "scalar", bytes=scalar(b"abcd"), out_type=tf.int32)
     c.error("DecodeRaw", "sizes", bytes=texts(b"ab", b"a"), out_type=tf.int8)
     c.error("DecodeRaw", "multiple", bytes=texts(b"abc"), out_type=tf.int16)
-    c.error("DecodePaddedRaw", "multiple", input_bytes=texts(b"abc"), fixed_length=np.array(5, np.int32), out_type=tf.int16)
+    c.error("DecodePaddedRaw", "multiple", input_bytes=texts(b"abc"), fixed_length=np.array(5, np.int32),
+            out_type=tf.int16)
     c.error("DecodePaddedRaw", "zero", input_bytes=texts(b"abc"), fixed_length=np.array(0, np.int32), out_type=tf.int16)
     text = b"hello " * 1000
     c.case("DecodeCompressed", "none", bytes=texts(text))
@@ -350,22 +352,25 @@ def formats(c):
 def ragged(c):
     for kind in (np.int32, np.int64):
         outer, inner = np.array([0, 2, 2, 3], kind), np.array([0, 1, 4, 4], kind)
-        c.case("RaggedTensorToSparse", f"one {kind.__name__}", rt_nested_splits=[inner], rt_dense_values=texts(b"a", b"b", b"c", b"d"))
+        c.case("RaggedTensorToSparse", f"one {kind.__name__}", rt_nested_splits=[inner],
+               rt_dense_values=texts(b"a", b"b", b"c", b"d"))
         c.case("RaggedTensorToSparse", f"two {kind.__name__}", rt_nested_splits=[outer, inner],
                rt_dense_values=np.arange(4.))
         c.case("RaggedTensorToSparse", f"dense {kind.__name__}", rt_nested_splits=[outer, inner],
                rt_dense_values=np.arange(24.).reshape(4, 3, 2))
     for label, splits in (("first", [1, 4]), ("fall", [0, 3, 2, 4]), ("last", [0, 3]), ("empty", [])):
-        c.error("RaggedTensorToSparse", label, rt_nested_splits=[np.array(splits, np.int64)], rt_dense_values=np.arange(4.))
+        c.error("RaggedTensorToSparse", label, rt_nested_splits=[np.array(splits, np.int64)],
+                rt_dense_values=np.arange(4.))
 
 
 def fingerprints(c):
-    for value in (np.arange(12, dtype=np.float32).reshape(3, 4), texts(b"a", b"bc"), texts(b"a", b"b", b"c", b"d").reshape(2, 2),
-                  np.arange(24, dtype=np.int16).reshape(2, 3, 4), np.zeros((0, 3), np.int32)):
+    for value in (np.arange(12, dtype=np.float32).reshape(3, 4), texts(b"a", b"bc"),
+                  texts(b"a", b"b", b"c", b"d").reshape(2, 2), np.arange(24, dtype=np.int16).reshape(2, 3, 4),
+                  np.zeros((0, 3), np.int32)):
         c.case("Fingerprint", f"{value.dtype} {value.shape}", data=value, method=scalar(b"farmhash64"))
     c.error("Fingerprint", "method", data=np.zeros(3), method=scalar(b"md5"))
     c.error("Fingerprint", "scalar", data=np.array(1.), method=scalar(b"farmhash64"))
 
 
-FAMILIES = (regular_expressions, hashes, splits, parts, joins, encodings, file_names, summaries, examples, sequences, formats, ragged,
-            fingerprints)
+FAMILIES = (regular_expressions, hashes, splits, parts, joins, encodings, file_names, summaries, examples,
+            sequences, formats, ragged, fingerprints)

@@ -32,8 +32,9 @@ class SummaryTest(unittest.TestCase):
                         steps.append(Step(fetches=[v1.summary.image("x", images).name]))
                 with np.errstate(invalid="ignore"):
                     steps.append(Step(fetches=[v1.summary.image("x", values.astype(np.uint8), max_outputs=1).name]))
-            steps.append(Step(fetches=[tf.raw_ops.ImageSummary(tag="x", tensor=values, max_images=2,
-                                                               bad_color=tf.make_tensor_proto([1, 2, 3, 4], tf.uint8)).name]))
+            color = tf.make_tensor_proto([1, 2, 3, 4], tf.uint8)
+            summary = tf.raw_ops.ImageSummary(tag="x", tensor=values, max_images=2, bad_color=color)
+            steps.append(Step(fetches=[summary.name]))
         for ours, theirs in zip(run_thalweg(graph, steps), run_tensorflow(graph, steps)):
             a, b = self.images(ours[0]), self.images(theirs[0])
             self.assertEqual([x[:4] for x in a], [x[:4] for x in b])
