@@ -349,20 +349,6 @@ def formats(c):
     c.error("ParseTensor", "vector", serialized=texts(b""), out_type=tf.int32)
 
 
-def ragged(c):
-    for kind in (np.int32, np.int64):
-        outer, inner = np.array([0, 2, 2, 3], kind), np.array([0, 1, 4, 4], kind)
-        c.case("RaggedTensorToSparse", f"one {kind.__name__}", rt_nested_splits=[inner],
-               rt_dense_values=texts(b"a", b"b", b"c", b"d"))
-        c.case("RaggedTensorToSparse", f"two {kind.__name__}", rt_nested_splits=[outer, inner],
-               rt_dense_values=np.arange(4.))
-        c.case("RaggedTensorToSparse", f"dense {kind.__name__}", rt_nested_splits=[outer, inner],
-               rt_dense_values=np.arange(24.).reshape(4, 3, 2))
-    for label, splits in (("first", [1, 4]), ("fall", [0, 3, 2, 4]), ("last", [0, 3]), ("empty", [])):
-        c.error("RaggedTensorToSparse", label, rt_nested_splits=[np.array(splits, np.int64)],
-                rt_dense_values=np.arange(4.))
-
-
 def fingerprints(c):
     for value in (np.arange(12, dtype=np.float32).reshape(3, 4), texts(b"a", b"bc"),
                   texts(b"a", b"b", b"c", b"d").reshape(2, 2), np.arange(24, dtype=np.int16).reshape(2, 3, 4),
@@ -373,4 +359,4 @@ def fingerprints(c):
 
 
 FAMILIES = (regular_expressions, hashes, splits, parts, joins, encodings, file_names, summaries, examples,
-            sequences, formats, ragged, fingerprints)
+            sequences, formats, fingerprints)
