@@ -89,4 +89,64 @@ def sets(c):
     c.error("DenseToDenseSetOperation", "operation", set1=ints([1, 2]), set2=ints([1, 2]), set_operation="times")
 
 
-FAMILIES = (updates, patches, fractional, sets)
+def einsum(c):
+    shapes = {"i": 3, "j": 4, "k": 5, "b": 2, "n": 2}
+    for equation in ("ij,jk->ik", "bij,bjk->bik", "ij,jk->ki", "ij->ji", "ij->", "ii->i", "ii->", "i,j->ij", "ij,ij->i",
+                     "bijn,jk->bkin", "ij,k->ik", "iij,jk->ik", "bij,kj->bik", "i,i->"):
+        operands = equation.split("->")[0].split(",")
+        for t in ("float32", "float64", "complex64"):
+            c.case("Einsum", f"{t} {equation}", equation=equation, tolerance=1e-4, inputs=[
+                numbers(t, tuple(shapes[x] for x in operand), seed=i) for i, operand in enumerate(operands)])
+    for equation, a, b in (("...ij,...jk->...ik", (2, 1, 3, 4), (5, 4, 2)), ("i...,ij->j...", (3, 2, 2), (3, 4)),
+                           ("...ij,jk->...ik", (2, 3, 4), (4, 2)), ("...i,...i->...", (2, 3), (3,))):
+        c.case("Einsum", equation, equation=equation, inputs=[floats(a), floats(b, seed=2)], tolerance=1e-4)
+    c.case("Einsum", "half", equation="ij,jk->ik", inputs=[numbers("float16", (3, 4), 0, 1), numbers(
+        "float16", (4, 2), 0, 1)], tolerance=1e-2)
+    c.case("Einsum", "ellipsis", equation="i...->...i", inputs=[floats((2, 3, 4))])
+    c.error("Einsum", "sizes", equation="ij,jk->ik", inputs=[floats((2, 3)), floats((4, 2))])
+    c.error("Einsum", "rank", equation="ij->ji", inputs=[floats((2, 3, 4))])
+
+
+def convolution(c):
+    for t in ("float32", "float64", "float16", "int32"):
+        limit = 5e-2 if t == "float16" else 1e-4
+        low, high = (.5, 1) if t == "float16" else (-4, 4)
+        c.case("Conv", f"{t} images", input=numbers(t, (2, 6, 5, 3), low, high), strides=[1, 1, 2, 1], padding="SAME",
+               filter=numbers(t, (3, 2, 3, 4), low, high, seed=2), tolerance=limit)
+    c.case("Conv", "volumes", input=floats((2, 4, 5, 4, 2)), filter=floats((2, 2, 3, 2, 3)), strides=[1, 1, 1, 2, 1],
+           padding="VALID", tolerance=1e-4)
+    c.case("Conv", "batches", input=floats((2, 3, 5, 4, 2)), filter=floats((2, 3, 2, 3)), strides=[1, 1, 1, 1],
+           padding="SAME", batch_dims=2, dilations=[1, 2, 1, 1], tolerance=1e-4)
+
+
+def distributions(c):
+    shapes = dict(shape=ints(2, 3))
+    for t in ("float32", "float64", "float16"):
+        alpha = np.array([.3, 1, 4.5], numbers(t, (1,)).dtype)
+        rate = np.array([.5, 3, 40], alpha.dtype)
+        limit = 1e-2 if t == "float16" else 1e-5
+        c.case("RandomGamma", t, alpha=alpha, seed=3, seed2=5, tolerance=limit, **shapes)
+        for target in (tf.int64, tf.float32, tf.int32):
+            c.case("RandomPoissonV2", f"{t} {target.name}", rate=rate, seed=3, seed2=5, dtype=target, **shapes)
+        c.case("StatelessRandomGammaV2", t, alpha=alpha, seed=ints(4, 9), shape=ints(2, 3), tolerance=limit)
+        c.case("StatelessRandomPoisson", t, lam=rate, seed=ints(4, 9), dtype=tf.int64, shape=ints(2, 3))
+    c.case("RandomPoissonV2", "integers", rate=ints(2, 30), seed=3, **shapes)
+    c.error("StatelessRandomGammaV2", "shape", alpha=floats((4,), 1, 2), seed=ints(4, 9), shape=ints(2, 3))
+    ranges = ((-1., 1.), (.5, 9.), (2., 2.2), (3., np.inf), (-np.inf, 1.), (-9., 9.), (-5., -4.5))
+    for t in ("float32", "float64"):
+        one = lambda x: np.array(x, t)  # noqa: E731
+        for low, high in ranges:
+            common = dict(means=one(.2), minvals=one(low), maxvals=one(high), tolerance=1e-5)
+            c.case("ParameterizedTruncatedNormal", f"{t} {low} {high}", shape=ints(7), stdevs=one(1.1), seed=2, seed2=3,
+                   **common)
+            c.case("StatelessParameterizedTruncatedNormal", f"{t} {low} {high}", shape=ints(7), stddevs=one(1.1),
+                   seed=ints(2, 3), **common)
+        many = dict(means=one([0, 1]), minvals=one([-1, 0]), maxvals=one([1, 5]), tolerance=1e-5)
+        c.case("ParameterizedTruncatedNormal", f"{t} rows", shape=ints(2, 9), stdevs=one([1, 2]), seed=2, seed2=3, **many)
+        c.case("StatelessParameterizedTruncatedNormal", f"{t} columns", shape=ints(9, 2), stddevs=one([1]),
+               seed=ints(2, 3), **many)
+    wrong = dict(means=np.float32([0]), stdevs=np.float32([1]), minvals=np.float32([2]), maxvals=np.float32([1]))
+    c.error("ParameterizedTruncatedNormal", "limits", shape=ints(1), **wrong)
+
+
+FAMILIES = (updates, patches, fractional, sets, einsum, convolution, distributions)

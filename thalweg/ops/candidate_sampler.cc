@@ -5,7 +5,6 @@
 // An expected count is p * num_sampled, or, if classes are unique and it took
 // `tries` draws to find as many, 1 - (1 - p)^tries.
 #include <algorithm>
-#include <bit>
 #include <cfloat>
 #include <cmath>
 #include <limits>
@@ -36,9 +35,6 @@ U UniformBelow(U n, const Draw& draw) {
   while (x < smallest) x = draw();
   return x % n;
 }
-
-// [0, 1) from the lower 23 bits.
-float UnitFloat(uint32_t x) { return std::bit_cast<float>(0x3f800000u | (x & 0x7fffffu)) - 1.0f; }
 
 // A distribution over [0, range). Sample and Probability are called under the
 // kernel's lock where it changes.

@@ -68,6 +68,61 @@ class ConvKernel : public Kernel {
   Convolver convolver_{ConvolutionKind::kForward};
 };
 
+// Conv: of images or volumes, as the rank says, with any number of batch
+// dimensions.
+class GenericConvKernel : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    const tensorflow::NodeDef& def = init.node().def();
+    ASSIGN_OR_RETURN(const std::string format, GetAttr<std::string>(def, "data_format"));
+    ASSIGN_OR_RETURN(attrs_.padding, GetAttr<std::string>(def, "padding"));
+    ASSIGN_OR_RETURN(attrs_.explicit_paddings, GetAttr<std::vector<int64_t>>(def, "explicit_paddings"));
+    ASSIGN_OR_RETURN(attrs_.strides, GetAttr<std::vector<int64_t>>(def, "strides"));
+    ASSIGN_OR_RETURN(attrs_.dilations, GetAttr<std::vector<int64_t>>(def, "dilations"));
+    ASSIGN_OR_RETURN(batch_dims_, GetAttr<int64_t>(def, "batch_dims"));
+    ASSIGN_OR_RETURN(const int64_t groups, GetAttr<int64_t>(def, "groups"));
+    if (groups != 1) return Unimplemented("Grouped/Depthwise Convolutions are not supported yet.");
+    if (format != "CHANNELS_LAST") {
+      return Unimplemented(
+          "The Conv op currently only supports the CHANNELS_LAST format on the CPU. The op was given the format: ",
+          format);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Compute(KernelContext& context) override {
+    const Tensor &input = context.input(0), &filter = context.input(1);
+    const int64_t spatial = input.rank() - batch_dims_ - 1;
+    if (spatial != 2 && spatial != 3) {
+      return InvalidArgument("The input must have 2 or 3 spatial dimensions but got ", spatial);
+    }
+    WindowAttrs attrs = attrs_;
+    attrs.spatial = static_cast<int>(spatial);
+    RETURN_IF_ERROR(attrs.Check());
+    const int outer = static_cast<int>(batch_dims_);
+    if (outer < 0) return InvalidArgument("batch_dims must be >= 0, got ", batch_dims_);
+    Dims dims{input.shape().Product(0, outer)};
+    dims.insert(dims.end(), input.shape().dims().begin() + outer, input.shape().dims().end());
+    const Tensor flat = input.WithShape(Shape(dims));
+    ASSIGN_OR_RETURN(const ConvolutionSize size, SizeOf(attrs, flat.shape(), filter.shape()));
+    if (size.groups != 1) {
+      return InvalidArgument("Input depth must be equal to filter depth: ", size.in_channels, " vs ",
+                             filter.dim(filter.rank() - 2));
+    }
+    ASSIGN_OR_RETURN(const Shape shape, attrs.OutputShape(size.batch, size.windows, size.out_channels));
+    Dims out_dims(input.shape().dims().begin(), input.shape().dims().begin() + outer);
+    out_dims.insert(out_dims.end(), shape.dims().begin() + 1, shape.dims().end());
+    ASSIGN_OR_RETURN(const Shape out_shape, Shape::Make(out_dims));
+    ASSIGN_OR_RETURN(Tensor * output, context.Allocate(0, out_shape));
+    return convolver_.Run(context, size, flat, filter, output);
+  }
+
+ private:
+  WindowAttrs attrs_;
+  int64_t batch_dims_ = 1;
+  Convolver convolver_{ConvolutionKind::kForward};
+};
+
 // The shape that a vector of sizes describes.
 absl::StatusOr<Shape> ShapeFromSizes(const Tensor& sizes) {
   if (sizes.rank() != 1) return InvalidArgument("sizes must be 1-dim, not ", sizes.rank());
@@ -281,6 +336,20 @@ constexpr auto kByInput = ConvolutionKind::kBackpropInput;
 constexpr auto kByFilter = ConvolutionKind::kBackpropFilter;
 
 const OpRegistration kOps[] = {
+    Op("Conv")
+        .Input("input: T")
+        .Input("filter: T")
+        .Output("output: T")
+        .Attr("T: {half, bfloat16, float, double, int32}")
+        .Attr("strides: list(int)")
+        .Attr("padding: {'SAME', 'VALID', 'EXPLICIT'}")
+        .Attr("explicit_paddings: list(int) = []")
+        .Attr("data_format: {'CHANNELS_FIRST', 'CHANNELS_LAST'} = 'CHANNELS_LAST'")
+        .Attr("dilations: list(int) = []")
+        .Attr("batch_dims: int = 1")
+        .Attr("groups: int = 1")
+        .Shape(shapes::Unknown)
+        .Kernel<GenericConvKernel>(),
     Images("Conv2D", "input: T", "filter: T", "", kFloatsAndInt)
         .Shape(ConvShape<2>)
         .Kernel<ConvKernel>(2)

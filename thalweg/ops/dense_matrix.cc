@@ -375,7 +375,7 @@ void QrStep(Complex shift, int64_t low, int64_t high, Matrix<Complex>* t, Matrix
     rotations.emplace_back(c, s);
   }
   for (int64_t k = low; k < high; ++k) {
-    const auto [c, s] = rotations[k - low];
+    const Complex c = rotations[k - low].first, s = rotations[k - low].second;
     const auto turn = [&](Matrix<Complex>& w, int64_t rows) {
       for (int64_t i = 0; i < rows; ++i) {
         const Complex x = w(i, k), y = w(i, k + 1);

@@ -2,8 +2,11 @@
 // which numbers of the sequence make which element, and how.
 #pragma once
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 
 #include "absl/status/statusor.h"
 #include "thalweg/kernel/kernel.h"
@@ -29,6 +32,26 @@ absl::Status FillFullIntegers(KernelContext& context, const Philox& generator, T
 inline double UnitDouble(uint32_t high, uint32_t low) {
   const uint64_t mantissa = static_cast<uint64_t>(high & 0xfffff) << 32 | low;
   return std::bit_cast<double>(mantissa | uint64_t{1023} << 52) - 1.0;
+}
+
+// Random bits as the mantissa of a number in [1, 2), less 1.
+inline float UnitFloat(uint32_t bits) { return std::bit_cast<float>((bits & 0x7fffff) | 127u << 23) - 1.0f; }
+
+// Two normal numbers from two uniform ones (Box and Muller 1958).
+inline void BoxMuller(uint32_t x0, uint32_t x1, float* f0, float* f1) {
+  const float u1 = std::max(UnitFloat(x0), 1.0e-7f);
+  // The product is of doubles, as in TensorFlow.
+  const float v1 = static_cast<float>(2.0f * std::numbers::pi * static_cast<double>(UnitFloat(x1)));
+  const float u2 = std::sqrt(-2.0f * std::log(u1));
+  *f0 = std::sin(v1) * u2;
+  *f1 = std::cos(v1) * u2;
+}
+inline void BoxMuller(uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3, double* d0, double* d1) {
+  const double u1 = std::max(UnitDouble(x0, x1), 1.0e-7);
+  const double v1 = 2 * std::numbers::pi * UnitDouble(x2, x3);
+  const double u2 = std::sqrt(-2.0 * std::log(u1));
+  *d0 = std::sin(v1) * u2;
+  *d1 = std::cos(v1) * u2;
 }
 
 // The generator of a stateless op, from its seed of two integers.

@@ -61,7 +61,8 @@ double DigammaOf(double x) {
   double result = 0;
   if (x <= 0) {
     if (x == std::floor(x)) return kNan;
-    result = -std::numbers::pi / std::tan(std::numbers::pi * (x - std::floor(x)));
+    // The tangent repeats from integer to integer; next to one it is exact.
+    result = -std::numbers::pi / std::tan(std::numbers::pi * (x - std::nearbyint(x)));
     x = 1 - x;
   }
   for (; x < 10; x += 1) result -= 1 / x;

@@ -164,6 +164,7 @@ TEST(UnaryTest, SpecialFunctions) {
       Tensor::Vector<double>({-0.57721566490153286, -1.9635100260214235, 2.2517525890667211, 0.03648997397857652}),
       1e-13);
   EXPECT_TRUE(std::isnan(Result("Digamma", Tensor::Scalar<double>(-1)).scalar<double>()));
+  ExpectTensor(Result("Digamma", Tensor::Vector<double>({-1e-40, 1e-40})), Tensor::Vector<double>({1e40, -1e40}));
   ExpectTensor(Result("Erfinv", Tensor::Vector<double>({0, 0.5, -0.9, 1})),
                Tensor::Vector<double>({0, 0.47693627620446987, -1.1630871536766743, kInf}), 1e-13);
   ExpectTensor(Result("Ndtri", Tensor::Vector<double>({0.5, 0.975, 1e-10, 0})),
