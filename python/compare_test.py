@@ -28,8 +28,19 @@ NOT_COMPARED = {
 }
 
 
-def single_steps(cases, feeds):
-    return [Step(feeds=feeds, fetches=case.fetches) for case in cases]
+def step_of(table, cases):
+    """A step that fetches them all, fed with what they depend on and no more: there are thousands of feeds."""
+    fetches = [name for case in cases for name in case.fetches]
+    graph = table.graph
+    seen, todo = set(), [graph.as_graph_element(name).op if ":" in name else graph.get_operation_by_name(name)
+                         for name in fetches]
+    while todo:
+        op = todo.pop()
+        if op not in seen:
+            seen.add(op)
+            todo += [t.op for t in op.inputs] + list(op.control_inputs)
+    needed = {op.name + ":0" for op in seen}
+    return Step(feeds={name: value for name, value in table.feeds.items() if name in needed}, fetches=fetches)
 
 
 class CompareTest(unittest.TestCase):
@@ -48,10 +59,10 @@ class CompareTest(unittest.TestCase):
     def run_all(self, run, cases):
         """The values of each case. A step has many of them; if it fails, each is run by itself."""
         batches = [cases[i:i + 200] for i in range(0, len(cases), 200)]
-        steps = [Step(self.table.feeds, [name for case in batch for name in case.fetches]) for batch in batches]
+        steps = [step_of(self.table, batch) for batch in batches]
         together = run(self.table.graph, steps)
         failed = [case for batch, values in zip(batches, together) if isinstance(values, Failure) for case in batch]
-        singly = iter(run(self.table.graph, single_steps(failed, self.table.feeds)) if failed else [])
+        singly = iter(run(self.table.graph, [step_of(self.table, [case]) for case in failed]) if failed else [])
         for batch, values in zip(batches, together):
             if isinstance(values, Failure):
                 yield from (next(singly) for _ in batch)
@@ -77,7 +88,7 @@ class CompareTest(unittest.TestCase):
                 self.report(problems, len(cases))
 
     def test_errors(self):
-        steps = single_steps(self.table.failing, self.table.feeds)
+        steps = [step_of(self.table, [case]) for case in self.table.failing]
         ours, theirs = run_thalweg(self.table.graph, steps), run_tensorflow(self.table.graph, steps)
         problems = []
         for case, a, b in zip(self.table.failing, ours, theirs):
