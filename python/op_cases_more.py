@@ -149,4 +149,29 @@ def distributions(c):
     c.error("ParameterizedTruncatedNormal", "limits", shape=ints(1), **wrong)
 
 
-FAMILIES = (updates, patches, fractional, sets, einsum, convolution, distributions)
+def rows(c):
+    for t in ("float32", "int64", "string"):
+        c.case("RaggedTensorToSparse", t, rt_nested_splits=[longs(0, 2, 2, 5)], rt_dense_values=numbers(t, (5,)))
+        c.case("RaggedTensorToSparse", f"{t} nested", rt_dense_values=numbers(t, (5, 2)),
+               rt_nested_splits=[longs(0, 1, 3), longs(0, 2, 2, 5)])
+    c.error("RaggedTensorToSparse", "end", rt_nested_splits=[longs(0, 2, 4)], rt_dense_values=floats((5,)))
+    c.error("RaggedTensorToSparse", "start", rt_nested_splits=[longs(1, 2, 5)], rt_dense_values=floats((5,)))
+    for t in ("int32", "int64", "float32", "float64"):
+        c.case("RaggedRange", t, starts=np.array([0, 5, 8, 9], t), limits=np.array([3, 5, 2, 20], t),
+               deltas=np.array([1, 1, -2, 3], t))
+        c.case("RaggedRange", f"{t} scalars", starts=np.array(2, t), limits=np.array([3, 7], t), deltas=np.array(2, t))
+    c.error("RaggedRange", "delta", starts=ints(1), limits=ints(2), deltas=ints(0))
+    text = np.array([b"a", b"b", b"c", b"d"], object)
+    c.case("SparseCrossV2", indices=[PLACES, OTHERS], values=[text, longs(1, 2, 3, 4, 5)], shapes=[SHAPE, SHAPE],
+           dense_inputs=[numbers("string", (4, 2)), numbers("int64", (4, 1))], sep=np.array(b"_X_", object))
+    c.case("SparseCrossV2", "sparse", indices=[PLACES, PLACES], values=[text, text], shapes=[SHAPE, SHAPE],
+           dense_inputs=[], sep=np.array(b"", object))
+    for name in ("Sum", "Mean", "SqrtN"):
+        c.each(f"SparseSegment{name}GradV2", lambda t: dict(
+            grad=numbers(t, (3, 2)), indices=ints(4, 1, 4, 0), segment_ids=ints(0, 0, 1, 2),
+            dense_output_dim0=np.array(6, np.int32)), tolerance=1e-2)
+        c.error(f"SparseSegment{name}GradV2", "index", grad=floats((3, 2)), indices=ints(9), segment_ids=ints(0),
+                dense_output_dim0=np.array(6, np.int32))
+
+
+FAMILIES = (updates, patches, fractional, sets, einsum, convolution, distributions, rows)

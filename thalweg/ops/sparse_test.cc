@@ -72,6 +72,36 @@ TEST(SparseTest, TensorsMap) {
   EXPECT_FALSE(RunOp("TakeManySparseFromTensorsMap", {handles}, {{"dtype", kFloat}}).ok());
 }
 
+TEST(SparseTest, Ragged) {
+  const std::vector<Tensor> y =
+      Results("RaggedTensorToSparse", {OpArg(std::vector<Tensor>{Tensor::Vector<int64_t>({0, 1, 1, 3})}), kValues});
+  ExpectTensor(y[0], Tensor::Of<int64_t>({3, 2}, {0, 0, 2, 0, 2, 1}));
+  ExpectTensor(y[2], Tensor::Vector<int64_t>({3, 2}));
+  for (const Tensor& bad :
+       {Tensor::Vector<int64_t>({0, 9, 3}), Tensor(kInt64, {0}), Tensor::Vector<int64_t>({-1, 3})}) {
+    EXPECT_FALSE(RunOp("RaggedTensorToSparse", {OpArg(std::vector<Tensor>{bad}), kValues}).ok());
+  }
+  const auto range = [](int64_t start, int64_t limit, int64_t delta) {
+    return RunOp("RaggedRange", {Tensor::Scalar(start), Tensor::Scalar(limit), Tensor::Scalar(delta)});
+  };
+  ExpectTensor((*range(5, 0, -2))[1], Tensor::Vector<int64_t>({5, 3, 1}));
+  EXPECT_FALSE(range(0, 1, 0).ok());
+  EXPECT_FALSE(range(INT64_MIN, INT64_MAX, 1).ok());
+  EXPECT_EQ((*range(INT64_MIN, INT64_MAX, INT64_MAX))[1].num_elements(), 3);
+}
+
+TEST(SparseTest, SegmentGrads) {
+  const Tensor rows = Tensor::Scalar<int32_t>(3);
+  const std::vector<Tensor> y = Results(
+      "SparseSegmentMeanGradV2",
+      {Tensor::Vector<float>({2, 4}), Tensor::Vector<int32_t>({2, 0, 2}), Tensor::Vector<int32_t>({0, 0, 1}), rows});
+  ExpectTensor(y[0], Tensor::Vector<float>({1, 5}));
+  ExpectTensor(y[1], Tensor::Vector<int32_t>({0, 2}));
+  EXPECT_FALSE(RunOp("SparseSegmentSumGradV2",
+                     {Tensor::Vector<float>({2}), Tensor::Vector<int32_t>({0}), Tensor::Vector<int32_t>({1}), rows})
+                   .ok());
+}
+
 TEST(SparseTest, BadInput) {
   const Tensor dense = TestValues(kFloat, {2, 3}), axis = Tensor::Vector<int32_t>({0}), zero = Tensor::Scalar(0.0f);
   const Tensor huge = Tensor::Vector<int64_t>({int64_t{1} << 62, int64_t{1} << 62});
