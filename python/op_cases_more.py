@@ -174,4 +174,23 @@ def rows(c):
                 dense_output_dim0=np.array(6, np.int32))
 
 
-FAMILIES = (updates, patches, fractional, sets, einsum, convolution, distributions, rows)
+def ctc(c):
+    labels = dict(labels_indices=longs([0, 0], [0, 1], [1, 0], [2, 0], [2, 1], [2, 2]),
+                  labels_values=ints(1, 1, 0, 2, 3, 0), sequence_length=ints(6, 2, 5))
+    for t in ("float32", "float64"):
+        x = numbers(t, (6, 3, 5))
+        for collapse in (False, True):
+            for merge in (False, True):
+                c.case("CTCLoss", f"{t} {collapse} {merge}", inputs=x, preprocess_collapse_repeated=collapse,
+                       ctc_merge_repeated=merge, tolerance=1e-4, **labels)
+        c.case("CTCLoss", f"{t} longer", inputs=x, ignore_longer_outputs_than_inputs=True, tolerance=1e-4,
+               **(labels | dict(sequence_length=ints(1, 2, 5))))
+        for merge in (False, True):
+            c.case("CTCGreedyDecoder", f"{t} {merge}", inputs=x, sequence_length=ints(6, 2, 5), merge_repeated=merge)
+        c.case("CTCGreedyDecoder", f"{t} blank", inputs=x, sequence_length=ints(6, 2, 5), blank_index=1)
+    c.error("CTCLoss", "short", inputs=x, **(labels | dict(sequence_length=ints(1, 2, 5))))
+    c.error("CTCLoss", "length", inputs=x, **(labels | dict(sequence_length=ints(7, 2, 5))))
+    c.error("CTCGreedyDecoder", "length", inputs=x, sequence_length=ints(7, 2, 5))
+
+
+FAMILIES = (ctc, updates, patches, fractional, sets, einsum, convolution, distributions, rows)
