@@ -434,10 +434,9 @@ class RegionCompiler {
     const Frame& frame = frames_.frames[frame_];
     for (Node* enter : frame.enters) lives.kept.push_back(slots_.at(Output(enter)));
     for (Node* exit : frame.exits) lives.kept.push_back(slots_.at(exit->input(0)));
-    for (Node* next : frame.next_iterations) {
-      lives.kept.push_back(slots_.at(next->input(0)));
-      lives.kept.push_back(slots_.at(Output(next)));
-    }
+    // What comes round is not kept: the Merge that reads it takes it over, so
+    // that the loop can change it in place.
+    for (Node* next : frame.next_iterations) lives.kept.push_back(slots_.at(next->input(0)));
     return lives;
   }
 
