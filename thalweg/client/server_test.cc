@@ -214,6 +214,20 @@ TEST(ServerTest, ASessionWaitsForTasksThatHaveNotStarted) {
   client.join();
 }
 
+TEST(ServerTest, ATaskThatHasJustStartedIsReachedByAllOthers) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}}, /*later=*/{kWorker1});
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s.WithDevice("/job:worker/task:1"), kFloat, {});
+  const Output y = Neg(s.WithDevice("/job:ps"), Neg(s.WithDevice("/job:worker/task:1"), x));
+  // Leaves ps with a failed attempt to connect to worker 1.
+  EXPECT_THAT(Session::Create(graph, {.target = cluster.target(kPs0), .operation_timeout = absl::Milliseconds(100)}),
+              Fails(absl::StatusCode::kDeadlineExceeded, ""));
+  cluster.Start(kWorker1);
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(kWorker1)}));
+  ASSERT_OK(session->Run({y}, {{x, Tensor::Scalar<float>(1)}}).status());
+}
+
 TEST(ServerTest, ClosingASessionEndsItsSteps) {
   TestCluster cluster({{"ps", 1}, {"worker", 1}});
   Graph graph;

@@ -1,13 +1,16 @@
 #include "thalweg/rpc/rpc_client.h"
 
+#include <grpcpp/channel.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <climits>
 #include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
@@ -27,38 +30,91 @@ class RpcClient::State {
   absl::flat_hash_set<PendingCall*> pending ABSL_GUARDED_BY(mutex);
 };
 
+// A call that found nobody to connect to was not sent. The task may have just
+// started, with gRPC still pausing after an earlier attempt: then it connects at
+// once, and the call is made again.
 class RpcClient::PendingCall : public RpcEvent {
  public:
-  PendingCall(State* state, const CallOptions& options, RpcChannel::Done done)
-      : state_(state), cancellation_(options.cancellation), done_(std::move(done)) {
-    context_.set_wait_for_ready(options.wait_for_ready);
-    if (options.timeout != absl::InfiniteDuration()) {
-      context_.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
-    }
-  }
+  PendingCall(State* state, std::shared_ptr<grpc::Channel> channel, const char* method, const grpc::ByteBuffer& request,
+              const CallOptions& options, RpcChannel::Done done)
+      : state_(state),
+        channel_(std::move(channel)),
+        method_(method),
+        request_(request),
+        options_(options),
+        deadline_(options.timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : absl::Now() + options.timeout),
+        done_(std::move(done)) {}
 
-  void Start(grpc::GenericStub& stub, const char* method, const grpc::ByteBuffer& request) {
+  void Start() {
+    absl::Status status;
     {
       MutexLock lock(&state_->mutex);
       if (!state_->closed) state_->pending.insert(this);
-      if (state_->closed) cancelled_early_ = Cancelled("The client of the call is closing");
+      if (state_->closed) status = Cancelled("The client of the call is closing");
     }
-    if (cancelled_early_.ok() && cancellation_ != nullptr) {
-      id_ = cancellation_->Register([this](const absl::Status&) { context_.TryCancel(); });
-      if (!id_.has_value()) cancelled_early_ = cancellation_->status();
+    if (status.ok() && options_.cancellation != nullptr) {
+      id_ = options_.cancellation->Register([this](const absl::Status&) { Cancel(); });
+      if (!id_.has_value()) status = options_.cancellation->status();
     }
-    if (!cancelled_early_.ok()) return End(cancelled_early_);
-    reader_ = stub.PrepareUnaryCall(&context_, method, request, &state_->queue);
+    if (!status.ok()) return End(status);
+    Send();
+  }
+
+  void Run(bool) override {
+    if (connecting_) return Connect();
+    const absl::Status status = FromGrpc(status_);
+    if (absl::IsUnavailable(status) && !connected_again_ && absl::StrContains(status.message(), "failed to connect")) {
+      connected_again_ = connecting_ = true;
+      connect_until_ = std::min(absl::Now() + kConnectTime, deadline_);
+      grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
+      return Connect();
+    }
+    End(status);
+  }
+
+  void Cancel() {
+    MutexLock lock(&mutex_);
+    cancelled_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+ private:
+  static constexpr absl::Duration kConnectTime = absl::Milliseconds(400);
+
+  void Send() {
+    auto context = std::make_unique<grpc::ClientContext>();
+    context->set_wait_for_ready(options_.wait_for_ready);
+    if (deadline_ != absl::InfiniteFuture()) context->set_deadline(absl::ToChronoTime(deadline_));
+    {
+      MutexLock lock(&mutex_);
+      context_ = std::move(context);
+      if (cancelled_) context_->TryCancel();
+    }
+    reader_ = grpc::GenericStub(channel_).PrepareUnaryCall(context_.get(), method_, request_, &state_->queue);
     reader_->StartCall();
     reader_->Finish(&response_, &status_, this);
   }
 
-  void Run(bool) override { End(FromGrpc(status_)); }
-  void Cancel() { context_.TryCancel(); }
+  // Waits until the channel is connected, and calls again; or until the time
+  // for that is over.
+  void Connect() {
+    bool cancelled = false;
+    {
+      MutexLock lock(&mutex_);
+      cancelled = cancelled_;
+    }
+    const grpc_connectivity_state now = channel_->GetState(/*try_to_connect=*/true);
+    if (now != GRPC_CHANNEL_READY && !cancelled && absl::Now() < connect_until_) {
+      channel_->NotifyOnStateChange(now, absl::ToChronoTime(connect_until_), &state_->queue, this);
+      return;
+    }
+    connecting_ = false;
+    if (now == GRPC_CHANNEL_READY && !cancelled) return Send();
+    End(cancelled ? Cancelled("The call was cancelled") : FromGrpc(status_));
+  }
 
- private:
   void End(const absl::Status& status) {
-    if (id_.has_value()) cancellation_->Deregister(*id_);
+    if (id_.has_value()) options_.cancellation->Deregister(*id_);
     done_(status, response_);
     State* state = state_;
     {
@@ -70,22 +126,31 @@ class RpcClient::PendingCall : public RpcEvent {
   }
 
   State* const state_;
-  Cancellation* const cancellation_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const char* const method_;
+  const grpc::ByteBuffer request_;  // shares the bytes
+  const CallOptions options_;
+  const absl::Time deadline_;
   RpcChannel::Done done_;
-  grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientAsyncResponseReader<grpc::ByteBuffer>> reader_;
   grpc::ByteBuffer response_;
   grpc::Status status_;
-  absl::Status cancelled_early_;
+  bool connecting_ = false;
+  bool connected_again_ = false;
+  absl::Time connect_until_;
   std::optional<Cancellation::CallbackId> id_;
+
+  Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<grpc::ClientContext> context_;  // replaced under the mutex
 };
 
 class RpcClient::Channel : public RpcChannel {
  public:
-  Channel(State* state, const std::string& address) : state_(state), stub_(Make(address)) {}
+  Channel(State* state, const std::string& address) : state_(state), channel_(Make(address)) {}
 
   void Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) override {
-    (new PendingCall(state_, options, std::move(done)))->Start(stub_, method, request);
+    (new PendingCall(state_, channel_, method, request, options, std::move(done)))->Start();
   }
 
  private:
@@ -106,7 +171,7 @@ class RpcClient::Channel : public RpcChannel {
   }
 
   State* const state_;
-  grpc::GenericStub stub_;
+  const std::shared_ptr<grpc::Channel> channel_;
 };
 
 RpcClient::RpcClient() : state_(std::make_unique<State>()) {
