@@ -227,7 +227,17 @@ absl::Status MasterSession::Start(const CallOptions& options, const ClusterSpec*
     });
   }
   left.Wait();  // every call ends: its task answers, goes away, or the client does
-  for (const Call& call : calls) RETURN_IF_ERROR(call.status);
+  // A task that has left since it told its devices is one that has left.
+  for (size_t i = calls.size(); i-- > 0;) {
+    const std::string task = options_.devices.tasks[i].name;
+    if (!absl::IsUnavailable(calls[i].status) || task == options_.self) {
+      RETURN_IF_ERROR(calls[i].status);
+      continue;
+    }
+    LOG(WARNING) << task << " has left; steps that need it will fail: " << calls[i].status.message();
+    options_.devices.absent.push_back(task);
+    options_.devices.tasks.erase(options_.devices.tasks.begin() + static_cast<ptrdiff_t>(i));
+  }
   return absl::OkStatus();
 }
 

@@ -84,7 +84,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   void RunPrepared(const CallOptions& options, std::shared_ptr<const Prepared> prepared, std::vector<Tensor> feeds,
                    size_t num_fetches, const tensorflow::RunOptions& run_options, RunStepResult* result, Done done);
 
-  const MasterSessionOptions options_;
+  MasterSessionOptions options_;  // constant after Start()
   const std::string client_device_;
 
   mutable Mutex mutex_;

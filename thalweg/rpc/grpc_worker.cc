@@ -17,7 +17,9 @@ struct Peer {
 
   // A lost or missing task is named.
   absl::Status Explain(const absl::Status& status) const {
-    if (!absl::IsUnavailable(status)) return status;
+    // A server that ends cancels the calls that it was serving, in gRPC's own words.
+    const bool ended = absl::IsCancelled(status) && status.message() == "CANCELLED";
+    if (!absl::IsUnavailable(status) && !ended) return status;
     return Unavailable("Task ", task, " at ", address, " cannot be reached: ", status.message());
   }
 };

@@ -63,6 +63,7 @@ class RpcClient::PendingCall : public RpcEvent {
   void Run(bool) override {
     if (connecting_) return Connect();
     const absl::Status status = FromGrpc(status_);
+    if (absl::IsCancelled(status) && cancelled()) return End(Cancelled("The call was cancelled"));
     if (absl::IsUnavailable(status) && !connected_again_ && absl::StrContains(status.message(), "failed to connect")) {
       connected_again_ = connecting_ = true;
       connect_until_ = std::min(absl::Now() + kConnectTime, deadline_);
@@ -95,14 +96,15 @@ class RpcClient::PendingCall : public RpcEvent {
     reader_->Finish(&response_, &status_, this);
   }
 
+  bool cancelled() {
+    MutexLock lock(&mutex_);
+    return cancelled_;
+  }
+
   // Waits until the channel is connected, and calls again; or until the time
   // for that is over.
   void Connect() {
-    bool cancelled = false;
-    {
-      MutexLock lock(&mutex_);
-      cancelled = cancelled_;
-    }
+    const bool cancelled = this->cancelled();
     const grpc_connectivity_state now = channel_->GetState(/*try_to_connect=*/true);
     if (now != GRPC_CHANNEL_READY && !cancelled && absl::Now() < connect_until_) {
       channel_->NotifyOnStateChange(now, absl::ToChronoTime(connect_until_), &state_->queue, this);

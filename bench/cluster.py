@@ -1,0 +1,119 @@
+"""What a step on a server costs, from TensorFlow's Python client: Thalweg's servers beside TensorFlow's.
+
+    build/tensorflow/bin/python bench/cluster.py [--rounds N] [--seconds S]
+
+Two tasks of each kind run at the same time; measurements alternate between them. Every line is a ratio of times or
+rates of the same client in the same run.
+"""
+
+import argparse
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+v1.disable_v2_behavior()
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+THALWEG = os.path.join(ROOT, "build", "release", "bin", "thalweg")
+SERVE = """
+import sys, tensorflow as tf
+hosts, task = sys.argv[1].split(","), int(sys.argv[2])
+print("ready", tf.distribute.Server({"local": hosts}, task_index=task).target, flush=True)
+sys.stdin.read()
+"""
+
+
+def free_ports(n):
+    sockets = [socket.socket() for _ in range(n)]
+    for s in sockets:
+        s.bind(("localhost", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def start(kind, hosts, task):
+    if kind == "thalweg":
+        command = [THALWEG, "server", "--cluster=local|" + ";".join(hosts), f"--task_index={task}"]
+    else:
+        command = [sys.executable, "-c", SERVE, ",".join(hosts), str(task)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process.stdout.readline()
+    return process
+
+
+def edges(n):
+    """A step in which n scalars cross from the second task to the first."""
+    x = v1.placeholder(tf.float32, [])
+    with tf.device("/job:local/task:1"):
+        there = [x + float(i) for i in range(n)]
+    with tf.device("/job:local/task:0"):
+        return tf.add_n([tf.negative(t) for t in there]).op, {x: 1.0}
+
+
+def read(megabytes):
+    with tf.device("/job:local/task:1"):
+        big = v1.get_local_variable("big", initializer=tf.zeros([megabytes << 18]), use_resource=True)
+    with tf.device("/job:local/task:0"):
+        return tf.identity(big.read_value()).op, {}
+
+
+class Side:
+    """One kind of server, with a session on its first task and every case ready to run."""
+
+    def __init__(self, kind):
+        hosts = [f"localhost:{port}" for port in free_ports(2)]
+        self.processes = [start(kind, hosts, task) for task in (0, 1)]
+        with tf.Graph().as_default():
+            cases = {"null step": (tf.no_op(), {}), "1 edge": edges(1), "100 edges": edges(100),
+                     "read 128 MB": read(128)}
+            init = v1.local_variables_initializer()
+            self.session = v1.Session("grpc://" + hosts[0])
+            self.session.run(init)
+        self.cases = {name: (self.session.make_callable(op, list(feeds)), list(feeds.values()))
+                      for name, (op, feeds) in cases.items()}
+
+    def seconds_per_step(self, name, seconds):
+        run, values = self.cases[name]
+        times, end = [], time.perf_counter() + seconds
+        while time.perf_counter() < end or len(times) < 3:
+            begin = time.perf_counter()
+            run(*values)
+            times.append(time.perf_counter() - begin)
+        return statistics.median(times)
+
+    def stop(self):
+        self.session.close()
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    flags = parser.parse_args()
+    sides = {kind: Side(kind) for kind in ("thalweg", "tensorflow")}
+    print(f"{'':12} {'Thalweg':>12} {'TensorFlow':>12}   ratio")
+    for name in sides["thalweg"].cases:
+        times = {kind: [] for kind in sides}
+        for _ in range(flags.rounds):
+            for kind, side in sides.items():
+                times[kind].append(side.seconds_per_step(name, flags.seconds))
+        ours, theirs = (1e6 * np.median(times[kind]) for kind in ("thalweg", "tensorflow"))
+        print(f"{name:12} {ours:9.0f} us {theirs:9.0f} us   {ours / theirs:.2f}", flush=True)
+    for side in sides.values():
+        side.stop()
+
+
+if __name__ == "__main__":
+    main()
