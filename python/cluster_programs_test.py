@@ -138,11 +138,11 @@ class ClusterProgramsTest(unittest.TestCase):
                 for process in ps + workers:
                     process.stop()
 
-    def mnist(self, folder, steps, *args, thalweg_ps=True, thalweg_workers=True):
-        hosts = self.cluster(2, 2)
+    def mnist(self, folder, steps, *args, workers=2, thalweg_workers=True):
+        hosts = self.cluster(2, workers)
         args = ("--steps=%d" % steps, "--checkpoint_dir=" + folder) + args
-        ps = self.start_job("distributed_mnist.py", hosts, "ps", 2, *args, thalweg=thalweg_ps)
-        workers = self.start_job("distributed_mnist.py", hosts, "worker", 2, *args, thalweg=thalweg_workers)
+        ps = self.start_job("distributed_mnist.py", hosts, "ps", 2, *args)
+        workers = self.start_job("distributed_mnist.py", hosts, "worker", workers, *args, thalweg=thalweg_workers)
         for worker in workers:
             self.assert_ends(worker, "Done at step")
         for process in ps:
@@ -167,7 +167,8 @@ class ClusterProgramsTest(unittest.TestCase):
     def test_tensorflow_workers_with_our_parameter_servers(self):
         folder = tempfile.mkdtemp()
         try:
-            self.mnist(folder, 100, thalweg_workers=False)
+            # One worker: with two, TensorFlow's own master waits forever for one that was done before the other joined.
+            self.mnist(folder, 100, workers=1, thalweg_workers=False)
         finally:
             shutil.rmtree(folder)
 
