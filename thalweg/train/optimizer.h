@@ -15,6 +15,7 @@
 
 #include "thalweg/graph/gradient.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/train/hook.h"
 #include "thalweg/train/variable.h"
 
 namespace thalweg {
@@ -71,6 +72,10 @@ class Optimizer {
   // Variables that the optimizer keeps beside a variable (its momentum, say);
   // empty if there is none of that name.
   virtual Var GetSlot(const Var& variable, absl::string_view slot) const;
+
+  // What has to run around the steps of this worker; after Minimize or
+  // ApplyGradients. `is_chief` is true in one worker.
+  virtual HookList Hooks(bool is_chief) { return {}; }
 
  protected:
   explicit Optimizer(std::string name) : name_(std::move(name)) {}
