@@ -21,6 +21,7 @@ class Server::State {
   TaskId task;
   std::string target;
   std::optional<LocalDevices> devices;
+  Membership membership;
   std::optional<LocalWorker> worker;
   std::shared_ptr<Workers> workers;
   RpcClient client;
@@ -44,11 +45,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   const WorkersFactory make_workers = [s](const ClusterSpec& c, const TaskId& self) {
     return MakeGrpcWorkers(c, self, &*s->worker, &s->client);
   };
-  s->worker.emplace(LocalWorkerOptions{.task = task, .devices = &*s->devices, .make_workers = make_workers});
+  s->worker.emplace(LocalWorkerOptions{
+      .task = task, .devices = &*s->devices, .membership = &s->membership, .make_workers = make_workers});
   ASSIGN_OR_RETURN(s->workers, make_workers(cluster, task));
   s->worker->SetWorkers(s->workers);
   s->master.emplace(LocalMasterOptions{.task = task,
                                        .devices = &*s->devices,
+                                       .membership = &s->membership,
                                        .workers = s->workers,
                                        .make_workers = make_workers,
                                        .default_config = options.default_session_config});

@@ -214,6 +214,22 @@ TEST(ServerTest, ASessionWaitsForTasksThatHaveNotStarted) {
   client.join();
 }
 
+TEST(ServerTest, ATaskThatOthersHaveSeenLeaveIsNotWaitedFor) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}}, /*later=*/{kWorker1});
+  Graph graph;
+  const Output x = Scalar(graph.root().WithDevice("/job:ps"), 1);
+  {
+    const std::vector<std::string> filters{"/job:ps", "/job:worker/task:0"};
+    ASSERT_OK_AND_ASSIGN(auto first,
+                         Session::Create(graph, {.target = cluster.target(kWorker0), .device_filters = filters}));
+    ASSERT_OK(first->Run({x}).status());
+  }
+  cluster.Stop(kWorker0);  // before worker 1 has come
+  cluster.Start(kWorker1);
+  ASSERT_OK_AND_ASSIGN(auto second, Session::Create(graph, {.target = cluster.target(kWorker1)}));
+  ASSERT_OK(second->Run({x}).status());
+}
+
 TEST(ServerTest, ATaskThatHasJustStartedIsReachedByAllOthers) {
   TestCluster cluster({{"ps", 1}, {"worker", 2}}, /*later=*/{kWorker1});
   Graph graph;

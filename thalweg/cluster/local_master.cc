@@ -53,7 +53,9 @@ absl::StatusOr<std::shared_ptr<MasterSession>> LocalMaster::Create(const CallOpt
     session.self = self.ToString();
   }
   ASSIGN_OR_RETURN(const std::vector<DeviceName> filters, ParseFilters(session.config));
-  ASSIGN_OR_RETURN(session.devices, membership_.Discover(options, *session.workers, session.self, filters));
+  Membership of_its_own;  // the same names are other tasks in another cluster
+  Membership& membership = cluster.has_value() ? of_its_own : *options_.membership;
+  ASSIGN_OR_RETURN(session.devices, membership.Discover(options, *session.workers, session.self, filters));
   auto made = std::make_shared<MasterSession>(std::move(session));
   RETURN_IF_ERROR(made->Create(request.graph_def()));
   RETURN_IF_ERROR(made->Start(options, cluster.has_value() ? &*cluster : nullptr));
@@ -125,7 +127,7 @@ void LocalMaster::ListDevices(const CallOptions& options, const tensorflow::List
                               tensorflow::ListDevicesResponse* response, Done done) {
   if (request.session_handle().empty()) {
     // No session: the devices of the whole cluster.
-    const auto found = membership_.Discover(options, *options_.workers, options_.task.ToString(), {});
+    const auto found = options_.membership->Discover(options, *options_.workers, options_.task.ToString(), {});
     if (!found.ok()) return done(found.status());
     for (const ClusterDevices::Task& task : found->tasks) {
       for (const auto& device : task.devices) {
@@ -160,7 +162,7 @@ void LocalMaster::Reset(const CallOptions& options, const tensorflow::ResetReque
     *config.mutable_device_filters() = request.device_filters();
     ASSIGN_OR_RETURN(const std::vector<DeviceName> filters, ParseFilters(config));
     ASSIGN_OR_RETURN(const ClusterDevices found,
-                     membership_.Discover(options, *options_.workers, options_.task.ToString(), filters));
+                     options_.membership->Discover(options, *options_.workers, options_.task.ToString(), filters));
     tensorflow::CleanupAllRequest cleanup;
     *cleanup.mutable_container() = request.container();
     std::vector<absl::Status> statuses(found.tasks.size());

@@ -18,7 +18,8 @@ namespace thalweg {
 
 struct LocalMasterOptions {
   TaskId task;
-  LocalDevices* devices = nullptr;  // borrowed
+  LocalDevices* devices = nullptr;   // borrowed
+  Membership* membership = nullptr;  // borrowed
   std::shared_ptr<Workers> workers;
   WorkersFactory make_workers;             // for sessions that bring a cluster of their own
   tensorflow::ConfigProto default_config;  // under what a session asks for
@@ -57,7 +58,6 @@ class LocalMaster : public Master {
 
   const LocalMasterOptions options_;
   Timer timer_;
-  Membership membership_;
   mutable Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions_ ABSL_GUARDED_BY(mutex_);
 };

@@ -349,6 +349,9 @@ absl::StatusOr<std::shared_ptr<WorkerSession>> LocalWorker::FindSession(const st
 
 void LocalWorker::GetStatus(const CallOptions&, tensorflow::GetStatusResponse* response, Done done) {
   for (const auto& device : options_.devices->devices()) *response->add_device_attributes() = device->Attributes();
+  for (std::string& task : options_.membership->SeenTasks()) {
+    response->mutable_thalweg()->add_seen_task(std::move(task));
+  }
   done(absl::OkStatus());
 }
 
@@ -363,6 +366,8 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
       task = {request.server_def().job_name(), request.server_def().task_index()};
       RETURN_IF_ERROR(cluster.Address(task).status());
       ASSIGN_OR_RETURN(workers, options_.make_workers(cluster, task));
+    } else if (workers->Find(request.master_task()) != nullptr) {
+      options_.membership->MarkSeen(request.master_task());
     }
     const bool as_it_is = !request.isolate_session_state() && task == options_.task;
     auto session = std::make_shared<WorkerSession>(

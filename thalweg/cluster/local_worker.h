@@ -11,6 +11,7 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/cluster/membership.h"
 #include "thalweg/cluster/step_rendezvous.h"
 #include "thalweg/cluster/worker.h"
 #include "thalweg/cluster/worker_session.h"
@@ -24,7 +25,8 @@ using WorkersFactory =
 
 struct LocalWorkerOptions {
   TaskId task;
-  LocalDevices* devices = nullptr;  // borrowed
+  LocalDevices* devices = nullptr;   // borrowed
+  Membership* membership = nullptr;  // borrowed
   // Of sessions that bring a cluster of their own.
   WorkersFactory make_workers;
 };

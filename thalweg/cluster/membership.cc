@@ -37,6 +37,8 @@ struct Inquiry {
   tensorflow::GetStatusResponse response;
   absl::Status status;
   bool answered = false;
+  absl::Time give_up = absl::InfiniteFuture();  // set once it is known to have been there
+  Cancellation cancellation;
 };
 
 // Shared with the calls, which may end after the wait was given up.
@@ -45,8 +47,49 @@ struct Inquiries {
   CondVar changed;
   std::vector<std::unique_ptr<Inquiry>> all;  // the list is constant; what they hold is guarded
   int left ABSL_GUARDED_BY(mutex) = 0;
-  Cancellation cancellation;
+
+  void CancelAll(const absl::Status& why) {
+    for (const auto& inquiry : all) inquiry->cancellation.Cancel(why);
+  }
+  // Another task has seen those: they start soon, or have left.
+  void Hear(const tensorflow::ThalwegStatus& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    for (const auto& inquiry : all) {
+      const auto& seen = status.seen_task();
+      if (inquiry->answered || inquiry->give_up != absl::InfiniteFuture()) continue;
+      if (std::find(seen.begin(), seen.end(), inquiry->task) != seen.end())
+        inquiry->give_up = absl::Now() + kSeenTimeout;
+    }
+  }
+  absl::Time NextGiveUp() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    absl::Time next = absl::InfiniteFuture();
+    for (const auto& inquiry : all) {
+      if (!inquiry->answered) next = std::min(next, inquiry->give_up);
+    }
+    return next;
+  }
 };
+
+void Ask(const std::shared_ptr<Inquiries>& inquiries, Inquiry* inquiry, Worker* worker, const CallOptions& options) {
+  worker->GetStatus(options, &inquiry->response, [inquiries, inquiry](const absl::Status& status) {
+    MutexLock lock(&inquiries->mutex);
+    inquiry->status = status;
+    inquiry->answered = true;
+    --inquiries->left;
+    if (status.ok()) inquiries->Hear(inquiry->response.thalweg());
+    inquiries->changed.SignalAll();
+  });
+}
+
+// What a task that has answered has seen since.
+void AskAgain(const std::shared_ptr<Inquiries>& inquiries, Worker* worker) {
+  auto response = std::make_shared<tensorflow::GetStatusResponse>();
+  worker->GetStatus({.timeout = kSeenTimeout}, response.get(), [inquiries, response](const absl::Status& status) {
+    if (!status.ok()) return;
+    MutexLock lock(&inquiries->mutex);
+    inquiries->Hear(response->thalweg());
+    inquiries->changed.SignalAll();
+  });
+}
 
 }  // namespace
 
@@ -57,6 +100,21 @@ uint64_t ClusterDevices::Incarnation(const std::string& device) const {
     }
   }
   return 0;
+}
+
+void Membership::MarkSeen(const std::string& task) {
+  MutexLock lock(&mutex_);
+  seen_.insert(task);
+}
+
+std::vector<std::string> Membership::SeenTasks() const {
+  MutexLock lock(&mutex_);
+  return {seen_.begin(), seen_.end()};
+}
+
+bool Membership::Seen(const std::string& task) const {
+  MutexLock lock(&mutex_);
+  return seen_.contains(task);
 }
 
 absl::StatusOr<ClusterDevices> Membership::Discover(const CallOptions& options, Workers& workers,
@@ -73,37 +131,46 @@ absl::StatusOr<ClusterDevices> Membership::Discover(const CallOptions& options, 
   }
   std::optional<Cancellation::CallbackId> outside;
   if (options.cancellation != nullptr) {
-    outside =
-        options.cancellation->Register([inquiries](const absl::Status& why) { inquiries->cancellation.Cancel(why); });
+    outside = options.cancellation->Register([inquiries](const absl::Status& why) { inquiries->CancelAll(why); });
     if (!outside.has_value()) return options.cancellation->status();
   }
   for (const auto& inquiry : inquiries->all) {
-    bool seen = false;
-    {
-      MutexLock lock(&mutex_);
-      seen = seen_.contains(inquiry->task);
-    }
-    CallOptions call{.cancellation = &inquiries->cancellation, .wait_for_ready = !seen};
+    const bool seen = Seen(inquiry->task);
+    CallOptions call{.cancellation = &inquiry->cancellation, .wait_for_ready = !seen};
     if (seen) call.timeout = kSeenTimeout;
-    workers.Find(inquiry->task)
-        ->GetStatus(call, &inquiry->response, [inquiries, i = inquiry.get()](const absl::Status& status) {
-          MutexLock lock(&inquiries->mutex);
-          i->status = status;
-          i->answered = true;
-          --inquiries->left;
-          inquiries->changed.SignalAll();
-        });
+    Ask(inquiries, inquiry.get(), workers.Find(inquiry->task), call);
   }
-  {
-    MutexLock lock(&inquiries->mutex);
-    absl::Time report = absl::Now() + absl::Seconds(10);
-    while (inquiries->left > 0) {
-      if (!inquiries->changed.WaitWithDeadline(&inquiries->mutex, report)) continue;
-      report = absl::Now() + absl::Seconds(10);
+  absl::Time report = absl::Now() + absl::Seconds(10);
+  std::vector<Inquiry*> given_up;
+  std::vector<std::string> answered;
+  while (true) {
+    {
+      MutexLock lock(&inquiries->mutex);
+      while (inquiries->left > 0 &&
+             !inquiries->changed.WaitWithDeadline(&inquiries->mutex, std::min(report, inquiries->NextGiveUp()))) {
+      }
+      if (inquiries->left == 0) break;
+      given_up.clear();
+      answered.clear();
+      const absl::Time now = absl::Now();
       for (const auto& inquiry : inquiries->all) {
-        if (!inquiry->answered) LOG(INFO) << "CreateSession still waiting for response from worker: " << inquiry->task;
+        if (inquiry->answered) {
+          if (inquiry->status.ok() && inquiry->task != self) answered.push_back(inquiry->task);
+        } else if (inquiry->give_up <= now) {
+          given_up.push_back(inquiry.get());
+          inquiry->give_up = absl::InfiniteFuture();
+        } else if (report <= now) {
+          LOG(INFO) << "CreateSession still waiting for response from worker: " << inquiry->task;
+        }
       }
     }
+    for (Inquiry* inquiry : given_up) {
+      MarkSeen(inquiry->task);
+      inquiry->cancellation.Cancel(Unavailable("it does not answer, and other tasks have seen it before"));
+    }
+    if (report > absl::Now()) continue;
+    report = absl::Now() + absl::Seconds(10);
+    for (const std::string& task : answered) AskAgain(inquiries, workers.Find(task));
   }
   if (outside.has_value() && !options.cancellation->TryDeregister(*outside)) return options.cancellation->status();
 
@@ -112,14 +179,17 @@ absl::StatusOr<ClusterDevices> Membership::Discover(const CallOptions& options, 
   for (const auto& inquiry : inquiries->all) {
     if (!inquiry->status.ok()) {
       if (!seen_.contains(inquiry->task)) return inquiry->status;
-      LOG(WARNING) << inquiry->task << " has left; steps that need it will fail: " << inquiry->status.message();
+      const absl::Status& why = inquiry->cancellation.cancelled() ? inquiry->cancellation.status() : inquiry->status;
+      LOG(WARNING) << inquiry->task << " has left; steps that need it will fail: " << why.message();
       devices.absent.push_back(inquiry->task);
       continue;
     }
     seen_.insert(inquiry->task);
     RenameDevices(inquiry->task, inquiry->response);
     devices.tasks.push_back(
-        {inquiry->task, {inquiry->response.device_attributes().begin(), inquiry->response.device_attributes().end()}});
+        {inquiry->task,
+         {inquiry->response.device_attributes().begin(), inquiry->response.device_attributes().end()},
+         inquiry->response.thalweg().takes_pushes()});
   }
   // The master's own first: it is the default.
   std::stable_partition(devices.tasks.begin(), devices.tasks.end(),

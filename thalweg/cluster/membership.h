@@ -1,8 +1,8 @@
 // Which tasks a session has, and their devices.
 //
 // A task that was never seen is waited for: it may not have started yet. One
-// that was seen and does not answer now has left: it is not waited for, and
-// steps that need it fail, naming it.
+// that was seen, here or by another task, and does not answer now has left: it
+// is not waited for, and steps that need it fail, naming it.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@ struct ClusterDevices {
   struct Task {
     std::string name;
     std::vector<tensorflow::DeviceAttributes> devices;
+    bool takes_pushes = false;  // of tensors that steps send
   };
   std::vector<Task> tasks;
   std::vector<std::string> absent;  // tasks that have left
@@ -35,13 +36,19 @@ struct ClusterDevices {
 class Membership {
  public:
   // Asks every task that a filter matches (all, if there are none), and `self`,
-  // for its devices. Every 10 s it logs whom it still waits for. Fails only if
-  // the call is cancelled.
+  // for its devices, and whom it has seen. Every 10 s it logs whom it still
+  // waits for. Fails only if the call is cancelled.
   absl::StatusOr<ClusterDevices> Discover(const CallOptions& options, Workers& workers, const std::string& self,
                                           const std::vector<DeviceName>& filters);
 
+  // Somebody called, or was reached.
+  void MarkSeen(const std::string& task);
+  std::vector<std::string> SeenTasks() const;
+
  private:
-  Mutex mutex_;
+  bool Seen(const std::string& task) const;
+
+  mutable Mutex mutex_;
   std::set<std::string> seen_ ABSL_GUARDED_BY(mutex_);
 };
 
