@@ -39,10 +39,15 @@ class LocalWorker::StepRun : public std::enable_shared_from_this<StepRun> {
         call_(std::move(call)),
         session_(std::move(session)),
         graph_(std::move(graph)),
-        rendezvous_(worker.steps_.FindOrCreate(call_.step_id)),
+        rendezvous_(graph_->has_transfers ? worker.steps_.FindOrCreate(call_.step_id) : nullptr),
         result_(result),
         done_(std::move(done)) {
-    rendezvous_->SetCluster(session_->task(), session_->workers());
+    if (rendezvous_ != nullptr) {
+      // What a part without waits sends to its master goes with the answer.
+      const bool hold = !graph_->executable->plan.has_waits && graph_->rules->master_task != session_->task();
+      rendezvous_->SetCluster(session_->task(), session_->workers(), graph_->rules,
+                              hold ? graph_->rules->master_task : "");
+    }
     step_ = {.id = call_.step_id,
              .rendezvous = rendezvous_.get(),
              .cancellation = &cancellation_.get(),
@@ -57,21 +62,25 @@ class LocalWorker::StepRun : public std::enable_shared_from_this<StepRun> {
     std::vector<Tensor> args;
     if (absl::Status status = Bind(&args); !status.ok()) return End(std::move(status));
     // Waits for other tasks end when the step is cancelled.
-    abort_ =
-        step_.cancellation->Register([rendezvous = rendezvous_](const absl::Status& why) { rendezvous->Abort(why); });
-    if (!abort_.has_value()) return End(step_.cancellation->status());
+    if (rendezvous_ != nullptr) {
+      abort_ =
+          step_.cancellation->Register([rendezvous = rendezvous_](const absl::Status& why) { rendezvous->Abort(why); });
+      if (!abort_.has_value()) return End(step_.cancellation->status());
+    }
     execution_.emplace(*graph_->executable, step_, stats_.has_value() ? &*stats_ : nullptr);
     worker_.Watch(this, true);
     watched_ = true;
+    const StepRendezvous::Batch batch(rendezvous_);
     execution_->Start(args, [this](const absl::Status& status) { End(status); });
   }
 
   std::string Describe() const {
+    const std::string waits = execution_->DescribeWaits();
     return absl::StrCat("step ", call_.step_id, " of session ", call_.session_handle, " waits for ",
-                        execution_->DescribeWaits());
+                        waits.empty() ? "other tasks to take what it has sent" : waits);
   }
   int64_t id() const { return call_.step_id; }
-  bool waits() const { return graph_->executable->plan.has_waits; }
+  bool waits() const { return graph_->executable->plan.has_waits || rendezvous_ != nullptr; }
   void Cancel(const absl::Status& why) { step_.cancellation->Cancel(why); }
 
  private:
@@ -98,7 +107,15 @@ class LocalWorker::StepRun : public std::enable_shared_from_this<StepRun> {
     return absl::OkStatus();
   }
 
+  // The part has run; what it sent must have arrived before the master hears of
+  // it.
   void End(absl::Status status) {
+    if (rendezvous_ == nullptr || !status.ok()) return Finish(std::move(status));
+    result_->pushed = rendezvous_->TakeHeld();
+    rendezvous_->FinishPushes([this](const absl::Status& pushed) { Finish(pushed); });
+  }
+
+  void Finish(absl::Status status) {
     const std::shared_ptr<StepRun> self = std::move(self_);
     if (watched_) worker_.Watch(this, false);
     if (abort_.has_value()) step_.cancellation->TryDeregister(*abort_);
@@ -108,8 +125,11 @@ class LocalWorker::StepRun : public std::enable_shared_from_this<StepRun> {
       stats_->Fill(&result_->step_stats);
     }
     if (call_.partition_graphs) result_->partition_graphs.push_back(graph_->executable->graph.Export());
-    // Peers that wait for something of this part learn that it will not come.
-    if (!status.ok()) rendezvous_->Abort(status);
+    if (rendezvous_ != nullptr) {
+      // Peers that wait for something of this part learn that it will not come.
+      if (!status.ok()) rendezvous_->Abort(status);
+      if (status.ok() && graph_->rules->all_pushed) worker_.steps_.Forget(call_.step_id);
+    }
     execution_.reset();
     Done done = std::move(done_);
     done(status);
@@ -352,6 +372,7 @@ void LocalWorker::GetStatus(const CallOptions&, tensorflow::GetStatusResponse* r
   for (std::string& task : options_.membership->SeenTasks()) {
     response->mutable_thalweg()->add_seen_task(std::move(task));
   }
+  response->mutable_thalweg()->set_takes_pushes(true);
   done(absl::OkStatus());
 }
 
@@ -402,7 +423,7 @@ void LocalWorker::RegisterGraph(const CallOptions&, const tensorflow::RegisterGr
                                 tensorflow::RegisterGraphResponse* response, Done done) {
   const auto compile = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const auto session, FindSession(request.session_handle(), request.create_worker_session_called()));
-    ASSIGN_OR_RETURN(*response->mutable_graph_handle(), session->Register(request.graph_def()));
+    ASSIGN_OR_RETURN(*response->mutable_graph_handle(), session->Register(request));
     return absl::OkStatus();
   };
   done(compile());
@@ -502,6 +523,10 @@ void LocalWorker::RecvTensor(const CallOptions& options, const tensorflow::RecvT
     *value = std::move(received);
     call->done(status);
   });
+}
+
+void LocalWorker::Push(const CallOptions&, int64_t step_id, std::vector<Transfer> tensors, Done done) {
+  done(steps_.FindOrCreate(step_id)->Deliver(std::move(tensors)));
 }
 
 }  // namespace thalweg

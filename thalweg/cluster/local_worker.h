@@ -54,6 +54,7 @@ class LocalWorker : public Worker {
   void CleanupAll(const CallOptions& options, const tensorflow::CleanupAllRequest& request, Done done) override;
   void RecvTensor(const CallOptions& options, const tensorflow::RecvTensorRequest& request, Rendezvous::Value* value,
                   Done done) override;
+  void Push(const CallOptions& options, int64_t step_id, std::vector<Transfer> tensors, Done done) override;
 
   // Cancels every step that runs here, for good: the task ends.
   void Shutdown(const absl::Status& why);

@@ -123,14 +123,21 @@ class MasterSession::StepCall : public std::enable_shared_from_this<StepCall> {
       }
       if (first) cancellation_->Cancel(status);
     }
-    if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-    for (const Prepared::Part& part : prepared_->parts) {
-      part.worker->CleanupGraph({.timeout = kCleanupTimeout}, step_id_, [](const absl::Status&) {});
+    if (!results_[i].pushed.empty()) {
+      // An error of the part that it is for is that part's to tell.
+      session_->options_.workers->Find(session_->options_.self)
+          ->Push({}, step_id_, std::move(results_[i].pushed), [](const absl::Status&) {});
     }
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
     absl::Status result;
     {
       MutexLock lock(&mutex_);
       result = status_;
+    }
+    if (!result.ok() || !prepared_->cleans_up) {
+      for (const Prepared::Part& part : prepared_->parts) {
+        part.worker->CleanupGraph({.timeout = kCleanupTimeout}, step_id_, [](const absl::Status&) {});
+      }
     }
     // What cancelled the step from outside (its deadline, a Close) is what the client hears.
     if (!result.ok() && IsDerived(result) && !IsDerived(cancellation_->status())) result = cancellation_->status();
@@ -189,7 +196,6 @@ struct MasterSession::PartialRun {
   std::shared_ptr<const Prepared> prepared;
   Signature signature;
   int64_t step_id = 0;
-  Cancellation cancellation;
   Mutex mutex;
   std::set<std::string> feeds_left ABSL_GUARDED_BY(mutex);
   std::set<std::string> fetches_left ABSL_GUARDED_BY(mutex);
@@ -300,6 +306,16 @@ absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Bu
   std::vector<absl::Status> statuses(parts.size());
   // The master's own part runs on the thread that starts the others, after them.
   std::stable_partition(parts.begin(), parts.end(), [&](const GraphPart& p) { return p.task != options_.self; });
+  tensorflow::ThalwegTransfers transfers;
+  transfers.set_master_task(options_.self);
+  for (const ClusterDevices::Task& task : options_.devices.tasks) {
+    if (task.takes_pushes) transfers.add_push_task(task.name);
+  }
+  const auto& push_tasks = transfers.push_task();
+  prepared->cleans_up = std::all_of(parts.begin(), parts.end(), [&](const GraphPart& p) {
+    return std::find(push_tasks.begin(), push_tasks.end(), p.task) != push_tasks.end();
+  });
+  transfers.set_all_pushed(prepared->cleans_up);
   BlockingCounter left(static_cast<int>(parts.size()));
   for (size_t i = 0; i < parts.size(); ++i) {
     Prepared::Part& part = prepared->parts[i];
@@ -312,6 +328,7 @@ absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Bu
     requests[i].set_create_worker_session_called(true);
     *requests[i].mutable_graph_def() = std::move(parts[i].graph);
     *requests[i].mutable_graph_options() = options_.config.graph_options();
+    *requests[i].mutable_thalweg() = transfers;
     part.worker->RegisterGraph({}, requests[i], &responses[i], [&statuses, &left, i](const absl::Status& status) {
       statuses[i] = status;
       left.DecrementCount();

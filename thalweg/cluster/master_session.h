@@ -72,6 +72,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
       std::vector<std::pair<int, std::string>> fetches;
     };
     std::vector<Part> parts;  // the master's own, if it has one, last
+    bool cleans_up = false;   // after success, by itself
   };
   struct PartialRun;
   class StepCall;

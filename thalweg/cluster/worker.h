@@ -24,6 +24,12 @@ struct CallOptions {
   bool wait_for_ready = false;           // wait until the task is there, instead of UNAVAILABLE
 };
 
+// A tensor on its way from one task to another, by its rendezvous key.
+struct Transfer {
+  std::string key;
+  Rendezvous::Value value;
+};
+
 // One part of a step. Tensors go by their rendezvous keys.
 struct RunGraphCall {
   std::string session_handle;
@@ -42,6 +48,7 @@ struct RunGraphCall {
 
 struct RunGraphResult {
   std::vector<std::pair<std::string, Tensor>> recv;  // in the order of recv_keys
+  std::vector<Transfer> pushed;                      // for the master's own part
   tensorflow::StepStats step_stats;
   tensorflow::CostGraphDef cost_graph;
   std::vector<tensorflow::GraphDef> partition_graphs;
@@ -70,6 +77,9 @@ class Worker {
   virtual void CleanupAll(const CallOptions& options, const tensorflow::CleanupAllRequest& request, Done done) = 0;
   virtual void RecvTensor(const CallOptions& options, const tensorflow::RecvTensorRequest& request,
                           Rendezvous::Value* value, Done done) = 0;
+  // Brings what a step sends to this task. REQUIRES: its status says that it
+  // takes pushes.
+  virtual void Push(const CallOptions& options, int64_t step_id, std::vector<Transfer> tensors, Done done) = 0;
 };
 
 // The workers of a cluster, by task ("/job:ps/replica:0/task:1"). Thread-safe.

@@ -1,5 +1,6 @@
 #include "thalweg/cluster/worker_session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "thalweg/base/status.h"
@@ -50,6 +51,12 @@ absl::Status BindByPosition(tensorflow::GraphDef& def, RegisteredGraph& graph) {
   return absl::OkStatus();
 }
 
+bool HasTransfers(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+    return node->op() == "_Send" || node->op() == "_Recv" || node->op() == "_HostSend" || node->op() == "_HostRecv";
+  });
+}
+
 }  // namespace
 
 Device* WorkerSession::FindDevice(const std::string& name) const {
@@ -94,11 +101,18 @@ absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const te
   return std::shared_ptr<Executable>(std::move(executable));
 }
 
-absl::StatusOr<std::string> WorkerSession::Register(const tensorflow::GraphDef& def) {
+absl::StatusOr<std::string> WorkerSession::Register(const tensorflow::RegisterGraphRequest& request) {
+  const tensorflow::GraphDef& def = request.graph_def();
   Graphs graphs{.whole = std::make_shared<RegisteredGraph>(), .partial = nullptr, .def = def};
   tensorflow::GraphDef bound = def;
   RETURN_IF_ERROR(BindByPosition(bound, *graphs.whole));
   ASSIGN_OR_RETURN(graphs.whole->executable, CompileGraph(bound));
+  graphs.whole->has_transfers = HasTransfers(graphs.whole->executable->graph);
+  const tensorflow::ThalwegTransfers& transfers = request.thalweg();
+  graphs.whole->rules = std::make_shared<TransferRules>(
+      TransferRules{.push_tasks = {transfers.push_task().begin(), transfers.push_task().end()},
+                    .master_task = transfers.master_task(),
+                    .all_pushed = transfers.all_pushed()});
   std::string handle = NewHandle();
   MutexLock lock(&mutex_);
   graphs_[handle] = std::move(graphs);

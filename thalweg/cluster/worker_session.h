@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/cluster/step_rendezvous.h"
 #include "thalweg/cluster/worker.h"
 #include "thalweg/kernel/device.h"
 #include "thalweg/runtime/plan.h"
@@ -23,6 +24,8 @@ class RegisteredGraph {
   std::shared_ptr<Executable> executable;
   absl::flat_hash_map<std::string, int> arg_by_key;
   absl::flat_hash_map<std::string, int> result_by_key;
+  bool has_transfers = false;  // something crosses to or from another task
+  std::shared_ptr<const TransferRules> rules;
 };
 
 // Thread-safe.
@@ -40,7 +43,7 @@ class WorkerSession {
 
   // Compiles a graph; returns its handle. INVALID_ARGUMENT if a node is on a
   // device that is not here.
-  absl::StatusOr<std::string> Register(const tensorflow::GraphDef& def);
+  absl::StatusOr<std::string> Register(const tensorflow::RegisterGraphRequest& request);
   absl::Status Deregister(const std::string& handle);
   // ABORTED if there is none, as after a restart.
   absl::StatusOr<std::shared_ptr<RegisteredGraph>> Find(const std::string& handle) const;

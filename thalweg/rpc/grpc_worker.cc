@@ -94,6 +94,15 @@ class GrpcWorker : public Worker {
         });
   }
 
+  void Push(const CallOptions& options, int64_t step_id, std::vector<Transfer> tensors, Done done) override {
+    const absl::StatusOr<grpc::ByteBuffer> request = SerializePushRequest(step_id, tensors);
+    if (!request.ok()) return done(request.status());
+    peer_->channel->Call("/thalweg.TransferService/Push", *request, options,
+                         [peer = peer_, done = std::move(done)](const absl::Status& status, grpc::ByteBuffer&) mutable {
+                           done(status.ok() ? status : peer->Explain(status));
+                         });
+  }
+
  private:
   void Call(const char* method, const CallOptions& options, const google::protobuf::MessageLite& request,
             google::protobuf::MessageLite* response, Done done) {
@@ -121,6 +130,10 @@ class GrpcWorker : public Worker {
       while (at < response.recv_size() && response.recv(at).name() != call.recv_keys[i]) ++at;
       if (at == response.recv_size()) return Internal("The answer of the task lacks ", call.recv_keys[i]);
       ASSIGN_OR_RETURN(result->recv[i].second, TensorFromProto(response.recv(at).tensor()));
+    }
+    for (tensorflow::PushedTensor& pushed : *response.mutable_pushed()) {
+      ASSIGN_OR_RETURN(Transfer transfer, FromPushedTensor(pushed));
+      result->pushed.push_back(std::move(transfer));
     }
     result->step_stats = std::move(*response.mutable_step_stats());
     result->cost_graph = std::move(*response.mutable_cost_graph());

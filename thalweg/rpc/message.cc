@@ -184,12 +184,124 @@ void MessageWriter::AddNamedTensor(int field, absl::string_view name, const Tens
   }
 }
 
+void MessageWriter::AddTransfer(int field, const Transfer& transfer) {
+  const Tensor& tensor = transfer.value.tensor;
+  // A bool must be checked where it arrives: TensorProto's way.
+  const bool as_content = tensor.has_value() && tensor.dtype() != kBool && ContentBytes(tensor) > 0;
+  const std::string head = as_content ? ContentHead(tensor) : "";
+  if (head.empty()) return Message(field, ToPushedTensor(transfer));
+  const size_t body = head.size() + ContentBytes(tensor);
+  const size_t dead = transfer.value.dead ? 2 : 0;
+  Tag(field, kBytesType);
+  RawVarint(1 + VarintSize(transfer.key.size()) + transfer.key.size() + dead + 1 + VarintSize(body) + body);
+  Bytes(1, transfer.key);
+  Varint(2, transfer.value.dead ? 1 : 0);
+  Tag(4, kBytesType);
+  RawVarint(body);
+  Body(tensor, head);
+}
+
 absl::StatusOr<grpc::ByteBuffer> MessageWriter::Finish() {
   Flush();
   if (bytes_ > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
     return ResourceExhausted("A message of ", bytes_, " bytes is larger than gRPC can send (2 GB)");
   }
   return grpc::ByteBuffer(slices_.data(), slices_.size());
+}
+
+absl::StatusOr<grpc::ByteBuffer> SerializePushRequest(int64_t step_id, const std::vector<Transfer>& tensors) {
+  MessageWriter writer;
+  writer.Varint(1, static_cast<uint64_t>(step_id));
+  for (const Transfer& t : tensors) {
+    if (t.value.tensor.has_value()) RETURN_IF_ERROR(CheckEncodable(t.value.tensor));
+    writer.AddTransfer(2, t);
+  }
+  return writer.Finish();
+}
+
+tensorflow::PushedTensor ToPushedTensor(const Transfer& transfer) {
+  tensorflow::PushedTensor pushed;
+  pushed.set_key(transfer.key);
+  pushed.set_is_dead(transfer.value.dead);
+  if (transfer.value.tensor.has_value()) TensorToProto(transfer.value.tensor, pushed.mutable_tensor());
+  return pushed;
+}
+
+absl::StatusOr<Transfer> FromPushedTensor(tensorflow::PushedTensor& pushed) {
+  Transfer transfer{.key = std::move(*pushed.mutable_key()), .value = {.tensor = {}, .dead = pushed.is_dead()}};
+  if (pushed.has_tensor()) {
+    ASSIGN_OR_RETURN(transfer.value.tensor, TensorFromProto(pushed.tensor()));
+  } else if (!pushed.is_dead()) {
+    return InvalidArgument("There is no tensor for ", transfer.key);
+  }
+  return transfer;
+}
+
+namespace {
+
+// Reads a PushedTensor. nullopt if it is malformed.
+std::optional<Transfer> ReadTransfer(CodedInputStream& in, int length) {
+  const auto limit = in.PushLimit(length);
+  tensorflow::PushedTensor head;
+  std::optional<Tensor> content;
+  while (const uint32_t tag = in.ReadTag()) {
+    uint32_t n = 0;
+    if (!in.ReadVarint32(&n)) return std::nullopt;
+    if (tag == TagOf(2, kVarintType)) {
+      head.set_is_dead(n != 0);
+      continue;
+    }
+    if (static_cast<int64_t>(n) > in.BytesUntilLimit()) return std::nullopt;
+    if (tag == TagOf(1, kBytesType)) {
+      if (!in.ReadString(head.mutable_key(), static_cast<int>(n))) return std::nullopt;
+    } else if (tag == TagOf(3, kBytesType)) {
+      std::string bytes;
+      if (!in.ReadString(&bytes, static_cast<int>(n)) || !head.mutable_tensor()->ParseFromString(bytes)) {
+        return std::nullopt;
+      }
+    } else if (tag == TagOf(4, kBytesType)) {
+      if (content = ReadContentTensor(in, static_cast<int>(n)); !content.has_value()) return std::nullopt;
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (!in.ConsumedEntireMessage()) return std::nullopt;
+  in.PopLimit(limit);
+  if (content.has_value()) return Transfer{head.key(), {*std::move(content), head.is_dead()}};
+  absl::StatusOr<Transfer> transfer = FromPushedTensor(head);
+  return transfer.ok() ? std::optional<Transfer>(*std::move(transfer)) : std::nullopt;
+}
+
+std::optional<Push> ReadPush(CodedInputStream& in) {
+  Push push;
+  while (const uint32_t tag = in.ReadTag()) {
+    if (tag == TagOf(1, kVarintType)) {
+      uint64_t step_id = 0;
+      if (!in.ReadVarint64(&step_id)) return std::nullopt;
+      push.step_id = static_cast<int64_t>(step_id);
+    } else if (tag == TagOf(2, kBytesType)) {
+      uint32_t length = 0;
+      if (!in.ReadVarint32(&length) || length > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
+        return std::nullopt;
+      }
+      std::optional<Transfer> transfer = ReadTransfer(in, static_cast<int>(length));
+      if (!transfer.has_value()) return std::nullopt;
+      push.tensors.push_back(*std::move(transfer));
+    } else {
+      return std::nullopt;
+    }
+  }
+  return in.ConsumedEntireMessage() ? std::optional<Push>(std::move(push)) : std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<Push> ParsePushRequest(grpc::ByteBuffer& buffer) {
+  grpc::ProtoBufferReader reader(&buffer);
+  CodedInputStream in(&reader);
+  std::optional<Push> push = reader.status().ok() ? ReadPush(in) : std::nullopt;
+  if (push.has_value()) return *std::move(push);
+  return InvalidArgument("The bytes of the call are no PushRequest (", buffer.Length(), " bytes)");
 }
 
 absl::StatusOr<grpc::ByteBuffer> SerializeRecvTensorResponse(const Rendezvous::Value& value) {

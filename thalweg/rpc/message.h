@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/message_lite.h"
+#include "thalweg/cluster/worker.h"
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/tensor/tensor.h"
 
@@ -29,6 +30,8 @@ class MessageWriter {
   void AddTensor(int field, const Tensor& tensor);                               // a TensorProto
   void AddNamedTensor(int field, absl::string_view name, const Tensor& tensor);  // a NamedTensorProto
 
+  void AddTransfer(int field, const Transfer& transfer);  // a PushedTensor
+
   // RESOURCE_EXHAUSTED if it is larger than a message can be (2 GB).
   absl::StatusOr<grpc::ByteBuffer> Finish();
 
@@ -42,6 +45,18 @@ class MessageWriter {
   std::vector<grpc::Slice> slices_;
   size_t bytes_ = 0;  // in slices_
 };
+
+// A PushRequest, the same way.
+absl::StatusOr<grpc::ByteBuffer> SerializePushRequest(int64_t step_id, const std::vector<Transfer>& tensors);
+struct Push {
+  int64_t step_id = 0;
+  std::vector<Transfer> tensors;
+};
+absl::StatusOr<Push> ParsePushRequest(grpc::ByteBuffer& buffer);
+
+// Tensors that go with another message.
+tensorflow::PushedTensor ToPushedTensor(const Transfer& transfer);
+absl::StatusOr<Transfer> FromPushedTensor(tensorflow::PushedTensor& pushed);
 
 // A RecvTensorResponse: the elements are copied once, into a tensor.
 absl::Status ParseRecvTensorResponse(grpc::ByteBuffer& buffer, Rendezvous::Value* value);

@@ -119,6 +119,47 @@ TEST(RecvTensorResponse, DamagedBytes) {
   }
 }
 
+std::vector<Transfer> SomeTransfers() {
+  std::vector<Transfer> transfers;
+  for (const Tensor& tensor : SomeTensors())
+    transfers.push_back({absl::StrCat("k", transfers.size()), {tensor, false}});
+  transfers.push_back({"empty", {Tensor(kFloat, {0}), false}});
+  transfers.push_back({"yes", {Tensor::Scalar<bool>(true), false}});
+  transfers.push_back({"dead", {Tensor(), true}});
+  return transfers;
+}
+
+TEST(PushRequest, RoundTrip) {
+  const std::vector<Transfer> sent = SomeTransfers();
+  const auto bytes = SerializePushRequest(-7, sent);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  for (const size_t piece : {1, 7, 1000000}) {
+    grpc::ByteBuffer pieces = InPieces(Flatten(*bytes), piece);
+    const absl::StatusOr<Push> push = ParsePushRequest(pieces);
+    ASSERT_TRUE(push.ok()) << push.status();
+    EXPECT_EQ(push->step_id, -7);
+    ASSERT_EQ(push->tensors.size(), sent.size());
+    for (size_t i = 0; i < sent.size(); ++i) {
+      EXPECT_EQ(push->tensors[i].key, sent[i].key);
+      EXPECT_EQ(push->tensors[i].value.dead, sent[i].value.dead);
+      EXPECT_EQ(push->tensors[i].value.tensor.ToString(100), sent[i].value.tensor.ToString(100));
+    }
+  }
+}
+
+TEST(PushRequest, DamagedBytes) {
+  std::mt19937 random(1);
+  const std::string good = Flatten(*SerializePushRequest(
+      5, {{"a", {Tensor::Vector<float>({1, 2, 3}), false}}, {"b", {Tensor::Scalar<bool>(true), false}}}));
+  for (int i = 0; i < 20000; ++i) {
+    std::string bad = good;
+    for (int k = random() % 4; k >= 0; --k) bad[random() % bad.size()] = static_cast<char>(random());
+    bad.resize(random() % (bad.size() + 1));
+    grpc::ByteBuffer bytes = InPieces(bad, 1 + random() % 9);
+    ParsePushRequest(bytes).IgnoreError();
+  }
+}
+
 TEST(ParseMessage, NamesWhatItExpected) {
   grpc::ByteBuffer bytes = InPieces("\xff\xff\xff", 1);
   tensorflow::RunGraphRequest request;

@@ -11,7 +11,7 @@ namespace thalweg {
 
 // /tensorflow.MasterService/... `master` is borrowed.
 std::vector<RpcMethod> MasterService(Master& master);
-// /tensorflow.WorkerService/... `worker` is borrowed.
+// /tensorflow.WorkerService/... and /thalweg.TransferService/... `worker` is borrowed.
 std::vector<RpcMethod> WorkerService(Worker& worker);
 
 }  // namespace thalweg

@@ -60,6 +60,9 @@ void ServeRunGraph(Worker& worker, ServerCall& call) {
                     for (const GraphDef& graph : r.partition_graphs) writer.Message(4, graph);
                     writer.Varint(5, static_cast<uint64_t>(status.code()));
                     if (!status.ok()) writer.Bytes(6, status.message());
+                    if (status.ok()) {
+                      for (const Transfer& t : r.pushed) writer.Message(1000, ToPushedTensor(t));
+                    }
                     call.Reply(writer.Finish());
                   });
 }
@@ -79,6 +82,14 @@ void ServeRecvTensor(Worker& worker, ServerCall& call) {
                       if (!status.ok()) return call.Reply(status, {});
                       call.Reply(SerializeRecvTensorResponse(state->value));
                     });
+}
+
+void ServePush(Worker& worker, ServerCall& call) {
+  absl::StatusOr<Push> push = ParsePushRequest(call.request());
+  if (!push.ok()) return call.Reply(push.status(), {});
+  // The sender learns at once that it has arrived: what it starts here may take long.
+  call.Reply(absl::OkStatus(), {});
+  worker.Push({}, push->step_id, std::move(push->tensors), [](const absl::Status&) {});
 }
 
 // Methods that a worker has nothing to do for.
@@ -123,6 +134,7 @@ std::vector<RpcMethod> WorkerService(Worker& worker) {
                                  w->CleanupAll(options, request, std::move(done));
                                })},
       {path("RecvTensor"), [w](ServerCall& call) { ServeRecvTensor(*w, call); }},
+      {"/thalweg.TransferService/Push", [w](ServerCall& call) { ServePush(*w, call); }},
       {path("MarkRecvFinished"), Nothing<MarkRecvFinishedRequest, MarkRecvFinishedResponse>()},
       {path("Logging"), Nothing<LoggingRequest, LoggingResponse>()},
       {path("Tracing"), Nothing<TracingRequest, TracingResponse>()},
