@@ -8,7 +8,6 @@ rates of the same client in the same run.
 
 import argparse
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -22,22 +21,15 @@ v1.disable_v2_behavior()
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 THALWEG = os.path.join(ROOT, "build", "release", "bin", "thalweg")
+sys.path.insert(0, os.path.join(ROOT, "python"))
+from ports import free_ports  # noqa: E402
+
 SERVE = """
 import sys, tensorflow as tf
 hosts, task = sys.argv[1].split(","), int(sys.argv[2])
 print("ready", tf.distribute.Server({"local": hosts}, task_index=task).target, flush=True)
 sys.stdin.read()
 """
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("localhost", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def start(kind, hosts, task):

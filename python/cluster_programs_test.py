@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,19 +15,10 @@ import time
 import unittest
 
 import tensorflow  # noqa: F401  (this file needs the interpreter that has it)
+from ports import free_ports
 
 THALWEG = os.path.join(os.environ["THALWEG_BIN"], "thalweg")
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tests", "programs")
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("localhost", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 class Process:

@@ -1,41 +1,96 @@
 #include "thalweg/client/cluster_testlib.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <random>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "thalweg/base/logging.h"
 
 namespace thalweg {
 namespace {
 
-// Ports that are free now. All are held until all are known, so that they
-// differ.
+// Ports that are free now, below those that the system gives to connections:
+// one of those could be taken before the server listens.
 std::vector<int> FreePorts(int n) {
   std::vector<int> sockets, ports;
-  for (int i = 0; i < n; ++i) {
+  std::random_device random;
+  while (static_cast<int>(ports.size()) < n) {
     const int s = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    CHECK(bind(s, reinterpret_cast<sockaddr*>(&address), length) == 0);
-    CHECK(getsockname(s, reinterpret_cast<sockaddr*>(&address), &length) == 0);
-    sockets.push_back(s);
-    ports.push_back(ntohs(address.sin_port));
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    const int port = 10000 + static_cast<int>(random() % 20000);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    if (bind(s, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) ports.push_back(port);
+    sockets.push_back(s);  // held until all are known, so that they differ
   }
   for (const int s : sockets) close(s);
   return ports;
 }
 
+// The program beside the one that runs.
+std::string ProgramPath() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  CHECK(!error) << error.message();
+  return (self.parent_path() / "thalweg").string();
+}
+
+// `thalweg server` for a task, in a process that ends with this one. Returns
+// when it listens.
+pid_t StartProcess(const ClusterSpec& spec, const TaskId& task) {
+  std::vector<std::string> jobs;
+  for (const std::string& job : spec.jobs()) {
+    std::vector<std::string> tasks;
+    for (const TaskId& t : spec.tasks()) {
+      if (t.job == job) tasks.push_back(absl::StrCat(t.index, "=", *spec.Address(t)));
+    }
+    jobs.push_back(absl::StrCat(job, "|", absl::StrJoin(tasks, ";")));
+  }
+  const std::string program = ProgramPath();
+  const std::string cluster = absl::StrCat("--cluster=", absl::StrJoin(jobs, ","));
+  const std::string job = absl::StrCat("--job_name=", task.job);
+  const std::string index = absl::StrCat("--task_index=", task.index);
+  std::vector<const char*> args{program.c_str(), "server", cluster.c_str(), job.c_str(), index.c_str(), nullptr};
+
+  int output[2];
+  CHECK(pipe2(output, O_CLOEXEC) == 0);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {  // only what is safe between fork and exec
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    dup2(output[1], STDOUT_FILENO);
+    execv(program.c_str(), const_cast<char**>(args.data()));
+    _exit(127);
+  }
+  close(output[1]);
+  std::string said;
+  char c = 0;
+  while (said.find("Started server") == std::string::npos) {
+    CHECK(read(output[0], &c, 1) == 1) << program << " ended before it listened; it said: " << said;
+    said.push_back(c);
+  }
+  close(output[0]);
+  return child;
+}
+
 }  // namespace
 
-TestCluster::TestCluster(const std::map<std::string, int>& jobs, const std::vector<TaskId>& later,
-                         const ServerOptions& options)
-    : options_(options) {
+TestCluster::TestCluster(const std::map<std::string, int>& jobs, const std::vector<TaskId>& later, TasksIn tasks_in)
+    : tasks_in_(tasks_in) {
   int tasks = 0;
   for (const auto& [job, count] : jobs) tasks += count;
   std::vector<int> ports = FreePorts(tasks);
@@ -51,10 +106,31 @@ TestCluster::TestCluster(const std::map<std::string, int>& jobs, const std::vect
   }
 }
 
-void TestCluster::Start(const TaskId& task) {
-  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(spec_, task, options_);
-  CHECK(server.ok()) << server.status();
-  servers_[task] = *std::move(server);
+TestCluster::~TestCluster() {
+  while (!processes_.empty()) Stop(processes_.begin()->first);
 }
+
+void TestCluster::Start(const TaskId& task) {
+  if (tasks_in_ == TasksIn::kThisProcess) {
+    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(spec_, task);
+    CHECK(server.ok()) << server.status();
+    servers_[task] = *std::move(server);
+  } else {
+    processes_[task] = StartProcess(spec_, task);
+  }
+}
+
+void TestCluster::Stop(const TaskId& task) {
+  servers_.erase(task);
+  if (const auto it = processes_.find(task); it != processes_.end()) {
+    kill(it->second, SIGKILL);
+    waitpid(it->second, nullptr, 0);
+    processes_.erase(it);
+  }
+}
+
+void TestCluster::Signal(const TaskId& task, int signal) { CHECK(kill(processes_.at(task), signal) == 0); }
+
+std::string TestCluster::target(const TaskId& task) const { return absl::StrCat("grpc://", *spec_.Address(task)); }
 
 }  // namespace thalweg

@@ -1,5 +1,8 @@
-// A cluster whose tasks are all in this process, each a real server on a port.
+// A cluster for tests: its tasks are real servers, each on a port of its own, in
+// this process or each in one of its own.
 #pragma once
+
+#include <sys/types.h>
 
 #include <map>
 #include <memory>
@@ -11,22 +14,29 @@
 
 namespace thalweg {
 
+enum class TasksIn { kThisProcess, kProcesses };
+
 class TestCluster {
  public:
   // So many tasks of each job; all are started, but for those in `later`.
   explicit TestCluster(const std::map<std::string, int>& jobs, const std::vector<TaskId>& later = {},
-                       const ServerOptions& options = {});
+                       TasksIn tasks_in = TasksIn::kThisProcess);
+  ~TestCluster();
 
+  // The server listens when it returns.
   void Start(const TaskId& task);
-  void Stop(const TaskId& task) { servers_.erase(task); }
-  Server& server(const TaskId& task) { return *servers_.at(task); }
-  std::string target(const TaskId& task) { return server(task).target(); }
+  // In a process of its own it is killed, in this one stopped.
+  void Stop(const TaskId& task);
+  void Signal(const TaskId& task, int signal);  // REQUIRES: it is in a process of its own
+  std::string target(const TaskId& task) const;
+  Server& server(const TaskId& task) { return *servers_.at(task); }  // REQUIRES: it is in this process
   const ClusterSpec& spec() const { return spec_; }
 
  private:
-  const ServerOptions options_;
+  const TasksIn tasks_in_;
   ClusterSpec spec_;
   std::map<TaskId, std::unique_ptr<Server>> servers_;
+  std::map<TaskId, pid_t> processes_;
 };
 
 }  // namespace thalweg

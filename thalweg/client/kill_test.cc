@@ -1,0 +1,140 @@
+// Tasks that are killed while steps run: whatever the moment, a client hears of
+// it soon, and a cluster whose task was started again works.
+#include <signal.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "thalweg/base/notification.h"
+#include "thalweg/client/cluster_testlib.h"
+#include "thalweg/graph/graph_testlib.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/state_ops.h"
+
+namespace thalweg {
+namespace {
+
+constexpr absl::Duration kTooLong = absl::Seconds(30);
+
+// A step as training has it: variables of two parameter servers go to a worker,
+// updates come back.
+struct Model {
+  Graph graph;
+  Output init, update, sum;
+
+  explicit Model(int worker) {
+    const Scope s = graph.root();
+    const Scope w = s.WithDevice(absl::StrCat("/job:worker/task:", worker));
+    std::vector<Output> inits, updates;
+    sum = Const(w, Tensor::Scalar<float>(0));
+    for (int i = 0; i < 2; ++i) {
+      const Scope ps = s.WithDevice(absl::StrCat("/job:ps/task:", i));
+      const Output v = RefVariable(ps.WithOpName(absl::StrCat("v", i)), kFloat, {1000});
+      inits.push_back(Assign(ps, v, Const(ps, Tensor(kFloat, {1000}))));
+      const Output gradient = Add(w, Identity(w, v), Const(w, Tensor::Scalar<float>(1)));
+      updates.push_back(AssignSub(ps, v, gradient));
+      sum = Add(w, sum, ReduceMean(w, gradient));
+    }
+    init = NoOp(w.WithControlDependencies(inits));
+    update = NoOp(w.WithControlDependencies(updates));
+  }
+};
+
+// Steps of a worker's client until one fails; what it failed with.
+absl::Status TrainUntilAnError(const Model& model, const std::string& target, std::atomic<int>* steps) {
+  const auto session = Session::Create(model.graph, {.target = target});
+  if (!session.ok()) return session.status();
+  for (;;) {
+    const auto out = (*session)->Run({model.update, model.sum}, {}, {.timeout = kTooLong});
+    if (!out.ok()) return out.status();
+    ++*steps;
+  }
+}
+
+class KillTest : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, KillTest, testing::Range(1, 9));
+
+TEST_P(KillTest, AClientHearsOfItAndTheClusterGoesOn) {
+  std::mt19937 random(GetParam());
+  TestCluster cluster({{"ps", 2}, {"worker", 2}}, {}, TasksIn::kProcesses);
+  const Model model(0), other(1);
+  const TaskId w0{"worker", 0}, w1{"worker", 1};
+  {
+    const auto session = Session::Create(model.graph, {.target = cluster.target(w0)});
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_TRUE((*session)->Run({model.init}).ok());
+  }
+  std::atomic<int> steps{0}, other_steps{0};
+  absl::Status status, other_status;
+  Notification ended, other_ended;
+  std::thread client([&] {
+    status = TrainUntilAnError(model, cluster.target(w0), &steps);
+    ended.Notify();
+  });
+  std::thread other_client([&] {
+    other_status = TrainUntilAnError(other, cluster.target(w1), &other_steps);
+    other_ended.Notify();
+  });
+
+  // Some steps, and some part of one, into the training.
+  const int first = 1 + static_cast<int>(random() % 200);
+  while ((steps < first || other_steps == 0) && !ended.HasBeenNotified()) std::this_thread::yield();
+  const std::vector<TaskId> tasks = cluster.spec().tasks();
+  const TaskId victim = tasks[random() % tasks.size()];
+  for (const absl::Time until = absl::Now() + absl::Microseconds(random() % 2000); absl::Now() < until;) {
+  }
+  SCOPED_TRACE(absl::StrCat("killed ", victim.ToString(), " in step ", first));
+  cluster.Stop(victim);
+
+  const auto expect = [&](const absl::Status& s) { EXPECT_TRUE(absl::IsUnavailable(s) || absl::IsAborted(s)) << s; };
+  if (victim != w1) {
+    ASSERT_TRUE(ended.WaitForNotificationWithTimeout(absl::Seconds(10))) << "the client hangs";
+    expect(status);
+  }
+  if (victim != w0) {
+    ASSERT_TRUE(other_ended.WaitForNotificationWithTimeout(absl::Seconds(10))) << "the client hangs";
+    expect(other_status);
+  }
+  // The other worker goes on as long as the parameter servers are there.
+  if (victim.job == "worker") {
+    std::atomic<int>& count = victim == w0 ? other_steps : steps;
+    const int before = count;
+    Notification& mine = victim == w0 ? other_ended : ended;
+    while (count < before + 10 && !mine.HasBeenNotified()) std::this_thread::yield();
+    EXPECT_GE(count, before + 10) << (victim == w0 ? other_status : status);
+  }
+
+  cluster.Start(victim);
+  const auto again = Session::Create(model.graph, {.target = cluster.target(w0)});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE((*again)->Run({model.init}).ok());
+  const auto out = (*again)->Run({model.update, model.sum});
+  EXPECT_TRUE(out.ok()) << out.status();
+
+  for (const TaskId& task : tasks) cluster.Stop(task);  // ends a client that still runs
+  client.join();
+  other_client.join();
+}
+
+// A task that is there but does not answer any more.
+TEST(HangTest, ATaskThatHangsEndsTheStepByItsDeadline) {
+  TestCluster cluster({{"ps", 2}, {"worker", 2}}, {}, TasksIn::kProcesses);
+  const Model model(0);
+  const auto session = Session::Create(model.graph, {.target = cluster.target({"worker", 0})});
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE((*session)->Run({model.init}).ok());
+  ASSERT_TRUE((*session)->Run({model.update}).ok());
+  cluster.Signal({"ps", 1}, SIGSTOP);
+  EXPECT_THAT((*session)->Run({model.update}, {}, {.timeout = absl::Milliseconds(300)}),
+              Fails(absl::StatusCode::kDeadlineExceeded, ""));
+  cluster.Signal({"ps", 1}, SIGCONT);
+  EXPECT_TRUE((*session)->Run({model.update}).ok());
+}
+
+}  // namespace
+}  // namespace thalweg
