@@ -24,13 +24,20 @@ ABSL_FLAG(std::string, server_def, "",
           "a file with a tensorflow.ServerDef, instead of the three above; \"-\" is the standard input");
 ABSL_FLAG(int, cpus, 1, "number of devices: /device:CPU:0, /device:CPU:1, ...");
 ABSL_FLAG(int, lifeline, -1, "a file descriptor: the server ends when its other end is closed");
+ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(10),
+          "a task that a step waits for and that does not answer for so long is taken for dead");
 ABSL_FLAG(std::string, bind, "0.0.0.0", "the address to listen on");
 
 namespace thalweg::cli {
 namespace {
 
 absl::StatusOr<std::unique_ptr<Server>> StartServer() {
-  const ServerOptions options{.cpu_devices = absl::GetFlag(FLAGS_cpus), .bind = absl::GetFlag(FLAGS_bind)};
+  const ServerOptions options{.cpu_devices = absl::GetFlag(FLAGS_cpus),
+                              .bind = absl::GetFlag(FLAGS_bind),
+                              .peer_timeout = absl::GetFlag(FLAGS_peer_timeout)};
+  if (options.peer_timeout <= absl::ZeroDuration()) {
+    return InvalidArgument("--peer_timeout: expected more than 0, got ", absl::FormatDuration(options.peer_timeout));
+  }
   if (options.cpu_devices < 1) return InvalidArgument("--cpus: expected at least 1, got ", options.cpu_devices);
   if (const std::string file = absl::GetFlag(FLAGS_server_def); !file.empty()) {
     tensorflow::ServerDef def;
@@ -89,7 +96,7 @@ Command ServerCommand() {
   return {.name = "server",
           .summary = "Serves one task of a cluster to TensorFlow's clients and servers, and ours.",
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
-          .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "lifeline"},
+          .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "peer_timeout", "lifeline"},
           .run = Run};
 }
 

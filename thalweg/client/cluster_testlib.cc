@@ -49,7 +49,7 @@ std::string ProgramPath() {
 
 // `thalweg server` for a task, in a process that ends with this one. Returns
 // when it listens.
-pid_t StartProcess(const ClusterSpec& spec, const TaskId& task) {
+pid_t StartProcess(const ClusterSpec& spec, const TaskId& task, const ServerOptions& options) {
   std::vector<std::string> jobs;
   for (const std::string& job : spec.jobs()) {
     std::vector<std::string> tasks;
@@ -62,7 +62,9 @@ pid_t StartProcess(const ClusterSpec& spec, const TaskId& task) {
   const std::string cluster = absl::StrCat("--cluster=", absl::StrJoin(jobs, ","));
   const std::string job = absl::StrCat("--job_name=", task.job);
   const std::string index = absl::StrCat("--task_index=", task.index);
-  std::vector<const char*> args{program.c_str(), "server", cluster.c_str(), job.c_str(), index.c_str(), nullptr};
+  const std::string timeout = absl::StrCat("--peer_timeout=", absl::FormatDuration(options.peer_timeout));
+  std::vector<const char*> args{program.c_str(), "server",        cluster.c_str(), job.c_str(),
+                                index.c_str(),   timeout.c_str(), nullptr};
 
   int output[2];
   CHECK(pipe2(output, O_CLOEXEC) == 0);
@@ -89,8 +91,9 @@ pid_t StartProcess(const ClusterSpec& spec, const TaskId& task) {
 
 }  // namespace
 
-TestCluster::TestCluster(const std::map<std::string, int>& jobs, const std::vector<TaskId>& later, TasksIn tasks_in)
-    : tasks_in_(tasks_in) {
+TestCluster::TestCluster(const std::map<std::string, int>& jobs, const std::vector<TaskId>& later, TasksIn tasks_in,
+                         const ServerOptions& options)
+    : tasks_in_(tasks_in), options_(options) {
   int tasks = 0;
   for (const auto& [job, count] : jobs) tasks += count;
   std::vector<int> ports = FreePorts(tasks);
@@ -112,11 +115,11 @@ TestCluster::~TestCluster() {
 
 void TestCluster::Start(const TaskId& task) {
   if (tasks_in_ == TasksIn::kThisProcess) {
-    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(spec_, task);
+    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(spec_, task, options_);
     CHECK(server.ok()) << server.status();
     servers_[task] = *std::move(server);
   } else {
-    processes_[task] = StartProcess(spec_, task);
+    processes_[task] = StartProcess(spec_, task, options_);
   }
 }
 

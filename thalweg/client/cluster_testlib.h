@@ -20,7 +20,7 @@ class TestCluster {
  public:
   // So many tasks of each job; all are started, but for those in `later`.
   explicit TestCluster(const std::map<std::string, int>& jobs, const std::vector<TaskId>& later = {},
-                       TasksIn tasks_in = TasksIn::kThisProcess);
+                       TasksIn tasks_in = TasksIn::kThisProcess, const ServerOptions& options = {});
   ~TestCluster();
 
   // The server listens when it returns.
@@ -34,6 +34,7 @@ class TestCluster {
 
  private:
   const TasksIn tasks_in_;
+  const ServerOptions options_;
   ClusterSpec spec_;
   std::map<TaskId, std::unique_ptr<Server>> servers_;
   std::map<TaskId, pid_t> processes_;

@@ -122,8 +122,8 @@ TEST_P(KillTest, AClientHearsOfItAndTheClusterGoesOn) {
 }
 
 // A task that is there but does not answer any more.
-TEST(HangTest, ATaskThatHangsEndsTheStepByItsDeadline) {
-  TestCluster cluster({{"ps", 2}, {"worker", 2}}, {}, TasksIn::kProcesses);
+TEST(HangTest, StepsEndByTheirDeadlineOrWhenTheTaskIsTakenForDead) {
+  TestCluster cluster({{"ps", 2}, {"worker", 2}}, {}, TasksIn::kProcesses, {.peer_timeout = absl::Seconds(1)});
   const Model model(0);
   const auto session = Session::Create(model.graph, {.target = cluster.target({"worker", 0})});
   ASSERT_TRUE(session.ok()) << session.status();
@@ -132,6 +132,8 @@ TEST(HangTest, ATaskThatHangsEndsTheStepByItsDeadline) {
   cluster.Signal({"ps", 1}, SIGSTOP);
   EXPECT_THAT((*session)->Run({model.update}, {}, {.timeout = absl::Milliseconds(300)}),
               Fails(absl::StatusCode::kDeadlineExceeded, ""));
+  EXPECT_THAT((*session)->Run({model.update}, {}, {.timeout = kTooLong}),
+              Fails(absl::StatusCode::kUnavailable, "/job:ps/replica:0/task:1 has not answered"));
   cluster.Signal({"ps", 1}, SIGCONT);
   EXPECT_TRUE((*session)->Run({model.update}).ok());
 }

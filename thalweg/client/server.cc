@@ -54,7 +54,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .membership = &s->membership,
                                        .workers = s->workers,
                                        .make_workers = make_workers,
-                                       .default_config = options.default_session_config});
+                                       .default_config = options.default_session_config,
+                                       .peer_timeout = options.peer_timeout});
   std::vector<RpcMethod> methods = MasterService(*s->master);
   for (RpcMethod& method : WorkerService(*s->worker)) methods.push_back(std::move(method));
   ASSIGN_OR_RETURN(s->rpc, RpcServer::Start({.bind = options.bind, .port = host_port.port}, std::move(methods)));

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/proto/config.pb.h"
 
@@ -18,6 +19,9 @@ struct ServerOptions {
   int cpu_devices = 1;           // /device:CPU:0, CPU:1, ...
   int threads = 0;               // 0: one per core
   std::string bind = "0.0.0.0";  // where it listens
+  // A task that a step waits for and that does not answer for so long is taken
+  // for dead: the step fails with UNAVAILABLE.
+  absl::Duration peer_timeout = absl::Seconds(10);
   // Options of every session, under what the session asks for.
   tensorflow::ConfigProto default_session_config;
 };

@@ -13,6 +13,7 @@
 #include "thalweg/cluster/master.h"
 #include "thalweg/cluster/master_session.h"
 #include "thalweg/cluster/membership.h"
+#include "thalweg/cluster/peer_health.h"
 
 namespace thalweg {
 
@@ -21,13 +22,14 @@ struct LocalMasterOptions {
   LocalDevices* devices = nullptr;   // borrowed
   Membership* membership = nullptr;  // borrowed
   std::shared_ptr<Workers> workers;
-  WorkersFactory make_workers;             // for sessions that bring a cluster of their own
-  tensorflow::ConfigProto default_config;  // under what a session asks for
+  WorkersFactory make_workers;                      // for sessions that bring a cluster of their own
+  tensorflow::ConfigProto default_config;           // under what a session asks for
+  absl::Duration peer_timeout = absl::Seconds(10);  // a task that does not answer for so long is dead
 };
 
 class LocalMaster : public Master {
  public:
-  explicit LocalMaster(const LocalMasterOptions& options) : options_(options) {}
+  explicit LocalMaster(const LocalMasterOptions& options) : options_(options), health_(options.peer_timeout) {}
   ~LocalMaster() override { CloseAll(); }
 
   void CreateSession(const CallOptions& options, const tensorflow::CreateSessionRequest& request,
@@ -58,6 +60,7 @@ class LocalMaster : public Master {
 
   const LocalMasterOptions options_;
   Timer timer_;
+  PeerHealth health_;
   mutable Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions_ ABSL_GUARDED_BY(mutex_);
 };

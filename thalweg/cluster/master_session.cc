@@ -67,6 +67,7 @@ class MasterSession::StepCall : public std::enable_shared_from_this<StepCall> {
     if (absl::Status status = Begin(options, run_options); !status.ok()) return Finish(status);
     result_->fetches.resize(num_fetches);
     step_id_ = NewStepId();
+    if (!prepared_->peers->empty()) watch_ = session_->options_.health->Watch(prepared_->peers, cancellation_);
     const size_t parts = prepared_->parts.size();
     left_.store(static_cast<int>(parts), std::memory_order_relaxed);
     const auto self = shared_from_this();
@@ -166,6 +167,7 @@ class MasterSession::StepCall : public std::enable_shared_from_this<StepCall> {
   void Finish(const absl::Status& status) {
     if (outside_id_.has_value()) outside_->TryDeregister(*outside_id_);
     if (alarm_.has_value()) session_->options_.timer->Unset(*alarm_);
+    if (watch_.has_value()) session_->options_.health->Unwatch(*watch_);
     Done done = std::move(done_);
     if (registered_) {
       MutexLock lock(&session_->mutex_);
@@ -186,6 +188,7 @@ class MasterSession::StepCall : public std::enable_shared_from_this<StepCall> {
   Cancellation* outside_ = nullptr;
   std::optional<Cancellation::CallbackId> outside_id_;
   std::optional<Timer::AlarmId> alarm_;
+  std::optional<int64_t> watch_;
   std::atomic<int> left_{0};
   Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
@@ -317,6 +320,7 @@ absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Bu
   });
   transfers.set_all_pushed(prepared->cleans_up);
   BlockingCounter left(static_cast<int>(parts.size()));
+  std::vector<Peer> peers;
   for (size_t i = 0; i < parts.size(); ++i) {
     Prepared::Part& part = prepared->parts[i];
     part.task = parts[i].task;
@@ -324,6 +328,7 @@ absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Bu
     part.feeds = std::move(parts[i].feeds);
     part.fetches = std::move(parts[i].fetches);
     CHECK(part.worker != nullptr) << part.task;
+    if (part.task != options_.self) peers.push_back({part.task, part.worker});
     requests[i].set_session_handle(options_.handle);
     requests[i].set_create_worker_session_called(true);
     *requests[i].mutable_graph_def() = std::move(parts[i].graph);
@@ -335,6 +340,7 @@ absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Bu
     });
   }
   left.Wait();
+  prepared->peers = std::make_shared<const std::vector<Peer>>(std::move(peers));
   for (size_t i = 0; i < parts.size(); ++i) {
     if (!statuses[i].ok()) return FromTask(statuses[i], prepared->parts[i].task);
     prepared->parts[i].graph_handle = responses[i].graph_handle();

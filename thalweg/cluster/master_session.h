@@ -16,6 +16,7 @@
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/cluster/master.h"
 #include "thalweg/cluster/membership.h"
+#include "thalweg/cluster/peer_health.h"
 #include "thalweg/cluster/worker.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/kernel/device.h"
@@ -31,6 +32,7 @@ struct MasterSessionOptions {
   ClusterDevices devices;
   std::shared_ptr<Device> folding_device;  // runs what can be computed beforehand
   Timer* timer = nullptr;                  // borrowed: deadlines of steps
+  PeerHealth* health = nullptr;            // borrowed
 };
 
 // Thread-safe. Steps that run share it.
@@ -71,8 +73,9 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
       std::vector<std::pair<int, std::string>> feeds;  // index in the signature, key
       std::vector<std::pair<int, std::string>> fetches;
     };
-    std::vector<Part> parts;  // the master's own, if it has one, last
-    bool cleans_up = false;   // after success, by itself
+    std::vector<Part> parts;                         // the master's own, if it has one, last
+    std::shared_ptr<const std::vector<Peer>> peers;  // those of the others
+    bool cleans_up = false;                          // after success, by itself
   };
   struct PartialRun;
   class StepCall;
