@@ -1,5 +1,6 @@
 #include "thalweg/rpc/event_loop.h"
 
+#include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <pthread.h>
 
@@ -19,7 +20,14 @@ void LogQuietly(gpr_log_func_args* args) { VLOG(1) << "gRPC: " << args->message;
 }  // namespace
 
 EventLoop::EventLoop(std::string name, grpc::CompletionQueue* queue) : name_(std::move(name)), queue_(queue) {
-  gpr_set_log_function(LogQuietly);
+  // gRPC would shut itself down with its last user, which can take 10 s: a
+  // poller of its own has to come round. It stays until the process ends.
+  static const bool initialized = [] {
+    grpc_init();
+    gpr_set_log_function(LogQuietly);
+    return true;
+  }();
+  (void)initialized;
   MutexLock lock(&mutex_);
   AddThread();
 }
