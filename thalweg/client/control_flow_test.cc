@@ -91,6 +91,37 @@ TEST(ControlFlow, Loops) {
   }
 }
 
+// As the gradient of a value that does not change: what comes round is a
+// constant, and only a control input says that the loop is over.
+TEST(ControlFlow, AConstantThatComesRoundEndsWithTheLoop) {
+  tensorflow::GraphDef def;
+  AddConst(def, "zero", Tensor::Scalar<int32_t>(0));
+  AddConst(def, "start", Tensor::Scalar<float>(100));
+  AddConst(def, "constant", Tensor::Scalar<float>(7));
+  AddConst(def, "n", Tensor::Scalar<int32_t>(3));
+  AddLoop(def, "w", "zero", "start", "n", [&](const std::string& i) {
+    for (const bool is_constant : {false, true}) {
+      tensorflow::NodeDef* enter =
+          AddDef(def, is_constant ? "w/k" : "w/enter_z", "Enter", {is_constant ? "constant" : "start"});
+      SetAttr(*enter, "T", kFloat);
+      SetAttr(*enter, "frame_name", std::string("w"));
+      SetAttr(*enter, "is_constant", is_constant);
+    }
+    AddTyped(def, "w/merge_z", "Merge", {"w/enter_z", "w/next_z"}, kFloat);
+    SetAttr(*def.mutable_node(def.node_size() - 1), "N", 2);
+    AddTyped(def, "w/switch_z", "Switch", {"w/merge_z", "w/cond"}, kFloat);
+    AddTyped(def, "w/exit_z", "Exit", {"w/switch_z"}, kFloat);
+    AddTyped(def, "w/next_z", "NextIteration", {"w/k", "^" + i}, kFloat);
+    AddCast(def, "w/term", i);
+    return "w/term";
+  });
+  Graph graph;
+  ASSERT_OK(graph.Import(def));
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(const auto out, session->Run({"w/exit_z:0"}, {}, {.timeout = absl::Seconds(10)}));
+  EXPECT_EQ(out[0].scalar<float>(), 7);
+}
+
 TEST(ControlFlow, NestedLoops) {
   // sum over i < n of sum over j < i of j
   tensorflow::GraphDef def;

@@ -461,6 +461,26 @@ class RegionCompiler {
   std::vector<int32_t> constants_;  // their slots
 };
 
+// A value that comes round or leaves has no code of its own: it is as dead as
+// what it comes from. Where control inputs may make it dead too, a node that has
+// code asks them.
+absl::Status GuardLoopEdges(Graph& graph) {
+  const int nodes = graph.num_nodes();
+  for (int id = 0; id < nodes; ++id) {
+    Node* node = graph.node(id);
+    if (node == nullptr || !(IsNextIteration(*node) || IsExit(*node))) continue;
+    if (node->control_inputs().empty() || IsRef(node->input(0).dtype())) continue;
+    tensorflow::NodeDef def;
+    def.set_name(graph.UniqueName(absl::StrCat(node->name(), "/_guard")));
+    def.set_op("Identity");
+    def.set_device(node->device());
+    SetAttr(def, "T", node->input(0).dtype());
+    ASSIGN_OR_RETURN(Node * guard, graph.AddNode(std::move(def), {node->input(0)}, node->control_inputs()));
+    node->set_input(0, guard->out());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph, const DeviceFinder& find_device,
@@ -468,6 +488,7 @@ absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph, const DeviceFin
   auto executable = std::make_unique<Executable>();
   executable->graph = std::move(graph);
   RETURN_IF_ERROR(DelayReads(executable->graph));
+  RETURN_IF_ERROR(GuardLoopEdges(executable->graph));
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(executable->graph));
   ASSIGN_OR_RETURN(const Frames frames, FindFrames(executable->graph, order));
   RegionCompiler compiler(executable->graph, order, frames, 0, "", find_device, make_kernel, &executable->plan);
