@@ -2,6 +2,7 @@
 #include "thalweg/client/server.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -70,7 +71,17 @@ std::string WaitForEnd(const sigset_t& signals, int lifeline) {
   return "its starter has ended";
 }
 
+// Every client and every other task has a connection: as many as the system
+// allows.
+void AllowManyConnections() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 absl::Status Run(std::ostream& out) {
+  AllowManyConnections();
   // Threads inherit the mask: signals reach only the wait below.
   sigset_t signals;
   sigemptyset(&signals);

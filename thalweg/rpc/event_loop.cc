@@ -8,14 +8,19 @@
 #include <thread>
 #include <utility>
 
+#include "google/protobuf/stubs/logging.h"
 #include "thalweg/base/logging.h"
 
 namespace thalweg {
 
 namespace {
 
-// gRPC reports to stderr what its callers learn from statuses.
+// Both report to stderr what their callers learn from statuses; a client that
+// sends nonsense would fill the log with it.
 void LogQuietly(gpr_log_func_args* args) { VLOG(1) << "gRPC: " << args->message; }
+void LogProtobufQuietly(google::protobuf::LogLevel, const char*, int, const std::string& message) {
+  VLOG(1) << "protobuf: " << message;
+}
 
 }  // namespace
 
@@ -25,6 +30,7 @@ EventLoop::EventLoop(std::string name, grpc::CompletionQueue* queue) : name_(std
   static const bool initialized = [] {
     grpc_init();
     gpr_set_log_function(LogQuietly);
+    google::protobuf::SetLogHandler(LogProtobufQuietly);
     return true;
   }();
   (void)initialized;
