@@ -40,6 +40,14 @@ grpc::ByteBuffer Bytes(const std::string& text) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
+std::string Flatten(const grpc::ByteBuffer& buffer) {
+  std::vector<grpc::Slice> slices;
+  EXPECT_TRUE(buffer.Dump(&slices).ok());
+  std::string text;
+  for (const grpc::Slice& slice : slices) text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  return text;
+}
+
 class Caller {
  public:
   explicit Caller(const std::string& address) : channel_(client_.Connect(address)) {}
@@ -202,6 +210,8 @@ std::multimap<std::string, std::string> GoodRequests(Caller& caller, const Progr
   push.add_tensor()->set_key(recv.rendezvous_key());
   TensorToProto(Tensor::Vector<float>({3, 4}), push.mutable_tensor(0)->mutable_tensor());
   add("/thalweg.TransferService/Push", push);
+  requests.emplace("/thalweg.TransferService/PushPiece",
+                   Flatten(SerializePiece(17, {"key", {Tensor::Vector<float>({1, 2, 3, 4}), false}}, 4, 8)));
   return requests;
 }
 

@@ -1,5 +1,6 @@
 #include "thalweg/rpc/grpc_worker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "thalweg/base/status.h"
@@ -22,6 +23,36 @@ struct Peer {
     if (!absl::IsUnavailable(status) && !ended) return status;
     return Unavailable("Task ", task, " at ", address, " cannot be reached: ", status.message());
   }
+};
+
+constexpr int64_t kPieceBytes = 8 << 20;
+
+bool InPieces(const Transfer& t) {
+  const Tensor& tensor = t.value.tensor;
+  return tensor.has_value() && tensor.dtype() != kBool && ElementSize(tensor.dtype()) > 0 &&
+         tensor.TotalBytes() > 2 * kPieceBytes;
+}
+
+// Calls `done` when so many calls have ended, with the first error.
+class AllCalls {
+ public:
+  AllCalls(int calls, Worker::Done done) : left_(calls), done_(std::move(done)) {}
+  void Ended(const absl::Status& status) {
+    absl::Status first;
+    {
+      MutexLock lock(&mutex_);
+      status_.Update(status);
+      if (--left_ > 0) return;
+      first = status_;
+    }
+    done_(first);
+  }
+
+ private:
+  Mutex mutex_;
+  int left_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  Worker::Done done_;
 };
 
 class GrpcWorker : public Worker {
@@ -95,12 +126,30 @@ class GrpcWorker : public Worker {
   }
 
   void Push(const CallOptions& options, int64_t step_id, std::vector<Transfer> tensors, Done done) override {
-    const absl::StatusOr<grpc::ByteBuffer> request = SerializePushRequest(step_id, tensors);
-    if (!request.ok()) return done(request.status());
-    peer_->channel->Call("/thalweg.TransferService/Push", *request, options,
-                         [peer = peer_, done = std::move(done)](const absl::Status& status, grpc::ByteBuffer&) mutable {
-                           done(status.ok() ? status : peer->Explain(status));
-                         });
+    // Large tensors go in pieces: the copy of one out of gRPC's buffers overlaps
+    // with the arrival of the next, and a tensor may be larger than a message.
+    std::vector<std::pair<const char*, grpc::ByteBuffer>> calls;
+    for (const Transfer& t : tensors) {
+      if (!InPieces(t)) continue;
+      const int64_t size = t.value.tensor.TotalBytes();
+      for (int64_t at = 0; at < size; at += kPieceBytes) {
+        calls.emplace_back("/thalweg.TransferService/PushPiece",
+                           SerializePiece(step_id, t, at, std::min(kPieceBytes, size - at)));
+      }
+    }
+    std::erase_if(tensors, InPieces);
+    if (!tensors.empty()) {
+      absl::StatusOr<grpc::ByteBuffer> request = SerializePushRequest(step_id, tensors);
+      if (!request.ok()) return done(request.status());
+      calls.emplace_back("/thalweg.TransferService/Push", *std::move(request));
+    }
+    const auto all = std::make_shared<AllCalls>(static_cast<int>(calls.size()), std::move(done));
+    for (const auto& [method, request] : calls) {
+      peer_->channel->Call(method, request, options,
+                           [peer = peer_, all](const absl::Status& status, grpc::ByteBuffer&) {
+                             all->Ended(status.ok() ? status : peer->Explain(status));
+                           });
+    }
   }
 
  private:

@@ -304,6 +304,117 @@ absl::StatusOr<Push> ParsePushRequest(grpc::ByteBuffer& buffer) {
   return InvalidArgument("The bytes of the call are no PushRequest (", buffer.Length(), " bytes)");
 }
 
+grpc::ByteBuffer SerializePiece(int64_t step_id, const Transfer& transfer, int64_t offset, int64_t bytes) {
+  const Tensor& tensor = transfer.value.tensor;
+  tensorflow::PushPieceRequest head;
+  head.set_step_id(step_id);
+  head.set_key(transfer.key);
+  head.set_dtype(static_cast<tensorflow::DataType>(tensor.dtype()));
+  tensor.shape().ToProto(head.mutable_shape());
+  head.set_offset(offset);
+  std::string text = head.SerializeAsString();
+  AppendVarint(&text, TagOf(6, kBytesType));
+  AppendVarint(&text, static_cast<uint64_t>(bytes));
+  auto* holder = new Tensor(tensor);
+  const grpc::Slice slices[] = {
+      grpc::Slice(text), grpc::Slice(
+                             static_cast<char*>(const_cast<void*>(tensor.raw())) + offset, static_cast<size_t>(bytes),
+                             [](void* held) { delete static_cast<Tensor*>(held); }, holder)};
+  return grpc::ByteBuffer(slices, 2);
+}
+
+namespace {
+
+// A tensor of which nothing has come for so long will not be whole any more.
+constexpr absl::Duration kAbandonedAfter = absl::Minutes(10);
+
+// What comes before the data of a piece; `bytes` is how much of that follows.
+bool ReadPieceHead(CodedInputStream& in, tensorflow::PushPieceRequest* head, uint32_t* bytes) {
+  for (;;) {
+    const uint32_t tag = in.ReadTag();
+    uint64_t number = 0;
+    if (!in.ReadVarint64(&number) || tag == 0) return false;
+    if (tag == TagOf(1, kVarintType)) {
+      head->set_step_id(static_cast<int64_t>(number));
+    } else if (tag == TagOf(3, kVarintType)) {
+      head->set_dtype(static_cast<tensorflow::DataType>(number));
+    } else if (tag == TagOf(5, kVarintType)) {
+      head->set_offset(static_cast<int64_t>(number));
+    } else if (number > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
+      return false;
+    } else if (tag == TagOf(2, kBytesType)) {
+      if (!in.ReadString(head->mutable_key(), static_cast<int>(number))) return false;
+    } else if (tag == TagOf(4, kBytesType)) {
+      std::string shape;
+      if (!in.ReadString(&shape, static_cast<int>(number)) || !head->mutable_shape()->ParseFromString(shape)) {
+        return false;
+      }
+    } else if (tag == TagOf(6, kBytesType)) {
+      *bytes = static_cast<uint32_t>(number);
+      return true;
+    } else {
+      return false;
+    }
+  }
+}
+
+}  // namespace
+
+void PieceTable::RemoveAbandoned() {
+  const absl::Time old = absl::Now() - kAbandonedAfter;
+  std::erase_if(incoming_, [&](const auto& entry) { return entry.second.last < old; });
+}
+
+void PieceTable::Remove(int64_t step_id) {
+  MutexLock lock(&mutex_);
+  std::erase_if(incoming_, [&](const auto& entry) { return entry.first.first == step_id; });
+}
+
+absl::StatusOr<std::optional<Push>> PieceTable::Add(grpc::ByteBuffer& buffer) {
+  const size_t length = buffer.Length();
+  grpc::ProtoBufferReader reader(&buffer);
+  CodedInputStream in(&reader);
+  tensorflow::PushPieceRequest head;
+  uint32_t bytes = 0;
+  if (!reader.status().ok() || !ReadPieceHead(in, &head, &bytes) || bytes > length) {
+    return InvalidArgument("The bytes of the call are no PushPieceRequest (", length, " bytes)");
+  }
+  const int dtype = head.dtype();
+  if (dtype <= 0 || dtype >= 100 || !IsKnown(static_cast<DType>(dtype)) || static_cast<DType>(dtype) == kBool ||
+      ElementSize(static_cast<DType>(dtype)) == 0) {
+    return InvalidArgument("A piece of ", head.key(), " cannot be of type ", dtype);
+  }
+  ASSIGN_OR_RETURN(const Shape shape, Shape::FromProto(head.shape()));
+  Tensor tensor;  // shares the memory with the one in the table
+  {
+    MutexLock lock(&mutex_);
+    RemoveAbandoned();
+    Incoming& incoming = incoming_[{head.step_id(), head.key()}];
+    if (!incoming.tensor.has_value()) {
+      ASSIGN_OR_RETURN(incoming.tensor, Tensor::Allocate(static_cast<DType>(dtype), shape));
+      incoming.missing = static_cast<int64_t>(ContentBytes(incoming.tensor));
+    }
+    if (incoming.tensor.dtype() != static_cast<DType>(dtype) || incoming.tensor.shape() != shape || head.offset() < 0 ||
+        head.offset() > static_cast<int64_t>(ContentBytes(incoming.tensor)) - static_cast<int64_t>(bytes)) {
+      return InvalidArgument("A piece of ", head.key(), " does not fit the tensor that others are of");
+    }
+    incoming.last = absl::Now();
+    tensor = incoming.tensor;
+  }
+  // Pieces are apart: threads copy them side by side.
+  char* to = static_cast<char*>(const_cast<void*>(static_cast<const Tensor&>(tensor).raw())) + head.offset();
+  if (!in.ReadRaw(to, static_cast<int>(bytes))) return InvalidArgument("A piece of ", head.key(), " is cut short");
+  MutexLock lock(&mutex_);
+  const auto it = incoming_.find({head.step_id(), head.key()});
+  if (it == incoming_.end()) return std::nullopt;  // the step has ended
+  it->second.missing -= static_cast<int64_t>(bytes);
+  if (it->second.missing > 0) return std::nullopt;
+  incoming_.erase(it);
+  Push push{.step_id = head.step_id(), .tensors = {}};
+  push.tensors.push_back({head.key(), {std::move(tensor), false}});
+  return push;
+}
+
 absl::StatusOr<grpc::ByteBuffer> SerializeRecvTensorResponse(const Rendezvous::Value& value) {
   MessageWriter writer;
   if (value.tensor.has_value()) {

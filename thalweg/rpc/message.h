@@ -5,12 +5,18 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "google/protobuf/message_lite.h"
+#include "thalweg/base/mutex.h"
 #include "thalweg/cluster/worker.h"
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/tensor/tensor.h"
@@ -53,6 +59,30 @@ struct Push {
   std::vector<Transfer> tensors;
 };
 absl::StatusOr<Push> ParsePushRequest(grpc::ByteBuffer& buffer);
+
+// A PushPieceRequest: the bytes from `offset` on of a tensor.
+grpc::ByteBuffer SerializePiece(int64_t step_id, const Transfer& transfer, int64_t offset, int64_t bytes);
+
+// Puts tensors together from their pieces. Thread-safe.
+class PieceTable {
+ public:
+  // The tensor, if this was its last piece. INVALID_ARGUMENT if the bytes are no
+  // piece, or not one of the tensor that others are of.
+  absl::StatusOr<std::optional<Push>> Add(grpc::ByteBuffer& buffer);
+  // Lets go of what has come of a step.
+  void Remove(int64_t step_id);
+
+ private:
+  struct Incoming {
+    Tensor tensor;
+    int64_t missing = 0;  // bytes
+    absl::Time last;      // when a piece came
+  };
+  void RemoveAbandoned() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Mutex mutex_;
+  std::map<std::pair<int64_t, std::string>, Incoming> incoming_ ABSL_GUARDED_BY(mutex_);
+};
 
 // Tensors that go with another message.
 tensorflow::PushedTensor ToPushedTensor(const Transfer& transfer);

@@ -160,6 +160,48 @@ TEST(PushRequest, DamagedBytes) {
   }
 }
 
+TEST(PieceTable, PutsTensorsTogether) {
+  Tensor tensor(kInt32, {10, 100});
+  for (int i = 0; i < 1000; ++i) tensor.mutable_data<int32_t>()[i] = i;
+  const Transfer transfer{"key", {tensor, false}};
+  PieceTable table;
+  const auto add = [&](int64_t step, int64_t offset, int64_t bytes) {
+    grpc::ByteBuffer piece = InPieces(Flatten(SerializePiece(step, transfer, offset, bytes)), 13);
+    return table.Add(piece);
+  };
+  for (const int64_t step : {1, 2}) {  // in any order
+    for (const int64_t offset : {1500, 0, 3000}) {
+      const auto push = add(step, offset, offset == 3000 ? 1000 : 1500);
+      ASSERT_TRUE(push.ok()) << push.status();
+      ASSERT_EQ(push->has_value(), offset == 3000);
+      if (!push->has_value()) continue;
+      EXPECT_EQ((*push)->step_id, step);
+      EXPECT_EQ((*push)->tensors[0].key, "key");
+      EXPECT_EQ((*push)->tensors[0].value.tensor.ToString(1000), tensor.ToString(1000));
+    }
+  }
+  EXPECT_TRUE(add(3, 0, 1500).ok());
+  table.Remove(3);  // the step has failed: pieces are forgotten
+  EXPECT_FALSE((*add(3, 1500, 2500)).has_value());
+}
+
+TEST(PieceTable, PiecesThatDoNotFit) {
+  const Transfer four{"key", {Tensor::Vector<float>({1, 2, 3, 4}), false}};
+  const Transfer three{"key", {Tensor::Vector<float>({1, 2, 3}), false}};
+  PieceTable table;
+  const auto add = [&](std::string bytes) {
+    grpc::ByteBuffer piece = InPieces(bytes, 1000);
+    return table.Add(piece).status().code();
+  };
+  EXPECT_EQ(add(Flatten(SerializePiece(1, four, 0, 8))), absl::StatusCode::kOk);
+  EXPECT_EQ(add(Flatten(SerializePiece(1, three, 8, 4))), absl::StatusCode::kInvalidArgument);
+  std::string beyond = Flatten(SerializePiece(1, four, 8, 8));
+  beyond[beyond.size() - 8 - 3] = 120;  // the offset
+  EXPECT_EQ(add(beyond), absl::StatusCode::kInvalidArgument);
+  const std::string whole = Flatten(SerializePiece(1, four, 8, 8));
+  EXPECT_EQ(add(whole.substr(0, whole.size() - 3)), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(ParseMessage, NamesWhatItExpected) {
   grpc::ByteBuffer bytes = InPieces("\xff\xff\xff", 1);
   tensorflow::RunGraphRequest request;

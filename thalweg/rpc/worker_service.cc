@@ -92,6 +92,13 @@ void ServePush(Worker& worker, ServerCall& call) {
   worker.Push({}, push->step_id, std::move(push->tensors), [](const absl::Status&) {});
 }
 
+void ServePushPiece(Worker& worker, PieceTable& pieces, ServerCall& call) {
+  absl::StatusOr<std::optional<Push>> push = pieces.Add(call.request());
+  call.Reply(push.status(), {});
+  if (!push.ok() || !push->has_value()) return;
+  worker.Push({}, (*push)->step_id, std::move((*push)->tensors), [](const absl::Status&) {});
+}
+
 // Methods that a worker has nothing to do for.
 template <typename Request, typename Response>
 std::function<void(ServerCall&)> Nothing() {
@@ -102,6 +109,7 @@ std::function<void(ServerCall&)> Nothing() {
 
 std::vector<RpcMethod> WorkerService(Worker& worker) {
   Worker* w = &worker;
+  const auto pieces = std::make_shared<PieceTable>();
   const auto path = [](const char* name) { return absl::StrCat("/tensorflow.WorkerService/", name); };
   return {
       {path("GetStatus"), Unary<GetStatusRequest, GetStatusResponse>(
@@ -126,7 +134,8 @@ std::vector<RpcMethod> WorkerService(Worker& worker) {
                                     })},
       {path("RunGraph"), [w](ServerCall& call) { ServeRunGraph(*w, call); }},
       {path("CleanupGraph"), Unary<CleanupGraphRequest, CleanupGraphResponse>(
-                                 [w](const auto& request, const CallOptions& options, auto*, auto done) {
+                                 [w, pieces](const auto& request, const CallOptions& options, auto*, auto done) {
+                                   pieces->Remove(request.step_id());
                                    w->CleanupGraph(options, request.step_id(), std::move(done));
                                  })},
       {path("CleanupAll"), Unary<CleanupAllRequest, CleanupAllResponse>(
@@ -135,6 +144,7 @@ std::vector<RpcMethod> WorkerService(Worker& worker) {
                                })},
       {path("RecvTensor"), [w](ServerCall& call) { ServeRecvTensor(*w, call); }},
       {"/thalweg.TransferService/Push", [w](ServerCall& call) { ServePush(*w, call); }},
+      {"/thalweg.TransferService/PushPiece", [w, pieces](ServerCall& call) { ServePushPiece(*w, *pieces, call); }},
       {path("MarkRecvFinished"), Nothing<MarkRecvFinishedRequest, MarkRecvFinishedResponse>()},
       {path("Logging"), Nothing<LoggingRequest, LoggingResponse>()},
       {path("Tracing"), Nothing<TracingRequest, TracingResponse>()},
