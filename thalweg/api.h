@@ -31,6 +31,8 @@
 #include "thalweg/train/losses.h"
 #include "thalweg/train/optimizer.h"
 #include "thalweg/train/optimizers.h"
+#include "thalweg/train/partitioned_variable.h"
 #include "thalweg/train/progress.h"
+#include "thalweg/train/save_slice.h"
 #include "thalweg/train/variable.h"
 // IWYU pragma: end_exports

@@ -107,18 +107,18 @@ Initializer TruncatedNormal(const NormalOptions& options) {
 }
 
 Initializer GlorotUniform(const SeedOptions& options) {
-  return [=](const Scope& s, const Shape& shape, DType dtype) {
-    const Fans fans = FansOf(shape);
+  return [=](const Scope& s, const Shape& shape, DType dtype, const Shape& whole) {
+    const Fans fans = FansOf(whole);
     const double limit = std::sqrt(3.0 / std::max(1.0, (fans.in + fans.out) / 2));
     return UniformBetween(s, shape, dtype, -limit, limit, options.seed);
   };
 }
 
 Initializer HeNormal(const SeedOptions& options) {
-  return [=](const Scope& s, const Shape& shape, DType dtype) {
+  return [=](const Scope& s, const Shape& shape, DType dtype, const Shape& whole) {
     // The deviation of a normal distribution that was cut at two of its own.
     constexpr double kCutDeviation = 0.87962566103423978;
-    const double stddev = std::sqrt(2.0 / std::max(1.0, FansOf(shape).in)) / kCutDeviation;
+    const double stddev = std::sqrt(2.0 / std::max(1.0, FansOf(whole).in)) / kCutDeviation;
     return Scaled(s.SubScope("truncated_normal"), thalweg::TruncatedNormal, shape, dtype, 0, stddev, options.seed);
   };
 }

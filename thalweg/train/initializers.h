@@ -5,13 +5,40 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "thalweg/graph/scope.h"
 
 namespace thalweg {
 
-// Adds operations that compute a tensor of a shape and type.
-using Initializer = std::function<Output(const Scope&, const Shape&, DType)>;
+// Adds operations that compute a tensor of a shape and type. A value, made from
+// a function. One that scales by the size of a layer takes a fourth argument:
+// the shape of the whole, of which a part is wanted.
+class Initializer {
+ public:
+  using Plain = std::function<Output(const Scope&, const Shape&, DType)>;
+  using Scaled = std::function<Output(const Scope&, const Shape&, DType, const Shape& whole)>;
+
+  template <typename F>
+  requires std::is_invocable_r_v<Output, F, const Scope&, const Shape&, DType> Initializer(
+      F f)  // NOLINT: implicit by design
+      : make_([plain = Plain(std::move(f))](const Scope& s, const Shape& shape, DType dtype, const Shape&) {
+          return plain(s, shape, dtype);
+        }) {}
+  template <typename F>
+  requires std::is_invocable_r_v<Output, F, const Scope&, const Shape&, DType, const Shape&> Initializer(F f)
+      : make_(std::move(f)) {}  // NOLINT
+
+  Output operator()(const Scope& s, const Shape& shape, DType dtype) const { return make_(s, shape, dtype, shape); }
+  // A part of a variable that is divided.
+  Output operator()(const Scope& s, const Shape& part, DType dtype, const Shape& whole) const {
+    return make_(s, part, dtype, whole);
+  }
+
+ private:
+  Scaled make_;
+};
 
 namespace initializers {
 

@@ -8,14 +8,14 @@
 namespace thalweg {
 namespace {
 
-Var AddOperations(const Scope& own, Output ref, Output initial_value, bool trainable) {
+Var AddOperations(const Scope& own, Output ref, Output initial_value, const VarOptions& options) {
   Var v;
   v.ref = ref;
   v.initializer = Assign(own.WithOpName("Assign"), ref, initial_value);
   v.read = Identity(own.WithOpName("read"), ref);
   if (!own.ok()) return {};
-  own.graph().AddToCollection(kGlobalVariables, v.name());
-  if (trainable) own.graph().AddToCollection(kTrainableVariables, v.name());
+  own.graph().AddToCollection(options.local ? kLocalVariables : kGlobalVariables, v.name());
+  if (options.trainable && !options.local) own.graph().AddToCollection(kTrainableVariables, v.name());
   return v;
 }
 
@@ -34,8 +34,7 @@ Var MakeVariable(const Scope& s, absl::string_view name, const Shape& shape, con
   const Output ref = RefVariable(outside.WithOpName(name), options.dtype, shape);
   if (!s.ok()) return {};
   const Scope own = outside.InScope(ref.node->name()).ColocateWith(ref);
-  return AddOperations(own, ref, options.initializer(own.SubScope("Initializer"), shape, options.dtype),
-                       options.trainable);
+  return AddOperations(own, ref, options.initializer(own.SubScope("Initializer"), shape, options.dtype), options);
 }
 
 Var MakeVariable(const Scope& s, absl::string_view name, Output initial_value, bool trainable) {
@@ -47,7 +46,8 @@ Var MakeVariable(const Scope& s, absl::string_view name, Output initial_value, b
   const Scope outside = s.WithoutControlDependencies();
   const Output ref = RefVariable(outside.WithOpName(name), RemoveRef(initial_value.dtype()), initial_value.shape());
   if (!s.ok()) return {};
-  return AddOperations(outside.InScope(ref.node->name()).ColocateWith(ref), ref, initial_value, trainable);
+  return AddOperations(outside.InScope(ref.node->name()).ColocateWith(ref), ref, initial_value,
+                       {.trainable = trainable});
 }
 
 Var GetVariable(const Graph& graph, absl::string_view name) {
@@ -60,6 +60,7 @@ Var GetVariable(const Graph& graph, absl::string_view name) {
 
 std::vector<Var> GlobalVariables(const Graph& graph) { return Collected(graph, kGlobalVariables); }
 std::vector<Var> TrainableVariables(const Graph& graph) { return Collected(graph, kTrainableVariables); }
+std::vector<Var> LocalVariables(const Graph& graph) { return Collected(graph, kLocalVariables); }
 
 Output InitializeVariables(const Scope& s) {
   std::vector<Output> initializers;

@@ -32,6 +32,7 @@ struct VarOptions {
   Initializer initializer = initializers::GlorotUniform();
   DType dtype = kFloat;
   bool trainable = true;  // optimizers change it unless told what to change
+  bool local = false;     // of this worker alone: not trained, not saved, initialized by everyone
 };
 
 // Adds a variable `name`, with its operations `name/read` and `name/Assign`
@@ -48,8 +49,11 @@ Var GetVariable(const Graph& graph, absl::string_view name);
 // they were made.
 std::vector<Var> GlobalVariables(const Graph& graph);
 std::vector<Var> TrainableVariables(const Graph& graph);
+// Local ones are in none of the other lists.
+std::vector<Var> LocalVariables(const Graph& graph);
 
-// An operation ("init") that initializes all variables made so far.
+// An operation ("init") that initializes all variables made so far, but for
+// local ones.
 Output InitializeVariables(const Scope& s);
 
 // The variable that counts steps: int64, "global_step", at the root of the
@@ -61,6 +65,7 @@ Var GetGlobalStep(const Graph& graph);
 // Names of the lists in the graph, as TensorFlow calls them.
 inline constexpr char kGlobalVariables[] = "variables";
 inline constexpr char kTrainableVariables[] = "trainable_variables";
+inline constexpr char kLocalVariables[] = "local_variables";
 inline constexpr char kGlobalStep[] = "global_step";
 
 }  // namespace thalweg

@@ -63,6 +63,7 @@ TEST_F(TrainTest, FromAValue) {
 TEST_F(TrainTest, TheGraphKnowsItsVariables) {
   MakeVariable(s_, "a", Shape({1}));
   MakeVariable(s_, "b", Shape({1}), {.trainable = false});
+  MakeVariable(s_, "c", Shape({1}), {.local = true});
   const auto names = [](const std::vector<Var>& vars) {
     std::vector<std::string> result;
     for (const Var& v : vars) result.push_back(v.name());
@@ -70,6 +71,7 @@ TEST_F(TrainTest, TheGraphKnowsItsVariables) {
   };
   EXPECT_THAT(names(GlobalVariables(graph_)), testing::ElementsAre("a", "b"));
   EXPECT_THAT(names(TrainableVariables(graph_)), testing::ElementsAre("a"));
+  EXPECT_THAT(names(LocalVariables(graph_)), testing::ElementsAre("c"));
   EXPECT_THAT(names(GlobalVariables(graph_.Clone())), testing::ElementsAre("a", "b"));
 }
 
