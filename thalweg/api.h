@@ -33,6 +33,7 @@
 #include "thalweg/train/optimizers.h"
 #include "thalweg/train/partitioned_variable.h"
 #include "thalweg/train/progress.h"
+#include "thalweg/train/replica_device_setter.h"
 #include "thalweg/train/save_slice.h"
 #include "thalweg/train/variable.h"
 // IWYU pragma: end_exports

@@ -90,10 +90,20 @@ absl::StatusOr<std::string> Scope::DeviceFor(const NodeDef& def) const {
     const Node* node = graph_->FindNode(absl::StripPrefix(colocate_[0], "loc:@"));
     if (node != nullptr) return node->device();
   }
+  // From the inside out: a function sees, as the device of the operation, what
+  // the scopes within it ask for.
   DeviceName device;
-  for (const DeviceFunction& choose : devices_) {
-    ASSIGN_OR_RETURN(const DeviceName inner, DeviceName::Parse(choose(def)));
-    device = device.MergedWith(inner);
+  for (auto choose = devices_.rbegin(); choose != devices_.rend(); ++choose) {
+    std::string chosen;
+    if (device.empty()) {
+      chosen = (*choose)(def);
+    } else {
+      NodeDef placed = def;
+      placed.set_device(device.ToString());
+      chosen = (*choose)(placed);
+    }
+    ASSIGN_OR_RETURN(const DeviceName outer, DeviceName::Parse(chosen));
+    device = outer.MergedWith(device);
   }
   return device.ToString();
 }

@@ -70,6 +70,13 @@ TEST_F(ScopeTest, DeviceFunctionsSeeAttrs) {
   EXPECT_EQ(s.Add("Identity", {b})->device(), "/device:CPU:2");
 }
 
+TEST_F(ScopeTest, DeviceFunctionsSeeWhatInnerScopesAskFor) {
+  const Scope s =
+      root_.WithDevice([](const NodeDef& def) { return def.device() == "/job:ps" ? "/task:2" : "/task:1"; });
+  EXPECT_EQ(Value(s)->device(), "/task:1");
+  EXPECT_EQ(Value(s.WithDevice("/job:ps"))->device(), "/job:ps/task:2");
+}
+
 TEST_F(ScopeTest, AMalformedDeviceIsTheError) {
   EXPECT_EQ(Value(root_.WithDevice("/jobs:ps:0:1")), nullptr);
   EXPECT_THAT(root_.status(), Fails(StatusCode::kInvalidArgument, "'/jobs:ps:0:1'"));
