@@ -50,6 +50,8 @@ class RegistryTest(unittest.TestCase):
         self.assertGreater(len(ops), 100)
         problems = []
         for name, op in ops.items():
+            if name.startswith("Thalweg"):  # our own
+                continue
             known = op_def_registry.get(name)
             if known is None:
                 problems.append(f"{name}: TensorFlow has no such op")

@@ -5,6 +5,7 @@
 
 #include "thalweg/base/simd.h"
 #include "thalweg/base/status.h"
+#include "thalweg/ops/roster.h"
 
 namespace thalweg {
 namespace {
@@ -187,12 +188,14 @@ absl::Status Accumulator::Check(const AccumulatedGradient& gradient) const {
   return absl::OkStatus();
 }
 
-absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient) {
+absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient, int64_t worker) {
   WaitList::Ended ended;
   {
     MutexLock lock(&mutex_);
+    Entry& entry = ledger_[worker];
+    entry.last_step = local_step;
     if (local_step < global_step_) {
-      ++stale_;
+      ++entry.stale;
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(Check(gradient));
@@ -203,7 +206,7 @@ absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient
     }
     gradients_.push_back(std::move(gradient));
     ++count_;
-    ++accepted_;
+    ++entry.accepted;
     takes_.Flush(&ended);
   }
   WaitList::End(std::move(ended));
@@ -219,7 +222,7 @@ void Accumulator::Take(int64_t required, const WaitingCaller& caller, TakeDone d
       shared_from_this(), &mutex_, "TakeGrad", caller,
       [this, required, taken](absl::Status*) {
         mutex_.AssertHeld();
-        if (count_ < required) return false;
+        if (count_ < Quorum(required, total_, static_cast<int64_t>(left_.size()))) return false;
         *taken = std::exchange(gradients_, {});
         count_ = 0;
         ++global_step_;
@@ -242,12 +245,38 @@ int64_t Accumulator::num_accumulated() const {
   return count_;
 }
 int64_t Accumulator::accepted() const {
-  MutexLock lock(&mutex_);
-  return accepted_;
+  int64_t n = 0;
+  for (const auto& [worker, entry] : ledger()) n += entry.accepted;
+  return n;
 }
 int64_t Accumulator::stale() const {
+  int64_t n = 0;
+  for (const auto& [worker, entry] : ledger()) n += entry.stale;
+  return n;
+}
+Accumulator::Ledger Accumulator::ledger() const {
   MutexLock lock(&mutex_);
-  return stale_;
+  return ledger_;
+}
+
+void Accumulator::Leave(int64_t worker, int64_t total) {
+  WaitList::Ended ended;
+  {
+    MutexLock lock(&mutex_);
+    left_.insert(worker);
+    total_ = total;
+    takes_.Flush(&ended);
+  }
+  WaitList::End(std::move(ended));
+}
+
+void Accumulator::Join(int64_t worker) {
+  MutexLock lock(&mutex_);
+  if (worker == kUnknownWorker) {
+    left_.clear();
+  } else {
+    left_.erase(worker);
+  }
 }
 
 std::string Accumulator::Describe() const {

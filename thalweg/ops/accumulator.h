@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,21 +48,35 @@ class Accumulator : public Resource, public std::enable_shared_from_this<Accumul
 
   const AccumulatorOptions& options() const { return options_; }
 
+  // What became of the gradients of a worker.
+  struct Entry {
+    int64_t accepted = 0;
+    int64_t stale = 0;
+    int64_t last_step = -1;
+  };
+  using Ledger = std::map<int64_t, Entry>;
+  static constexpr int64_t kUnknownWorker = -1;
+
   // Keeps a gradient computed at `local_step`, or drops it if that is stale.
   // INVALID_ARGUMENT if it does not fit.
-  absl::Status Apply(int64_t local_step, AccumulatedGradient gradient);
+  absl::Status Apply(int64_t local_step, AccumulatedGradient gradient, int64_t worker = kUnknownWorker);
 
-  // Waits until there are `required` and takes all there are; the step goes up
-  // by one.
+  // Waits until there are `required`, or as many as those who have not left can
+  // give, and takes all there are; the step goes up by one.
   void Take(int64_t required, const WaitingCaller& caller, TakeDone done);
 
   // Smaller than it is: a warning in the log.
   void SetGlobalStep(int64_t step);
 
+  // One of `total` workers has left, or is back (-1: all are).
+  void Leave(int64_t worker, int64_t total);
+  void Join(int64_t worker);
+
   int64_t num_accumulated() const;
   // Since it was made. Nothing is dropped without being counted.
   int64_t accepted() const;
   int64_t stale() const;
+  Ledger ledger() const;
 
   std::string Describe() const override;
 
@@ -72,9 +88,10 @@ class Accumulator : public Resource, public std::enable_shared_from_this<Accumul
   Gradients gradients_ ABSL_GUARDED_BY(mutex_);
   int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t global_step_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t stale_ ABSL_GUARDED_BY(mutex_) = 0;
-  WaitList takes_{/*in_order=*/true};  // guarded by mutex_
+  Ledger ledger_ ABSL_GUARDED_BY(mutex_);
+  std::set<int64_t> left_ ABSL_GUARDED_BY(mutex_);
+  int64_t total_ ABSL_GUARDED_BY(mutex_) = 0;  // workers, once one has left
+  WaitList takes_{/*in_order=*/true};          // guarded by mutex_
 };
 
 // Adds gradients up, in the order they came; `mean`: over those that have the

@@ -59,10 +59,16 @@ absl::StatusOr<int64_t> StepOf(KernelContext& c, const char* what) {
   return step.scalar<int64_t>();
 }
 
+// Whose gradient it is.
+int64_t WorkerOf(const Node& apply) {
+  if (!HasAttr(apply.def(), kWorkerAttr)) return Accumulator::kUnknownWorker;
+  return GetAttr<int64_t>(apply.def(), kWorkerAttr).value_or(Accumulator::kUnknownWorker);
+}
+
 absl::Status Apply(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, Find(c, /*sparse=*/false));
   ASSIGN_OR_RETURN(const int64_t step, StepOf(c, "local_step"));
-  return accumulator->Apply(step, {.values = c.TakeInput(2)});
+  return accumulator->Apply(step, {.values = c.TakeInput(2)}, WorkerOf(c.node()));
 }
 
 class SparseApplyKernel final : public Kernel {
@@ -85,7 +91,7 @@ class SparseApplyKernel final : public Kernel {
                              gradient.values.dim(0));
     }
     if (has_known_shape_) RETURN_IF_ERROR(CheckShape(accumulator->options().shape, c.input(4)));
-    return accumulator->Apply(step, std::move(gradient));
+    return accumulator->Apply(step, std::move(gradient), WorkerOf(c.node()));
   }
 
  private:
@@ -163,9 +169,56 @@ absl::Status NumAccumulated(KernelContext& c) {
   return absl::OkStatus();
 }
 
+class LeaveKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(total_, init.Attr<int64_t>("total"));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
+    ASSIGN_OR_RETURN(const int64_t worker, StepOf(c, "worker"));
+    accumulator->Leave(worker, total_);
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t total_ = 1;
+};
+
+absl::Status Join(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
+  ASSIGN_OR_RETURN(const int64_t worker, StepOf(c, "worker"));
+  accumulator->Join(worker);
+  return absl::OkStatus();
+}
+
+absl::Status ReadLedger(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
+  const Accumulator::Ledger ledger = accumulator->ledger();
+  int64_t* columns[4];
+  for (int i = 0; i < 4; ++i) {
+    ASSIGN_OR_RETURN(Tensor * out, c.Allocate(i, Shape({static_cast<int64_t>(ledger.size())})));
+    columns[i] = out->mutable_data<int64_t>();
+  }
+  int64_t row = 0;
+  for (const auto& [worker, entry] : ledger) {
+    columns[0][row] = worker;
+    columns[1][row] = entry.accepted;
+    columns[2][row] = entry.stale;
+    columns[3][row++] = entry.last_step;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FourVectors(ShapeContext& c) {
+  for (int i = 0; i < 4; ++i) c.set_output(i, PartialShape::OfRank(1));
+  return absl::OkStatus();
+}
+
 absl::Status SecondIsScalar(ShapeContext& c) { return c.RequireScalar(1); }
 
-bool ByHandle(absl::string_view name) { return absl::StartsWith(name, "Resource"); }
+bool ByHandle(absl::string_view name) { return absl::StrContains(name, "Resource"); }
 
 Op Make(absl::string_view name) {
   Op op(name);
@@ -208,11 +261,30 @@ Op TakeOp(absl::string_view name) {
 Op SetStepOp(absl::string_view name) {
   return Use(name).Input("new_global_step: int64").Shape(SecondIsScalar).Compute(SetGlobalStep);
 }
+Op LeaveOp(absl::string_view name) {
+  return Use(name).Input("worker: int64").Attr("total: int >= 1").Shape(SecondIsScalar).Kernel<LeaveKernel>();
+}
+Op JoinOp(absl::string_view name) { return Use(name).Input("worker: int64").Shape(SecondIsScalar).Compute(Join); }
+Op LedgerOp(absl::string_view name) {
+  return Use(name)
+      .Output("worker: int64")
+      .Output("accepted: int64")
+      .Output("stale: int64")
+      .Output("last_step: int64")
+      .Shape(FourVectors)
+      .Compute(ReadLedger);
+}
 Op CountOp(absl::string_view name) {
   return Use(name).Output("num_accumulated: int32").Shape(shapes::Scalar).Compute(NumAccumulated);
 }
 
 const OpRegistration kOps[] = {
+    LeaveOp("ThalwegAccumulatorLeave"),
+    LeaveOp("ThalwegResourceAccumulatorLeave"),
+    JoinOp("ThalwegAccumulatorJoin"),
+    JoinOp("ThalwegResourceAccumulatorJoin"),
+    LedgerOp("ThalwegAccumulatorLedger"),
+    LedgerOp("ThalwegResourceAccumulatorLedger"),
     Make("ConditionalAccumulator"),
     Make("ResourceConditionalAccumulator"),
     Make("SparseConditionalAccumulator"),
@@ -273,6 +345,18 @@ Output AccumulatorSetGlobalStep(const Scope& s, Output handle, Output step) {
 }
 Output AccumulatorNumAccumulated(const Scope& s, Output handle) {
   return s.Add(FormOf(handle, "AccumulatorNumAccumulated"), {handle});
+}
+
+Output AccumulatorLeave(const Scope& s, Output handle, Output worker, int64_t total) {
+  return s.Add("Thalweg" + FormOf(handle, "AccumulatorLeave"), {handle, worker}, {{"total", total}});
+}
+Output AccumulatorJoin(const Scope& s, Output handle, Output worker) {
+  return s.Add("Thalweg" + FormOf(handle, "AccumulatorJoin"), {handle, worker});
+}
+AccumulatorLedgerOutputs AccumulatorLedger(const Scope& s, Output handle) {
+  Node* const node = s.Add("Thalweg" + FormOf(handle, "AccumulatorLedger"), {handle});
+  if (node == nullptr) return {};
+  return {node->out(0), node->out(1), node->out(2), node->out(3)};
 }
 
 Output SparseConditionalAccumulator(const Scope& s, DType dtype, const PartialShape& shape, AccumulatorArguments a) {

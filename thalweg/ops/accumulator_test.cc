@@ -65,6 +65,30 @@ TEST_F(AccumulatorTest, MoreThanAreKept) {
   EXPECT_THAT(log_, ElementsAre("all: 200 float [2] [200 19900]"));
 }
 
+TEST_F(AccumulatorTest, WhoLeftIsNotWaitedFor) {
+  const auto a = std::make_shared<Accumulator>(AccumulatorOptions{.shape = {1}});
+  a->Take(3, {}, Taken("first"));
+  ASSERT_TRUE(a->Apply(0, Dense({1}), 0).ok());
+  ASSERT_TRUE(a->Apply(0, Dense({3}), 1).ok());
+  EXPECT_THAT(log_, ElementsAre());
+  a->Leave(2, 3);
+  EXPECT_THAT(log_, ElementsAre("first: 2 float [1] [2]"));
+  ASSERT_TRUE(a->Apply(0, Dense({9}), 1).ok());  // stale
+  ASSERT_TRUE(a->Apply(1, Dense({5}), 0).ok());
+  a->Take(3, {}, Taken("second"));
+  a->Join(2);
+  ASSERT_TRUE(a->Apply(1, Dense({5}), 1).ok());
+  EXPECT_EQ(log_.size(), 1u);
+  ASSERT_TRUE(a->Apply(1, Dense({2}), 2).ok());
+  EXPECT_THAT(log_, ElementsAre("first: 2 float [1] [2]", "second: 3 float [1] [4]"));
+  const Accumulator::Ledger ledger = a->ledger();
+  ASSERT_EQ(ledger.size(), 3u);
+  EXPECT_EQ(ledger.at(0).accepted, 2);
+  EXPECT_EQ(ledger.at(1).accepted, 2);
+  EXPECT_EQ(ledger.at(1).stale, 1);
+  EXPECT_EQ(ledger.at(2).last_step, 1);
+}
+
 TEST_F(AccumulatorTest, SparseRowsAreAveragedEach) {
   const auto a = std::make_shared<Accumulator>(AccumulatorOptions{.shape = {10, 1}, .sparse = true});
   EXPECT_TRUE(a->Apply(0, Sparse({1, 4}, {1, 2})).ok());

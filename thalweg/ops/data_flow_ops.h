@@ -73,6 +73,44 @@ Output SparseAccumulatorApplyGradient(const Scope& s, Output handle, Output loca
                                       Output shape = {});
 SparseGradientOutputs SparseAccumulatorTakeGradient(const Scope& s, Output handle, Output num_required, DType dtype);
 
+// What TensorFlow's accumulators do not have. Workers are numbers; an
+// AccumulatorApplyGradient that has the attribute "_worker" says from whom its
+// gradient is.
+inline constexpr char kWorkerAttr[] = "_worker";
+// One of `total` workers has left: takes wait for so many gradients less as
+// Quorum() in roster.h says, those that wait already too.
+Output AccumulatorLeave(const Scope& s, Output handle, Output worker, int64_t total);
+Output AccumulatorJoin(const Scope& s, Output handle, Output worker);  // came back; -1: all did
+// Gradients since the accumulator was made, for each worker, -1 for those that
+// do not say: how many were accepted and how many were stale, and the step of
+// the last.
+struct AccumulatorLedgerOutputs {
+  Output worker, accepted, stale, last_step;
+};
+AccumulatorLedgerOutputs AccumulatorLedger(const Scope& s, Output handle);
+
+// Rosters: who takes part in a training, and how far each has come; see
+// roster.h.
+Output RosterOf(const Scope& s, absl::string_view shared_name);
+struct RosterJoinOutputs {
+  Output was_present, had_left;
+};
+RosterJoinOutputs RosterJoin(const Scope& s, Output roster, Output worker);
+Output RosterLeave(const Scope& s, Output roster, Output worker);  // -1: forgets everyone
+struct RosterMemberOutputs {
+  Output worker, present, clock, waits;
+};
+RosterMemberOutputs RosterMembers(const Scope& s, Output roster);
+// How many gradients of `wanted` are to be had from those of `total` workers
+// that have not left, and how many tokens those workers need.
+struct RosterQuorumOutputs {
+  Output quorum, tokens;
+};
+RosterQuorumOutputs RosterQuorum(const Scope& s, Output roster, int64_t wanted, int64_t total);
+// A step of `worker` is done. Waits while it is more than `slack` ahead.
+Output RosterAdvance(const Scope& s, Output roster, Output worker, int64_t slack);
+Output RosterAwaitEmpty(const Scope& s, Output roster);
+
 // Stacks, which live as long as the step. A negative max_size is no limit.
 Output StackOf(const Scope& s, Output max_size, DType dtype);
 Output StackPush(const Scope& s, Output stack, Output value);  // gives the value

@@ -1,0 +1,187 @@
+// Ops of a Roster (roster.h). TensorFlow has nothing like them; their names say
+// so.
+#include <algorithm>
+
+#include "thalweg/base/status.h"
+#include "thalweg/kernel/op.h"
+#include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/resource_kernel.h"
+#include "thalweg/ops/roster.h"
+
+namespace thalweg {
+namespace {
+
+class RosterKernel final : public ResourceKernel<Roster> {
+  absl::StatusOr<std::shared_ptr<Roster>> Make(const std::string&) override { return std::make_shared<Roster>(); }
+};
+
+absl::StatusOr<int64_t> WorkerOf(KernelContext& c) {
+  const Tensor& worker = c.input(1);
+  if (!worker.shape().is_scalar()) return InvalidArgument("worker must be a scalar, got ", worker.shape());
+  return worker.scalar<int64_t>();
+}
+
+absl::Status Join(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  ASSIGN_OR_RETURN(const int64_t worker, WorkerOf(c));
+  const std::unique_ptr<Roster::Member> before = roster->Join(worker);
+  c.set_output(0, Tensor::Scalar<bool>(before != nullptr && before->present));
+  c.set_output(1, Tensor::Scalar<bool>(before != nullptr && !before->present));
+  return absl::OkStatus();
+}
+
+absl::Status Leave(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  ASSIGN_OR_RETURN(const int64_t worker, WorkerOf(c));
+  if (worker < 0) {
+    roster->Clear();
+  } else {
+    roster->Leave(worker);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Members(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  const Roster::Members members = roster->members();
+  const Shape shape({static_cast<int64_t>(members.size())});
+  ASSIGN_OR_RETURN(Tensor * worker, c.Allocate(0, shape));
+  ASSIGN_OR_RETURN(Tensor * present, c.Allocate(1, shape));
+  ASSIGN_OR_RETURN(Tensor * clock, c.Allocate(2, shape));
+  ASSIGN_OR_RETURN(Tensor * waits, c.Allocate(3, shape));
+  int64_t i = 0;
+  for (const auto& [number, member] : members) {
+    worker->mutable_data<int64_t>()[i] = number;
+    present->mutable_data<bool>()[i] = member.present;
+    clock->mutable_data<int64_t>()[i] = member.clock;
+    waits->mutable_data<int64_t>()[i] = member.waits;
+    ++i;
+  }
+  return absl::OkStatus();
+}
+
+class QuorumKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(wanted_, init.Attr<int64_t>("wanted"));
+    ASSIGN_OR_RETURN(total_, init.Attr<int64_t>("total"));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+    const int64_t left = roster->num_left(), quorum = Quorum(wanted_, total_, left);
+    c.set_output(0, Tensor::Scalar<int32_t>(static_cast<int32_t>(quorum)));
+    c.set_output(1, Tensor::Scalar<int32_t>(static_cast<int32_t>(std::max(quorum, total_ - left))));
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t wanted_ = 1, total_ = 1;
+};
+
+class AdvanceKernel final : public AsyncKernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(slack_, init.Attr<int64_t>("slack"));
+    return absl::OkStatus();
+  }
+  void ComputeAsync(KernelContext& c, Done done) override {
+    const absl::StatusOr<std::shared_ptr<Roster>> roster = FindResource<Roster>(c, 0);
+    if (!roster.ok()) return done(roster.status());
+    const absl::StatusOr<int64_t> worker = WorkerOf(c);
+    if (!worker.ok()) return done(worker.status());
+    (*roster)->Advance(*worker, slack_, {.cancellation = c.step().cancellation, .pool = c.step().pool},
+                       std::move(done));
+  }
+
+ private:
+  int64_t slack_ = 0;
+};
+
+class AwaitEmptyKernel final : public AsyncKernel {
+ public:
+  void ComputeAsync(KernelContext& c, Done done) override {
+    const absl::StatusOr<std::shared_ptr<Roster>> roster = FindResource<Roster>(c, 0);
+    if (!roster.ok()) return done(roster.status());
+    (*roster)->AwaitEmpty({.cancellation = c.step().cancellation, .pool = c.step().pool}, std::move(done));
+  }
+};
+
+Op Use(absl::string_view name) {
+  Op op(name);
+  op.Input("handle: resource").Stateful().NotDifferentiable();
+  return op;
+}
+
+absl::Status FourVectors(ShapeContext& c) {
+  for (int i = 0; i < 4; ++i) c.set_output(i, PartialShape::OfRank(1));
+  return absl::OkStatus();
+}
+
+const OpRegistration kOps[] = {
+    Op("ThalwegRoster")
+        .Output("handle: resource")
+        .Attr("container: string = ''")
+        .Attr("shared_name: string = ''")
+        .Stateful()
+        .Shape(HandleShape)
+        .Kernel<RosterKernel>()
+        .NotDifferentiable(),
+    Use("ThalwegRosterJoin")
+        .Input("worker: int64")
+        .Output("was_present: bool")
+        .Output("had_left: bool")
+        .Shape(shapes::Scalar)
+        .Compute(Join),
+    Use("ThalwegRosterLeave").Input("worker: int64").Shape(shapes::NoOutputs).Compute(Leave),
+    Use("ThalwegRosterMembers")
+        .Output("worker: int64")
+        .Output("present: bool")
+        .Output("clock: int64")
+        .Output("waits: int64")
+        .Shape(FourVectors)
+        .Compute(Members),
+    Use("ThalwegRosterQuorum")
+        .Output("quorum: int32")
+        .Output("tokens: int32")
+        .Attr("wanted: int >= 1")
+        .Attr("total: int >= 1")
+        .Shape(shapes::Scalar)
+        .Kernel<QuorumKernel>(),
+    Use("ThalwegRosterAdvance")
+        .Input("worker: int64")
+        .Attr("slack: int >= 0")
+        .Shape(shapes::NoOutputs)
+        .Kernel<AdvanceKernel>(),
+    Use("ThalwegRosterAwaitEmpty").Shape(shapes::NoOutputs).Kernel<AwaitEmptyKernel>(),
+};
+
+}  // namespace
+
+Output RosterOf(const Scope& s, absl::string_view shared_name) {
+  return s.Add("ThalwegRoster", {}, {{"shared_name", std::string(shared_name)}});
+}
+RosterJoinOutputs RosterJoin(const Scope& s, Output roster, Output worker) {
+  Node* const node = s.Add("ThalwegRosterJoin", {roster, worker});
+  if (node == nullptr) return {};
+  return {node->out(0), node->out(1)};
+}
+Output RosterLeave(const Scope& s, Output roster, Output worker) {
+  return s.Add("ThalwegRosterLeave", {roster, worker});
+}
+RosterMemberOutputs RosterMembers(const Scope& s, Output roster) {
+  Node* const node = s.Add("ThalwegRosterMembers", {roster});
+  if (node == nullptr) return {};
+  return {node->out(0), node->out(1), node->out(2), node->out(3)};
+}
+RosterQuorumOutputs RosterQuorum(const Scope& s, Output roster, int64_t wanted, int64_t total) {
+  Node* const node = s.Add("ThalwegRosterQuorum", {roster}, {{"wanted", wanted}, {"total", total}});
+  if (node == nullptr) return {};
+  return {node->out(0), node->out(1)};
+}
+Output RosterAdvance(const Scope& s, Output roster, Output worker, int64_t slack) {
+  return s.Add("ThalwegRosterAdvance", {roster, worker}, {{"slack", slack}});
+}
+Output RosterAwaitEmpty(const Scope& s, Output roster) { return s.Add("ThalwegRosterAwaitEmpty", {roster}); }
+
+}  // namespace thalweg

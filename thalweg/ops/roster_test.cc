@@ -1,0 +1,109 @@
+#include "thalweg/ops/roster.h"
+
+#include "thalweg/kernel/evaluate.h"
+#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/data_flow_ops.h"
+
+namespace thalweg {
+namespace {
+
+using testing::ElementsAre;
+
+class RosterTest : public testing::Test {
+ protected:
+  void Advance(int worker, int64_t slack, Cancellation* cancellation = nullptr) {
+    roster_->Advance(worker, slack, {.cancellation = cancellation}, [this, worker](const absl::Status& status) {
+      log_.push_back(absl::StrCat(worker, status.ok() ? "" : " failed"));
+    });
+  }
+  std::vector<std::string> Log() { return std::exchange(log_, {}); }
+
+  const std::shared_ptr<Roster> roster_ = std::make_shared<Roster>();
+  std::vector<std::string> log_;
+};
+
+TEST(Quorum, NoMoreThanThereAreWorkers) {
+  EXPECT_EQ(Quorum(3, 3, 0), 3);
+  EXPECT_EQ(Quorum(3, 3, 1), 2);
+  EXPECT_EQ(Quorum(3, 3, 3), 1);
+  EXPECT_EQ(Quorum(3, 5, 1), 3) << "one to spare";
+  EXPECT_EQ(Quorum(3, 5, 3), 2);
+  EXPECT_EQ(Quorum(6, 3, 1), 4) << "each gives two";
+  EXPECT_EQ(Quorum(5, 2, 1), 3);
+}
+
+TEST_F(RosterTest, WhoIsTooFarAheadWaitsForTheSlowest) {
+  roster_->Join(0);
+  roster_->Join(1);
+  Advance(0, 1);
+  EXPECT_THAT(Log(), ElementsAre("0"));
+  Advance(0, 1);
+  EXPECT_THAT(Log(), ElementsAre()) << "2 ahead";
+  Advance(1, 1);
+  EXPECT_THAT(Log(), testing::UnorderedElementsAre("0", "1"));
+  Advance(0, 1);
+  EXPECT_THAT(Log(), ElementsAre());
+  roster_->Leave(1);
+  EXPECT_THAT(Log(), ElementsAre("0")) << "who left is not waited for";
+  EXPECT_EQ(roster_->members()[0].waits, 2);
+  EXPECT_EQ(roster_->Describe(), "a roster: worker 0 at step 3; worker 1 left at step 1;");
+  EXPECT_FALSE(roster_->Join(1)->present) << "it had left";
+  EXPECT_TRUE(roster_->Join(1)->present) << "it came twice";
+  EXPECT_EQ(roster_->Join(2), nullptr);
+  EXPECT_EQ(roster_->members()[2].clock, 3) << "starts where the slowest is";
+}
+
+TEST_F(RosterTest, AWaitCanBeCancelled) {
+  roster_->Join(1);
+  Cancellation cancellation;
+  Advance(0, 0, &cancellation);
+  EXPECT_THAT(Log(), ElementsAre());
+  cancellation.Cancel(Cancelled("enough"));
+  EXPECT_THAT(Log(), ElementsAre("0 failed"));
+}
+
+TEST_F(RosterTest, AwaitEmpty) {
+  roster_->Join(0);
+  roster_->Join(1);
+  bool empty = false;
+  roster_->AwaitEmpty({}, [&](const absl::Status& status) { empty = status.ok(); });
+  roster_->Leave(0);
+  EXPECT_FALSE(empty);
+  EXPECT_EQ(roster_->num_left(), 1);
+  roster_->Leave(1);
+  EXPECT_TRUE(empty);
+  roster_->Clear();
+  EXPECT_EQ(roster_->num_left(), 0);
+}
+
+TEST(RosterOps, TakePartAndLeave) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output roster = RosterOf(s, "roster");
+  const Output worker = Const(s, int64_t{7});
+  const RosterJoinOutputs join = RosterJoin(s, roster, worker);
+  const Output leave = RosterLeave(s, roster, worker);
+  const RosterMemberOutputs members = RosterMembers(s, roster);
+  const RosterQuorumOutputs quorum = RosterQuorum(s, roster, 2, 3);
+  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew());
+  const auto run = [&](std::vector<Output> outputs) {
+    auto values = Evaluate(graph, {}, outputs, device);
+    EXPECT_TRUE(values.ok()) << values.status();
+    return values.ok() ? *values : std::vector<Tensor>(outputs.size());
+  };
+  EXPECT_FALSE(run({join.was_present})[0].scalar<bool>());
+  EXPECT_TRUE(run({join.was_present})[0].scalar<bool>());
+  run({leave});
+  const std::vector<Tensor> m = run({members.worker, members.present, members.clock, members.waits});
+  EXPECT_THAT(m[0].flat<int64_t>(), ElementsAre(7));
+  EXPECT_THAT(m[1].flat<bool>(), ElementsAre(false));
+  EXPECT_THAT(m[2].flat<int64_t>(), ElementsAre(0));
+  EXPECT_THAT(m[3].flat<int64_t>(), ElementsAre(0));
+  EXPECT_EQ(run({quorum.quorum})[0].scalar<int32_t>(), 2);
+  EXPECT_EQ(run({quorum.tokens})[0].scalar<int32_t>(), 2);
+  EXPECT_TRUE(run({join.had_left})[0].scalar<bool>());
+}
+
+}  // namespace
+}  // namespace thalweg
