@@ -54,6 +54,10 @@ class Hook {
   virtual absl::Status AfterRun(StepContext& context, absl::Span<const Tensor> results) { return absl::OkStatus(); }
   // The training ended well; the session is still open.
   virtual absl::Status End(Session& session) { return absl::OkStatus(); }
+  // The session is about to go, for whatever reason (its end, an error, a lost
+  // task): the last call for it, made for every session that AfterCreateSession
+  // was called for. Threads of the hook must not use the session afterwards.
+  virtual void BeforeCloseSession(Session& session) {}
 };
 
 using HookList = std::vector<std::shared_ptr<Hook>>;
