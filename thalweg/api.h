@@ -35,5 +35,6 @@
 #include "thalweg/train/progress.h"
 #include "thalweg/train/replica_device_setter.h"
 #include "thalweg/train/save_slice.h"
+#include "thalweg/train/sync_replicas.h"
 #include "thalweg/train/variable.h"
 // IWYU pragma: end_exports

@@ -101,12 +101,16 @@ struct RosterMemberOutputs {
   Output worker, present, clock, waits;
 };
 RosterMemberOutputs RosterMembers(const Scope& s, Output roster);
-// How many gradients of `wanted` are to be had from those of `total` workers
-// that have not left, and how many tokens those workers need.
-struct RosterQuorumOutputs {
-  Output quorum, tokens;
+// Training in step: a worker that has given its gradients waits for the step
+// after `local_step`, and the one that updates the variables releases it.
+Output RosterAwaitStep(const Scope& s, Output roster, Output local_step);
+struct RosterReleaseArguments {
+  int64_t wanted = 1;  // gradients
+  int64_t total = 1;   // workers
+  bool again = false;  // whoever waits starts anew
 };
-RosterQuorumOutputs RosterQuorum(const Scope& s, Output roster, int64_t wanted, int64_t total);
+Output RosterRelease(const Scope& s, Output roster, Output step, RosterReleaseArguments arguments);
+Output RosterCloseSteps(const Scope& s, Output roster);  // waits end with OUT_OF_RANGE
 // A step of `worker` is done. Waits while it is more than `slack` ahead.
 Output RosterAdvance(const Scope& s, Output roster, Output worker, int64_t slack);
 Output RosterAwaitEmpty(const Scope& s, Output roster);

@@ -1,8 +1,10 @@
 #include "thalweg/ops/roster.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "thalweg/base/status.h"
 
 namespace thalweg {
 
@@ -64,8 +66,7 @@ Roster::Members Roster::members() const {
   return members_;
 }
 
-int64_t Roster::num_left() const {
-  MutexLock lock(&mutex_);
+int64_t Roster::NumLeft() const {
   return std::count_if(members_.begin(), members_.end(), [](const auto& m) { return !m.second.present; });
 }
 
@@ -87,6 +88,53 @@ void Roster::Advance(int64_t worker, int64_t slack, const WaitingCaller& caller,
       [done = std::move(done)](const absl::Status& status) mutable { done(status); },
       // The step of this worker may be what others wait for.
       [this](WaitList::Ended* ended) { waits_.Flush(ended); });
+}
+
+void Roster::AwaitStep(int64_t local_step, const WaitingCaller& caller, StepDone done) {
+  const auto token = std::make_shared<int64_t>(-1);
+  waits_.Start(
+      shared_from_this(), &mutex_, "RosterAwaitStep", caller,
+      [this, local_step, token, generation = std::optional<int64_t>()](absl::Status* status) mutable {
+        mutex_.AssertHeld();
+        if (!generation.has_value()) generation = generation_;
+        if (closed_) {
+          *status = OutOfRange("the chief has ended the training at step ", step_);
+          return true;
+        }
+        // A step that is yet to come: the training went back to an older one.
+        const bool lost = step_ >= 0 && local_step > step_;
+        const bool extra = step_ == local_step && extra_ > 0;
+        if (step_ <= local_step && generation == generation_ && !extra && !lost) return false;
+        if (extra) --extra_;
+        *token = step_;
+        return true;
+      },
+      [token, done = std::move(done)](const absl::Status& status) mutable { done(status, *token); },
+      [this](WaitList::Ended* ended) { waits_.Flush(ended); });
+}
+
+void Roster::Release(int64_t step, int64_t wanted, int64_t total, bool again) {
+  WaitList::Ended ended;
+  {
+    MutexLock lock(&mutex_);
+    const int64_t left = NumLeft();
+    step_ = step;
+    extra_ = std::max<int64_t>(0, Quorum(wanted, total, left) - std::max<int64_t>(1, total - left));
+    closed_ = false;
+    if (again) ++generation_;
+    waits_.Flush(&ended);
+  }
+  WaitList::End(std::move(ended));
+}
+
+void Roster::CloseSteps() {
+  WaitList::Ended ended;
+  {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+    waits_.Flush(&ended);
+  }
+  WaitList::End(std::move(ended));
 }
 
 void Roster::AwaitEmpty(const WaitingCaller& caller, Done done) {

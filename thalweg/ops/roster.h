@@ -42,11 +42,21 @@ class Roster : public Resource, public std::enable_shared_from_this<Roster> {
   void Leave(int64_t worker);
   void Clear();  // forgets everyone
   Members members() const;
-  int64_t num_left() const;
 
   // A step of `worker` is done; ends when it is at most `slack` steps ahead of
   // the slowest that is present. Joins it, if it is not.
   void Advance(int64_t worker, int64_t slack, const WaitingCaller& caller, Done done);
+  // Training in step. A worker has given its gradients for `local_step`; ends,
+  // with the step to go on with, when a later one was released. If more
+  // gradients are wanted than there are workers, some go on with the same step.
+  // OUT_OF_RANGE if there will be no more.
+  using StepDone = absl::AnyInvocable<void(const absl::Status&, int64_t step)>;
+  void AwaitStep(int64_t local_step, const WaitingCaller& caller, StepDone done);
+  // The variables are those of `step`, for which `wanted` gradients of `total`
+  // workers are needed. `again`: whoever waits starts anew.
+  void Release(int64_t step, int64_t wanted, int64_t total, bool again);
+  void CloseSteps();  // until the next Release
+
   // Ends when nobody is present.
   void AwaitEmpty(const WaitingCaller& caller, Done done);
 
@@ -54,10 +64,15 @@ class Roster : public Resource, public std::enable_shared_from_this<Roster> {
 
  private:
   Member& JoinLocked(int64_t worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t NumLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t Slowest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // of those present; -1: none is
 
   mutable Mutex mutex_;
   Members members_ ABSL_GUARDED_BY(mutex_);
+  int64_t step_ ABSL_GUARDED_BY(mutex_) = -1;       // released last
+  int64_t extra_ ABSL_GUARDED_BY(mutex_) = 0;       // gradients wanted from workers that gave one already
+  int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // of waits
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   WaitList waits_{/*in_order=*/false};  // guarded by mutex_
 };
 

@@ -1,7 +1,5 @@
 // Ops of a Roster (roster.h). TensorFlow has nothing like them; their names say
 // so.
-#include <algorithm>
-
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow_ops.h"
@@ -15,15 +13,16 @@ class RosterKernel final : public ResourceKernel<Roster> {
   absl::StatusOr<std::shared_ptr<Roster>> Make(const std::string&) override { return std::make_shared<Roster>(); }
 };
 
-absl::StatusOr<int64_t> WorkerOf(KernelContext& c) {
-  const Tensor& worker = c.input(1);
-  if (!worker.shape().is_scalar()) return InvalidArgument("worker must be a scalar, got ", worker.shape());
-  return worker.scalar<int64_t>();
+// The second argument.
+absl::StatusOr<int64_t> ScalarOf(KernelContext& c, const char* what) {
+  const Tensor& value = c.input(1);
+  if (!value.shape().is_scalar()) return InvalidArgument(what, " must be a scalar, got ", value.shape());
+  return value.scalar<int64_t>();
 }
 
 absl::Status Join(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
-  ASSIGN_OR_RETURN(const int64_t worker, WorkerOf(c));
+  ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
   const std::unique_ptr<Roster::Member> before = roster->Join(worker);
   c.set_output(0, Tensor::Scalar<bool>(before != nullptr && before->present));
   c.set_output(1, Tensor::Scalar<bool>(before != nullptr && !before->present));
@@ -32,7 +31,7 @@ absl::Status Join(KernelContext& c) {
 
 absl::Status Leave(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
-  ASSIGN_OR_RETURN(const int64_t worker, WorkerOf(c));
+  ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
   if (worker < 0) {
     roster->Clear();
   } else {
@@ -60,24 +59,46 @@ absl::Status Members(KernelContext& c) {
   return absl::OkStatus();
 }
 
-class QuorumKernel final : public Kernel {
+class ReleaseKernel final : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(wanted_, init.Attr<int64_t>("wanted"));
     ASSIGN_OR_RETURN(total_, init.Attr<int64_t>("total"));
+    ASSIGN_OR_RETURN(again_, init.Attr<bool>("again"));
     return absl::OkStatus();
   }
   absl::Status Compute(KernelContext& c) override {
     ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
-    const int64_t left = roster->num_left(), quorum = Quorum(wanted_, total_, left);
-    c.set_output(0, Tensor::Scalar<int32_t>(static_cast<int32_t>(quorum)));
-    c.set_output(1, Tensor::Scalar<int32_t>(static_cast<int32_t>(std::max(quorum, total_ - left))));
+    ASSIGN_OR_RETURN(const int64_t step, ScalarOf(c, "step"));
+    roster->Release(step, wanted_, total_, again_);
     return absl::OkStatus();
   }
 
  private:
   int64_t wanted_ = 1, total_ = 1;
+  bool again_ = false;
 };
+
+class AwaitStepKernel final : public AsyncKernel {
+ public:
+  void ComputeAsync(KernelContext& c, Done done) override {
+    const absl::StatusOr<std::shared_ptr<Roster>> roster = FindResource<Roster>(c, 0);
+    if (!roster.ok()) return done(roster.status());
+    const absl::StatusOr<int64_t> local_step = ScalarOf(c, "local_step");
+    if (!local_step.ok()) return done(local_step.status());
+    (*roster)->AwaitStep(*local_step, {.cancellation = c.step().cancellation, .pool = c.step().pool},
+                         [&c, done = std::move(done)](const absl::Status& status, int64_t step) mutable {
+                           if (status.ok()) c.set_output(0, Tensor::Scalar<int64_t>(step));
+                           done(status);
+                         });
+  }
+};
+
+absl::Status CloseSteps(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  roster->CloseSteps();
+  return absl::OkStatus();
+}
 
 class AdvanceKernel final : public AsyncKernel {
  public:
@@ -88,7 +109,7 @@ class AdvanceKernel final : public AsyncKernel {
   void ComputeAsync(KernelContext& c, Done done) override {
     const absl::StatusOr<std::shared_ptr<Roster>> roster = FindResource<Roster>(c, 0);
     if (!roster.ok()) return done(roster.status());
-    const absl::StatusOr<int64_t> worker = WorkerOf(c);
+    const absl::StatusOr<int64_t> worker = ScalarOf(c, "worker");
     if (!worker.ok()) return done(worker.status());
     (*roster)->Advance(*worker, slack_, {.cancellation = c.step().cancellation, .pool = c.step().pool},
                        std::move(done));
@@ -141,13 +162,19 @@ const OpRegistration kOps[] = {
         .Output("waits: int64")
         .Shape(FourVectors)
         .Compute(Members),
-    Use("ThalwegRosterQuorum")
-        .Output("quorum: int32")
-        .Output("tokens: int32")
+    Use("ThalwegRosterRelease")
+        .Input("step: int64")
         .Attr("wanted: int >= 1")
         .Attr("total: int >= 1")
+        .Attr("again: bool = false")
+        .Shape(shapes::NoOutputs)
+        .Kernel<ReleaseKernel>(),
+    Use("ThalwegRosterAwaitStep")
+        .Input("local_step: int64")
+        .Output("step: int64")
         .Shape(shapes::Scalar)
-        .Kernel<QuorumKernel>(),
+        .Kernel<AwaitStepKernel>(),
+    Use("ThalwegRosterCloseSteps").Shape(shapes::NoOutputs).Compute(CloseSteps),
     Use("ThalwegRosterAdvance")
         .Input("worker: int64")
         .Attr("slack: int >= 0")
@@ -174,11 +201,13 @@ RosterMemberOutputs RosterMembers(const Scope& s, Output roster) {
   if (node == nullptr) return {};
   return {node->out(0), node->out(1), node->out(2), node->out(3)};
 }
-RosterQuorumOutputs RosterQuorum(const Scope& s, Output roster, int64_t wanted, int64_t total) {
-  Node* const node = s.Add("ThalwegRosterQuorum", {roster}, {{"wanted", wanted}, {"total", total}});
-  if (node == nullptr) return {};
-  return {node->out(0), node->out(1)};
+Output RosterRelease(const Scope& s, Output roster, Output step, RosterReleaseArguments a) {
+  return s.Add("ThalwegRosterRelease", {roster, step}, {{"wanted", a.wanted}, {"total", a.total}, {"again", a.again}});
 }
+Output RosterAwaitStep(const Scope& s, Output roster, Output local_step) {
+  return s.Add("ThalwegRosterAwaitStep", {roster, local_step});
+}
+Output RosterCloseSteps(const Scope& s, Output roster) { return s.Add("ThalwegRosterCloseSteps", {roster}); }
 Output RosterAdvance(const Scope& s, Output roster, Output worker, int64_t slack) {
   return s.Add("ThalwegRosterAdvance", {roster, worker}, {{"slack", slack}});
 }

@@ -17,6 +17,11 @@ class RosterTest : public testing::Test {
       log_.push_back(absl::StrCat(worker, status.ok() ? "" : " failed"));
     });
   }
+  void AwaitStep(const char* who, int64_t local_step) {
+    roster_->AwaitStep(local_step, {}, [this, who](const absl::Status& status, int64_t step) {
+      log_.push_back(status.ok() ? absl::StrCat(who, " ", step) : absl::StrCat(who, " ", status.ToString()));
+    });
+  }
   std::vector<std::string> Log() { return std::exchange(log_, {}); }
 
   const std::shared_ptr<Roster> roster_ = std::make_shared<Roster>();
@@ -63,6 +68,42 @@ TEST_F(RosterTest, AWaitCanBeCancelled) {
   EXPECT_THAT(Log(), ElementsAre("0 failed"));
 }
 
+TEST_F(RosterTest, InStep) {
+  roster_->Release(5, 2, 2, false);
+  AwaitStep("a", 5);
+  AwaitStep("b", 5);
+  EXPECT_THAT(Log(), ElementsAre());
+  AwaitStep("late", 4);
+  EXPECT_THAT(Log(), ElementsAre("late 5"));
+  roster_->Release(6, 2, 2, false);
+  EXPECT_THAT(Log(), ElementsAre("a 6", "b 6"));
+  AwaitStep("a", 6);
+  roster_->Release(6, 2, 2, true);
+  EXPECT_THAT(Log(), ElementsAre("a 6")) << "once more";
+  AwaitStep("a", 6);
+  roster_->CloseSteps();
+  EXPECT_THAT(Log(), ElementsAre("a OUT_OF_RANGE: the chief has ended the training at step 6"));
+  roster_->Release(0, 2, 2, true);
+  AwaitStep("a", 0);
+  EXPECT_THAT(Log(), ElementsAre());
+  AwaitStep("b", 6);
+  EXPECT_THAT(Log(), ElementsAre("b 0")) << "the training went back";
+}
+
+TEST_F(RosterTest, MoreGradientsThanWorkers) {
+  roster_->Release(0, 4, 2, false);
+  AwaitStep("a", 0);
+  AwaitStep("a", 0);
+  AwaitStep("b", 0);
+  EXPECT_THAT(Log(), ElementsAre("a 0", "a 0")) << "two workers, and two more";
+  roster_->Leave(1);
+  roster_->Release(1, 4, 2, false);
+  EXPECT_THAT(Log(), ElementsAre("b 1"));
+  AwaitStep("a", 1);
+  AwaitStep("a", 1);
+  EXPECT_THAT(Log(), ElementsAre("a 1")) << "two of one worker";
+}
+
 TEST_F(RosterTest, AwaitEmpty) {
   roster_->Join(0);
   roster_->Join(1);
@@ -70,11 +111,10 @@ TEST_F(RosterTest, AwaitEmpty) {
   roster_->AwaitEmpty({}, [&](const absl::Status& status) { empty = status.ok(); });
   roster_->Leave(0);
   EXPECT_FALSE(empty);
-  EXPECT_EQ(roster_->num_left(), 1);
   roster_->Leave(1);
   EXPECT_TRUE(empty);
   roster_->Clear();
-  EXPECT_EQ(roster_->num_left(), 0);
+  EXPECT_TRUE(roster_->members().empty());
 }
 
 TEST(RosterOps, TakePartAndLeave) {
@@ -85,7 +125,6 @@ TEST(RosterOps, TakePartAndLeave) {
   const RosterJoinOutputs join = RosterJoin(s, roster, worker);
   const Output leave = RosterLeave(s, roster, worker);
   const RosterMemberOutputs members = RosterMembers(s, roster);
-  const RosterQuorumOutputs quorum = RosterQuorum(s, roster, 2, 3);
   Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew());
   const auto run = [&](std::vector<Output> outputs) {
     auto values = Evaluate(graph, {}, outputs, device);
@@ -100,8 +139,6 @@ TEST(RosterOps, TakePartAndLeave) {
   EXPECT_THAT(m[1].flat<bool>(), ElementsAre(false));
   EXPECT_THAT(m[2].flat<int64_t>(), ElementsAre(0));
   EXPECT_THAT(m[3].flat<int64_t>(), ElementsAre(0));
-  EXPECT_EQ(run({quorum.quorum})[0].scalar<int32_t>(), 2);
-  EXPECT_EQ(run({quorum.tokens})[0].scalar<int32_t>(), 2);
   EXPECT_TRUE(run({join.had_left})[0].scalar<bool>());
 }
 

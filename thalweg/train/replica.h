@@ -1,0 +1,20 @@
+// Which worker a graph is built for: what optimizers across replicas need to
+// know.
+#pragma once
+
+#include <cstdint>
+
+#include "thalweg/graph/scope.h"
+
+namespace thalweg {
+
+struct Replica {
+  Output anchor;       // an operation on this worker
+  int64_t worker = 0;  // its number among all
+};
+
+// From the device that the scope gives to operations: the number is that of the
+// task. A "chief" (or "master") beside the workers of `total` is the last.
+Replica ReplicaOf(const Scope& s, int64_t total);
+
+}  // namespace thalweg
