@@ -10,9 +10,13 @@ import tensorflow.core.framework.graph_pb2  # noqa: F401
 import tensorflow.core.framework.step_stats_pb2  # noqa: F401
 import tensorflow.core.framework.summary_pb2  # noqa: F401
 import tensorflow.core.protobuf.config_pb2  # noqa: F401
+import tensorflow.core.protobuf.meta_graph_pb2  # noqa: F401
+import tensorflow.core.protobuf.saver_pb2  # noqa: F401
 import tensorflow.core.protobuf.tensor_bundle_pb2  # noqa: F401
 import tensorflow.core.protobuf.tensorflow_server_pb2  # noqa: F401
+import tensorflow.core.util.event_pb2  # noqa: F401
 import tensorflow.core.util.saved_tensor_slice_pb2  # noqa: F401
+import tensorflow.python.training.checkpoint_state_pb2  # noqa: F401
 from google.protobuf import descriptor_pb2, descriptor_pool
 from tensorflow_testlib import ROOT, load_descriptors
 

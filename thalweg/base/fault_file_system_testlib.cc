@@ -64,9 +64,15 @@ void FaultFileSystem::FailWritesFrom(int64_t n, absl::Status error) {
   failure_ = std::move(error);
 }
 
+void FaultFileSystem::FailRenamesFrom(int64_t n) {
+  MutexLock lock(&mu_);
+  failing_rename_ = renames_ + n;
+}
+
 void FaultFileSystem::ClearFaults() {
   MutexLock lock(&mu_);
   failing_write_.reset();
+  failing_rename_.reset();
 }
 
 int64_t FaultFileSystem::writes() const {
@@ -140,6 +146,7 @@ absl::StatusOr<std::unique_ptr<WritableFile>> FaultFileSystem::NewWritableFile(c
 
 absl::Status FaultFileSystem::Rename(const std::string& from, const std::string& to) {
   MutexLock lock(&mu_);
+  if (++renames_; failing_rename_ && renames_ >= *failing_rename_) return Unavailable("rename ", from, ": too late");
   ASSIGN_OR_RETURN(std::shared_ptr<Inode> moved, Find(from));
   ASSIGN_OR_RETURN(std::shared_ptr<Inode> replaced, Find(to));
   RETURN_IF_ERROR(base_.Rename(from, to));

@@ -32,6 +32,8 @@ class FaultFileSystem final : public FileSystem {
   // The nth Append() from now (1 is the next), of any file, and all after it
   // fail with `error`, until ClearFaults().
   void FailWritesFrom(int64_t n, absl::Status error = absl::ResourceExhaustedError("No space left on device"));
+  // The same for Rename(): what a process that is killed before it leaves.
+  void FailRenamesFrom(int64_t n);
   void ClearFaults();
   // Append() calls so far, so that a test can fail each of them in turn.
   int64_t writes() const;
@@ -81,6 +83,8 @@ class FaultFileSystem final : public FileSystem {
   int64_t writes_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<int64_t> failing_write_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  int64_t renames_ ABSL_GUARDED_BY(mu_) = 0;
+  std::optional<int64_t> failing_rename_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::shared_ptr<Inode>> inodes_ ABSL_GUARDED_BY(mu_);  // by path
   std::vector<NameChange> changes_ ABSL_GUARDED_BY(mu_);                       // not yet durable
 };

@@ -1,9 +1,11 @@
 #include "thalweg/checkpoint/bundle.h"
 
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "thalweg/base/status.h"
 #include "thalweg/checkpoint/bundle_index.h"
@@ -40,6 +42,45 @@ absl::Status WriteIndex(FileSystem& files, const std::string& path, const tensor
   RETURN_IF_ERROR(table.Finish());
   RETURN_IF_ERROR(file->Sync());
   return file->Close();
+}
+
+absl::StatusOr<Publication> Publication::Plan(FileSystem& files, const std::string& prefix, int count) {
+  Publication plan;
+  plan.prefix_ = prefix;
+  plan.num_shards_ = std::max(count, 1);
+  plan.replaces_ = files.FileExists(IndexPath(prefix)).ok();
+  if (!plan.replaces_) return plan;
+  const auto taken = [&](int num_shards) {
+    for (int i = 0; i < count; ++i) {
+      if (files.FileExists(DataPath(prefix, i, num_shards)).ok()) return true;
+    }
+    return false;
+  };
+  while (taken(plan.num_shards_)) ++plan.num_shards_;
+  // Whatever else has such a name was the old one's, or an older one's.
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListDirectory(Folder(prefix)));
+  const size_t slash = prefix.rfind('/');
+  const std::string data = absl::StrCat(slash == std::string::npos ? prefix : prefix.substr(slash + 1), ".data-");
+  for (const std::string& name : names) {
+    if (absl::StartsWith(name, data) && name.size() == data.size() + std::strlen("00000-of-00001")) {
+      plan.old_data_.push_back(absl::StrCat(Folder(prefix), "/", name));
+    }
+  }
+  return plan;
+}
+
+absl::Status Publication::Commit(FileSystem& files, const std::vector<std::string>& data,
+                                 const std::string& index) const {
+  const std::string folder = Folder(prefix_);
+  for (size_t i = 0; i < data.size(); ++i) {
+    RETURN_IF_ERROR(files.Rename(data[i], DataPath(prefix_, static_cast<int>(i), num_shards_)));
+  }
+  // A new index never comes to lie over names that are not there.
+  if (replaces_) RETURN_IF_ERROR(files.SyncDirectory(folder));
+  RETURN_IF_ERROR(files.Rename(index, IndexPath(prefix_)));
+  RETURN_IF_ERROR(files.SyncDirectory(folder));
+  for (const std::string& path : old_data_) files.DeleteFile(path).IgnoreError();  // if they stay they do no harm
+  return absl::OkStatus();
 }
 
 TemporaryFiles::~TemporaryFiles() {
@@ -119,20 +160,19 @@ absl::Status MergeBundles(FileSystem& files, const std::vector<std::string>& pre
     return InvalidArgument("At least one prefix checkpoint file must exist, but none existed.");
   }
   // Files in which no tensor lies are left behind.
-  const int num_files = static_cast<int>(merged.shards.size());
-  merged.header.set_num_shards(std::max(num_files, 1));
+  std::vector<std::string> data(merged.shards.size());
+  for (const auto& [path, shard] : merged.shards) data[shard] = path;
+  ASSIGN_OR_RETURN(const internal::Publication publication,
+                   internal::Publication::Plan(files, merged_prefix, static_cast<int>(data.size())));
+  merged.header.set_num_shards(publication.num_shards());
   std::vector<std::pair<std::string, const tensorflow::BundleEntryProto*>> entries;
   for (const auto& [key, entry] : merged.entries) entries.emplace_back(key, &entry);
   internal::TemporaryFiles temporary(files);
   const std::string index = internal::TemporaryPath(IndexPath(merged_prefix));
   temporary.Add(index);
   RETURN_IF_ERROR(internal::WriteIndex(files, index, merged.header, entries));
-  for (const auto& [path, shard] : merged.shards) {
-    RETURN_IF_ERROR(files.Rename(path, DataPath(merged_prefix, shard, num_files)));
-  }
-  RETURN_IF_ERROR(files.Rename(index, IndexPath(merged_prefix)));
+  RETURN_IF_ERROR(publication.Commit(files, data, index));
   temporary.Keep();
-  RETURN_IF_ERROR(files.SyncDirectory(folder));
   for (const std::string& prefix : prefixes) {
     // Without its data it is nothing; if it stays it does no harm.
     if (prefix != merged_prefix) files.DeleteFile(IndexPath(prefix)).IgnoreError();

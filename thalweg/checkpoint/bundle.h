@@ -42,6 +42,26 @@ std::string TemporaryPath(const std::string& path);
 absl::Status WriteIndex(FileSystem& files, const std::string& path, const tensorflow::BundleHeaderProto& header,
                         const std::vector<std::pair<std::string, const tensorflow::BundleEntryProto*>>& entries);
 
+// New data files beside those of a checkpoint of the same name that is there
+// already, which stays whole until the new index takes the place of its own. For
+// this the new files have other names: they speak of another number of files.
+class Publication {
+ public:
+  // For `count` data files under the name `prefix`.
+  static absl::StatusOr<Publication> Plan(FileSystem& files, const std::string& prefix, int count);
+
+  int num_shards() const { return num_shards_; }  // for the header and the names
+  // Gives the files their names, the index last, and deletes those that it
+  // replaces. REQUIRES: all are synced; data[i] is shard i.
+  absl::Status Commit(FileSystem& files, const std::vector<std::string>& data, const std::string& index) const;
+
+ private:
+  std::string prefix_;
+  int num_shards_ = 1;
+  bool replaces_ = false;
+  std::vector<std::string> old_data_;
+};
+
 // Deletes the files that were added, unless they were kept: half-written ones
 // of a save that failed.
 class TemporaryFiles {

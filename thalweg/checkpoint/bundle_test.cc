@@ -117,6 +117,7 @@ TEST_F(BundleTest, WhatGoesWrongLeavesTheOldOne) {
   ASSERT_TRUE(Write("c", {{"x", old}}).ok());
   const int64_t before = disk_.writes();
   ASSERT_TRUE(Write("c", {{"x", old}}).ok());
+  ASSERT_TRUE(disk_.SyncDirectory(root_).ok());  // files that were replaced are gone for good
   const int64_t writes = disk_.writes() - before;
   ASSERT_GT(writes, 3);
   for (int64_t n = 1; n <= writes; ++n) {
@@ -131,6 +132,33 @@ TEST_F(BundleTest, WhatGoesWrongLeavesTheOldOne) {
   ASSERT_TRUE(Write("c", {{"x", fresh}}).ok());
   ASSERT_TRUE(disk_.Crash().ok());
   EXPECT_EQ(Text("c", "x"), fresh.ToString()) << "what was reported as saved stays";
+}
+
+// A process that is killed anywhere between the renames, too.
+TEST_F(BundleTest, TheOldOneStaysWholeUntilTheIndexIsReplaced) {
+  const Tensor old = Tensor::Vector<float>({1, 2}), fresh = Tensor::Vector<float>({3, 4});
+  ASSERT_TRUE(Write("c", {{"x", old}}).ok());
+  for (const int64_t n : {1, 2}) {
+    disk_.FailRenamesFrom(n);
+    EXPECT_FALSE(Write("c", {{"x", fresh}}).ok());
+    disk_.ClearFaults();
+    EXPECT_EQ(Text("c", "x"), old.ToString()) << n;
+    for (const char* part : {"a", "b"}) ASSERT_TRUE(Write(part, {{part, fresh}}).ok());
+    disk_.FailRenamesFrom(n);
+    EXPECT_FALSE(MergeBundles(disk_, {Path("a"), Path("b")}, Path("c")).ok());
+    disk_.ClearFaults();
+    EXPECT_EQ(Text("c", "x"), old.ToString()) << n;
+  }
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(Write("c", {{"x", fresh}}).ok());
+    EXPECT_EQ(Text("c", "x"), fresh.ToString());
+    const std::vector<std::string> names = *disk_.ListDirectory(root_);
+    EXPECT_EQ(std::count_if(names.begin(), names.end(), [](const auto& name) { return name[0] == 'c'; }), 2);
+  }
+  for (const char* part : {"a", "b"}) ASSERT_TRUE(Write(part, {{part, old}}).ok());
+  ASSERT_TRUE(MergeBundles(disk_, {Path("a"), Path("b")}, Path("c")).ok());
+  ASSERT_TRUE(disk_.Crash().ok());
+  EXPECT_EQ(Text("c", "a"), old.ToString());
 }
 
 // No damage of a byte, or cut of a file, gets through or does worse than an error.

@@ -133,20 +133,18 @@ absl::Status BundleWriter::TryFinish() {
   RETURN_IF_ERROR(data_->Sync());
   RETURN_IF_ERROR(data_->Close());
   data_ = nullptr;
+  ASSIGN_OR_RETURN(const internal::Publication publication, internal::Publication::Plan(files_, prefix_, 1));
   tensorflow::BundleHeaderProto header;
-  header.set_num_shards(1);
+  header.set_num_shards(publication.num_shards());
   header.mutable_version()->set_producer(kVersion);
   std::vector<std::pair<std::string, const tensorflow::BundleEntryProto*>> entries;
   for (const auto& [key, entry] : entries_) entries.emplace_back(key, &entry);
   const std::string index = internal::TemporaryPath(IndexPath(prefix_));
   temporary_.Add(index);
   RETURN_IF_ERROR(internal::WriteIndex(files_, index, header, entries));
-  // An old index and new data are never seen together by what comes after a
-  // crash of the machine: both renames become durable with the folder.
-  RETURN_IF_ERROR(files_.Rename(data_path_, DataPath(prefix_, 0, 1)));
-  RETURN_IF_ERROR(files_.Rename(index, IndexPath(prefix_)));
+  RETURN_IF_ERROR(publication.Commit(files_, {data_path_}, index));
   temporary_.Keep();
-  return files_.SyncDirectory(internal::Folder(prefix_));
+  return absl::OkStatus();
 }
 
 absl::Status BundleWriter::Finish() {
