@@ -26,6 +26,7 @@
 #include "thalweg/ops/string_ops.h"
 #include "thalweg/ops/training_ops.h"
 #include "thalweg/tensor/tensor.h"
+#include "thalweg/train/checkpoint_state.h"
 #include "thalweg/train/initializers.h"
 #include "thalweg/train/layers.h"
 #include "thalweg/train/losses.h"
@@ -36,5 +37,6 @@
 #include "thalweg/train/replica_device_setter.h"
 #include "thalweg/train/save_slice.h"
 #include "thalweg/train/sync_replicas.h"
+#include "thalweg/train/saver.h"
 #include "thalweg/train/variable.h"
 // IWYU pragma: end_exports

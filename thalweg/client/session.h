@@ -10,6 +10,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -54,7 +55,11 @@ using RunMetadata = tensorflow::RunMetadata;
 
 // A tensor to compute ("node:0"), or a node to run, whose value is no tensor.
 struct Fetch {
-  Fetch(Output output);     // NOLINT: implicit by design
+  Fetch(Output output);  // NOLINT: implicit by design
+  // What stands for an Output, as a variable does.
+  template <typename T>
+  requires std::is_convertible_v<const T&, Output> Fetch(const T& value)  // NOLINT
+      : Fetch(static_cast<Output>(value)) {}
   Fetch(std::string name);  // NOLINT: "node:0", or "node" for its first output or, if it has none, itself
   Fetch(const char* name) : Fetch(std::string(name)) {}  // NOLINT
   std::string name;

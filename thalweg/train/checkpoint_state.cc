@@ -1,0 +1,89 @@
+#include "thalweg/train/checkpoint_state.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+#include "google/protobuf/text_format.h"
+#include "thalweg/base/status.h"
+#include "thalweg/checkpoint/bundle.h"
+#include "thalweg/checkpoint/bundle_index.h"
+#include "thalweg/proto/saver.pb.h"
+
+namespace thalweg {
+namespace {
+
+std::string Join(const std::string& folder, const std::string& path) {
+  return absl::StartsWith(path, "/") ? path : absl::StrCat(absl::StripSuffix(folder, "/"), "/", path);
+}
+
+std::string Relative(const std::string& folder, absl::string_view path) {
+  absl::ConsumePrefix(&path, absl::StrCat(absl::StripSuffix(folder, "/"), "/"));
+  return std::string(path);
+}
+
+}  // namespace
+
+absl::Status ReplaceFile(FileSystem& files, const std::string& path, absl::string_view contents) {
+  const std::string temporary_path = internal::TemporaryPath(path);
+  internal::TemporaryFiles temporary(files);
+  ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, files.NewWritableFile(temporary_path));
+  temporary.Add(temporary_path);
+  RETURN_IF_ERROR(file->Append(contents));
+  RETURN_IF_ERROR(file->Sync());
+  RETURN_IF_ERROR(file->Close());
+  RETURN_IF_ERROR(files.Rename(temporary_path, path));
+  temporary.Keep();
+  return files.SyncDirectory(internal::Folder(path));
+}
+
+absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& folder, const CheckpointStateOptions& options) {
+  const std::string path = Join(folder, options.file);
+  ASSIGN_OR_RETURN(const std::string text, options.files->ReadFileToString(path));
+  tensorflow::CheckpointState proto;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &proto) || proto.model_checkpoint_path().empty()) {
+    return DataLoss(path, " is no list of checkpoints: expected the text of a tensorflow.CheckpointState");
+  }
+  CheckpointState state{.latest = Join(folder, proto.model_checkpoint_path()),
+                        .last_preserved = proto.last_preserved_timestamp()};
+  for (int i = 0; i < proto.all_model_checkpoint_paths_size(); ++i) {
+    const bool has_time = i < proto.all_model_checkpoint_timestamps_size();
+    state.saved.push_back({.prefix = Join(folder, proto.all_model_checkpoint_paths(i)),
+                           .timestamp = has_time ? proto.all_model_checkpoint_timestamps(i) : 0});
+  }
+  return state;
+}
+
+absl::Status WriteCheckpointState(const std::string& folder, const CheckpointState& state,
+                                  const CheckpointStateOptions& options) {
+  tensorflow::CheckpointState proto;
+  proto.set_model_checkpoint_path(Relative(folder, state.latest));
+  for (const SavedCheckpoint& saved : state.saved) {
+    proto.add_all_model_checkpoint_paths(Relative(folder, saved.prefix));
+    proto.add_all_model_checkpoint_timestamps(saved.timestamp);
+  }
+  proto.set_last_preserved_timestamp(state.last_preserved);
+  std::string text;
+  if (!google::protobuf::TextFormat::PrintToString(proto, &text)) return Internal("the list cannot be written as text");
+  return ReplaceFile(*options.files, Join(folder, options.file), text);
+}
+
+absl::Status CheckpointExists(const std::string& prefix, FileSystem& files) {
+  const absl::Status index = BundleIndex::Read(files, prefix).status();
+  if (!absl::IsNotFound(index)) return index;
+  // The older format is one file, or several that the prefix is a pattern for.
+  if (files.FileExists(prefix).ok() && !files.ListDirectory(prefix).ok()) return absl::OkStatus();
+  return NotFound("there is no checkpoint ", prefix, ": ", IndexPath(prefix), " does not exist");
+}
+
+absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const CheckpointStateOptions& options) {
+  ASSIGN_OR_RETURN(const CheckpointState state, ReadCheckpointState(folder, options));
+  const absl::Status exists = CheckpointExists(state.latest, *options.files);
+  if (exists.ok()) return state.latest;
+  for (auto saved = state.saved.rbegin(); saved != state.saved.rend(); ++saved) {
+    if (saved->prefix == state.latest || !CheckpointExists(saved->prefix, *options.files).ok()) continue;
+    LOG(WARNING) << "The latest checkpoint cannot be used, " << saved->prefix << " is: " << exists;
+    return saved->prefix;
+  }
+  return Prepend(exists, absl::StrCat("the latest checkpoint of ", folder, " cannot be used: "));
+}
+
+}  // namespace thalweg

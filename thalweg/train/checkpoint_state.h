@@ -1,0 +1,48 @@
+// The file `checkpoint` of a folder: which checkpoints are in it and which is
+// the latest. TensorFlow's, as text; it is replaced in one step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "thalweg/base/file_system.h"
+
+namespace thalweg {
+
+struct SavedCheckpoint {
+  std::string prefix;
+  double timestamp = 0;  // seconds since 1970; 0: not known
+};
+
+struct CheckpointState {
+  std::string latest;                  // the prefix of the latest
+  std::vector<SavedCheckpoint> saved;  // those that are kept, oldest first
+  double last_preserved = 0;           // when the last that is kept for good was saved
+};
+
+struct CheckpointStateOptions {
+  std::string file = "checkpoint";
+  FileSystem* files = &PosixFileSystem();
+};
+
+// NOT_FOUND if there is no such file, DATA_LOSS if it holds something else.
+absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& folder,
+                                                    const CheckpointStateOptions& options = {});
+// On disk when it returns. Checkpoints in the folder are written without it, so
+// that it can be moved.
+absl::Status WriteCheckpointState(const std::string& folder, const CheckpointState& state,
+                                  const CheckpointStateOptions& options = {});
+
+// The prefix of the latest checkpoint of the folder. If its index is missing or
+// damaged, that of the latest before it, with a warning. NOT_FOUND if there is
+// none.
+absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const CheckpointStateOptions& options = {});
+
+// OK if there is a checkpoint of that prefix, in either format.
+absl::Status CheckpointExists(const std::string& prefix, FileSystem& files = PosixFileSystem());
+
+// Puts `contents` in the place of a file, in one step; on disk when it returns.
+absl::Status ReplaceFile(FileSystem& files, const std::string& path, absl::string_view contents);
+
+}  // namespace thalweg

@@ -1,0 +1,307 @@
+#include "thalweg/train/saver.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "thalweg/base/status.h"
+#include "thalweg/checkpoint/bundle.h"
+#include "thalweg/checkpoint/bundle_reader.h"
+#include "thalweg/graph/device_name.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/io_ops.h"
+#include "thalweg/ops/state_ops.h"
+#include "thalweg/train/meta_graph.h"
+#include "thalweg/train/save_slice.h"
+
+namespace thalweg {
+namespace {
+
+constexpr char kTemporary[] = "_temp_";
+constexpr double kSecondsPerHour = 3600;
+
+std::string BaseName(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+// Where the variable's task saves it: files are the CPU's.
+std::string SaveDevice(const Var& variable) {
+  absl::StatusOr<DeviceName> name = DeviceName::Parse(variable.ref.node->device());
+  if (!name.ok() || name->empty()) return "";
+  if (!name->job && !name->task) return "";  // another device of the same task
+  name->type = "CPU";
+  name->id = 0;
+  return name->ToString();
+}
+
+std::string Describe(DType dtype, const Shape& shape) { return absl::StrCat(ToString(dtype), " ", shape.ToString()); }
+
+// "a, b, c and 7 more"
+std::string Some(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 10;
+  if (names.size() <= kShown) return absl::StrJoin(names, ", ");
+  return absl::StrCat(absl::StrJoin(names.begin(), names.begin() + kShown, ", "), " and ", names.size() - kShown,
+                      " more");
+}
+
+}  // namespace
+
+std::string RestoreReport::ToString() const {
+  std::string text = absl::StrCat(restored.size(), " tensors restored");
+  if (!missing.empty()) {
+    absl::StrAppend(&text, "; not in the checkpoint: ", Some(missing));
+  }
+  if (!mismatched.empty()) {
+    std::vector<std::string> differ;
+    for (const Mismatch& m : mismatched) {
+      differ.push_back(absl::StrCat(m.name, " (", m.checkpoint, " in the checkpoint, ", m.graph, " in the graph)"));
+    }
+    absl::StrAppend(&text, "; of another type or shape: ", Some(differ));
+  }
+  if (!extra.empty()) absl::StrAppend(&text, "; not in the graph: ", Some(extra));
+  return text;
+}
+
+Saver::Saver(const Scope& s, SaverOptions options)
+    : scope_(s.InScope("").WithoutControlDependencies().SubScope("save")), options_(std::move(options)) {
+  if (options_.variables.empty()) options_.variables = GlobalVariables(s.graph());
+  if (options_.variables.empty()) {
+    s.Fail(InvalidArgument("a Saver needs variables, and the graph has none"));
+    return;
+  }
+  for (const Var& variable : options_.variables) {
+    const std::optional<SaveSlice> part = SaveSliceOf(variable);
+    std::optional<Shape> shape = variable.shape().AsShape();
+    if (!part && !shape) {
+      s.Fail(InvalidArgument("a Saver must know the shape of variable '", variable.name(), "', which is ",
+                             variable.shape()));
+      return;
+    }
+    items_.push_back({.variable = variable,
+                      .name = part ? part->full_name : variable.name(),
+                      .slice = part ? part->Spec() : "",
+                      .shape = part ? part->full_shape : *shape,
+                      .device = SaveDevice(variable)});
+  }
+  std::random_device random;
+  temporary_suffix_ = absl::StrFormat("%s%08x%08x", kTemporary, random(), random());
+  filename_ = PlaceholderWithDefault(scope_.WithOpName("Const"), Const(scope_.WithOpName("filename"), "model"),
+                                     PartialShape(Shape()));
+  save_ = AddSave(scope_, filename_);
+  restore_ = AddRestore(scope_, filename_, {});
+  if (!s.ok()) return;
+  def_.set_filename_tensor_name(filename_.name());
+  def_.set_save_tensor_name(save_.name());
+  def_.set_restore_op_name(restore_.node->name());
+  def_.set_max_to_keep(options_.max_to_keep);
+  def_.set_sharded(true);
+  def_.set_keep_checkpoint_every_n_hours(static_cast<float>(options_.keep_checkpoint_every_n_hours));
+  def_.set_version(tensorflow::SaverDef::V2);
+}
+
+std::vector<std::vector<const Saver::Item*>> Saver::Shards() const {
+  std::map<std::string, std::vector<const Item*>> by_device;
+  for (const Item& item : items_) by_device[item.device].push_back(&item);
+  std::vector<std::vector<const Item*>> shards;
+  for (auto& [device, items] : by_device) {
+    // TensorFlow writes tensors in this order.
+    std::sort(items.begin(), items.end(), [](const Item* a, const Item* b) { return a->name < b->name; });
+    shards.push_back(std::move(items));
+  }
+  return shards;
+}
+
+// With one task, the checkpoint itself; with several, each writes its part into
+// a temporary folder, and the master of the session makes one of them.
+Output Saver::AddSave(const Scope& s, Output prefix) {
+  const std::vector<std::vector<const Item*>> shards = Shards();
+  const bool single = shards.size() == 1;
+  Output base = prefix;
+  if (!single) base = StringJoin(s, {prefix, Const(s, absl::StrCat(temporary_suffix_, "/part"))});
+  const Output count = Const(s.WithOpName("num_shards"), static_cast<int32_t>(shards.size()));
+  std::vector<Output> parts, saves;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const Scope own = s.WithDevice(shards[i][0]->device);
+    std::vector<std::string> names, slices;
+    std::vector<Output> tensors;
+    for (const Item* item : shards[i]) {
+      names.push_back(item->name);
+      slices.push_back(item->slice);
+      tensors.push_back(item->variable.ref);
+    }
+    parts.push_back(
+        single ? base : ShardedFilename(own, base, Const(own.WithOpName("shard"), static_cast<int32_t>(i)), count));
+    saves.push_back(thalweg::Save(own, parts.back(), Const(own.WithOpName("SaveV2/tensor_names"), names),
+                                  Const(own.WithOpName("SaveV2/shape_and_slices"), slices), tensors));
+  }
+  if (!single) {
+    saves = {
+        MergeCheckpoints(s.WithControlDependencies(saves), Pack(s.WithOpName("checkpoint_prefixes"), parts), prefix)};
+  }
+  return Identity(s.WithOpName("control_dependency").WithControlDependencies(saves), prefix);
+}
+
+// Of the tensors `names`, or of all if there are none.
+Output Saver::AddRestore(const Scope& s, Output prefix, const std::vector<std::string>& wanted) const {
+  std::vector<Output> assigns;
+  for (const std::vector<const Item*>& shard : Shards()) {
+    const Scope own = s.WithDevice(shard[0]->device);
+    std::vector<std::string> names, slices;
+    std::vector<DType> types;
+    std::vector<Var> variables;
+    for (const Item* item : shard) {
+      if (!wanted.empty() && !std::binary_search(wanted.begin(), wanted.end(), item->name)) continue;
+      names.push_back(item->name);
+      slices.push_back(item->slice);
+      types.push_back(item->variable.dtype());
+      variables.push_back(item->variable);
+    }
+    if (names.empty()) continue;
+    const std::vector<Output> values =
+        thalweg::Restore(own, prefix, Const(own.WithOpName("RestoreV2/tensor_names"), names),
+                         Const(own.WithOpName("RestoreV2/shape_and_slices"), slices), types);
+    for (size_t i = 0; i < variables.size() && s.ok(); ++i) {
+      assigns.push_back(Assign(s.ColocateWith(variables[i].ref), variables[i].ref, values[i]));
+    }
+  }
+  return Group(s.WithOpName("restore_all"), assigns);
+}
+
+absl::Status Saver::TakeOverState(const std::string& folder, const std::string& base) {
+  if (folder_ == folder) return absl::OkStatus();
+  RETURN_IF_ERROR(options_.state.files->CreateDirectories(folder));
+  CheckpointState state;
+  absl::StatusOr<CheckpointState> before = ReadCheckpointState(folder, options_.state);
+  if (before.ok()) {
+    state = *std::move(before);
+    std::erase_if(state.saved, [&](const SavedCheckpoint& saved) {
+      return !CheckpointExists(saved.prefix, *options_.state.files).ok();
+    });
+  } else if (!absl::IsNotFound(before.status())) {
+    LOG(WARNING) << "Starting a new list of checkpoints: " << before.status();
+  }
+  if (state.last_preserved == 0) state.last_preserved = 1e-6 * static_cast<double>(options_.clock->WallMicros());
+  // What a save that did not end has left.
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, options_.state.files->ListDirectory(folder));
+  for (const std::string& name : names) {
+    if (!absl::StartsWith(name, base) || !absl::StrContains(name, kTemporary)) continue;
+    options_.state.files->DeleteRecursively(absl::StrCat(folder, "/", name)).IgnoreError();
+  }
+  folder_ = folder;
+  state_ = std::move(state);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Saver::Save(Session& session, const std::string& prefix, std::optional<int64_t> step) {
+  RETURN_IF_ERROR(scope_.status());
+  if (prefix.empty() || prefix.back() == '/') {
+    return InvalidArgument("\"", prefix, "\" is no name for a checkpoint: expected folder/name");
+  }
+  const std::string name = step ? absl::StrCat(prefix, "-", *step) : prefix;
+  RETURN_IF_ERROR(TakeOverState(internal::Folder(prefix), BaseName(prefix)));
+  const absl::Status saved = session.Run({save_}, {{filename_, Tensor::Scalar<std::string>(name)}}).status();
+  if (!saved.ok()) {
+    options_.state.files->DeleteRecursively(name + temporary_suffix_).IgnoreError();  // usually there is none
+    return Prepend(saved, absl::StrCat("saving ", name, ": "));
+  }
+  RETURN_IF_ERROR(Prepend(Publish(name), absl::StrCat("saving ", name, ": ")));
+  return name;
+}
+
+absl::Status Saver::Publish(const std::string& prefix) {
+  FileSystem& files = *options_.state.files;
+  // Otherwise the tasks wrote to a folder of theirs.
+  RETURN_IF_ERROR(Append(CheckpointExists(prefix, files), "; all tasks that save must see the same folder"));
+  if (options_.write_meta_graph) {
+    RETURN_IF_ERROR(ReplaceFile(files, absl::StrCat(prefix, ".meta"), MetaGraph(scope_.graph(), def_)));
+  }
+  const double now = 1e-6 * static_cast<double>(options_.clock->WallMicros());
+  CheckpointState state = state_;
+  std::erase_if(state.saved, [&](const SavedCheckpoint& saved) { return saved.prefix == prefix; });
+  state.saved.push_back({.prefix = prefix, .timestamp = now});
+  state.latest = prefix;
+  std::vector<std::string> dropped;
+  while (options_.max_to_keep > 0 && static_cast<int>(state.saved.size()) > options_.max_to_keep) {
+    const SavedCheckpoint oldest = state.saved.front();
+    state.saved.erase(state.saved.begin());
+    if (oldest.timestamp - state.last_preserved >= options_.keep_checkpoint_every_n_hours * kSecondsPerHour) {
+      state.last_preserved = oldest.timestamp;
+    } else {
+      dropped.push_back(oldest.prefix);
+    }
+  }
+  RETURN_IF_ERROR(WriteCheckpointState(*folder_, state, options_.state));
+  state_ = std::move(state);
+  for (const std::string& old : dropped) DeleteCheckpoint(old);
+  return absl::OkStatus();
+}
+
+void Saver::DeleteCheckpoint(const std::string& prefix) {
+  // The index first: what is left after a crash is no checkpoint.
+  FileSystem& files = *options_.state.files;
+  files.DeleteFile(IndexPath(prefix)).IgnoreError();
+  files.DeleteFile(absl::StrCat(prefix, ".meta")).IgnoreError();
+  const absl::StatusOr<std::vector<std::string>> names = files.ListDirectory(internal::Folder(prefix));
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (!absl::StartsWith(name, absl::StrCat(BaseName(prefix), ".data-"))) continue;
+    files.DeleteFile(absl::StrCat(internal::Folder(prefix), "/", name)).IgnoreError();
+  }
+}
+
+absl::StatusOr<RestoreReport> Saver::Compare(const std::string& prefix) const {
+  ASSIGN_OR_RETURN(const auto reader, BundleReader::Open(*options_.state.files, prefix));
+  const std::vector<std::string> stored = reader->Names();
+  RestoreReport report;
+  std::set<std::string> seen;
+  for (const Item& item : items_) {
+    if (!seen.insert(item.name).second) continue;  // another part of it
+    if (!std::binary_search(stored.begin(), stored.end(), item.name)) {
+      report.missing.push_back(item.name);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const BundleReader::Info info, reader->Find(item.name));
+    const DType dtype = item.variable.dtype();
+    if (info.dtype != dtype || info.shape != item.shape) {
+      report.mismatched.push_back({item.name, Describe(info.dtype, info.shape), Describe(dtype, item.shape)});
+    } else {
+      report.restored.push_back(item.name);
+    }
+  }
+  for (const std::string& name : stored) {
+    if (!seen.contains(name)) report.extra.push_back(name);
+  }
+  std::sort(report.restored.begin(), report.restored.end());
+  return report;
+}
+
+absl::Status Saver::Restore(Session& session, const std::string& prefix) {
+  RETURN_IF_ERROR(scope_.status());
+  RETURN_IF_ERROR(CheckpointExists(prefix, *options_.state.files));
+  const absl::StatusOr<RestoreReport> report = Compare(prefix);
+  if (report.ok() && !report->complete()) {
+    return FailedPrecondition("checkpoint ", prefix, " does not fit the graph (is it of another model?): ", *report);
+  }
+  // NOT_FOUND: it is one of the older format.
+  if (!report.ok() && !absl::IsNotFound(report.status())) return report.status();
+  return Prepend(session.Run({restore_}, {{filename_, Tensor::Scalar<std::string>(prefix)}}).status(),
+                 absl::StrCat("restoring ", prefix, ": "));
+}
+
+absl::StatusOr<RestoreReport> Saver::RestoreMatching(Session& session, const std::string& prefix) {
+  RETURN_IF_ERROR(scope_.status());
+  ASSIGN_OR_RETURN(RestoreReport report, Compare(prefix));
+  if (report.restored.empty()) return report;
+  const Output restore = AddRestore(scope_.SubScope("restore_matching"), filename_, report.restored);
+  RETURN_IF_ERROR(scope_.status());
+  RETURN_IF_ERROR(Prepend(session.Run({restore}, {{filename_, Tensor::Scalar<std::string>(prefix)}}).status(),
+                          absl::StrCat("restoring ", prefix, ": ")));
+  return report;
+}
+
+}  // namespace thalweg

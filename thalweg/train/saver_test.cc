@@ -1,0 +1,226 @@
+#include "thalweg/train/saver.h"
+
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "thalweg/base/clock_testlib.h"
+#include "thalweg/base/fault_file_system_testlib.h"
+#include "thalweg/checkpoint/bundle.h"
+#include "thalweg/client/cluster_testlib.h"
+#include "thalweg/client/session_testlib.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/proto/meta_graph.pb.h"
+#include "thalweg/train/save_slice.h"
+#include "thalweg/train/train_testlib.h"
+
+namespace thalweg {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A vector "a" and a matrix "b", of given values, and something that saves them.
+struct Model {
+  explicit Model(float value, SaverOptions options = {}, const std::vector<std::string>& devices = {"", ""}) {
+    a = MakeVariable(graph.root().WithDevice(devices[0]), "a", {2}, {.initializer = initializers::Constant(value)});
+    b = MakeVariable(graph.root().WithDevice(devices[1]), "b", {4, 2}, {.initializer = initializers::Constant(-value)});
+    init = InitializeVariables(graph.root());
+    saver.emplace(graph.root(), std::move(options));
+  }
+  std::unique_ptr<Session> Start(const std::string& target = "") {
+    auto session = Session::Create(graph, {.target = target});
+    CHECK(session.ok()) << session.status();
+    const absl::Status status = (*session)->Run({init}).status();
+    CHECK(status.ok()) << status;
+    return *std::move(session);
+  }
+  // The first elements of both.
+  std::vector<float> Values(Session& session) {
+    const auto values = session.Run({a, b});
+    CHECK(values.ok()) << values.status();
+    return {(*values)[0].data<float>()[0], (*values)[1].data<float>()[0]};
+  }
+
+  Graph graph;
+  Var a, b;
+  Output init;
+  std::optional<Saver> saver;
+};
+
+using SaverTest = FolderTest;
+
+TEST_F(SaverTest, SavesAndRestores) {
+  Model one(1), two(2);
+  const auto first = one.Start(), second = two.Start();
+  EXPECT_EQ(*one.saver->Save(*first, Path("m"), 7), Path("m-7"));
+  EXPECT_THAT(Files(), ElementsAre("checkpoint", "m-7.data-00000-of-00001", "m-7.index", "m-7.meta"));
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("m-7"));
+  ASSERT_OK(two.saver->Restore(*second, Path("m-7")));
+  EXPECT_THAT(two.Values(*second), ElementsAre(1, -1));
+  EXPECT_THAT(*PosixFileSystem().ReadFileToString(Path("checkpoint")),
+              HasSubstr("model_checkpoint_path: \"m-7\"\nall_model_checkpoint_paths: \"m-7\"\n"));
+  tensorflow::MetaGraphDef meta;
+  ASSERT_TRUE(meta.ParseFromString(*PosixFileSystem().ReadFileToString(Path("m-7.meta"))));
+  EXPECT_EQ(meta.saver_def().filename_tensor_name(), "save/Const:0");
+  EXPECT_EQ(meta.collection_def().at("variables").bytes_list().value_size(), 2);
+}
+
+TEST_F(SaverTest, BadNamesAndMissingFiles) {
+  Model model(1);
+  const auto session = model.Start();
+  EXPECT_TRUE(absl::IsInvalidArgument(model.saver->Save(*session, "").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(model.saver->Save(*session, folder_ + "/").status()));
+  EXPECT_TRUE(absl::IsNotFound(model.saver->Restore(*session, Path("none"))));
+  EXPECT_TRUE(absl::IsNotFound(LatestCheckpoint(folder_).status()));
+  EXPECT_TRUE(absl::IsNotFound(LatestCheckpoint("/nowhere/at/all").status()));
+  ASSERT_OK(PosixFileSystem().WriteStringToFile(Path("checkpoint"), "nonsense"));
+  EXPECT_TRUE(absl::IsDataLoss(LatestCheckpoint(folder_).status()));
+  ASSERT_OK(model.saver->Save(*session, Path("m")).status());
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("m"));
+  Graph empty;
+  Saver nothing(empty.root());
+  EXPECT_TRUE(absl::IsInvalidArgument(empty.build_status()));
+}
+
+TEST_F(SaverTest, KeepsTheLastAndOneInAWhile) {
+  FakeClock clock;
+  Model model(1, {.max_to_keep = 2, .keep_checkpoint_every_n_hours = 1, .write_meta_graph = false, .clock = &clock});
+  const auto session = model.Start();
+  std::vector<std::string> there;
+  for (int step = 0; step < 10; ++step) {  // one in 15 minutes
+    ASSERT_OK(model.saver->Save(*session, Path("m"), step).status());
+    clock.AdvanceNanos(15 * 60 * int64_t{1'000'000'000});
+  }
+  for (const std::string& name : Files()) {
+    if (absl::EndsWith(name, ".index")) there.push_back(name);
+  }
+  EXPECT_THAT(there, ElementsAre("m-4.index", "m-8.index", "m-9.index"));
+  // The next process goes on where this one has stopped.
+  Model next(1, {.max_to_keep = 2, .clock = &clock});
+  const auto again = next.Start();
+  ASSERT_OK(next.saver->Save(*again, Path("m"), 10).status());
+  EXPECT_THAT(ReadCheckpointState(folder_)->saved, testing::SizeIs(2));
+  EXPECT_FALSE(CheckpointExists(Path("m-8")).ok());
+  EXPECT_TRUE(CheckpointExists(Path("m-4")).ok()) << "is kept for good";
+}
+
+TEST_F(SaverTest, TheLatestThatCanBeRead) {
+  Model model(1);
+  const auto session = model.Start();
+  for (int step = 1; step <= 3; ++step) ASSERT_OK(model.saver->Save(*session, Path("m"), step).status());
+  ASSERT_OK(PosixFileSystem().WriteStringToFile(IndexPath(Path("m-3")), "damaged"));
+  ASSERT_OK(PosixFileSystem().DeleteFile(IndexPath(Path("m-2"))));
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("m-1"));
+  ASSERT_OK(PosixFileSystem().DeleteFile(IndexPath(Path("m-1"))));
+  EXPECT_TRUE(absl::IsDataLoss(LatestCheckpoint(folder_).status())) << LatestCheckpoint(folder_).status();
+}
+
+// Every write of the list fails in turn, then the machine goes down.
+TEST_F(SaverTest, TheListIsReplacedInOneStep) {
+  FaultFileSystem disk(PosixFileSystem());
+  const CheckpointStateOptions options{.files = &disk};
+  ASSERT_OK(WriteCheckpointState(folder_, {.latest = Path("old")}, options));
+  disk.FailWritesFrom(1);
+  EXPECT_TRUE(absl::IsResourceExhausted(WriteCheckpointState(folder_, {.latest = Path("new")}, options)));
+  disk.ClearFaults();
+  disk.FailRenamesFrom(1);
+  EXPECT_FALSE(WriteCheckpointState(folder_, {.latest = Path("new")}, options).ok());
+  disk.ClearFaults();
+  ASSERT_OK(disk.Crash());
+  EXPECT_EQ(ReadCheckpointState(folder_, options)->latest, Path("old"));
+  EXPECT_THAT(Files(), ElementsAre("checkpoint"));
+  ASSERT_OK(WriteCheckpointState(folder_, {.latest = Path("new")}, options));
+  ASSERT_OK(disk.Crash());
+  EXPECT_EQ(ReadCheckpointState(folder_, options)->latest, Path("new"));
+}
+
+TEST_F(SaverTest, AFullDiskLeavesTheLast) {
+  Model model(1);
+  const auto session = model.Start();
+  ASSERT_OK(model.saver->Save(*session, Path("m"), 1).status());
+  const std::vector<std::string> before = Files();
+  {
+    FileSizeLimit limit(16);
+    const absl::Status status = model.saver->Save(*session, Path("m"), 2).status();
+    EXPECT_THAT(status.ToString(), HasSubstr("File too large"));
+    EXPECT_THAT(status.ToString(), HasSubstr(Path("m-2")));
+  }
+  EXPECT_EQ(Files(), before);
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("m-1"));
+  ASSERT_OK(model.saver->Save(*session, Path("m"), 2).status());
+}
+
+TEST_F(SaverTest, RestoresWhatFitsAndReportsTheRest) {
+  Model model(1);
+  const auto session = model.Start();
+  ASSERT_OK(model.saver->Save(*session, Path("m")).status());
+  Graph graph;
+  const Scope s = graph.root();
+  const Var a = MakeVariable(s, "a", {2});
+  MakeVariable(s, "b", {3});
+  MakeVariable(s, "c", {1});
+  const Output init = InitializeVariables(s);
+  Saver saver(s);
+  ASSERT_OK_AND_ASSIGN(const auto other, Session::Create(graph));
+  ASSERT_OK(other->Run({init}).status());
+  const absl::Status refused = saver.Restore(*other, Path("m"));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("not in the checkpoint: c; of another type or shape: b (float [4,2] in the checkpoint, float "
+                        "[3] in the graph)"));
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, saver.RestoreMatching(*other, Path("m")));
+  EXPECT_THAT(report.restored, ElementsAre("a"));
+  EXPECT_THAT(report.missing, ElementsAre("c"));
+  EXPECT_THAT(report.extra, IsEmpty());
+  EXPECT_EQ((*other->Run({a}))[0].data<float>()[0], 1);
+}
+
+TEST_F(SaverTest, EachTaskSavesItsOwnAndAnotherNumberOfThemRestores) {
+  TestCluster two({{"ps", 2}, {"worker", 1}}), one({{"ps", 1}, {"worker", 1}});
+  Model saved(3, {}, {"/job:ps/task:0", "/job:ps/task:1"});
+  const auto session = saved.Start(two.target({"worker", 0}));
+  ASSERT_OK(saved.saver->Save(*session, Path("m"), 1).status());
+  EXPECT_THAT(Files(),
+              ElementsAre("checkpoint", "m-1.data-00000-of-00002", "m-1.data-00001-of-00002", "m-1.index", "m-1.meta"));
+  Model restored(0, {}, {"/job:ps/task:0", "/job:ps/task:0"});
+  const auto other = restored.Start(one.target({"worker", 0}));
+  ASSERT_OK(restored.saver->Restore(*other, Path("m-1")));
+  EXPECT_THAT(restored.Values(*other), ElementsAre(3, -3));
+
+  // A disk that gets full while both write, and a task that has left.
+  {
+    FileSizeLimit limit(16);
+    EXPECT_FALSE(saved.saver->Save(*session, Path("m"), 2).ok());
+  }
+  two.Stop({"ps", 1});
+  const absl::Status lost = saved.saver->Save(*session, Path("m"), 2).status();
+  EXPECT_TRUE(absl::IsUnavailable(lost)) << lost;
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("m-1"));
+  EXPECT_EQ(Files().size(), 5) << testing::PrintToString(Files());
+}
+
+TEST_F(SaverTest, PartsOfAVariable) {
+  Model saved(1);
+  const auto session = saved.Start();
+  ASSERT_OK(session->Run({saved.b}).status());
+  ASSERT_OK(saved.saver->Save(*session, Path("m")).status());
+  // The same variables, b in two parts.
+  Graph graph;
+  const Scope s = graph.root();
+  MakeVariable(s, "a", {2});
+  const Var top = MakeVariable(s, "b/part_0", {3, 2}), bottom = MakeVariable(s, "b/part_1", {1, 2});
+  SetSaveSlice(top, {.full_name = "b", .full_shape = {4, 2}, .offset = {0, 0}, .shape = {3, 2}});
+  SetSaveSlice(bottom, {.full_name = "b", .full_shape = {4, 2}, .offset = {3, 0}, .shape = {1, 2}});
+  Saver saver(s);
+  ASSERT_OK_AND_ASSIGN(const auto divided, Session::Create(graph));
+  ASSERT_OK(saver.Restore(*divided, Path("m")));
+  EXPECT_EQ((*divided->Run({bottom}))[0].data<float>()[1], -1);
+  ASSERT_OK(saver.Save(*divided, Path("parts")).status());
+  Model whole(0);
+  const auto again = whole.Start();
+  ASSERT_OK(whole.saver->Restore(*again, Path("parts")));
+  EXPECT_THAT(whole.Values(*again), ElementsAre(1, -1));
+}
+
+}  // namespace
+}  // namespace thalweg
