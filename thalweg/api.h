@@ -14,6 +14,8 @@
 #include "thalweg/graph/gradient.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/observe/chrome_trace.h"
+#include "thalweg/observe/summary_writer.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/image_ops.h"

@@ -1,0 +1,79 @@
+// SummaryWriter: event files, which TensorBoard shows.
+//
+//   ASSIGN_OR_RETURN(auto writer, SummaryWriter::Open("logs", {.suffix = ".worker_1"}));
+//   RETURN_IF_ERROR(writer->AddScalar("loss", loss, step));
+//
+// A file is a TFRecord of tensorflow.Event messages,
+// events.out.tfevents.<seconds>.<host>.<process>.<number><suffix>: no two writers
+// have the same one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "thalweg/base/clock.h"
+#include "thalweg/base/file_system.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/data/tfrecord.h"
+#include "thalweg/graph/graph.h"
+#include "thalweg/proto/config.pb.h"
+#include "thalweg/proto/event.pb.h"
+#include "thalweg/tensor/tensor.h"
+
+namespace thalweg {
+
+struct SummaryWriterOptions {
+  std::string suffix;                              // of the file's name, to tell tasks apart
+  absl::Duration flush_every = absl::Seconds(10);  // so late readers see it at most
+  FileSystem* files = &PosixFileSystem();
+  Clock* clock = &RealClock();
+};
+
+// Thread-safe. A failure to write is given by every later call.
+class SummaryWriter {
+ public:
+  // Makes the folder if it is not there.
+  static absl::StatusOr<std::unique_ptr<SummaryWriter>> Open(const std::string& folder,
+                                                             const SummaryWriterOptions& options = {});
+  ~SummaryWriter();
+
+  const std::string& path() const { return path_; }
+
+  absl::Status AddScalar(absl::string_view tag, float value, int64_t step);
+  // How the values of a tensor of real numbers are spread. INVALID_ARGUMENT if
+  // one is not finite.
+  absl::Status AddHistogram(absl::string_view tag, const Tensor& values, int64_t step);
+  absl::Status AddSummary(tensorflow::Summary summary, int64_t step);
+  // What a summary operation gives. DATA_LOSS if it is nothing like that.
+  absl::Status AddSummary(const Tensor& serialized, int64_t step);
+  absl::Status AddGraph(const Graph& graph);
+  absl::Status AddRunMetadata(absl::string_view tag, const tensorflow::RunMetadata& metadata, int64_t step);
+  absl::Status AddSessionLog(tensorflow::SessionLog::SessionStatus status, int64_t step,
+                             const std::string& checkpoint_path = "");
+
+  // Readers see what was added.
+  absl::Status Flush();
+  // Flushes. Nothing can be added afterwards.
+  absl::Status Close();
+
+ private:
+  SummaryWriter(std::string path, const SummaryWriterOptions& options, std::unique_ptr<data::RecordWriter> records);
+  absl::Status Add(tensorflow::Event event, int64_t step);
+
+  const std::string path_;
+  const SummaryWriterOptions options_;
+  Mutex mutex_;
+  std::unique_ptr<data::RecordWriter> records_ ABSL_GUARDED_BY(mutex_);  // nullptr: closed
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  int64_t flushed_nanos_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The graph as text, for people and TensorBoard: "graph.pbtxt" of a folder.
+absl::Status WriteGraphText(const Graph& graph, const std::string& folder, FileSystem& files = PosixFileSystem());
+
+}  // namespace thalweg
