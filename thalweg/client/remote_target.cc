@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/strip.h"
@@ -39,10 +40,11 @@ class RemoteTarget : public SessionTarget {
     if (!options_.optimizer.fold_constants && !options_.optimizer.merge_common_subexpressions) {
       config.mutable_graph_options()->mutable_optimizer_options()->set_opt_level(tensorflow::OptimizerOptions::L0);
     }
-    RETURN_IF_ERROR(
-        Wait("opens a session", nullptr, options_.operation_timeout, [&](const CallOptions& call, auto done) {
-          master_->CreateSession(call, request, &response, std::move(done));
-        }));
+    // The server does not know of open_timeout: the call ends by itself.
+    const absl::Duration timeout = std::min(options_.operation_timeout, options_.open_timeout - kDeadlineGrace);
+    RETURN_IF_ERROR(Wait("opens a session", nullptr, timeout, [&](const CallOptions& call, auto done) {
+      master_->CreateSession(call, request, &response, std::move(done));
+    }));
     handle_ = response.session_handle();
     version_ = response.graph_version();
     return absl::OkStatus();

@@ -35,6 +35,8 @@ struct SessionOptions {
   bool allow_soft_placement = false;
   bool log_device_placement = false;
   absl::Duration operation_timeout = absl::InfiniteDuration();
+  // On a server: how long opening a session may wait for tasks to start.
+  absl::Duration open_timeout = absl::InfiniteDuration();
   OptimizerOptions optimizer;
   // On a server: whether the session shares no variables with others, and which
   // tasks it uses ("/job:ps", "/job:worker/task:0"; none: all).

@@ -2,6 +2,7 @@
 // checkpoints, summaries, the bookkeeping of a synchronous optimizer.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -23,11 +24,24 @@ struct StepRequest {
 // A step as hooks see it.
 class StepContext {
  public:
-  StepContext(Session& session, const RunMetadata* metadata) : session_(session), metadata_(metadata) {}
+  // A step that the session counts: see below.
+  struct GlobalStep {
+    int64_t value = -1;
+    bool after_update = false;
+  };
+  StepContext(Session& session, const RunMetadata* metadata) : StepContext(session, metadata, {}) {}
+  StepContext(Session& session, const RunMetadata* metadata, GlobalStep global_step)
+      : session_(session), metadata_(metadata), global_step_(global_step) {}
 
   Session& session() const { return session_; }
   // After the step; nullptr if nobody asked for a trace.
   const RunMetadata* metadata() const { return metadata_; }
+  // In AfterRun, the global step that was read in the same step, without a call
+  // of its own; in BeforeRun, the last that is known; -1 if the graph has none.
+  int64_t global_step() const { return global_step_.value; }
+  // True if the step has moved it on and this is the value afterwards. Else it
+  // may be one from before an update that the step has waited for.
+  bool global_step_is_after_update() const { return global_step_.after_update; }
   // No step after this one.
   void RequestStop() { stop_requested_ = true; }
   bool stop_requested() const { return stop_requested_; }
@@ -35,6 +49,7 @@ class StepContext {
  private:
   Session& session_;
   const RunMetadata* metadata_;
+  GlobalStep global_step_;
   bool stop_requested_ = false;
 };
 
@@ -49,6 +64,9 @@ class Hook {
   virtual absl::Status Begin(const Scope& s) { return absl::OkStatus(); }
   // Variables are initialized or restored.
   virtual absl::Status AfterCreateSession(Session& session) { return absl::OkStatus(); }
+  // Asked after AfterCreateSession: true if there is nothing to do, so that not
+  // one step is wanted.
+  virtual bool ShouldStop() const { return false; }
   virtual absl::StatusOr<StepRequest> BeforeRun(StepContext& context) { return StepRequest{}; }
   // `results` are those of the fetches that this hook asked for.
   virtual absl::Status AfterRun(StepContext& context, absl::Span<const Tensor> results) { return absl::OkStatus(); }

@@ -1,0 +1,50 @@
+// Opens sessions that are ready: whose variables have values.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "thalweg/client/session.h"
+#include "thalweg/graph/scope.h"
+#include "thalweg/train/checkpoint_state.h"
+#include "thalweg/train/patience.h"
+#include "thalweg/train/scaffold.h"
+
+namespace thalweg {
+
+struct SessionKeeperOptions {
+  SessionOptions session;
+  bool is_chief = true;
+  std::string checkpoint_dir;  // empty: nothing to restore from
+  absl::Duration max_wait = absl::Hours(2);
+};
+
+// The chief initializes variables, or restores them from the latest checkpoint;
+// others wait until it has, and see it within a quarter of a second. Not
+// thread-safe.
+class SessionKeeper {
+ public:
+  // Adds its operations to the graph. REQUIRES: the scaffold is complete.
+  SessionKeeper(const Scope& s, Scaffold scaffold, SessionKeeperOptions options);
+
+  // `again`: after a task was lost. Then variables that still have their values
+  // keep them; if some do not, all come from the checkpoint. FAILED_PRECONDITION
+  // if there is none to go back to. Tasks that have not started or have left are
+  // waited for.
+  absl::StatusOr<std::unique_ptr<Session>> Open(bool again);
+
+ private:
+  // A text if it has to wait, of what for.
+  absl::StatusOr<std::string> TryOpen(bool again, const Patience& patience, std::unique_ptr<Session>* session);
+  absl::Status GiveValues(Session& session, bool again, const std::vector<std::string>& lost);
+  absl::Status RunInit(Session& session);
+
+  const Scope scope_;
+  const Scaffold scaffold_;
+  const SessionKeeperOptions options_;
+  const ReadyCheck ready_;
+};
+
+}  // namespace thalweg
