@@ -22,6 +22,7 @@ struct Command {
   absl::Status (*run_with_rest)(std::ostream& out, const std::vector<std::string>& rest) = nullptr;
 };
 
+Command CheckpointCommand();
 Command EvalCommand();
 Command OpsCommand();
 Command PythonCommand();

@@ -21,14 +21,14 @@ constexpr int kFailed = 1;
 constexpr int kWrongArguments = 2;
 
 std::vector<Command> Commands() {
-  return {EvalCommand(), OpsCommand(), PythonCommand(), ServerCommand(), VersionCommand()};
+  return {CheckpointCommand(), EvalCommand(), OpsCommand(), PythonCommand(), ServerCommand(), VersionCommand()};
 }
 
 std::vector<std::string> CommonFlags() { return {"v", "minloglevel"}; }
 
 std::string Help() {
   std::string text = "usage: thalweg COMMAND [flags]\n\ncommands:\n";
-  for (const Command& command : Commands()) absl::StrAppendFormat(&text, "  %-8s %s\n", command.name, command.summary);
+  for (const Command& command : Commands()) absl::StrAppendFormat(&text, "  %-10s %s\n", command.name, command.summary);
   return text + "\nflags of every command:\n" + DescribeFlags(CommonFlags()) +
          "\n`thalweg COMMAND --help` has the flags of one.\n";
 }
