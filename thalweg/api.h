@@ -16,6 +16,7 @@
 #include "thalweg/graph/scope.h"
 #include "thalweg/observe/chrome_trace.h"
 #include "thalweg/observe/summary_writer.h"
+#include "thalweg/launch/job.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/image_ops.h"

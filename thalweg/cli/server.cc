@@ -11,6 +11,7 @@
 #include <iostream>
 #include <string>
 
+#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
@@ -19,8 +20,8 @@
 
 ABSL_FLAG(std::string, cluster, "",
           "who is in the cluster: \"ps|host:2222;host:2223,worker|host:2224\"; tasks may be given as index=host:port");
-ABSL_FLAG(std::string, job_name, "", "the job of this task");
-ABSL_FLAG(int, task_index, 0, "which task of the job this is");
+ABSL_DECLARE_FLAG(std::string, job_name);  // of launch/job.cc
+ABSL_DECLARE_FLAG(int, task_index);
 ABSL_FLAG(std::string, server_def, "",
           "a file with a tensorflow.ServerDef, instead of the three above; \"-\" is the standard input");
 ABSL_FLAG(int, cpus, 1, "number of devices: /device:CPU:0, /device:CPU:1, ...");
