@@ -7,6 +7,7 @@
 // IWYU pragma: begin_exports
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
+#include "thalweg/client/announce_done.h"
 #include "thalweg/client/server.h"
 #include "thalweg/client/session.h"
 #include "thalweg/data/idx.h"

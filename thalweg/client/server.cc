@@ -6,8 +6,11 @@
 
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/job_watch.h"
 #include "thalweg/cluster/local_master.h"
 #include "thalweg/cluster/local_worker.h"
+#include "thalweg/rpc/call_gate.h"
+#include "thalweg/rpc/grpc_job.h"
 #include "thalweg/rpc/grpc_worker.h"
 #include "thalweg/rpc/rpc_server.h"
 #include "thalweg/rpc/services.h"
@@ -20,11 +23,14 @@ class Server::State {
  public:
   TaskId task;
   std::string target;
+  CallGate gate;
   std::optional<LocalDevices> devices;
   Membership membership;
   std::optional<LocalWorker> worker;
   std::shared_ptr<Workers> workers;
   RpcClient client;
+  std::unique_ptr<JobPeers> peers;
+  std::optional<JobWatch> watch;
   std::optional<LocalMaster> master;
   std::unique_ptr<RpcServer> rpc;
 
@@ -56,8 +62,18 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .make_workers = make_workers,
                                        .default_config = options.default_session_config,
                                        .peer_timeout = options.peer_timeout});
+  s->peers = MakeGrpcJobPeers(cluster, &s->client);
+  s->watch.emplace(JobWatchOptions{.cluster = cluster,
+                                   .self = task,
+                                   .peers = s->peers.get(),
+                                   .membership = &s->membership,
+                                   .last_used = [s] { return s->gate.last_call(); },
+                                   .orphan_after = options.orphan_after,
+                                   .gone_after = options.gone_after});
   std::vector<RpcMethod> methods = MasterService(*s->master);
   for (RpcMethod& method : WorkerService(*s->worker)) methods.push_back(std::move(method));
+  methods = s->gate.Guard(std::move(methods));
+  for (RpcMethod& method : JobService(*s->watch)) methods.push_back(std::move(method));
   ASSIGN_OR_RETURN(s->rpc, RpcServer::Start({.bind = options.bind, .port = host_port.port}, std::move(methods)));
   s->target = absl::StrCat("grpc://localhost:", s->rpc->port());
   return std::unique_ptr<Server>(new Server(std::move(state)));
@@ -95,6 +111,7 @@ void Server::Stop() {
     if (state_->stopping) return;
     state_->stopping = true;
   }
+  state_->watch->Stop();
   // Steps end first, so that every call can be answered.
   state_->worker->Shutdown(Cancelled("Server ", state_->task, " was stopped"));
   state_->master->CloseAll();
@@ -102,8 +119,22 @@ void Server::Stop() {
   state_->stopped.Notify();
 }
 
+void Server::Drain(absl::Duration timeout) {
+  if (!state_->gate.Close(Unavailable(state_->task, " is leaving"), timeout)) {
+    LOG(WARNING) << state_->task.ToString() << " leaves; steps that still run after " << absl::FormatDuration(timeout)
+                 << " are cancelled";
+  }
+  Stop();
+}
+
 absl::Status Server::Join() {
-  state_->stopped.WaitForNotification();
+  RETURN_IF_ERROR(state_->watch->Wait());
+  bool stopping = false;
+  {
+    MutexLock lock(&state_->mutex);
+    stopping = state_->stopping;
+  }
+  if (stopping) state_->stopped.WaitForNotification();
   return absl::OkStatus();
 }
 

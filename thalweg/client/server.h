@@ -24,6 +24,11 @@ struct ServerOptions {
   absl::Duration peer_timeout = absl::Seconds(10);
   // Options of every session, under what the session asks for.
   tensorflow::ConfigProto default_session_config;
+  // How long Join() waits while there is no worker and nobody uses this task.
+  absl::Duration orphan_after = absl::InfiniteDuration();
+  // Once some worker is done, one that has not said so and cannot be reached for
+  // this long is not waited for.
+  absl::Duration gone_after = absl::Seconds(30);
 };
 
 // Thread-safe.
@@ -50,7 +55,14 @@ class Server {
   // Ends every session and every step, which fail with CANCELLED or, in other
   // tasks, UNAVAILABLE, and frees the port.
   void Stop();
-  // Waits until Stop() was called, by another thread.
+  // Takes no new steps, which then fail with UNAVAILABLE, waits for those that
+  // run, though not longer than `timeout`, and stops.
+  void Drain(absl::Duration timeout = absl::Seconds(10));
+  // For a task that has nothing to do by itself, as a parameter server. Returns
+  // OK when the job is over, which is when all workers have said that they are
+  // done (AnnounceDone()), wait here too, or have gone away; or when another
+  // thread has called Stop(). The server serves until it is stopped.
+  // DEADLINE_EXCEEDED if there was no worker for options.orphan_after.
   absl::Status Join();
 
  private:

@@ -1,8 +1,9 @@
-// A master and a worker as methods of a server.
+// A master, a worker and the end of a job as methods of a server.
 #pragma once
 
 #include <vector>
 
+#include "thalweg/cluster/job_watch.h"
 #include "thalweg/cluster/master.h"
 #include "thalweg/cluster/worker.h"
 #include "thalweg/rpc/rpc_server.h"
@@ -13,5 +14,7 @@ namespace thalweg {
 std::vector<RpcMethod> MasterService(Master& master);
 // /tensorflow.WorkerService/... and /thalweg.TransferService/... `worker` is borrowed.
 std::vector<RpcMethod> WorkerService(Worker& worker);
+// /thalweg.JobService/... `watch` is borrowed.
+std::vector<RpcMethod> JobService(JobWatch& watch);
 
 }  // namespace thalweg

@@ -1,0 +1,19 @@
+// How a program says that its part of a job is done.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace thalweg {
+
+// Tells the server at `target` ("grpc://host:port"), usually that of this
+// process, that the work of its task is done. The server tells all other tasks:
+// parameter servers, and other tasks that only wait, return from Server::Join()
+// when every worker has said so. MonitoredTrainingSession::Close() calls it.
+//
+// OK, with nothing done, for "" (a session in this process) and for a server of
+// TensorFlow. Takes 10 s at most.
+absl::Status AnnounceDone(const std::string& target);
+
+}  // namespace thalweg

@@ -1,0 +1,145 @@
+// How jobs end: tasks that wait leave when the others are done.
+#include <memory>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "thalweg/base/notification.h"
+#include "thalweg/base/status.h"
+#include "thalweg/base/thread.h"
+#include "thalweg/client/announce_done.h"
+#include "thalweg/client/cluster_testlib.h"
+#include "thalweg/client/session.h"
+#include "thalweg/client/session_testlib.h"
+#include "thalweg/graph/graph_testlib.h"
+#include "thalweg/graph/scope.h"
+#include "thalweg/ops/array_ops.h"
+
+namespace thalweg {
+namespace {
+
+const TaskId kPs0{"ps", 0}, kPs1{"ps", 1}, kWorker0{"worker", 0}, kWorker1{"worker", 1};
+constexpr absl::Duration kLong = absl::Seconds(60);
+
+// A task that waits in Join(), on a thread of its own.
+class Joined {
+ public:
+  explicit Joined(Server& server)
+      : thread_(std::make_unique<Thread>("join", [this, &server] {
+          status_ = server.Join();
+          left_.Notify();
+        })) {}
+  bool left() const { return left_.HasBeenNotified(); }
+  absl::Status status() {
+    if (!left_.WaitForNotificationWithTimeout(kLong)) return DeadlineExceeded("Join() does not return");
+    return status_;
+  }
+
+ private:
+  Notification left_;
+  absl::Status status_;
+  std::unique_ptr<Thread> thread_;
+};
+
+TEST(JobEndTest, ParameterServersLeaveWhenAllWorkersAreDone) {
+  TestCluster cluster({{"ps", 2}, {"worker", 2}});
+  Joined ps0(cluster.server(kPs0)), ps1(cluster.server(kPs1));
+  ASSERT_OK(AnnounceDone(cluster.target(kWorker1)));
+  cluster.Stop(kWorker1);
+  // The other worker still works with them.
+  Graph graph;
+  const Output x = Const(graph.root().WithDevice("/job:ps/task:1"), Tensor::Scalar<float>(3));
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(kWorker0)}));
+  ASSERT_OK(session->Run({x}).status());
+  EXPECT_FALSE(ps0.left() || ps1.left());
+  ASSERT_OK(session->Close());
+  ASSERT_OK(AnnounceDone(cluster.target(kWorker0)));
+  EXPECT_THAT(ps0.status(), IsOk());
+  EXPECT_THAT(ps1.status(), IsOk());
+}
+
+TEST(JobEndTest, AnAnnouncementBeforeJoinCounts) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}});
+  ASSERT_OK(AnnounceDone(cluster.target(kWorker0)));
+  EXPECT_THAT(Joined(cluster.server(kPs0)).status(), IsOk());
+  // From a parameter server, or without a server, there is nothing to say.
+  EXPECT_THAT(AnnounceDone(cluster.target(kPs0)), IsOk());
+  EXPECT_THAT(AnnounceDone(""), IsOk());
+  EXPECT_THAT(AnnounceDone("somewhere"), Fails(absl::StatusCode::kInvalidArgument, ""));
+  cluster.Stop(kWorker0);
+}
+
+// In-graph replication: one client, and workers that only serve it.
+TEST(JobEndTest, WorkersThatWaitLeaveToo) {
+  TestCluster cluster({{"ps", 1}, {"worker", 3}});
+  Joined ps(cluster.server(kPs0)), worker1(cluster.server(kWorker1)), worker2(cluster.server({"worker", 2}));
+  ASSERT_OK(AnnounceDone(cluster.target(kWorker0)));
+  EXPECT_THAT(ps.status(), IsOk());
+  EXPECT_THAT(worker1.status(), IsOk());
+  EXPECT_THAT(worker2.status(), IsOk());
+}
+
+TEST(JobEndTest, AWorkerThatIsGoneIsNotWaitedForForever) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}}, {}, {.gone_after = absl::Milliseconds(50)});
+  Joined ps(cluster.server(kPs0));
+  cluster.Stop(kWorker1);  // as one that was killed
+  EXPECT_FALSE(ps.left());
+  ASSERT_OK(AnnounceDone(cluster.target(kWorker0)));
+  EXPECT_THAT(ps.status(), IsOk());
+}
+
+TEST(JobEndTest, AnOrphanLeavesWithAnError) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, {.orphan_after = absl::Milliseconds(200)});
+  Joined ps(cluster.server(kPs0));
+  cluster.Stop(kWorker0);
+  EXPECT_THAT(ps.status(),
+              Fails(absl::StatusCode::kDeadlineExceeded, "/job:ps/replica:0/task:0: there was no worker for 200ms"));
+}
+
+// A parameter server of an elastic job knows only itself.
+TEST(JobEndTest, AParameterServerThatKnowsNoWorkersLeavesWhenLeftAlone) {
+  ClusterSpec alone;
+  ASSERT_OK(alone.AddTask(kPs0, "localhost:0"));
+  ASSERT_OK_AND_ASSIGN(auto ps, Server::Start(alone, kPs0, {.gone_after = absl::Milliseconds(50)}));
+  ClusterSpec both;
+  ASSERT_OK(both.AddTask(kPs0, absl::StrCat("localhost:", ps->port())));
+  ASSERT_OK(both.AddTask(kWorker1, "localhost:0"));
+  ASSERT_OK_AND_ASSIGN(auto worker, Server::Start(both, kWorker1));
+  Joined joined(*ps);
+  ASSERT_OK(AnnounceDone(worker->target()));
+  EXPECT_THAT(joined.status(), IsOk());
+}
+
+TEST(JobEndTest, StopEndsTheWait) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}});
+  Joined ps(cluster.server(kPs0));
+  cluster.server(kPs0).Stop();
+  EXPECT_THAT(ps.status(), IsOk());
+}
+
+TEST(JobEndTest, DrainFinishesTheStepsThatRun) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}});
+  Joined ps(cluster.server(kPs0));
+  Graph graph;
+  const Scope s = graph.root().WithDevice("/job:ps/task:0");
+  const Output x = Const(s, Tensor::Scalar<float>(3));
+  const Output gated = s.Add("TestGate", {x});
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(kWorker0)}));
+  ASSERT_OK(session->Run({x}).status());
+  Gate gate;
+  the_gate = &gate;
+  absl::Status slow = Internal("never ended");
+  Thread step("step", [&] { slow = session->Run({gated}).status(); });
+  gate.entered.WaitForNotification();
+  std::unique_ptr<Thread> drain = std::make_unique<Thread>("drain", [&] { cluster.server(kPs0).Drain(kLong); });
+  absl::Status refused;
+  while (refused.ok()) refused = session->Run({x}).status();
+  EXPECT_THAT(refused, Fails(absl::StatusCode::kUnavailable, "/job:ps/replica:0/task:0 is leaving"));
+  EXPECT_FALSE(ps.left());
+  gate.done(absl::OkStatus());
+  drain.reset();
+  EXPECT_THAT(ps.status(), IsOk());
+  EXPECT_THAT(session->Close(), IsOk());
+}
+
+}  // namespace
+}  // namespace thalweg
