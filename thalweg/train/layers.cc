@@ -7,6 +7,8 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
+#include "thalweg/ops/random_ops.h"
+#include "thalweg/train/optimizer.h"
 #include "thalweg/train/variable.h"
 
 namespace thalweg::layers {
@@ -55,6 +57,53 @@ Output Dense(const Scope& scope, Output x, int64_t units, const DenseOptions& op
   if (flatten) y = Reshape(s, y, Sizes(s, shape, units));
   if (options.activation) y = options.activation(s, y);
   return y;
+}
+
+Output Flatten(const Scope& s, Output x) {
+  if (!s.ok()) return {};
+  const PartialShape shape = x.shape();
+  int64_t width = 1;
+  for (int i = 1; i < shape.rank(); ++i) width = shape.dim(i) < 0 || width < 0 ? -1 : width * shape.dim(i);
+  if (shape.rank() < 1 || width < 0) {
+    s.Fail(InvalidArgument("Flatten: only the first dimension may be unknown, got ", shape));
+    return {};
+  }
+  return Reshape(s.WithOpName("Flatten"), x, {-1, static_cast<int32_t>(width)});
+}
+
+Output Embedding(const Scope& scope, Output ids, int64_t size, int64_t depth, const EmbeddingOptions& options) {
+  if (!scope.ok()) return {};
+  if (size <= 0 || depth <= 0) {
+    scope.Fail(InvalidArgument("Embedding: size and depth must be positive, got [", size, ",", depth, "]"));
+    return {};
+  }
+  const Scope s = scope.SubScope(options.name);
+  const Var table =
+      MakeVariable(s, "embeddings", {size, depth},
+                   {.initializer = options.initializer, .dtype = options.dtype, .trainable = options.trainable});
+  return Gather(s.WithOpName("embedding_lookup"), table, ids);
+}
+
+Output Dropout(const Scope& scope, Output x, const DropoutOptions& options) {
+  if (!scope.ok()) return {};
+  if (!(options.rate >= 0 && options.rate < 1)) {
+    scope.Fail(InvalidArgument("Dropout: the rate must be at least 0 and less than 1, got ", options.rate));
+    return {};
+  }
+  const bool always = !options.training.tensor();
+  if ((always && !options.training.value()) || options.rate == 0) return x;
+  const Scope s = scope.SubScope(options.name);
+  const DType dtype = RemoveRef(x.dtype());
+  Output rate = Hyperparameter(options.rate).AsTensor(s, "rate", dtype);
+  // At a rate of 0 everything is kept and divided by 1.
+  if (!always) rate = Mul(s, rate, Cast(s, options.training.tensor(), dtype));
+  constexpr int64_t kDefaultGraphSeed = 87654321;  // of TensorFlow, for an op with a seed of its own
+  const RandomOptions seeds =
+      options.seed ? RandomOptions{.seed = kDefaultGraphSeed, .seed2 = *options.seed} : RandomOptions{};
+  const Output drawn = RandomUniform(s, ShapeOf(s, x), dtype, seeds);
+  const Output keep = Cast(s, GreaterEqual(s, drawn, rate), dtype);
+  const Output scale = RealDiv(s, OnesLike(s, rate), Sub(s, OnesLike(s, rate), rate));
+  return Mul(s, Mul(s, x, scale), keep);
 }
 
 }  // namespace thalweg::layers

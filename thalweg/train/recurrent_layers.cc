@@ -1,0 +1,262 @@
+#include "thalweg/train/recurrent_layers.h"
+
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "thalweg/base/status.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/nn_ops.h"
+#include "thalweg/train/optimizer.h"
+#include "thalweg/train/variable.h"
+
+namespace thalweg::layers {
+namespace {
+
+Output Number(const Scope& s, double value, DType dtype) { return Hyperparameter(value).AsTensor(s, "Const", dtype); }
+
+// The scope of that name, not made unique: variables are made in it by the first
+// call, and operations find names of their own.
+Scope Within(const Scope& s, absl::string_view name) { return s.InScope(s.FullName(name)); }
+
+// [x, h] * kernel + bias, with variables that are made by the first call.
+class Gates {
+ public:
+  Gates(int64_t outputs, Initializer kernel, Initializer bias)
+      : outputs_(outputs), kernel_initializer_(std::move(kernel)), bias_initializer_(std::move(bias)) {}
+
+  Output Call(const Scope& s, Output x, Output h) {
+    if (!s.ok()) return {};
+    const PartialShape xs = x.shape(), hs = h.shape();
+    if (xs.rank() != 2 || xs.dim(1) <= 0 || hs.rank() != 2 || hs.dim(1) <= 0) {
+      s.Fail(InvalidArgument("RnnCell: input and state must be matrices of known width, got ", xs, " and ", hs));
+      return {};
+    }
+    const int64_t width = xs.dim(1) + hs.dim(1);
+    if (!kernel_) {
+      const DType dtype = RemoveRef(x.dtype());
+      kernel_ = MakeVariable(s, "kernel", {width, outputs_}, {.initializer = kernel_initializer_, .dtype = dtype});
+      bias_ = MakeVariable(s, "bias", {outputs_}, {.initializer = bias_initializer_, .dtype = dtype});
+    }
+    if (s.ok() && kernel_.shape().dim(0) != width) {
+      s.Fail(InvalidArgument("RnnCell: the kernel '", kernel_.name(), "' was made for inputs of width ",
+                             kernel_.shape().dim(0) - hs.dim(1), ", got ", xs));
+    }
+    if (!s.ok()) return {};
+    return BiasAdd(s, MatMul(s, Concat(s, {x, h}, 1), kernel_), bias_);
+  }
+
+ private:
+  const int64_t outputs_;
+  const Initializer kernel_initializer_;
+  const Initializer bias_initializer_;
+  Var kernel_;
+  Var bias_;
+};
+
+class Lstm : public RnnCell {
+ public:
+  Lstm(int64_t units, const LstmOptions& options)
+      : units_(units),
+        options_(options),
+        sizes_{units, units},
+        gates_(4 * units, options.initializer, initializers::Zeros()) {}
+
+  const std::vector<int64_t>& state_sizes() const override { return sizes_; }
+  int64_t output_size() const override { return units_; }
+
+  Step Call(const Scope& scope, Output input, const State& state) override {
+    const Scope s = Within(scope, options_.name);
+    const Output c = state[0];
+    const Output all = gates_.Call(s, input, state[1]);
+    if (!s.ok()) return {};
+    const DType dtype = RemoveRef(input.dtype());
+    if (options_.use_peepholes && !peephole_forget_) MakePeepholes(s, dtype);
+    const std::vector<Output> parts = Split(s, all, 4, 1);
+    if (!s.ok()) return {};
+    const Output forget = Add(s, parts[2], Number(s, options_.forget_bias, dtype));
+    Output new_c = Add(s, Mul(s, Sigmoid(s, Peep(s, forget, peephole_forget_, c)), c),
+                       Mul(s, Sigmoid(s, Peep(s, parts[0], peephole_input_, c)), Tanh(s, parts[1])));
+    if (options_.cell_clip) {
+      new_c = ClipByValue(s, new_c, Number(s, -*options_.cell_clip, dtype), Number(s, *options_.cell_clip, dtype));
+    }
+    const Output h = Mul(s, Sigmoid(s, Peep(s, parts[3], peephole_output_, new_c)), Tanh(s, new_c));
+    return {h, {new_c, h}};
+  }
+
+ private:
+  void MakePeepholes(const Scope& s, DType dtype) {
+    const VarOptions options{.initializer = options_.initializer, .dtype = dtype};
+    peephole_forget_ = MakeVariable(s, "w_f_diag", {units_}, options);
+    peephole_input_ = MakeVariable(s, "w_i_diag", {units_}, options);
+    peephole_output_ = MakeVariable(s, "w_o_diag", {units_}, options);
+  }
+  Output Peep(const Scope& s, Output gate, const Var& weights, Output c) const {
+    return options_.use_peepholes ? Add(s, gate, Mul(s, weights, c)) : gate;
+  }
+
+  const int64_t units_;
+  const LstmOptions options_;
+  const std::vector<int64_t> sizes_;
+  Gates gates_;
+  Var peephole_forget_, peephole_input_, peephole_output_;
+};
+
+class Gru : public RnnCell {
+ public:
+  Gru(int64_t units, const GruOptions& options)
+      : options_(options),
+        sizes_{units},
+        gates_(2 * units, options.kernel_initializer, initializers::Ones()),  // do not reset, at the beginning
+        candidate_(units, options.kernel_initializer, initializers::Zeros()) {}
+
+  const std::vector<int64_t>& state_sizes() const override { return sizes_; }
+  int64_t output_size() const override { return sizes_[0]; }
+
+  Step Call(const Scope& scope, Output input, const State& state) override {
+    const Scope s = Within(scope, options_.name);
+    const Output h = state[0];
+    const Output gates = gates_.Call(Within(s, "gates"), input, h);
+    if (!s.ok()) return {};
+    const std::vector<Output> parts = Split(s, Sigmoid(s, gates), 2, 1);
+    if (!s.ok()) return {};
+    const Output reset = parts[0], update = parts[1];
+    const Output candidate = Tanh(s, candidate_.Call(Within(s, "candidate"), input, Mul(s, reset, h)));
+    const Output one = Number(s, 1, RemoveRef(input.dtype()));
+    const Output next = Add(s, Mul(s, update, h), Mul(s, Sub(s, one, update), candidate));
+    return {next, {next}};
+  }
+
+ private:
+  const GruOptions options_;
+  const std::vector<int64_t> sizes_;
+  Gates gates_;
+  Gates candidate_;
+};
+
+class Dropping : public RnnCell {
+ public:
+  Dropping(RnnCellPtr cell, const DropoutCellOptions& options) : cell_(std::move(cell)), options_(options) {}
+
+  const std::vector<int64_t>& state_sizes() const override { return cell_->state_sizes(); }
+  int64_t output_size() const override { return cell_->output_size(); }
+
+  Step Call(const Scope& s, Output input, const State& state) override {
+    input = Dropout(s, input, {.rate = options_.input_rate, .training = options_.training});
+    Step step = cell_->Call(s, input, state);
+    step.output = Dropout(s, step.output, {.rate = options_.output_rate, .training = options_.training});
+    return step;
+  }
+
+ private:
+  const RnnCellPtr cell_;
+  const DropoutCellOptions options_;
+};
+
+class Stacked : public RnnCell {
+ public:
+  explicit Stacked(std::vector<RnnCellPtr> cells) : cells_(std::move(cells)) {
+    for (const RnnCellPtr& cell : cells_) {
+      sizes_.insert(sizes_.end(), cell->state_sizes().begin(), cell->state_sizes().end());
+    }
+  }
+
+  const std::vector<int64_t>& state_sizes() const override { return sizes_; }
+  int64_t output_size() const override { return cells_.empty() ? 0 : cells_.back()->output_size(); }
+
+  Step Call(const Scope& scope, Output input, const State& state) override {
+    if (cells_.empty()) scope.Fail(InvalidArgument("MultiCell: there are no cells"));
+    const Scope s = Within(scope, "multi_rnn_cell");
+    Step all{input, {}};
+    auto begin = state.begin();
+    for (size_t i = 0; i < cells_.size() && s.ok(); ++i) {
+      const auto end = begin + static_cast<int64_t>(cells_[i]->state_sizes().size());
+      Step one = cells_[i]->Call(Within(s, absl::StrCat("cell_", i)), all.output, State(begin, end));
+      all.output = one.output;
+      all.state.insert(all.state.end(), one.state.begin(), one.state.end());
+      begin = end;
+    }
+    return all;
+  }
+
+ private:
+  const std::vector<RnnCellPtr> cells_;
+  std::vector<int64_t> sizes_;
+};
+
+absl::Status CheckRnn(const RnnCellPtr& cell, const Output& inputs, const RnnOptions& options) {
+  if (cell == nullptr || !inputs) return InvalidArgument("Rnn: the cell or the input is missing");
+  const PartialShape& shape = inputs.shape();
+  const int time = options.time_major ? 0 : 1;
+  if (shape.rank() != 3 || shape.dim(time) <= 0 || shape.dim(2) <= 0) {
+    return InvalidArgument("Rnn: inputs must be of rank 3 with a known number of time steps (dimension ", time,
+                           ") and a known depth, got ", shape);
+  }
+  for (const int64_t size : cell->state_sizes()) {
+    if (size <= 0) return InvalidArgument("Rnn: a cell of ", size, " units");
+  }
+  if (!options.initial_state.empty() && options.initial_state.size() != cell->state_sizes().size()) {
+    return InvalidArgument("Rnn: the initial state has ", options.initial_state.size(), " tensors, the cell has ",
+                           cell->state_sizes().size());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+RnnCellPtr LstmCell(int64_t units, const LstmOptions& options) { return std::make_shared<Lstm>(units, options); }
+RnnCellPtr GruCell(int64_t units, const GruOptions& options) { return std::make_shared<Gru>(units, options); }
+RnnCellPtr DropoutCell(RnnCellPtr cell, const DropoutCellOptions& options) {
+  return std::make_shared<Dropping>(std::move(cell), options);
+}
+RnnCellPtr MultiCell(std::vector<RnnCellPtr> cells) { return std::make_shared<Stacked>(std::move(cells)); }
+
+RnnCell::State ZeroState(const Scope& s, const RnnCell& cell, Output like) {
+  RnnCell::State state;
+  if (!s.ok()) return state;
+  const DType dtype = RemoveRef(like.dtype());
+  for (const int64_t size : cell.state_sizes()) {
+    if (like.shape().dim(0) >= 0) {
+      state.push_back(initializers::Zeros()(s, {like.shape().dim(0), size}, dtype));
+      continue;
+    }
+    const Output batch = Slice(s, ShapeOf(s, like), Const(s, {0}), Const(s, {1}));
+    const Output dims = Concat(s, {batch, Const(s, {static_cast<int32_t>(size)})}, 0);
+    state.push_back(EnsureShape(s, Fill(s, dims, Number(s, 0, dtype)), {-1, size}));
+  }
+  return state;
+}
+
+RnnResult Rnn(const Scope& scope, const RnnCellPtr& cell, Output inputs, const RnnOptions& options) {
+  if (!scope.ok()) return {};
+  scope.Fail(CheckRnn(cell, inputs, options));
+  if (!scope.ok()) return {};
+  const Scope s = scope.SubScope(options.name);
+  const int time_axis = options.time_major ? 0 : 1;
+  const int steps = static_cast<int>(inputs.shape().dim(time_axis));
+  const std::vector<Output> slices = Unpack(s, inputs, steps, time_axis);
+  if (!s.ok()) return {};
+  RnnResult result{{}, options.initial_state};
+  if (result.state.empty()) result.state = ZeroState(s, *cell, slices[0]);
+  std::vector<Output> outputs;
+  Output lengths;
+  if (options.sequence_length) lengths = ExpandDims(s, Cast(s, options.sequence_length, kInt32), 1);
+  for (int t = 0; t < steps && s.ok(); ++t) {
+    RnnCell::Step step = cell->Call(s, slices[t], result.state);
+    if (lengths && s.ok()) {
+      const Output live = Greater(s, lengths, Const(s, int32_t{t}));  // [batch, 1]
+      step.output = Select(s, live, step.output, ZerosLike(s, step.output));
+      for (size_t i = 0; i < step.state.size(); ++i) {
+        step.state[i] = Select(s, live, step.state[i], result.state[i]);
+      }
+    }
+    outputs.push_back(step.output);
+    result.state = std::move(step.state);
+  }
+  if (!s.ok()) return {};
+  result.outputs = Pack(s, outputs, time_axis);
+  return result;
+}
+
+}  // namespace thalweg::layers
