@@ -1,0 +1,49 @@
+// Small sets in the formats of the real ones, with something in them to be
+// learnt: for tests, and to try a program where there are no data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "thalweg/base/file_system.h"
+
+namespace thalweg::data {
+
+struct GeneratedOptions {
+  uint64_t seed = 1;
+  FileSystem* file_system = &PosixFileSystem();
+};
+
+// The six files of CIFAR-10, of `images_per_file` noisy images; classes differ in
+// colours and stripes.
+absl::Status GenerateCifar10(const std::string& folder, int64_t images_per_file = 200,
+                             const GeneratedOptions& options = {});
+
+// The three files of the Penn Treebank; of `words` words in all but the training
+// file, which has ten times as many. Most words follow from the one before.
+absl::Status GeneratePtb(const std::string& folder, int64_t words = 2000, const GeneratedOptions& options = {});
+
+// A text like text8, of `words` words: all in one line. Words come in groups,
+// and words of a group are near each other.
+absl::Status GenerateText8(const std::string& path, int64_t words = 50000, const GeneratedOptions& options = {});
+
+// A new folder under the system's for temporary files, which goes with the
+// object and everything in it.
+class TemporaryFolder {
+ public:
+  static absl::StatusOr<TemporaryFolder> Create();
+  ~TemporaryFolder();
+  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+}  // namespace thalweg::data
