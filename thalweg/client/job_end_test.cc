@@ -79,7 +79,7 @@ TEST(JobEndTest, WorkersThatWaitLeaveToo) {
 }
 
 TEST(JobEndTest, AWorkerThatIsGoneIsNotWaitedForForever) {
-  TestCluster cluster({{"ps", 1}, {"worker", 2}}, {}, {.gone_after = absl::Milliseconds(50)});
+  TestCluster cluster({{"ps", 1}, {"worker", 2}}, {}, TasksIn::kThisProcess, {.gone_after = absl::Milliseconds(50)});
   Joined ps(cluster.server(kPs0));
   cluster.Stop(kWorker1);  // as one that was killed
   EXPECT_FALSE(ps.left());
@@ -88,7 +88,7 @@ TEST(JobEndTest, AWorkerThatIsGoneIsNotWaitedForForever) {
 }
 
 TEST(JobEndTest, AnOrphanLeavesWithAnError) {
-  TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, {.orphan_after = absl::Milliseconds(200)});
+  TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, TasksIn::kThisProcess, {.orphan_after = absl::Milliseconds(200)});
   Joined ps(cluster.server(kPs0));
   cluster.Stop(kWorker0);
   EXPECT_THAT(ps.status(),

@@ -36,8 +36,8 @@ bool IsFoldable(const Node& node, const Frames& frames, const std::string& devic
   if (!IsPure(node) || node.op() == "Const" || node.num_outputs() == 0) return false;
   if (frames.of_node[node.id()] != 0 || !node.control_inputs().empty()) return false;
   if (!KernelRegistry::Global().Has(node.op(), device_type)) return false;
-  // Placeholders with a default and the like are there to be replaced.
-  if (node.num_inputs() == 0) return false;
+  // What errors and shapes depend on is known when the step runs, as in TensorFlow.
+  if (node.num_inputs() == 0 || node.op() == "PlaceholderWithDefault") return false;
   return std::all_of(node.inputs().begin(), node.inputs().end(),
                      [](const Output& o) { return o.node->op() == "Const" && o.node->control_inputs().empty(); });
 }

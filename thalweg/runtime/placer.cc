@@ -117,8 +117,9 @@ class Placement {
     for (int i = 0; i < node.num_inputs(); ++i) {
       const Output& input = node.input(i);
       const bool by_reference = IsRef(node.input_type(i));
-      const bool by_handle = node.input_type(i) == kResource && input.node->schema() != nullptr &&
-                             !IsControlFlow(node) && node.op() != "Identity" && node.op() != "_Retval";
+      // Through loops and conditionals too: a handle is used where it is from.
+      const bool by_handle =
+          node.input_type(i) == kResource && input.node->schema() != nullptr && node.op() != "_Retval";
       if (by_reference || by_handle) {
         // What it refers to is where it is: another device that the node asks
         // for is ignored, as TensorFlow ignores it.
