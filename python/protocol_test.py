@@ -154,11 +154,11 @@ class ProtocolTest(unittest.TestCase):
             self.run_step(fetch=["b:0"])
             for in_body in (False, True):
                 self.run_step(fetch=["r:0"], store_errors_in_response_body=in_body)
-                self.run_step(fetch=["v:0"], store_errors_in_response_body=in_body, texts=False)
+                self.run_step(fetch=["v:0"], store_errors_in_response_body=in_body)
             self.run_step(target=["set"])
             self.run_step(fetch=["r:0"], store_errors_in_response_body=True)
             self.run_step(fetch=["b:0"], feeds={"nonode:0": 1.0})
-            self.run_step(fetch=["b:0"], feeds={"a:0": 1}, texts=False)
+            self.run_step(fetch=["b:0"], feeds={"a:0": 1})
             ours, theirs = self.run_step(fetch=["b:0", "v:0"], feeds={"a:0": 2.0})
             for mine, yours in zip(ours.tensor, theirs.tensor):
                 self.assertEqual(mine.name, yours.name)

@@ -253,9 +253,18 @@ class Partitioning {
         .ToString();
   }
 
+  // The name that TensorFlow gives to the end of an edge to the client: errors
+  // show it.
+  static std::string EndName(absl::string_view prefix, const std::string& tensor) {
+    const size_t colon = tensor.rfind(':');
+    return colon == std::string::npos ? absl::StrCat(prefix, tensor, "_0")
+                                      : absl::StrCat(prefix, tensor.substr(0, colon), "_", tensor.substr(colon + 1));
+  }
+
   // What a node is called in its part.
-  static std::string NameOf(const Node& node) {
-    return node.op() == "_Arg" ? absl::StrCat("_recv", node.name()) : node.name();
+  std::string NameOf(const Node& node) const {
+    if (node.op() != "_Arg") return node.name();
+    return EndName("_recv_", signature_.feeds[*GetAttr<int64_t>(node.def(), "index")]);
   }
 
   absl::Status AddFeed(const Node& arg) {
@@ -279,7 +288,7 @@ class Partitioning {
     const std::string& tensor = signature_.fetches[index];
     const int part = part_of_[retval.id()];
     NodeDef send;
-    send.set_name(absl::StrCat("_send", retval.name()));
+    send.set_name(graph_.ReserveName(EndName("_send_", tensor)));
     send.set_op("_Send");
     send.set_device(retval.device());
     send.add_input(InputFor(retval.input(0), part, retval));

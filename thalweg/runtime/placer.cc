@@ -17,7 +17,7 @@ namespace {
 // with what its members ask for together.
 class Groups {
  public:
-  explicit Groups(int nodes) : parent_(nodes), size_(nodes, 1), asked_(nodes), why_(nodes), near_(nodes) {
+  explicit Groups(int nodes) : parent_(nodes), size_(nodes, 1), firm_(nodes), asked_(nodes), why_(nodes), near_(nodes) {
     std::iota(parent_.begin(), parent_.end(), 0);
   }
 
@@ -35,9 +35,12 @@ class Groups {
     return absl::OkStatus();
   }
 
+  // The node holds a state that is where the node asks for.
+  void MakeFirm(const Node& node) { firm_[node.id()] = !node.device().empty(); }
+
   // Joins the sets of two nodes, `second` for being near `first`. What `second`
   // alone asks for gives way, as in TensorFlow; what others that it must be with
-  // ask for does not.
+  // ask for does not, unless `first` holds a state and none of them does.
   absl::Status Join(const Node& first, const Node& second) {
     if (near_[second.id()].empty()) near_[second.id()] = absl::StrCat("with '", first.name(), "'");
     const int a = Find(first.id());
@@ -45,7 +48,7 @@ class Groups {
     if (a == b) return absl::OkStatus();
     absl::StatusOr<DeviceName> both = DeviceName::Intersect(asked_[a], asked_[b]);
     if (!both.ok()) {
-      if (size_[b] > 1) {
+      if (size_[b] > 1 && !(firm_[a] && !firm_[b])) {
         return InvalidArgument("Cannot colocate nodes '", first.name(), "' and '", second.name(),
                                "': ", both.status().message());
       }
@@ -53,6 +56,7 @@ class Groups {
     }
     parent_[b] = a;
     size_[a] += size_[b];
+    firm_[a] = firm_[a] || firm_[b];
     asked_[a] = *both;
     if (why_[a].empty()) why_[a] = why_[b];
     return absl::OkStatus();
@@ -69,6 +73,7 @@ class Groups {
  private:
   std::vector<int> parent_;
   std::vector<int> size_;          // of a set, at its root
+  std::vector<bool> firm_;         // of a set, at its root
   std::vector<DeviceName> asked_;  // of a set, at its root
   std::vector<std::string> why_;   // of a set, at its root
   std::vector<std::string> near_;  // of a node: the other that it must be with
@@ -82,7 +87,13 @@ class Placement {
   absl::StatusOr<std::vector<Placed>> Run() {
     if (options_.devices.empty()) return InvalidArgument("No devices to place nodes on");
     for (const auto& node : graph_.nodes()) RETURN_IF_ERROR(groups_.Ask(*node));
-    for (const auto& node : graph_.nodes()) RETURN_IF_ERROR(JoinWithOthers(*node));
+    // What a handle goes through joins it one after the other, so that what each
+    // alone asks for gives way.
+    for (const auto& node : graph_.nodes()) {
+      if (HoldsState(*node)) groups_.MakeFirm(*node);
+    }
+    ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph_));
+    for (const Node* node : order) RETURN_IF_ERROR(JoinWithOthers(*node));
     // Every set is placed once, by what all of its members can do.
     std::vector<std::vector<const Node*>> members(graph_.num_nodes());
     for (const auto& node : graph_.nodes()) members[groups_.Find(node->id())].push_back(node.get());
@@ -103,6 +114,16 @@ class Placement {
   }
 
  private:
+  // A variable, a table, a queue that does not ask to be near another node.
+  static bool HoldsState(const Node& node) {
+    if (!node.is_stateful() || node.num_inputs() > 0 || node.num_outputs() == 0) return false;
+    if (node.output_type(0) != kResource && !IsRef(node.output_type(0))) return false;
+    const auto classes = GetAttr<std::vector<std::string>>(node.def(), "_class");
+    return !classes.ok() || std::all_of(classes->begin(), classes->end(), [&](const std::string& name) {
+      return name == absl::StrCat("loc:@", node.name());
+    });
+  }
+
   absl::Status JoinWithOthers(const Node& node) {
     if (HasAttr(node.def(), "_class")) {
       ASSIGN_OR_RETURN(const std::vector<std::string> classes, GetAttr<std::vector<std::string>>(node.def(), "_class"));

@@ -81,6 +81,24 @@ TEST(Placer, AReferenceWinsOverTheOwnDevice) {
   EXPECT_EQ(Find(*placed, "assign").device, "/job:ps/replica:0/task:0/device:CPU:0");
 }
 
+// As the read of a variable in a loop of another task, with a stack for its
+// gradient.
+TEST(Placer, AHandleIsUsedWhereItIsFromInLoopsToo) {
+  Graph graph;
+  const Scope ps = graph.root().WithDevice("/job:ps");
+  const Scope worker = graph.root().WithDevice("/job:worker");
+  Node* handle = ps.WithOpName("v").Add("VarHandleOp", {}, {{"shape", Shape()}, {"dtype", kFloat}});
+  worker.WithOpName("stack").Add("StackV2", {Const(worker, -1)},
+                                 {{"elem_type", kFloat}, {"_class", std::vector<std::string>{"loc:@read"}}});
+  Node* enter = worker.WithOpName("enter").Add("Enter", {handle->out()}, {{"frame_name", std::string("loop")}});
+  worker.WithOpName("read").Add("ReadVariableOp", {enter->out()}, {{"dtype", kFloat}});
+  const auto placed = Place(graph, TwoTasks());
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  for (const char* node : {"v", "enter", "read", "stack"}) {
+    EXPECT_EQ(Find(*placed, node).device, "/job:ps/replica:0/task:0/device:CPU:0") << node;
+  }
+}
+
 TEST(Placer, TwoVariablesOfOneUpdateMustNotContradictEachOther) {
   Graph graph;
   const Scope s = graph.root();
