@@ -14,7 +14,8 @@ struct Replica {
 };
 
 // From the device that the scope gives to operations: the number is that of the
-// task. A "chief" (or "master") beside the workers of `total` is the last.
-Replica ReplicaOf(const Scope& s, int64_t total);
+// task. A "chief" (or "master") beside the workers is the last of `total` or, if
+// nobody says how many there are, a number that none of them has.
+Replica ReplicaOf(const Scope& s, int64_t total = int64_t{1} << 20);
 
 }  // namespace thalweg

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -108,24 +109,24 @@ class Aggregation {
     RunShort(session_, {graph_->release_again}).IgnoreError();
   }
 
+  // How long the round has waited, after `pause`; none: it is the end.
+  std::optional<absl::Duration> Pause(absl::Duration pause) {
+    MutexLock lock(&mutex_);
+    if (!stopping_) changed_.WaitWithTimeout(&mutex_, pause);
+    if (stopping_ || !status_.ok()) return std::nullopt;
+    return absl::Now() - last_round_;
+  }
+
   void Watch() {
     const absl::Duration expel_after = graph_->options.expel_after;
     const absl::Duration pause = std::min(kSayAfter, expel_after);
     absl::Duration say_at = kSayAfter;
-    MutexLock lock(&mutex_);
-    while (!stopping_) {
-      changed_.WaitWithTimeout(&mutex_, pause);
-      if (stopping_ || !status_.ok()) return;
-      const absl::Duration waited = absl::Now() - last_round_;
-      if (waited < pause) {
-        say_at = kSayAfter;
-        if (expelled_.empty()) continue;
-      }
-      const bool say = waited >= say_at;
-      if (say) say_at = 2 * waited;
-      mutex_.Unlock();
-      LookAfter(waited, say, waited >= expel_after);
-      mutex_.Lock();
+    while (const std::optional<absl::Duration> waited = Pause(pause)) {
+      if (*waited < pause) say_at = kSayAfter;
+      if (*waited < pause && expelled_.empty()) continue;
+      const bool say = *waited >= say_at;
+      if (say) say_at = 2 * *waited;
+      LookAfter(*waited, say, *waited >= expel_after);
     }
   }
 
