@@ -113,7 +113,7 @@ void Server::Stop() {
   }
   state_->watch->Stop();
   // Steps end first, so that every call can be answered.
-  state_->worker->Shutdown(Cancelled("Server ", state_->task, " was stopped"));
+  state_->worker->Shutdown(Unavailable("Server ", state_->task, " was stopped"));
   state_->master->CloseAll();
   state_->rpc->Shutdown();
   state_->stopped.Notify();
