@@ -26,6 +26,8 @@
 #include "thalweg/launch/job.h"
 #include "thalweg/observe/chrome_trace.h"
 #include "thalweg/observe/summary_writer.h"
+#include "thalweg/launch/job.h"
+#include "thalweg/launch/signals.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/image_ops.h"

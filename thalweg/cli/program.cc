@@ -10,6 +10,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/cli/command.h"
 #include "thalweg/cli/flags.h"
+#include "thalweg/launch/job.h"
 
 ABSL_FLAG(int, v, 0, "how much detail is logged");
 ABSL_FLAG(int, minloglevel, 0, "log lines below this level are dropped: 0 all, 1 warnings, 2 errors, 3 fatal errors");
@@ -21,7 +22,8 @@ constexpr int kFailed = 1;
 constexpr int kWrongArguments = 2;
 
 std::vector<Command> Commands() {
-  return {CheckpointCommand(), EvalCommand(), OpsCommand(), PythonCommand(), ServerCommand(), VersionCommand()};
+  return {CheckpointCommand(), EvalCommand(),   OpsCommand(),    PythonCommand(),
+          RunCommand(),        ServerCommand(), VersionCommand()};
 }
 
 std::vector<std::string> CommonFlags() { return {"v", "minloglevel"}; }
@@ -35,17 +37,18 @@ std::string Help() {
 
 std::string Help(const Command& command) {
   std::string text = absl::StrCat("usage: thalweg ", command.name, " ", command.usage, "\n\n", command.summary, "\n");
+  if (!command.details.empty()) absl::StrAppend(&text, "\n", command.details, "\n");
   if (!command.flags.empty()) absl::StrAppend(&text, "\nflags:\n", DescribeFlags(command.flags));
   return text;
 }
 
 bool IsHelp(const std::string& arg) { return arg == "--help" || arg == "-help" || arg == "-h"; }
 
-// How many of the arguments are the command and its flags. A flag that is no
-// switch and has no '=' takes the next one.
+// How many of the arguments are the command and its flags, which "--" ends. A
+// flag that is no switch and has no '=' takes the next one.
 size_t CountFlags(const std::vector<std::string>& args) {
   size_t n = 1;
-  while (n < args.size() && args[n].size() > 1 && args[n][0] == '-') {
+  while (n < args.size() && args[n].size() > 1 && args[n][0] == '-' && args[n] != "--") {
     const std::string name = args[n].substr(
         args[n].find_first_not_of('-') == std::string::npos ? args[n].size() : args[n].find_first_not_of('-'));
     const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
@@ -74,8 +77,10 @@ int RunProgram(const std::vector<std::string>& args, std::ostream& out, std::ost
     return kWrongArguments;
   }
   // The arguments that are this command's own, and what is not.
-  const size_t own = command->run_with_rest != nullptr ? CountFlags(args) : args.size();
-  const std::vector<std::string> rest(args.begin() + static_cast<ptrdiff_t>(own), args.end());
+  const bool has_rest = command->run_with_rest != nullptr || command->run_for_code != nullptr;
+  const size_t own = has_rest ? CountFlags(args) : args.size();
+  std::vector<std::string> rest(args.begin() + static_cast<ptrdiff_t>(own), args.end());
+  if (!rest.empty() && rest[0] == "--") rest.erase(rest.begin());
   if (std::any_of(args.begin(), args.begin() + static_cast<ptrdiff_t>(own), IsHelp)) {
     out << Help(*command);
     return 0;
@@ -89,11 +94,19 @@ int RunProgram(const std::vector<std::string>& args, std::ostream& out, std::ost
   }
   SetVerbosity(absl::GetFlag(FLAGS_v));
   SetMinLogLevel(static_cast<LogLevel>(std::clamp(absl::GetFlag(FLAGS_minloglevel), 0, 3)));
-  const absl::Status status = command->run_with_rest != nullptr ? command->run_with_rest(out, rest) : command->run(out);
+  absl::StatusOr<int> code = 0;
+  if (command->run_for_code != nullptr) {
+    code = command->run_for_code(out, rest);
+  } else if (const absl::Status status =
+                 command->run_with_rest != nullptr ? command->run_with_rest(out, rest) : command->run(out);
+             !status.ok()) {
+    code = status;
+  }
   out.flush();
-  if (status.ok()) return 0;
+  if (code.ok()) return *code;
+  const absl::Status& status = code.status();
   err << absl::StatusCodeToString(status.code()) << ": " << status.message() << "\n";
-  return kFailed;
+  return IsWorthRetry(status) ? 128 + static_cast<int>(status.code()) : kFailed;
 }
 
 }  // namespace thalweg::cli

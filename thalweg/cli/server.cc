@@ -2,21 +2,25 @@
 #include "thalweg/client/server.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <iostream>
+#include <memory>
 #include <string>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/time/time.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/cli/command.h"
 #include "thalweg/cli/proto_file.h"
+#include "thalweg/client/announce_done.h"
 
 ABSL_FLAG(std::string, cluster, "",
           "who is in the cluster: \"ps|host:2222;host:2223,worker|host:2224\"; tasks may be given as index=host:port");
@@ -25,6 +29,11 @@ ABSL_DECLARE_FLAG(int, task_index);
 ABSL_FLAG(std::string, server_def, "",
           "a file with a tensorflow.ServerDef, instead of the three above; \"-\" is the standard input");
 ABSL_FLAG(int, cpus, 1, "number of devices: /device:CPU:0, /device:CPU:1, ...");
+ABSL_FLAG(bool, forever, false, "serve on when all workers have said that they are done");
+ABSL_FLAG(absl::Duration, orphan_after, absl::InfiniteDuration(),
+          "leave, with code 132, if for this long there was no worker");
+// Through it a program says "D" (its work is done), "J" (it waits for the end of
+// the job) or, by closing it, that it has ended.
 ABSL_FLAG(int, lifeline, -1, "a file descriptor: the server ends when its other end is closed");
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(10),
           "a task that a step waits for and that does not answer for so long is taken for dead");
@@ -57,19 +66,92 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer() {
   return Server::Start(cluster, task, options);
 }
 
-// Waits for one of the signals or, if there is a lifeline, until it is cut.
-// Returns which it was.
-std::string WaitForEnd(const sigset_t& signals, int lifeline) {
-  const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
-  pollfd waits[] = {{.fd = signal_fd, .events = POLLIN, .revents = 0},
-                    {.fd = lifeline, .events = POLLIN, .revents = 0}};
-  while (poll(waits, lifeline >= 0 ? 2 : 1, -1) < 0 && errno == EINTR) {
+// What the server waits for, besides calls.
+class Events {
+ public:
+  // REQUIRES: the signals are blocked in all threads.
+  Events(const sigset_t& signals, int lifeline)
+      : signals_(signalfd(-1, &signals, SFD_CLOEXEC)), joined_(eventfd(0, EFD_CLOEXEC)), lifeline_(lifeline) {}
+  ~Events() {
+    close(signals_);
+    close(joined_);
   }
-  signalfd_siginfo info{};
-  if (waits[0].revents != 0 && read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
-    return info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT";
+
+  enum class Event { kSignal, kJoined, kToldToJoin, kToldDone, kCut };
+  Event Wait() {
+    while (true) {
+      pollfd waits[] = {{.fd = signals_, .events = POLLIN, .revents = 0},
+                        {.fd = joined_, .events = POLLIN, .revents = 0},
+                        {.fd = lifeline_, .events = POLLIN, .revents = 0}};
+      if (poll(waits, lifeline_ >= 0 ? 3 : 2, -1) < 0) continue;
+      signalfd_siginfo info{};
+      if (waits[0].revents != 0 && read(signals_, &info, sizeof(info)) == sizeof(info)) {
+        signal_ = static_cast<int>(info.ssi_signo);
+        return Event::kSignal;
+      }
+      if (waits[1].revents != 0) return Event::kJoined;
+      if (waits[2].revents == 0) continue;
+      char told = 0;
+      if (read(lifeline_, &told, 1) != 1) return Event::kCut;
+      if (told == 'J') return Event::kToldToJoin;
+      if (told == 'D') return Event::kToldDone;
+    }
   }
-  return "its starter has ended";
+  int signal() const { return signal_; }
+  void SetJoined() {
+    const uint64_t one = 1;
+    CHECK(write(joined_, &one, sizeof(one)) == sizeof(one));
+  }
+
+ private:
+  const int signals_, joined_, lifeline_;
+  int signal_ = 0;
+};
+
+// Serves until the job is over, or somebody wants it to end.
+absl::Status Serve(Server& server, Events& events, bool join) {
+  absl::Status joined;
+  std::unique_ptr<Thread> joiner, drain;
+  const auto start_joiner = [&] {
+    if (joiner != nullptr) return;
+    joiner = std::make_unique<Thread>("join", [&] {
+      joined = server.Join();
+      events.SetJoined();
+    });
+  };
+  if (join) start_joiner();
+  std::string why;
+  while (why.empty()) {
+    switch (events.Wait()) {
+      case Events::Event::kSignal:
+        // Steps that run are finished; who cannot wait for that repeats it.
+        if (drain != nullptr) _exit(128 + events.signal());
+        LOG(INFO) << server.task().ToString() << " leaves: " << strsignal(events.signal());
+        drain = std::make_unique<Thread>("drain", [&] {
+          server.Drain();
+          events.SetJoined();
+        });
+        break;
+      case Events::Event::kJoined:
+        why = drain != nullptr ? "all its steps have ended" : joined.ok() ? "the job is over" : "it is an orphan";
+        break;
+      case Events::Event::kToldToJoin:
+        start_joiner();
+        break;
+      case Events::Event::kToldDone:
+        why = "its program is done";
+        if (const absl::Status told = AnnounceDone(server.target()); !told.ok()) LOG(WARNING) << told.message();
+        break;
+      case Events::Event::kCut:
+        why = "its program has ended";
+        break;
+    }
+  }
+  LOG(INFO) << server.task().ToString() << " ends: " << why;
+  server.Stop();
+  drain.reset();
+  joiner.reset();
+  return joined;
 }
 
 // Every client and every other task has a connection: as many as the system
@@ -97,9 +179,9 @@ absl::Status Run(std::ostream& out) {
     return server.status();
   }
   out << "Started server with target: " << (*server)->target() << std::endl;
-  LOG(INFO) << (*server)->task().ToString() << " ends: " << WaitForEnd(signals, absl::GetFlag(FLAGS_lifeline));
-  (*server)->Stop();
-  return absl::OkStatus();
+  const int lifeline = absl::GetFlag(FLAGS_lifeline);
+  Events events(signals, lifeline);
+  return Serve(**server, events, /*join=*/lifeline < 0 && !absl::GetFlag(FLAGS_forever));
 }
 
 }  // namespace

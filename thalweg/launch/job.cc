@@ -176,15 +176,22 @@ absl::StatusOr<Job> Job::FromFlagsOrEnvironment(int argc, char** argv) {
   }
   std::vector<std::string> args;
   if (argc > 1) args.assign(argv + 1, argv + argc);
-  return From(args, environment);
+  absl::StatusOr<Job> job = From(args, environment);
+  // Launchers collect what tasks print through pipes: lines come when they are
+  // printed.
+  if (job.ok() && !job->source.empty()) std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  return job;
+}
+
+bool IsWorthRetry(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsDeadlineExceeded(status);
 }
 
 int ExitCode(const absl::Status& status) {
   if (status.ok()) return 0;
   std::fflush(stdout);
   std::fprintf(stderr, "%s\n", status.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
-  const bool again = absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsDeadlineExceeded(status);
-  return static_cast<int>(status.code()) + (again ? 128 : 0);
+  return static_cast<int>(status.code()) + (IsWorthRetry(status) ? 128 : 0);
 }
 
 }  // namespace thalweg

@@ -52,5 +52,6 @@ struct Job {
 // and ABORTED (138), when tasks went away, and DEADLINE_EXCEEDED (132), as of a
 // parameter server that no worker needs any more.
 int ExitCode(const absl::Status& status);
+bool IsWorthRetry(const absl::Status& status);
 
 }  // namespace thalweg

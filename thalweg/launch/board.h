@@ -1,0 +1,62 @@
+// What a job that runs on this host looks like: a row for each task with its
+// state, step, rate and loss, and one for the whole.
+//
+// Steps are read from the lines that tasks print: "step 1200/5000  loss 0.12",
+// "Train step 100, loss: 0.5", "step=7 loss=2e-3".
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace thalweg {
+
+struct StepLine {
+  int64_t step = 0;
+  int64_t total = 0;  // 0: not said
+  std::optional<double> loss;
+};
+
+// nullopt if the line tells no step.
+std::optional<StepLine> ParseStepLine(absl::string_view line);
+
+// A value: it draws nothing by itself.
+class Board {
+ public:
+  // `total_steps`: 0 if it is not known; lines may tell it.
+  Board(std::vector<std::string> tasks, int64_t total_steps);
+
+  void SetState(size_t task, std::string state) { rows_[task].state = std::move(state); }
+  // True if the line told a step.
+  bool AddLine(size_t task, absl::string_view line, absl::Time now);
+
+  // One line for each task, and "total" if any has told a step; each is cut to
+  // `columns`.
+  std::vector<std::string> Rows(absl::Time now, size_t columns) const;
+
+ private:
+  // Steps over time. The rate is that of the last seconds.
+  struct Track {
+    void Add(int64_t step, absl::Time now);
+    double rate(absl::Time now) const;
+    std::deque<std::pair<absl::Time, int64_t>> samples;
+  };
+  struct Row {
+    std::string name, state;
+    Track track;
+    std::optional<double> loss;
+  };
+  std::string Steps(const Track& track, absl::Time now) const;
+
+  std::vector<Row> rows_;
+  Track total_;  // workers share a global step: the highest that any has told
+  int64_t total_steps_;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,389 @@
+#include "thalweg/launch/local_launcher.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/launch/board.h"
+#include "thalweg/launch/child_process.h"
+
+namespace thalweg {
+namespace {
+
+constexpr absl::Duration kRedraw = absl::Milliseconds(200);
+constexpr absl::Duration kFirstPause = absl::Milliseconds(250);  // before a restart; it doubles
+
+// `n` ports of this host that nobody uses. All are held until all are known.
+absl::StatusOr<std::vector<int>> FindPorts(int n, int base_port) {
+  std::vector<int> sockets, ports;
+  absl::Status status;
+  for (int i = 0; i < n && status.ok(); ++i) {
+    const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockets.push_back(s);
+    const int reuse = 1;
+    if (base_port > 0) setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(base_port > 0 ? INADDR_ANY : INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(base_port > 0 ? base_port + i : 0));
+    socklen_t length = sizeof(address);
+    if (bind(s, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+        getsockname(s, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+      status = Unavailable("Port ", base_port > 0 ? base_port + i : 0, " cannot be had: ", strerror(errno));
+    }
+    ports.push_back(ntohs(address.sin_port));
+  }
+  for (const int s : sockets) close(s);
+  if (!status.ok()) return status;
+  return ports;
+}
+
+// How many steps the arguments ask for, if they say so in the usual way.
+int64_t StepsOf(const std::vector<std::string>& command) {
+  for (size_t i = 0; i < command.size(); ++i) {
+    absl::string_view arg = command[i];
+    if (!absl::ConsumePrefix(&arg, "--")) continue;
+    for (const absl::string_view flag : {"steps", "train_steps", "max_steps", "num_steps"}) {
+      int64_t steps = 0;
+      absl::string_view value = arg;
+      if (arg == flag && i + 1 < command.size()) {
+        value = command[i + 1];
+      } else if (!absl::ConsumePrefix(&value, flag) || !absl::ConsumePrefix(&value, "=")) {
+        continue;
+      }
+      if (absl::SimpleAtoi(value, &steps)) return steps;
+    }
+  }
+  return 0;
+}
+
+struct Task {
+  TaskId id;
+  std::string name;  // "worker 0"
+  std::vector<std::string> args;
+  std::map<std::string, std::string> variables;
+  pid_t pid = -1;  // -1: it does not run
+  bool ended = false;
+  int code = 0;
+  int restarts = 0;
+  absl::Time start_at = absl::InfiniteFuture();  // when it is started again
+};
+
+// A task's output, as it comes. Children of a task may hold it open longer than
+// the task lives.
+struct Stream {
+  int fd = -1;
+  size_t task = 0;
+  bool is_err = false;
+  std::string rest;  // a line that has no end yet
+};
+
+class LocalJob {
+ public:
+  LocalJob(const LocalJobOptions& options, const std::vector<std::string>& names)
+      : options_(options), board_(names, StepsOf(options.command)) {
+    for (const std::string& name : names) width_ = std::max(width_, name.size());
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, s);
+    sigprocmask(SIG_BLOCK, &signals, &old_mask_);
+    signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+  ~LocalJob() {
+    KillAll();
+    for (const Stream& stream : streams_) close(stream.fd);
+    close(signals_);
+    sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+  }
+
+  absl::Status Start(std::vector<Task> tasks) {
+    tasks_ = std::move(tasks);
+    for (size_t i = 0; i < tasks_.size(); ++i) RETURN_IF_ERROR(StartTask(i));
+    return absl::OkStatus();
+  }
+
+  int Run() {
+    while (std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return !task.ended; })) {
+      Draw();
+      Wait();
+      ReadSignals();
+      ReadStreams();
+      Reap();
+      Advance();
+    }
+    ReadStreams();
+    for (Stream& stream : streams_) {
+      if (!stream.rest.empty()) Show(stream, stream.rest);
+      stream.rest.clear();
+    }
+    Draw();
+    drawn_ = 0;
+    return signal_ > 0 ? 128 + signal_ : code_;
+  }
+
+ private:
+  absl::Status StartTask(size_t i) {
+    Task& task = tasks_[i];
+    task.start_at = absl::InfiniteFuture();
+    ASSIGN_OR_RETURN(const ChildProcess child, StartChild(task.args, task.variables));
+    task.pid = child.pid;
+    streams_.push_back({child.out, i, false, ""});
+    streams_.push_back({child.err, i, true, ""});
+    board_.SetState(i, "running");
+    return absl::OkStatus();
+  }
+
+  void Wait() {
+    std::vector<pollfd> fds{{.fd = signals_, .events = POLLIN, .revents = 0}};
+    for (const Stream& stream : streams_) fds.push_back({.fd = stream.fd, .events = POLLIN, .revents = 0});
+    absl::Time until =
+        std::min({end_ps_at_, kill_at_, options_.terminal ? absl::Now() + kRedraw : absl::InfiniteFuture()});
+    for (const Task& task : tasks_) until = std::min(until, task.start_at);
+    const int64_t ms = absl::ToInt64Milliseconds(until - absl::Now()) + 1;
+    poll(fds.data(), fds.size(),
+         until == absl::InfiniteFuture() ? -1 : static_cast<int>(std::clamp<int64_t>(ms, 0, 60000)));
+  }
+
+  // The first is passed on; the second ends everything.
+  void ReadSignals() {
+    signalfd_siginfo info{};
+    while (read(signals_, &info, sizeof(info)) == sizeof(info)) {
+      if (info.ssi_signo == SIGCHLD) continue;
+      if (signal_ > 0) {
+        Say(absl::StrCat("again ", strsignal(static_cast<int>(info.ssi_signo)), ": all tasks are killed"));
+        KillAll();
+        continue;
+      }
+      signal_ = static_cast<int>(info.ssi_signo);
+      Say(absl::StrCat(strsignal(signal_), ": passed on to all tasks; once more kills them"));
+      EndAll(signal_);
+    }
+  }
+
+  void ReadStreams() {
+    for (size_t i = 0; i < streams_.size();) {
+      Stream& stream = streams_[i];
+      char buffer[1 << 16];
+      ssize_t n = 0;
+      while ((n = read(stream.fd, buffer, sizeof(buffer))) > 0) {
+        stream.rest.append(buffer, static_cast<size_t>(n));
+        size_t begin = 0;
+        for (size_t end = 0; (end = stream.rest.find('\n', begin)) != std::string::npos; begin = end + 1) {
+          Show(stream, absl::StripSuffix(absl::string_view(stream.rest).substr(begin, end - begin), "\r"));
+        }
+        stream.rest.erase(0, begin);
+      }
+      if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        ++i;
+        continue;
+      }
+      if (!stream.rest.empty()) Show(stream, stream.rest);
+      close(stream.fd);
+      streams_.erase(streams_.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+
+  void Reap() {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      Task& task = tasks_[i];
+      int status = 0;
+      if (task.pid < 0 || waitpid(task.pid, &status, WNOHANG) != task.pid) continue;
+      kill(-task.pid, SIGKILL);  // what it may have left behind
+      task.pid = -1;
+      task.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      Ended(i, WIFSIGNALED(status)
+                   ? absl::StrCat("was ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")")
+                   : absl::StrCat("ended with code ", task.code));
+    }
+  }
+
+  void Ended(size_t i, const std::string& how) {
+    Task& task = tasks_[i];
+    const bool expected = ending_ || (task.id.job == "ps" && end_ps_at_ != absl::InfiniteFuture());
+    if (task.code == 0 || expected) {
+      task.ended = true;
+      board_.SetState(i, task.code == 0 ? "done" : "ended");
+      return;
+    }
+    if (task.code >= 128 && task.restarts < options_.max_restarts) {
+      const absl::Duration pause = kFirstPause * (1 << std::min(task.restarts, 6));
+      ++task.restarts;
+      task.start_at = absl::Now() + pause;
+      board_.SetState(i, absl::StrCat("restart ", task.restarts));
+      Say(absl::StrCat(task.name, " ", how, "; it is started again (", task.restarts, " of ", options_.max_restarts,
+                       ")"));
+      return;
+    }
+    task.ended = true;
+    board_.SetState(i, absl::StrCat("failed: ", task.code));
+    std::string why;
+    if (options_.max_restarts > 0 && task.code < 128) why = ", which another try would not change";
+    if (options_.max_restarts > 0 && task.code >= 128) why = absl::StrCat(", after ", task.restarts, " restarts");
+    Say(absl::StrCat(task.name, " ", how, why, "; the job ends"));
+    code_ = task.code;
+    EndAll(SIGTERM);
+  }
+
+  // What time brings: restarts, and the end of those that do not end.
+  void Advance() {
+    const absl::Time now = absl::Now();
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      if (tasks_[i].start_at > now) continue;
+      if (const absl::Status started = StartTask(i); !started.ok()) {
+        tasks_[i].code = 126;
+        Ended(i, absl::StrCat("could not be started: ", started.message()));
+      }
+    }
+    const bool workers_ended =
+        std::all_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.ended || task.id.job == "ps"; });
+    if (workers_ended && end_ps_at_ == absl::InfiniteFuture()) {
+      // A parameter server that waits for a restart has nobody to serve.
+      for (Task& task : tasks_) {
+        if (task.pid < 0) task.ended = true;
+      }
+      end_ps_at_ = now + options_.ps_grace;
+    }
+    if (now >= end_ps_at_ && !ending_) {
+      for (const Task& task : tasks_) {
+        if (!task.ended) Say(absl::StrCat(task.name, " has not left after the workers: it is told to end"));
+      }
+      EndAll(SIGTERM);
+    }
+    if (now >= kill_at_) {
+      for (const Task& task : tasks_) {
+        if (!task.ended) Say(absl::StrCat(task.name, " does not end: it is killed"));
+      }
+      KillAll();
+      kill_at_ = absl::InfiniteFuture();
+    }
+  }
+
+  void EndAll(int with) {
+    ending_ = true;
+    kill_at_ = std::min(kill_at_, absl::Now() + options_.kill_after);
+    for (Task& task : tasks_) {
+      if (task.pid > 0) kill(task.pid, with);
+      if (task.pid < 0) task.ended = true;
+      task.start_at = absl::InfiniteFuture();
+    }
+  }
+
+  void KillAll() {
+    for (const Task& task : tasks_) {
+      if (task.pid > 0) kill(-task.pid, SIGKILL);
+    }
+  }
+
+  // A line of a task; on a terminal, those that tell steps are on the board.
+  void Show(const Stream& stream, absl::string_view line) {
+    const bool told = board_.AddLine(stream.task, line, absl::Now());
+    if (told && options_.terminal) return;
+    Erase();
+    std::ostream& to = stream.is_err ? *options_.err : *options_.out;
+    to << absl::StrFormat("%-*s | ", static_cast<int>(width_), tasks_[stream.task].name) << line << "\n" << std::flush;
+  }
+  void Say(const std::string& text) {
+    Erase();
+    *options_.err << absl::StrFormat("%-*s | ", static_cast<int>(width_), "run") << text << std::endl;
+  }
+  void Erase() {
+    if (drawn_ > 0) *options_.out << "\033[" << drawn_ << "A\033[J" << std::flush;
+    drawn_ = 0;
+  }
+  void Draw() {
+    if (!options_.terminal) return;
+    winsize size{};
+    const size_t columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    const std::vector<std::string> rows = board_.Rows(absl::Now(), columns - 1);
+    Erase();
+    *options_.out << absl::StrJoin(rows, "\n") << "\n" << std::flush;
+    drawn_ = rows.size();
+  }
+
+  const LocalJobOptions& options_;
+  Board board_;
+  size_t width_ = 3;
+  size_t drawn_ = 0;  // lines of the board that are on the terminal
+  sigset_t old_mask_;
+  int signals_ = -1;
+  std::vector<Task> tasks_;
+  std::vector<Stream> streams_;
+  int signal_ = 0;       // that was passed on
+  int code_ = 0;         // of the task that failed
+  bool ending_ = false;  // all were told to end
+  absl::Time end_ps_at_ = absl::InfiniteFuture();
+  absl::Time kill_at_ = absl::InfiniteFuture();
+};
+
+// The tasks, with what each of them is told.
+absl::StatusOr<std::vector<Task>> MakeTasks(const LocalJobOptions& options) {
+  std::vector<std::string> command = options.command;
+  ASSIGN_OR_RETURN(command[0], FindProgram(command[0]));
+  ASSIGN_OR_RETURN(const std::vector<int> ports, FindPorts(options.ps + options.workers, options.base_port));
+  std::vector<std::string> ps_hosts, worker_hosts;
+  std::vector<Task> tasks;
+  for (int i = 0; i < options.ps + options.workers; ++i) {
+    const bool is_ps = i < options.ps;
+    (is_ps ? ps_hosts : worker_hosts).push_back(absl::StrCat("localhost:", ports[i]));
+    Task task{.id = is_ps ? TaskId{"ps", i} : TaskId{"worker", i - options.ps}};
+    task.name = absl::StrCat(task.id.job, " ", task.id.index);
+    tasks.push_back(std::move(task));
+  }
+  const auto list = [](const std::vector<std::string>& hosts) {
+    return absl::StrCat("[\"", absl::StrJoin(hosts, "\", \""), "\"]");
+  };
+  const std::string cluster = absl::StrCat("{", ps_hosts.empty() ? "" : absl::StrCat("\"ps\": ", list(ps_hosts), ", "),
+                                           "\"worker\": ", list(worker_hosts), "}");
+  for (Task& task : tasks) {
+    task.variables = {{"TF_CONFIG", absl::StrCat("{\"cluster\": ", cluster, ", \"task\": {\"type\": \"", task.id.job,
+                                                 "\", \"index\": ", task.id.index, "}}")},
+                      {"PYTHONUNBUFFERED", "1"}};  // lines come when they are printed
+    for (const std::string& arg : command) {
+      task.args.push_back(absl::StrReplaceAll(arg, {{"{ps_hosts}", absl::StrJoin(ps_hosts, ",")},
+                                                    {"{worker_hosts}", absl::StrJoin(worker_hosts, ",")},
+                                                    {"{job_name}", task.id.job},
+                                                    {"{task_index}", absl::StrCat(task.id.index)}}));
+    }
+  }
+  return tasks;
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunLocalJob(const LocalJobOptions& options) {
+  if (options.command.empty())
+    return InvalidArgument("Expected a program: thalweg run --ps 1 --workers 2 -- ./program");
+  if (options.ps < 0 || options.workers < 1) {
+    return InvalidArgument("Expected --ps of at least 0 and --workers of at least 1, got ", options.ps, " and ",
+                           options.workers);
+  }
+  ASSIGN_OR_RETURN(std::vector<Task> tasks, MakeTasks(options));
+  std::vector<std::string> names;
+  for (const Task& task : tasks) names.push_back(task.name);
+  LocalJob job(options, names);
+  RETURN_IF_ERROR(job.Start(std::move(tasks)));
+  return job.Run();
+}
+
+}  // namespace thalweg

@@ -1,0 +1,34 @@
+// SIGTERM and SIGINT as a wish to end well.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "thalweg/base/thread.h"
+#include "thalweg/train/hook.h"
+
+namespace thalweg {
+
+// As long as it lives, the first of these signals that the process gets calls
+// `then`, on a thread of its own; the second ends the process at once.
+//
+//   const OnSignal drain([&](int) { server->Drain(); });
+//   return server->Join();
+class OnSignal {
+ public:
+  // REQUIRES: at most 8 live at a time.
+  explicit OnSignal(std::function<void(int signal)> then);
+  ~OnSignal();
+  OnSignal(const OnSignal&) = delete;
+  OnSignal& operator=(const OnSignal&) = delete;
+
+ private:
+  int fds_[2] = {-1, -1};
+  std::unique_ptr<Thread> thread_;
+};
+
+// Ends a training when such a signal comes, after the step that runs: the last
+// checkpoint is saved, and the session closed, as at any other end.
+std::shared_ptr<Hook> StopOnSignal();
+
+}  // namespace thalweg
