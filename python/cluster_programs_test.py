@@ -136,7 +136,10 @@ class ClusterProgramsTest(unittest.TestCase):
         for worker in workers:
             self.assert_ends(worker, "Done at step")
         for process in ps:
-            process.stop()
+            if thalweg_workers:
+                self.assert_ends(process, "ends: the job is over")  # by itself
+            else:
+                process.stop()
         return workers
 
     def test_distributed_mnist(self):
@@ -171,6 +174,17 @@ class ClusterProgramsTest(unittest.TestCase):
         for i, process in enumerate(ps):
             self.assert_ends(process, "ps %d received done 1" % i)
 
+    def test_a_worker_that_fails_does_not_end_the_job(self):
+        hosts = self.cluster(1, 2)
+        ps, = self.start_job("ends.py", hosts, "ps", 1)
+        good, bad = self.start_job("ends.py", hosts, "worker", 2, "--bad=1")
+        self.assertEqual(bad.wait(), 3, bad.output)
+        self.assert_ends(good, "counted to 1")
+        # It may be started again; this time it ends well.
+        again = self.start("ends.py", *hosts, "--job_name=worker", "--task_index=1")
+        self.assert_ends(again, "counted to 2")
+        self.assert_ends(ps, "join() has returned")
+
     def test_towers(self):
         for args in ((), ("--is_sync",)):
             with self.subTest(args=args):
@@ -178,7 +192,7 @@ class ClusterProgramsTest(unittest.TestCase):
                 ps = self.start_job("towers.py", hosts, "ps", 1, *args)
                 for worker in self.start_job("towers.py", hosts, "worker", 2, *args):
                     self.assert_ends(worker, "done, loss")
-                ps[0].stop()
+                self.assert_ends(ps[0], "ends: the job is over")
 
     def test_queue_runners_averages_and_summaries(self):
         self.assert_ends(self.start("queue_cnn.py"), "step 10")

@@ -1,4 +1,8 @@
-"""Servers as processes that live as long as the script that made them."""
+"""Servers as processes that live as long as the script that made them.
+
+A script that ends well says so to its servers, which tell the other tasks: a parameter server that waits in join()
+goes on when all workers have.
+"""
 
 import atexit
 import os
@@ -6,7 +10,6 @@ import re
 import subprocess
 import sys
 import threading
-import weakref
 
 # TensorFlow's Coordinator grants threads this long to end before the session is closed, which ends them at once.
 _TENSORFLOW_GRACE_SECONDS = 120
@@ -24,11 +27,13 @@ class ServerProcess:
     def __init__(self, server_def, cpus=1):
         # The server ends when nobody holds the writing end any more: when this process does, however that happens.
         lifeline, self._lifeline = os.pipe()
+        command = [os.environ["THALWEG_BINARY"], "server", "--server_def=-", "--cpus=%d" % cpus,
+                   "--lifeline=%d" % lifeline]
+        if os.environ.get("THALWEG_ORPHAN_AFTER"):
+            command.append("--orphan_after=" + os.environ["THALWEG_ORPHAN_AFTER"])
         try:
             self._process = subprocess.Popen(
-                [os.environ["THALWEG_BINARY"], "server", "--server_def=-", "--cpus=%d" % cpus,
-                 "--lifeline=%d" % lifeline],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(lifeline,))
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(lifeline,))
         finally:
             os.close(lifeline)
         self._stopping = False
@@ -70,35 +75,73 @@ class ServerProcess:
             _log("the server at %s has ended, %s" % (
                 self.target, "with code %d" % code if code >= 0 else "by signal %d" % -code))
 
+    def _tell(self, word):
+        try:
+            os.write(self._lifeline, word)
+        except OSError:
+            pass  # it has ended
+
     def join(self):
-        """Waits for its end; returns its exit code."""
+        """Waits for its end, which is that of the job; returns its exit code."""
+        if self._lifeline is not None:
+            self._tell(b"J")
         return self._process.wait()
 
-    def stop(self):
+    def stop(self, done=False):
+        """Ends it. `done`: the script's work is, and the other tasks are told."""
         if self._stopping:
             return
         self._stopping = True
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
+        if done:
+            self._tell(b"D")
+        else:
+            os.close(self._lifeline)
+            self._lifeline = None
+        try:
+            self._process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
 
 
-_running = weakref.WeakSet()
+_running = set()
+_released = set()  # of tf.train.Servers that are gone: they serve until the script ends or makes new ones
+_failed = False
+
+
+def _watch_script_end():
+    """Notices if the script ends with an error: nothing else tells functions that run at exit."""
+    excepthook, sys_exit = sys.excepthook, sys.exit
+
+    def failing_excepthook(*args):
+        global _failed
+        _failed = True
+        excepthook(*args)
+
+    def noticing_exit(code=None):
+        global _failed
+        _failed = code not in (None, 0)
+        sys_exit(code)
+
+    sys.excepthook, sys.exit = failing_excepthook, noticing_exit
+
+
+_watch_script_end()
 
 
 @atexit.register
 def _stop_all():
     for process in list(_running):
-        process.stop()
+        process.stop(done=not _failed)
 
 
 def _start(errors, server_def, cpus=1):
+    while _released:
+        process = _released.pop()
+        _running.discard(process)
+        process.stop()
     process = ServerProcess(server_def, cpus)
     if process.failure:
         code, message = process.failure
@@ -124,7 +167,7 @@ def patch_server_class(module):
     def delete(self):
         server = getattr(self, "_server", None)
         if server is not None:
-            server.stop()
+            _released.add(server)
 
     def join(self):
         code = self._server.join()
