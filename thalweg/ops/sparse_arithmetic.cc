@@ -108,7 +108,7 @@ absl::Status SparseAdd(KernelContext& context) {
 absl::Status SparseAddGrad(KernelContext& context) {
   const Tensor &grad = context.input(0), &sum = context.input(3);
   if (grad.rank() != 1) return InvalidArgument("Input backprop_val_grad should be a vector: ", grad.shape());
-  for (int i = 1; i < 4; ++i) {
+  for (int i = 3; i > 0; --i) {  // the sum first: the others are held against it
     if (context.input(i).rank() != 2) {
       return InvalidArgument("Input indices should be matrices but received shape: ", context.input(i).shape());
     }

@@ -122,5 +122,11 @@ TEST(SparseTest, BadInput) {
           .ok());
 }
 
+TEST(SparseTest, TheGradientOfASumWantsMatrices) {
+  const Tensor matrix(kInt64, {0, 2});
+  const auto result = RunOp("SparseAddGrad", {Tensor(kFloat, {0}), matrix, matrix, Tensor(kInt64, Shape({0}))});
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << result.status();
+}
+
 }  // namespace
 }  // namespace thalweg

@@ -1,0 +1,633 @@
+// Feeds random attributes, types, shapes and values to every registered kernel.
+// Any status is right; a signal, an exception, a hang or a result of another
+// type than the op declares is not. Every case follows from the seed alone:
+//
+//   ops_test --gtest_filter='Fuzz*' --gtest_shuffle --gtest_repeat=200 --gtest_random_seed=7
+//
+// is a longer run; each round has a seed of its own. A case that dies says its
+// op, its node and its inputs first.
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/stubs/logging.h"
+#include "thalweg/base/logging.h"
+#include "thalweg/base/notification.h"
+#include "thalweg/kernel/op.h"
+#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/variable_update.h"
+#include "thalweg/tensor/resource_handle.h"
+
+namespace thalweg {
+namespace {
+
+constexpr int kCasesPerOp = 8;
+constexpr size_t kLargestBlock = size_t{256} << 20;
+constexpr int64_t kMemory = int64_t{4} << 30;  // beyond what the process has at the start
+constexpr int kSeconds = 20;                   // of processor time, for one case
+
+// What runs now, for the signal handler.
+std::string* g_case = new std::string;
+
+void ShowCase(int signal) {
+  const char* const what = signal == SIGPROF ? "hangs in " : "died in ";
+  (void)!write(STDERR_FILENO, what, strlen(what));
+  (void)!write(STDERR_FILENO, g_case->data(), g_case->size());
+  (void)!write(STDERR_FILENO, "\n", 1);
+  ::signal(signal, SIG_DFL);
+  raise(signal == SIGPROF ? SIGABRT : signal);
+}
+
+// Handlers and limits for the time of the test.
+class Guard {
+ public:
+  Guard() {
+    const stack_t stack = {.ss_sp = stack_, .ss_flags = 0, .ss_size = sizeof(stack_)};  // the other may be full
+    sigaltstack(&stack, nullptr);
+    for (size_t i = 0; i < std::size(kSignals); ++i) {
+      struct sigaction action = {};
+      action.sa_handler = ShowCase;
+      action.sa_flags = SA_ONSTACK;
+      sigaction(kSignals[i], &action, &before_[i]);
+    }
+    getrlimit(RLIMIT_AS, &limit_);
+    std::ifstream statm("/proc/self/statm");
+    int64_t pages = 0;
+    statm >> pages;
+    rlimit limit = limit_;
+#ifndef __SANITIZE_ADDRESS__  // which reserves terabytes
+    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, pages * sysconf(_SC_PAGESIZE) + kMemory);
+#endif
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~Guard() {
+    const itimerval none = {};
+    setitimer(ITIMER_PROF, &none, nullptr);
+    setrlimit(RLIMIT_AS, &limit_);
+    const stack_t none_such = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+    sigaltstack(&none_such, nullptr);
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  }
+  void StartCase() {
+    const itimerval time = {.it_interval = {}, .it_value = {.tv_sec = kSeconds, .tv_usec = 0}};
+    setitimer(ITIMER_PROF, &time, nullptr);
+  }
+
+ private:
+  static constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF};
+  struct sigaction before_[std::size(kSignals)];
+  rlimit limit_;
+  char stack_[1 << 16];
+};
+
+// Refuses large blocks, so that a kernel that wants them shows how it fails.
+class SmallAllocator final : public Allocator {
+ public:
+  void* Allocate(size_t bytes) override { return bytes > kLargestBlock ? nullptr : HostAllocator().Allocate(bytes); }
+  void Deallocate(void* memory, size_t bytes) override { HostAllocator().Deallocate(memory, bytes); }
+  AllocatorStats Stats() const override { return HostAllocator().Stats(); }
+};
+
+// Names a resource of this family, for ops whose own name does not.
+constexpr std::pair<const char*, const char*> kFamilies[] = {
+    {"Queue", "QueueV2"},           {"LookupTable", "TableV2"},   {"TensorArray", "TensorArrayV3"},
+    {"Stack", "StackV2"},           {"Reader", "ReaderV2"},       {"Barrier", "Barrier"},
+    {"Accumulator", "Accumulator"}, {"Iterator", "Iterator"},     {"Resource", "VarHandle"},
+    {"Variable", "VarHandle"},      {"Summary", "SummaryWriter"}, {"Initialize", "TableV2"},
+    {"TensorList", "TensorList"},   {"Optional", "Optional"}};
+
+// Ops whose first output is a handle or a variant, and that need neither.
+const std::vector<const OpSchema*>& Makers(DType dtype) {
+  static const auto* const kAll = [] {
+    auto* const all = new std::map<DType, std::vector<const OpSchema*>>;
+    for (const OpSchema* op : OpRegistry::Global().All()) {
+      const auto& def = op->def;
+      if (def.output_arg_size() == 0 || !KernelRegistry::Global().Has(def.name(), "CPU")) continue;
+      bool nested = false;
+      for (const auto& arg : def.input_arg()) {
+        nested |= arg.type() == tensorflow::DT_RESOURCE || arg.type() == tensorflow::DT_VARIANT || arg.is_ref();
+      }
+      if (!nested) (*all)[static_cast<DType>(def.output_arg(0).type())].push_back(op);
+    }
+    return all;
+  }();
+  static const std::vector<const OpSchema*> kNone;
+  const auto it = kAll->find(dtype);
+  return it == kAll->end() ? kNone : it->second;
+}
+
+class Fuzzer {
+ public:
+  Fuzzer(const OpSchema& op, uint64_t seed) : op_(op), random_(seed) {}
+
+  // A case of its own. Most are drawn until the shape function likes one: what
+  // it refuses does not get far in the kernel either.
+  absl::Status Run() {
+    const int draws = Chance(70) ? 30 : 1;
+    absl::Status status;
+    for (int i = 0; i < draws; ++i) {
+      Clear();
+      status = Build(/*known_shapes=*/draws > 1);
+      if (status.ok()) break;
+    }
+    RETURN_IF_ERROR(status);
+    return Execute();
+  }
+
+  // The case that ran last, with one thing changed.
+  absl::Status RunMutant() {
+    tensorflow::NodeDef def = node_->def();
+    std::vector<Slot> inputs(slots_.begin(), slots_.begin() + node_->num_inputs());
+    const int attrs = op_.def.attr_size(), changes = 1 + Int(2);
+    for (int k = 0; k < changes && attrs + inputs.size() > 0; ++k) {
+      const int which = Int(static_cast<int>(inputs.size()) * 2 + attrs);
+      if (which < attrs) {
+        const auto& attr = op_.def.attr(which);
+        if (attr.type() != "type" && attr.type() != "list(type)") (*def.mutable_attr())[attr.name()] = AnyAttr(attr);
+      } else if (Slot& slot = inputs[(which - attrs) / 2]; slot.variable == nullptr && slot.tensor.has_value()) {
+        slot.tensor = Mutant(slot.tensor);
+      }
+    }
+    // The values as they were before the kernel took them over.
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!inputs[i].tensor.has_value() && inputs[i].variable == nullptr) inputs[i].tensor = originals_[i];
+    }
+    graph_ = Graph();
+    slots_ = std::move(inputs);
+    RETURN_IF_ERROR(CheckAttrs(op_.def, def));
+    RETURN_IF_ERROR(AddNode(def, /*known_shapes=*/false));
+    return Execute();
+  }
+
+ private:
+  int Int(int below) { return static_cast<int>(random_() % below); }
+  bool Chance(int percent) { return Int(100) < percent; }
+  template <typename C>
+  const auto& Pick(const C& c) {
+    return c[Int(static_cast<int>(std::size(c)))];
+  }
+
+  int64_t AnyInt() {
+    static constexpr int64_t kEdges[] = {0,
+                                         1,
+                                         -1,
+                                         2,
+                                         1 << 16,
+                                         1 << 30,
+                                         std::numeric_limits<int32_t>::max(),
+                                         std::numeric_limits<int32_t>::min(),
+                                         int64_t{1} << 32,
+                                         int64_t{1} << 61,
+                                         std::numeric_limits<int64_t>::max(),
+                                         std::numeric_limits<int64_t>::min()};
+    if (Chance(85)) return Int(5) - (Chance(20) ? 2 : 0);
+    return Pick(kEdges);
+  }
+  double AnyFloat() {
+    static constexpr double kEdges[] = {0.0,
+                                        -0.0,
+                                        1.0,
+                                        -1.0,
+                                        1e-40,
+                                        1e30,
+                                        -1e300,
+                                        std::numeric_limits<double>::infinity(),
+                                        -std::numeric_limits<double>::infinity(),
+                                        std::numeric_limits<double>::quiet_NaN()};
+    return Chance(85) ? Int(2000) / 500.0 - 1 : Pick(kEdges);
+  }
+  std::string AnyString() {
+    static constexpr const char* kWords[] = {
+        "",      "a",           "abc",      "1",    "-2.5", "1,2,3",   "file",  "dir/file", "ij,jk->ik", "...ij->...ji",
+        "NHWC",  "NCHW",        "SAME",     "mean", "sum",  "float32", "(a+)*", "%s %d",    "\xff\xfe",  "\xe4\xbd\xa0",
+        "UTF-8", "2 2 0,1:0,1", "log(info)"};
+    if (Chance(80)) return Pick(kWords);
+    std::string s(Int(40), ' ');
+    for (char& c : s) c = static_cast<char>(Chance(30) ? Int(256) : 'a' + Int(26));
+    for (char& c : s) c = c == '/' || c == '.' ? '_' : c;  // it may become the name of a file
+    return s;
+  }
+
+  Shape AnyShape(int max_rank = 5) {
+    Dims dims(Int(max_rank), 0);
+    for (int64_t& d : dims) d = Chance(8) ? 0 : 1 + Int(4);
+    return Shape(dims);
+  }
+  // Shapes that often fit together: the same for all, its rows, vectors, scalars.
+  Shape InputShape(int index) {
+    if (Chance(2)) return Shape({0, int64_t{1} << 40});
+    if (index == 0 && shapes_like_image_) return base_;
+    const int kind = Int(100);
+    if (all_same_ && kind < 90) return base_;
+    if (kind < 30) return base_;
+    if (kind < 50) return Shape();
+    if (kind < 75) return Shape({Chance(50) && base_.rank() > 0 ? base_.dim(Int(base_.rank())) : Int(5)});
+    if (kind < 80) return Shape({int64_t{base_.rank()}});
+    if (kind < 90 && base_.rank() > 0) {
+      Shape shape = base_;
+      shape.RemoveDim(Int(shape.rank()));
+      return shape;
+    }
+    return AnyShape();
+  }
+
+  DType AnyType() {
+    static constexpr DType kTypes[] = {
+        kFloat,  kFloat,  kInt32,  kInt64, kDouble,    kHalf,    kBfloat16, kInt8,       kInt16, kUint8,  kUint16,
+        kUint32, kUint64, kString, kBool,  kComplex64, kVariant, kResource, kComplex128, kQint8, kQuint8, kQint32};
+    return Pick(kTypes);
+  }
+
+  Tensor AnyTensor(DType dtype, const Shape& shape) {
+    if (dtype == kResource || dtype == kVariant) return AnyHandle(dtype, shape);
+    Tensor t = Tensor::Zeros(dtype, shape);
+    const int kind = Int(4);
+    if (dtype == kString) {
+      for (std::string& s : t.flat<std::string>()) s = AnyString();
+    } else if (dtype == kBool) {
+      for (bool& b : t.flat<bool>()) b = Chance(50);
+    } else if (StorageType(dtype) == dtype) {
+      (void)Dispatch(NumberTypes(), dtype, [&]<typename T>() {
+        int64_t rising = Int(3);
+        for (T& v : t.flat<T>()) {
+          if constexpr (std::is_integral_v<T>) {
+            v = static_cast<T>(kind == 0 ? Int(3) : kind == 1 ? rising++ : AnyInt());
+          } else {
+            v = static_cast<T>(static_cast<float>(kind == 0 ? Int(3) : AnyFloat()));
+          }
+        }
+        return absl::OkStatus();
+      });
+    }
+    return t;
+  }
+
+  // A value for an input of this name.
+  Tensor Named(absl::string_view name, DType dtype, int index) {
+    static constexpr const char* kScalars[] = {"lr",      "alpha", "beta",    "rho",  "epsilon",    "momentum",
+                                               "l1",      "l2",    "size",    "axis", "dim",        "num_",
+                                               "count",   "scale", "step",    "seed", "_threshold", "filename",
+                                               "timeout", "index", "flow_in", "min",  "max"};
+    if (like_sparse_ && Chance(95)) {
+      if (absl::StrContains(name, "indices") && dtype == kInt64) {
+        Tensor t(kInt64, {rows_, columns_});
+        for (int64_t k = 0; k < t.num_elements(); ++k) t.flat<int64_t>()[k] = Chance(95) ? k / columns_ : AnyInt();
+        return t;
+      }
+      if (absl::StrContains(name, "values")) return AnyTensor(dtype, {rows_});
+      if (absl::StrContains(name, "shape") && dtype == kInt64) {
+        Tensor t(kInt64, {columns_});
+        for (int64_t& v : t.flat<int64_t>()) v = Chance(95) ? rows_ + 1 : AnyInt();
+        return t;
+      }
+    }
+    for (const char* scalar : kScalars) {
+      if (absl::StrContains(name, scalar) && dtype != kResource && Chance(80)) return AnyTensor(dtype, Shape());
+    }
+    return AnyTensor(dtype, InputShape(index));
+  }
+
+  // An element made by an op that makes such things, of a fitting family if
+  // there is one; sometimes of none.
+  Tensor AnyHandle(DType dtype, const Shape& shape) {
+    Tensor t(dtype, Chance(90) ? Shape() : shape);
+    if (Chance(8) || depth_ > 2) return t;
+    std::vector<const OpSchema*> makers = Makers(dtype), fitting;
+    for (const OpSchema* op : makers) {
+      for (const auto& [mine, its] : kFamilies) {
+        if (absl::StrContains(op_.def.name(), mine) && absl::StrContains(op->def.name(), its)) fitting.push_back(op);
+      }
+    }
+    if (!fitting.empty() && Chance(90)) makers = fitting;
+    if (makers.empty()) return t;
+    const OpSchema* const maker = Pick(makers);
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      Fuzzer inner(*maker, random_());
+      inner.device_ = device_;
+      inner.home_ = home_;
+      inner.depth_ = depth_ + 1;
+      if (!inner.Build(/*known_shapes=*/true).ok()) continue;
+      const std::string outer = *g_case;
+      const bool made = inner.Execute().ok() && inner.slots_[inner.node_->num_inputs()].tensor.dtype() == dtype;
+      *g_case = outer;
+      if (!made) continue;
+      Tensor result = inner.slots_[inner.node_->num_inputs()].tensor;
+      if (result.num_elements() == 0) continue;
+      if (maker->def.name() == "VarHandleOp" && Chance(90)) Fill(result.data<ResourceHandle>()[0], inner);
+      made_ += absl::StrCat("  of ", inner.Describe(), "\n");
+      kept_.push_back(std::move(inner.kernel_));
+      for (auto& kernel : inner.kept_) kept_.push_back(std::move(kernel));
+      return result;
+    }
+    return t;
+  }
+  void Fill(const ResourceHandle& handle, Fuzzer& maker) {
+    const DType dtype = *GetAttr<DType>(maker.node_->def(), "dtype");
+    if (dtype == kResource || dtype == kVariant) return;
+    absl::StatusOr<std::shared_ptr<ResourceVariable>> variable = device_->resources().FindOrCreate<ResourceVariable>(
+        handle.container, handle.name, [&] { return std::make_shared<ResourceVariable>(handle.name, dtype); });
+    if (variable.ok()) (*variable)->Assign(AnyTensor(dtype, InputShape(0)));
+  }
+
+  tensorflow::AttrValue AnyAttr(const tensorflow::OpDef::AttrDef& attr) {
+    tensorflow::AttrValue value;
+    const auto& allowed = attr.allowed_values().list();
+    const absl::string_view type = attr.type();
+    const auto any_int = [&] {
+      const int64_t v = AnyInt();
+      return attr.has_minimum() && v < attr.minimum() ? attr.minimum() + Int(3) : v;
+    };
+    const auto any_type = [&]() -> tensorflow::DataType {
+      const bool fits = allowed.type_size() == 0 ||
+                        std::count(allowed.type().begin(), allowed.type().end(), static_cast<int>(home_)) > 0;
+      if (fits && Chance(85)) return static_cast<tensorflow::DataType>(home_);
+      if (allowed.type_size() == 0) return static_cast<tensorflow::DataType>(AnyType());
+      return static_cast<tensorflow::DataType>(allowed.type(Int(allowed.type_size())));
+    };
+    if (type == "int") {
+      value.set_i(any_int());
+    } else if (type == "float") {
+      value.set_f(static_cast<float>(AnyFloat()));
+    } else if (type == "bool") {
+      value.set_b(Chance(50));
+    } else if (type == "string") {
+      value.set_s(allowed.s_size() > 0 ? allowed.s(Int(allowed.s_size())) : AnyString());
+    } else if (type == "type") {
+      value.set_type(any_type());
+    } else if (type == "shape") {
+      value = AttrArg("", Chance(30) ? PartialShape() : PartialShape(Chance(50) ? base_ : AnyShape())).value;
+    } else if (type == "tensor") {
+      static constexpr DType kTypes[] = {kFloat, kInt32, kInt64, kString};
+      value = AttrArg("", AnyTensor(Pick(kTypes), AnyShape())).value;
+    } else if (type == "func") {
+      value.mutable_func()->set_name(AnyString());
+    } else {
+      auto& list = *value.mutable_list();
+      const int n = std::max<int>(type == "list(type)" && Chance(70) ? 1 : Int(6),
+                                  attr.has_minimum() ? static_cast<int>(attr.minimum()) : 0);
+      // Windows and strides of images have ones at both ends.
+      const bool window = type == "list(int)" && Chance(60);
+      for (int i = 0; i < (window ? std::max(4, base_.rank()) : n); ++i) {
+        if (type == "list(int)") {
+          const bool end = i == 0 || i == std::max(4, base_.rank()) - 1;
+          list.add_i(!window ? AnyInt() : end ? 1 : Chance(95) ? 1 + Int(3) : AnyInt());
+        } else if (type == "list(float)") {
+          list.add_f(static_cast<float>(AnyFloat()));
+        } else if (type == "list(bool)") {
+          list.add_b(Chance(50));
+        } else if (type == "list(string)") {
+          list.add_s(AnyString());
+        } else if (type == "list(type)") {
+          list.add_type(any_type());
+        } else if (type == "list(shape)") {
+          *list.add_shape() = AttrArg("", PartialShape(AnyShape())).value.shape();
+        } else if (type == "list(func)") {
+          list.add_func()->set_name(AnyString());
+        }
+      }
+    }
+    return value;
+  }
+
+  Tensor Mutant(const Tensor& t) {
+    if (t.dtype() == kResource || t.dtype() == kVariant) return t;
+    if (Chance(50) || t.num_elements() == 0) {
+      Dims dims(t.shape().dims().begin(), t.shape().dims().end());
+      const int kind = Int(4);
+      if (kind == 0 || dims.empty())
+        dims.insert(dims.begin() + Int(static_cast<int>(dims.size()) + 1), Int(3));
+      else if (kind == 1)
+        dims.erase(dims.begin() + Int(static_cast<int>(dims.size())));
+      else
+        dims[Int(static_cast<int>(dims.size()))] = kind == 2 ? 0 : Int(9);
+      const absl::StatusOr<Shape> shape = Shape::Make(dims);
+      if (!shape.ok() || shape->num_elements() > 10000) return t;
+      return AnyTensor(t.dtype(), *shape);
+    }
+    Tensor other = AnyTensor(t.dtype(), t.shape());
+    if (Chance(50) || t.dtype() == kString || ElementSize(t.dtype()) == 0) return other;
+    // One element only.
+    Tensor result = t.Clone();
+    const size_t size = ElementSize(t.dtype());
+    const int64_t at = Int(static_cast<int>(t.num_elements())) * size;
+    memcpy(static_cast<char*>(result.raw()) + at, static_cast<char*>(other.raw()) + at, size);
+    return result;
+  }
+
+  void Clear() {
+    home_ = Chance(60) ? kFloat : AnyType();
+    graph_ = Graph();
+    made_.clear();
+    slots_.clear();
+    variables_.clear();
+  }
+
+  // The node, its inputs and their values.
+  absl::Status Build(bool known_shapes) {
+    shapes_like_image_ = Chance(30);
+    all_same_ = Chance(40);
+    usual_attrs_ = Chance(70);
+    like_sparse_ = absl::StrContains(op_.def.name(), "Sparse") && Chance(80);
+    rows_ = Int(5);
+    columns_ = 1 + Int(3);
+    base_ = AnyShape();
+    if (shapes_like_image_) base_ = Shape({1 + Int(2), 1 + Int(6), 1 + Int(6), 1 + Int(3)});
+    if (shapes_like_image_ && absl::StrContains(op_.def.name(), "3D")) base_.AddDim(1 + Int(3));
+    tensorflow::NodeDef def;
+    def.set_name("fuzzed");
+    def.set_op(op_.def.name());
+    for (const auto& attr : op_.def.attr()) {
+      if (attr.has_default_value() && Chance(usual_attrs_ ? 95 : 60)) continue;
+      (*def.mutable_attr())[attr.name()] = AnyAttr(attr);
+    }
+    // Lists of inputs are short.
+    for (const auto& arg : op_.def.input_arg()) {
+      if (arg.number_attr().empty()) continue;
+      const tensorflow::OpDef::AttrDef* const attr = FindAttr(op_.def, arg.number_attr());
+      (*def.mutable_attr())[arg.number_attr()].set_i(attr->minimum() + Int(4));
+    }
+    AddDefaultAttrs(op_.def, def);
+    RETURN_IF_ERROR(CheckAttrs(op_.def, def));
+    ASSIGN_OR_RETURN(const NodeTypes types, ComputeTypes(op_.def, def));
+    for (size_t i = 0; i < types.inputs.size(); ++i) {
+      const DType dtype = RemoveRef(types.inputs[i]);
+      if (!IsKnown(dtype)) return InvalidArgument("no such type");
+      Slot slot;
+      const auto arg = std::upper_bound(types.input_starts.begin(), types.input_starts.end(), i);
+      slot.tensor = Named(op_.def.input_arg(arg - types.input_starts.begin() - 1).name(), dtype, static_cast<int>(i));
+      if (IsRef(types.inputs[i])) {
+        variables_.push_back(std::make_unique<Variable>("v", dtype));
+        if (Chance(95)) variables_.back()->Assign(std::exchange(slot.tensor, Tensor()));
+        slot.variable = variables_.back().get();
+      }
+      slots_.push_back(std::move(slot));
+    }
+    return AddNode(def, known_shapes);
+  }
+
+  absl::Status AddNode(const tensorflow::NodeDef& def, bool known_shapes) {
+    const Scope scope = graph_.root();
+    std::vector<Output> sources;
+    originals_.clear();
+    for (const Slot& slot : slots_) {
+      const Tensor& value = slot.tensor;
+      originals_.push_back(value);
+      if (slot.variable != nullptr) {
+        sources.push_back(scope.Add("VariableV2", {}, {{"dtype", slot.variable->dtype()}, {"shape", PartialShape()}}));
+      } else if (value.dtype() != kResource && value.dtype() != kVariant && Chance(25)) {
+        sources.push_back(scope.Add("Const", {}, {{"dtype", value.dtype()}, {"value", value}}));
+      } else {
+        sources.push_back(scope.Add("_Arg", {}, {{"T", value.dtype()}, {"index", 0}}));
+        if (known_shapes && sources.back()) sources.back().node->set_output_shape(0, value.shape());
+      }
+      RETURN_IF_ERROR(scope.status());
+    }
+    *g_case = absl::StrCat("the shape function of ", def.ShortDebugString());
+    ASSIGN_OR_RETURN(node_, graph_.AddNode(def, sources, {}));
+    return absl::OkStatus();
+  }
+
+  std::string Describe() const {
+    std::string text = absl::StrCat(node_->def().ShortDebugString(), "\n", made_);
+    for (const Slot& slot : slots_) {
+      const Tensor value = slot.variable == nullptr ? slot.tensor : slot.variable->Read();
+      absl::StrAppend(&text, slot.variable == nullptr ? "  input " : "  variable ", value.ToString(16), "\n");
+    }
+    return text;
+  }
+
+  absl::Status Execute() {
+    *g_case = Describe();
+    const int inputs = node_->num_inputs();
+    slots_.resize(inputs + node_->num_outputs());
+    ASSIGN_OR_RETURN(kernel_, KernelRegistry::Global().Make(*node_, *device_));
+    std::vector<int32_t> indices(inputs);
+    for (int i = 0; i < inputs; ++i) indices[i] = i;
+    const KernelContext::Call call{.inputs = indices.data(),
+                                   .num_inputs = inputs,
+                                   .first_output = inputs,
+                                   .num_outputs = node_->num_outputs(),
+                                   .last_use = static_cast<uint32_t>(Chance(50) ? random_() : 0),
+                                   .node = node_,
+                                   .device = device_.get()};
+    Cancellation cancellation;
+    LocalRendezvous rendezvous;
+    static ThreadPool* const pool = new ThreadPool("fuzz", 1);
+    Step step{.id = 1,
+              .rendezvous = &rendezvous,
+              .cancellation = &cancellation,
+              .pool = pool,
+              .resources = &device_->resources(),
+              .session_resources = &device_->resources()};
+    KernelContext context(&step, slots_.data(), &call);
+    absl::Status status = kernel_->is_async() ? Await(context, cancellation, rendezvous) : kernel_->Compute(context);
+    for (int i = 0; status.ok() && i < node_->num_outputs(); ++i) {
+      const Slot& slot = slots_[inputs + i];
+      if (slot.dead || slot.variable != nullptr || !slot.tensor.has_value()) continue;
+      EXPECT_EQ(slot.tensor.dtype(), RemoveRef(node_->output_type(i))) << "output " << i << " of " << Describe();
+    }
+    return status;
+  }
+
+  // What waits for others is cancelled, and must end then.
+  absl::Status Await(KernelContext& context, Cancellation& cancellation, Rendezvous& rendezvous) {
+    const auto result = std::make_shared<std::pair<absl::Status, Notification>>();
+    static_cast<AsyncKernel&>(*kernel_).ComputeAsync(context, [result](const absl::Status& status) {
+      result->first = status;
+      result->second.Notify();
+    });
+    if (!result->second.HasBeenNotified()) {
+      cancellation.Cancel(absl::CancelledError("the case is over"));
+      rendezvous.Abort(absl::CancelledError("the case is over"));
+      CHECK(result->second.WaitForNotificationWithTimeout(absl::Seconds(30))) << "not cancelled: " << Describe();
+    }
+    return result->first;
+  }
+
+  static std::shared_ptr<Device> MakeDevice() {
+    static SmallAllocator* const allocator = new SmallAllocator;
+    static WorkCrew* const crew = new WorkCrew(1);
+    return std::make_shared<Device>(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), crew,
+                                    allocator);
+  }
+
+  const OpSchema& op_;
+  std::mt19937_64 random_;
+  std::shared_ptr<Device> device_ = MakeDevice();
+  int depth_ = 0;          // of makers of what makers need
+  DType home_ = kInvalid;  // the type of most attributes, of what makes handles too
+  bool shapes_like_image_ = false;
+  bool all_same_ = false;
+  bool usual_attrs_ = false;
+  bool like_sparse_ = false;  // inputs are indices [rows_,columns_], values [rows_] and a shape [columns_]
+  int rows_ = 0;
+  int columns_ = 0;
+  Shape base_;
+  Graph graph_;
+  Node* node_ = nullptr;
+  std::string made_;  // how handles were made
+  std::vector<std::unique_ptr<Kernel>> kept_;
+  std::vector<std::unique_ptr<Variable>> variables_;
+  std::vector<Slot> slots_;        // inputs, then outputs
+  std::vector<Tensor> originals_;  // inputs, before kernels took them over
+  std::unique_ptr<Kernel> kernel_;
+};
+
+TEST(FuzzTest, NoInputKillsAKernel) {
+  // What kernels write goes to a folder that goes away, what they log nowhere.
+  const LogLevel level = MinLogLevel();
+  SetMinLogLevel(LogLevel::kFatal);
+  google::protobuf::LogHandler* const handler = google::protobuf::SetLogHandler(nullptr);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::string folder = std::filesystem::temp_directory_path() / "fuzz-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::filesystem::current_path(folder);
+  const uint64_t seed = ::testing::UnitTest::GetInstance()->random_seed();
+  int ran = 0, succeeded = 0;
+  std::string never;
+  {
+    Guard guard;
+    for (const OpSchema* op : OpRegistry::Global().All()) {
+      const std::string& name = op->def.name();
+      if (!KernelRegistry::Global().Has(name, "CPU") || absl::StartsWith(name, "Print")) continue;
+      int good = 0;
+      int cases = 0;
+      for (int i = 0; i < kCasesPerOp; ++i) {
+        *g_case = absl::StrCat("making a case for ", name);
+        guard.StartCase();
+        Fuzzer fuzzer(*op, std::hash<std::string>()(absl::StrCat(name, "/", i, "/", seed)));
+        bool ok = fuzzer.Run().ok();
+        good += ok;
+        for (int k = 0; ok && k < 6; ++k, ++cases) {
+          ok = fuzzer.RunMutant().ok();
+          good += ok;
+        }
+        ++cases;
+      }
+      ran += cases;
+      succeeded += good;
+      if (good == 0) absl::StrAppend(&never, " ", name);
+    }
+  }
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(folder);
+  google::protobuf::SetLogHandler(handler);
+  SetMinLogLevel(level);
+  RecordProperty("cases", ran);
+  RecordProperty("succeeded", succeeded);
+  RecordProperty("never", never);
+  // A fuzzer that only meets refusals finds nothing.
+  EXPECT_GT(succeeded, ran / 8) << never;
+}
+
+}  // namespace
+}  // namespace thalweg
