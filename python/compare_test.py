@@ -18,7 +18,7 @@ NOT_COMPARED = {
     "Enter": "programs_test.py has loops", "Exit": "the same", "LoopCond": "the same", "NextIteration": "the same",
     "RefNextIteration": "only hand-made graphs have it",
     **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase",
-                     "While", "StatelessWhile"), "functions_test.py has them"),
+                     "While", "StatelessWhile", "For", "SymbolicGradient", "RemoteCall"), "functions_test.py has them"),
     "DeviceIndex": "TensorFlow rewrites the graph", "FakeParam": "its value is undefined",
     "SaveV2": "checkpoint_test.py has them", "RestoreV2": "the same", "MergeV2Checkpoints": "the same",
     "Save": "the same", "SaveSlices": "the same", "Restore": "the same", "RestoreSlice": "the same",

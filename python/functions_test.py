@@ -5,6 +5,7 @@ import unittest
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import function
+from tensorflow.python.ops import functional_ops
 from tensorflow_testlib import Failure, Step, difference, run_tensorflow, run_thalweg
 
 v1 = tf.compat.v1
@@ -88,6 +89,42 @@ class FunctionsTest(unittest.TestCase):
         h = hypotenuse(tf.constant([3., 5.]), tf.constant([4., 12.]))
         self.values(h, *twice(h))
         self.assertIn("Hypotenuse", self.ops())
+
+    def test_gradient_of_a_defun(self):
+        @function.Defun(tf.float32, tf.float32)
+        def gradient(x, dy):
+            return dy * 100.
+
+        @function.Defun(tf.float32, grad_func=gradient)
+        def with_gradient(x):
+            return x * x
+
+        @function.Defun(tf.float32, tf.float32)
+        def without(x, y):
+            return tf.reduce_sum(x * x * y), tf.tanh(x)
+
+        x, y = tf.constant([1., 2.]), tf.constant([3., 4.])
+        a, b = without(x, y)
+        self.values(*tf.gradients([a, b, with_gradient(x)], [x, y]))
+        self.assertIn("SymbolicGradient", self.ops())
+
+    def test_for(self):
+        @function.Defun(tf.int32, tf.float32, tf.int32)
+        def body(i, x, n):
+            return x * 2. + tf.cast(i, tf.float32), n
+
+        bounds = [v1.placeholder(tf.int32, []) for _ in range(3)]
+        loop = functional_ops.For(*bounds, [1., 7], body)
+        self.assertIn("For", self.ops())
+        self.values(*loop, feeds=[dict(zip(bounds, b)) for b in ((0, 4, 1), (9, 0, -2), (3, 3, 1), (0, 4, 0), (0, 4, -1))])
+
+    def test_remote_call(self):
+        @function.Defun(tf.int32, tf.int32)
+        def f(a, b):
+            return a * b
+
+        self.values(*functional_ops.remote_call(args=[tf.constant(6), tf.constant(7)], Tout=[tf.int32], f=f,
+                                                target="/job:localhost/replica:0/task:0/cpu:0"))
 
     def test_effects_run_with_the_call(self):
         v = v1.get_variable("v", initializer=1., use_resource=True)

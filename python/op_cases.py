@@ -636,6 +636,7 @@ def states(c):
     counter = variable(c, index(4))
     with tf.control_dependencies(c.apply("CountUpTo", ref=counter, limit=9)):
         c.add("CountUpTo", [tf.identity(counter)])
+    c.case("RefIdentity", input=variable(c, floats()))
     c.case("RefSelect", index=index(1), inputs=[variable(c, floats()), variable(c, floats(seed=2))])
     (temporary,) = c.apply("TemporaryVariable", shape=tf.TensorShape([3]), dtype=tf.float32, var_name="scratch")
     (filled,) = c.apply("Assign", ref=temporary, value=array("float32", [1, 2, 3]))

@@ -184,6 +184,20 @@ const OpRegistration kOps[] = {
         .Shape(SwitchShape)
         .Compute(ComputeSwitchN)
         .NotDifferentiable(),
+    Op("RefIdentity")
+        .Input("input: Ref(T)")
+        .Output("output: Ref(T)")
+        .Attr("T: type")
+        .AllowsUninitializedInput()
+        .Shape(shapes::LikeInput0)
+        .Compute([](KernelContext& c) {
+          c.set_variable(0, &c.variable(0));
+          return absl::OkStatus();
+        })
+        .Gradient([](GradientContext& c) {
+          c.set_dx(0, c.raw_dy(0));
+          return absl::OkStatus();
+        }),
     Op("RefSelect")
         .Input("index: int32")
         .Input("inputs: Ref(N * T)")

@@ -5,6 +5,9 @@
 //   If(cond, input) = cond ? then_branch(input) : else_branch(input)
 //   Case(i, input) = branches[i](input), the last branch for every other i
 //   While(x): while (cond(x)) x = body(x)
+//   For(start, limit, delta, x): for each i of Range(...), x = body(i, x)
+//   RemoteCall(target, args) = f(args), on the device `target`
+//   SymbolicGradient(x, dy) = d(sum of f(x) * dy) / dx
 //
 // They have no kernels: the runtime puts the bodies in their place before a
 // step is compiled (runtime/functions.h). The forms called Stateless say that
@@ -121,6 +124,34 @@ const OpRegistration kOps[] = {
     Case("StatelessCase"),
     While("While").Stateful(),
     While("StatelessWhile"),
+    Op("For")
+        .Input("start: int32")
+        .Input("limit: int32")
+        .Input("delta: int32")
+        .Input("input: T")
+        .Output("output: T")
+        .Attr("T: list(type) >= 0")
+        .Attr("body: func")
+        .Shape(shapes::Unknown),
+    Op("RemoteCall")
+        .Input("target: string")
+        .Input("args: Tin")
+        .Output("output: Tout")
+        .Attr("Tin: list(type) >= 1")
+        .Attr("Tout: list(type) >= 1")
+        .Attr("f: func")
+        .Stateful()
+        .Shape(shapes::Unknown),
+    Op("SymbolicGradient")
+        .Input("input: Tin")
+        .Output("output: Tout")
+        .Attr("Tin: list(type) >= 1")
+        .Attr("Tout: list(type) >= 1")
+        .Attr("f: func")
+        .Shape([](ShapeContext& c) {
+          for (int i = 0; i < c.num_outputs() && i < c.num_inputs(); ++i) c.set_output(i, c.input(i));
+          return absl::OkStatus();
+        }),
     Op("ToBool")
         .Input("input: T")
         .Output("output: bool")

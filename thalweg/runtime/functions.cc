@@ -5,7 +5,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/graph/device_name.h"
 #include "thalweg/runtime/inlined_bodies.h"
+#include "thalweg/runtime/made_functions.h"
 
 namespace thalweg {
 namespace {
@@ -30,11 +32,12 @@ class Inlining {
       if (i < num_outer) outer.emplace_back(call.node->name(), expansions_.at(call.node).done);
     }
     Rewire();
+    for (auto& [name, done] : outer) done = ResolveControl(done);
     std::vector<bool> keep(graph_.num_nodes(), true);
     for (const FunctionCall& call : bodies_.calls()) keep[call.node->id()] = false;
     graph_.Retain(keep);
     for (auto& [name, done] : outer) {
-      RETURN_IF_ERROR(Add("NoOp", name, done->device(), {}, {ResolveControl(done)}).status());
+      RETURN_IF_ERROR(Add("NoOp", name, done->device(), {}, {done}).status());
     }
     return absl::OkStatus();
   }
@@ -55,6 +58,9 @@ class Inlining {
       ASSIGN_OR_RETURN(const NameAttrList function, GetAttr<NameAttrList>(call.node->def(), "f"));
       return ExpandCall(call, function);
     }
+    if (op == "RemoteCall") return ExpandRemoteCall(call);
+    if (op == "SymbolicGradient") return ExpandGradient(call);
+    if (op == "For") return ExpandFor(call);
     NameAttrList function;
     function.set_name(op);
     *function.mutable_attr() = call.node->def().attr();
@@ -105,9 +111,9 @@ class Inlining {
     return Output(truth);
   }
 
-  absl::Status ExpandCall(const FunctionCall& call, const NameAttrList& function) {
+  absl::Status ExpandCall(const FunctionCall& call, const NameAttrList& function, int first_arg = 0) {
     const Node& node = *call.node;
-    ASSIGN_OR_RETURN(const std::vector<BodyArg> args, Args(node, 0));
+    ASSIGN_OR_RETURN(const std::vector<BodyArg> args, Args(node, first_arg));
     Node* start = nullptr;
     if (call.by_input && !args.empty()) {
       ASSIGN_OR_RETURN(start, AddPart(node, "Identity", "_start", {args[0].value}, node.control_inputs()));
@@ -118,6 +124,97 @@ class Inlining {
     if (start != nullptr) body.ends.Add(start);
     ASSIGN_OR_RETURN(Node * done, AddPart(node, "NoOp", "_done", {}, body.ends.nodes()));
     expansions_[call.node] = {std::move(body.results), done};
+    return absl::OkStatus();
+  }
+
+  // A call whose body is on another device. Which one must be known before the
+  // step is placed.
+  absl::Status ExpandRemoteCall(const FunctionCall& call) {
+    const Node& target = *call.node->input(0).node;
+    if (target.op() != "Const") {
+      return Unimplemented("a RemoteCall to a device that is not a constant but the value of '", target.name(), "'");
+    }
+    ASSIGN_OR_RETURN(const NameAttrList function, GetAttr<NameAttrList>(call.node->def(), "f"));
+    ASSIGN_OR_RETURN(const Tensor text, GetAttr<Tensor>(target.def(), "value"));
+    if (text.num_elements() != 1) return InvalidArgument("the target of a RemoteCall has shape ", text.shape());
+    ASSIGN_OR_RETURN(const DeviceName device, DeviceName::Parse(text.scalar<std::string>()));
+    call.node->set_device(device.ToString());
+    return ExpandCall(call, function, 1);
+  }
+
+  // The function that the library names as the gradient, or one made for it.
+  absl::Status ExpandGradient(const FunctionCall& call) {
+    ASSIGN_OR_RETURN(NameAttrList function, GetAttr<NameAttrList>(call.node->def(), "f"));
+    for (const auto& gradient : graph_.library().gradient()) {
+      if (gradient.function_name() != function.name()) continue;
+      function.set_name(gradient.gradient_func());
+      return ExpandCall(call, function);
+    }
+    const std::string name = absl::StrCat("_gradient_of_", function.name(), "_in_", call.node->name());
+    ASSIGN_OR_RETURN(tensorflow::FunctionDef made, GradientFunction(bodies_.library(), function, name));
+    RETURN_IF_ERROR(bodies_.AddFunction(std::move(made)));
+    NameAttrList gradient;
+    gradient.set_name(name);
+    return ExpandCall(call, gradient);
+  }
+
+  // INVALID_ARGUMENT if it is seen already that bounds are wrong; Range says so
+  // of others when it runs.
+  absl::Status CheckBounds(const Node& node) {
+    int32_t values[3];
+    int known = 0;
+    for (int i = 0; i < 3; ++i) {
+      const Output& input = node.input(i);
+      const char* const names[] = {"start", "limit", "delta"};
+      if (input.shape().has_rank() && input.shape().rank() != 0) {
+        return InvalidArgument("For loop ", names[i], " must be a scalar, got shape ", input.shape());
+      }
+      if (input.node->op() != "Const") continue;
+      ASSIGN_OR_RETURN(const Tensor value, GetAttr<Tensor>(input.node->def(), "value"));
+      values[i] = value.scalar<int32_t>();
+      ++known;
+    }
+    if (known < 3) return absl::OkStatus();
+    const auto [start, limit, delta] = values;
+    if ((delta > 0 && start <= limit) || (delta < 0 && start >= limit)) return absl::OkStatus();
+    return InvalidArgument("Invalid start/limit/delta: ", start, " ", limit, " ", delta);
+  }
+
+  // A While that counts; Range says how far.
+  absl::Status ExpandFor(const FunctionCall& call) {
+    const Node& node = *call.node;
+    ASSIGN_OR_RETURN(const NameAttrList body, GetAttr<NameAttrList>(node.def(), "body"));
+    ASSIGN_OR_RETURN(std::vector<DType> types, GetAttr<std::vector<DType>>(node.def(), "T"));
+    RETURN_IF_ERROR(CheckBounds(node));
+    ASSIGN_OR_RETURN(const std::vector<BodyArg> args, Args(node, 0));
+    NameAttrList cond_made, body_made;
+    cond_made.set_name(absl::StrCat("_condition_of_", node.name()));
+    body_made.set_name(absl::StrCat("_body_of_", node.name()));
+    ASSIGN_OR_RETURN(tensorflow::FunctionDef condition, ForCondition(types, cond_made.name()));
+    ASSIGN_OR_RETURN(tensorflow::FunctionDef round, ForBody(bodies_.library(), body, types, body_made.name()));
+    RETURN_IF_ERROR(bodies_.AddFunction(std::move(condition)));
+    RETURN_IF_ERROR(bodies_.AddFunction(std::move(round)));
+    const auto add = [&](absl::string_view op, absl::string_view part, std::vector<Output> inputs,
+                         std::vector<AttrArg> attrs) {
+      return Add(op, absl::StrCat(node.name(), "/", part), node.device(), std::move(inputs), node.control_inputs(),
+                 std::move(attrs));
+    };
+    const Output start = args[0].value, limit = args[1].value, delta = args[2].value;
+    ASSIGN_OR_RETURN(Node * zero, add("ZerosLike", "_zero", {start}, {{"T", kInt32}}));
+    ASSIGN_OR_RETURN(Node * range, add("Range", "_range", {start, limit, delta}, {{"Tidx", kInt32}}));
+    ASSIGN_OR_RETURN(Node * count, add("Size", "_count", {Output(range)}, {{"T", kInt32}}));
+    std::vector<Output> inputs{Output(zero), Output(count), start, delta};
+    for (size_t i = 3; i < args.size(); ++i) inputs.push_back(args[i].value);
+    types.insert(types.begin(), 4, kInt32);
+    tensorflow::AttrValue cond_attr, body_attr;
+    *cond_attr.mutable_func() = cond_made;
+    *body_attr.mutable_func() = body_made;
+    ASSIGN_OR_RETURN(Node * loop,
+                     add("While", "_loop", inputs, {{"T", types}, {"cond", cond_attr}, {"body", body_attr}}));
+    bodies_.AddCall({loop, call.by_input, call.callers});
+    Expansion expansion{.outputs = {}, .done = loop};
+    for (int i = 0; i < node.num_outputs(); ++i) expansion.outputs.push_back(Output(loop, 4 + i));
+    expansions_[call.node] = std::move(expansion);
     return absl::OkStatus();
   }
 

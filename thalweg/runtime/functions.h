@@ -4,7 +4,9 @@
 // A call (PartitionedCall, StatefulPartitionedCall, or a node whose op is a
 // function of the library) becomes the nodes of the body. If and Case become
 // Switch and Merge, While becomes a loop of Enter, Merge, Switch, NextIteration
-// and Exit. What is taken twice is there twice.
+// and Exit, For a While that counts. A RemoteCall is a call on another device,
+// SymbolicGradient a call of the gradient, which is made where the library names
+// none. What is taken twice is there twice.
 #pragma once
 
 #include <string>

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "thalweg/runtime/local_session.h"
@@ -135,6 +136,88 @@ TEST(Functions, AnOuterNodeMayHaveTheNameOfAnInnerOne) {
       RunStep(Const("one", 1) + Const("limit", 10) + Const("loop/add", 5) + kLoop, {"loop:0", "loop/add:0"});
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_EQ(*values, (std::vector<int32_t>{16, 5}));
+}
+
+// f(x) = x + x; custom(x, dy) = dy, which the library may name as its gradient.
+std::string Doubling(const std::string& type, const std::string& gradient = "") {
+  const std::string text = absl::StrCat(R"(library {
+      function { signature { name: 'Inner' input_arg { name: 'x' type: TYPE }
+                             output_arg { name: 'y' type: TYPE } }
+                 node_def { name: 'add' op: 'AddV2' input: 'x' input: 'x' attr { key: 'T' value { type: TYPE } } }
+                 ret { key: 'y' value: 'add:z:0' } }
+      function { signature { name: 'F' input_arg { name: 'x' type: TYPE } input_arg { name: 'other' type: TYPE }
+                             output_arg { name: 'y' type: TYPE } }
+                 node_def { name: 'inner' op: 'Inner' input: 'x' } ret { key: 'y' value: 'inner:y:0' } }
+      function { signature { name: 'Custom' input_arg { name: 'x' type: TYPE }
+                             input_arg { name: 'other' type: TYPE } input_arg { name: 'dy' type: TYPE }
+                             output_arg { name: 'dx' type: TYPE } output_arg { name: 'd_other' type: TYPE } }
+                 ret { key: 'dx' value: 'dy' } ret { key: 'd_other' value: 'dy' } } )",
+                                        gradient, "}");
+  return absl::StrReplaceAll(text, {{"TYPE", type}});
+}
+
+std::string Cast(const std::string& name, const std::string& x, bool to_int) {
+  return absl::StrCat("node { name: '", name, "' op: 'Cast' input: '", x,
+                      "' attr { key: 'SrcT' value { type: ", to_int ? "DT_FLOAT" : "DT_INT32",
+                      " } } attr { key: 'DstT' value { type: ", to_int ? "DT_INT32" : "DT_FLOAT", " } } } ");
+}
+
+TEST(Functions, GradientOfAFunction) {
+  const std::string graph = Const("x", 3) + Const("other", 4) + Const("dy", 5) + Cast("fx", "x", false) +
+                            Cast("fother", "other", false) + Cast("fdy", "dy", false) + Cast("dx", "grad:0", true) +
+                            Cast("dother", "grad:1", true) + R"(
+      node { name: 'grad' op: 'SymbolicGradient' input: 'fx' input: 'fother' input: 'fdy'
+             attr { key: 'Tin' value { list { type: DT_FLOAT type: DT_FLOAT type: DT_FLOAT } } }
+             attr { key: 'Tout' value { list { type: DT_FLOAT type: DT_FLOAT } } }
+             attr { key: 'f' value { func { name: 'F' } } } })";
+  auto values = RunStep(graph + Doubling("DT_FLOAT"), {"dx:0", "dother:0"});
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ(*values, (std::vector<int32_t>{10, 0}));
+  values = RunStep(graph + Doubling("DT_FLOAT", "gradient { function_name: 'F' gradient_func: 'Custom' }"),
+                   {"dx:0", "dother:0"});
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ(*values, (std::vector<int32_t>{5, 5}));
+}
+
+TEST(Functions, ForCountsUpAndDown) {
+  const auto run = [](int start, int limit, int delta) {
+    return RunStep(Const("start", start) + Const("limit", limit) + Const("delta", delta) + Const("x", 1) + R"(
+        node { name: 'loop' op: 'For' input: 'start' input: 'limit' input: 'delta' input: 'x'
+               attr { key: 'T' value { list { type: DT_INT32 } } }
+               attr { key: 'body' value { func { name: 'Body' } } } }
+        library { function { signature { name: 'Body' input_arg { name: 'i' type: DT_INT32 }
+                                         input_arg { name: 'x' type: DT_INT32 }
+                                         output_arg { name: 'y' type: DT_INT32 } }
+            node_def { name: 'double' op: 'AddV2' input: 'x' input: 'x' attr { key: 'T' value { type: DT_INT32 } } }
+            node_def { name: 'add' op: 'AddV2' input: 'double:z:0' input: 'i'
+                       attr { key: 'T' value { type: DT_INT32 } } }
+            ret { key: 'y' value: 'add:z:0' } } })",
+                   {"loop:0"}, {"loop"});
+  };
+  EXPECT_EQ(run(0, 3, 1).value(), std::vector<int32_t>{12});
+  EXPECT_EQ(run(5, 0, -2).value(), std::vector<int32_t>{35});
+  EXPECT_EQ(run(2, 2, 1).value(), std::vector<int32_t>{1});
+  EXPECT_EQ(run(0, 3, 0).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Functions, ARemoteCallNeedsAConstantTarget) {
+  const std::string call = Const("x", 3) + R"(
+      node { name: 'call' op: 'RemoteCall' input: 'target' input: 'x'
+             attr { key: 'Tin' value { list { type: DT_INT32 } } } attr { key: 'Tout' value { list { type: DT_INT32 } } }
+             attr { key: 'f' value { func { name: 'Inner' } } } })" +
+                           Doubling("DT_INT32");
+  const std::string target = R"(
+      node { name: 'target' op: 'Const' attr { key: 'dtype' value { type: DT_STRING } }
+             attr { key: 'value' value { tensor { dtype: DT_STRING tensor_shape {} string_val: 'TEXT' } } } })";
+  const auto with = [&](const std::string& device) {
+    return RunStep(absl::StrReplaceAll(target, {{"TEXT", device}}) + call, {"call:0"});
+  };
+  EXPECT_EQ(with("/cpu:0").value(), std::vector<int32_t>{6});
+  EXPECT_EQ(with("/cpu:7").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(with("nowhere").status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string made = R"(
+      node { name: 'target' op: 'AsString' input: 'x' attr { key: 'T' value { type: DT_INT32 } } })";
+  EXPECT_EQ(RunStep(made + call, {"call:0"}).status().code(), absl::StatusCode::kUnimplemented);
 }
 
 }  // namespace

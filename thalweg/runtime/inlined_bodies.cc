@@ -112,10 +112,27 @@ absl::Status InlinedBodies::Start() {
 }
 
 bool InlinedBodies::IsCall(const Node& node) const {
-  static const auto* const kOps = new absl::flat_hash_set<std::string>{
-      "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase",
-      "While",           "StatelessWhile"};
+  static const auto* const kOps = new absl::flat_hash_set<std::string>{"PartitionedCall",
+                                                                       "StatefulPartitionedCall",
+                                                                       "If",
+                                                                       "StatelessIf",
+                                                                       "Case",
+                                                                       "StatelessCase",
+                                                                       "While",
+                                                                       "StatelessWhile",
+                                                                       "For",
+                                                                       "RemoteCall",
+                                                                       "SymbolicGradient"};
   return kOps->contains(node.op()) || functions_.contains(node.op());
+}
+
+absl::Status InlinedBodies::AddFunction(FunctionDef function) {
+  tensorflow::FunctionDefLibrary library;
+  *library.add_function() = function;
+  RETURN_IF_ERROR(scratch_.AddFunctions(library));
+  added_.push_back(std::make_unique<const FunctionDef>(std::move(function)));
+  functions_[added_.back()->signature().name()] = added_.back().get();
+  return absl::OkStatus();
 }
 
 absl::Status InlinedBodies::CheckSize(int more) const {

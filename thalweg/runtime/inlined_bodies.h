@@ -67,6 +67,11 @@ class InlinedBodies {
   absl::Status Start();
   // Bodies add the calls in them at the end.
   const std::vector<FunctionCall>& calls() const { return calls_; }
+  void AddCall(FunctionCall call) { calls_.push_back(std::move(call)); }
+  // A graph that has the functions, those that were added too.
+  const Graph& library() const { return scratch_; }
+  // A function that was made for a call. REQUIRES: the name is new.
+  absl::Status AddFunction(tensorflow::FunctionDef function);
   // RESOURCE_EXHAUSTED if `more` nodes are too many.
   absl::Status CheckSize(int more) const;
 
@@ -92,6 +97,7 @@ class InlinedBodies {
   std::vector<std::string>& targets_;
   const int max_nodes_;
   absl::flat_hash_map<std::string, const tensorflow::FunctionDef*> functions_;
+  std::vector<std::unique_ptr<const tensorflow::FunctionDef>> added_;
   Graph scratch_;  // where a body is read before its nodes are copied
   std::vector<FunctionCall> calls_;
 };
