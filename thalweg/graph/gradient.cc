@@ -14,6 +14,26 @@ bool CarriesGradient(DType t) {
   return IsFloating(t) || IsComplex(t) || t == kResource || t == kVariant || t == kInvalid;
 }
 
+// What weights that several steps of a sequence share get from each of them is a
+// product A_i' * B_i of few rows. The sum of these is one product of all rows,
+// which is faster than the parts and their addition. Nothing if `parts` are no
+// such products.
+Output SumOfProducts(const Scope& s, const std::vector<Gradient>& parts) {
+  std::vector<Output> a, b;
+  for (const Gradient& g : parts) {
+    const Node* node = g.values.node;
+    if (g.sparse() || node->op() != "MatMul") return {};
+    const auto transpose_a = GetAttr<bool>(node->def(), "transpose_a");
+    const auto transpose_b = GetAttr<bool>(node->def(), "transpose_b");
+    if (!transpose_a.value_or(false) || transpose_b.value_or(true)) return {};
+    a.push_back(node->input(0));
+    b.push_back(node->input(1));
+  }
+  const Output axis = s.Add("Const", {}, {{"dtype", kInt32}, {"value", Tensor::Scalar<int32_t>(0)}});
+  return s.Add("MatMul", {Output(s.Add("ConcatV2", {a, axis})), Output(s.Add("ConcatV2", {b, axis}))},
+               {{"transpose_a", true}});
+}
+
 // Sums what several consumers contributed to one tensor.
 Gradient Sum(const Scope& s, const std::vector<Gradient>& parts) {
   if (parts.empty()) return {};
@@ -27,6 +47,7 @@ Gradient Sum(const Scope& s, const std::vector<Gradient>& parts) {
     const Output axis = s.Add("Const", {}, {{"dtype", kInt32}, {"value", Tensor::Scalar<int32_t>(0)}});
     return Gradient(s.Add("ConcatV2", {values, axis}), s.Add("ConcatV2", {indices, axis}), parts[0].dense_shape);
   }
+  if (const Output product = SumOfProducts(s, parts)) return product;
   std::vector<Output> dense;
   for (const Gradient& g : parts) dense.push_back(ToDense(s, g));
   return Output(s.Add("AddN", {dense}));

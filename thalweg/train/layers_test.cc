@@ -173,6 +173,16 @@ TEST(Rnn, GruAndSeveralLayers) {
              0.001953933});
 }
 
+TEST(Rnn, TheWeightsOfAllStepsGetOneProduct) {
+  Model m;
+  const layers::RnnResult r = layers::Rnn(m.s, LstmCell(5), Const(m.s, Wave({2, 3, 4})));
+  const Output kernel = GetVariable(m.graph, "rnn/lstm_cell/kernel").ref;
+  const Output gradient = Gradients(m.s, {r.outputs}, {kernel})[0].values;
+  ASSERT_TRUE(m.s.ok()) << m.s.status();
+  EXPECT_EQ(gradient.node->op(), "MatMul");
+  EXPECT_EQ(gradient.node->input(0).shape().ToString(), "[6,9]");
+}
+
 TEST(Rnn, ACellKeepsItsVariablesAndABatchOfAnySizeRuns) {
   Model m;
   const RnnCellPtr cell = layers::DropoutCell(LstmCell(5), {.output_rate = 0.5});
