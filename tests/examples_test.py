@@ -20,6 +20,13 @@ class ExamplesTest(unittest.TestCase):
     self.assertRegex(result.stdout, r"step \d+/\d+  loss ")
     return result.stdout
 
+  def test_circle(self):
+    result = run("circle")
+    self.assertEqual(result.returncode, 0, result.stderr)
+    losses = [float(line.split()[-1]) for line in result.stdout.splitlines()]
+    self.assertEqual(len(losses), 5, result.stdout)
+    self.assertLess(losses[-1], 0.5 * losses[0])
+
   def test_cifar10(self):  # by chance: 0.1
     self.assertIn("test accuracy", self.learns("cifar10", "--steps=60", "--batch_size=32", "--require_accuracy=0.4"))
 
@@ -28,7 +35,11 @@ class ExamplesTest(unittest.TestCase):
     self.assertRegex(output, r"epoch 3: perplexity .* in training")
 
   def test_word2vec(self):  # at the beginning: more than 20
-    self.assertIn("near g", self.learns("word2vec", "--steps=2000", "--require_loss=6"))
+    output = self.learns("word2vec", "--steps=5000", "--depth=16", "--require_loss=6")
+    # "near g3w0: g3w2 g3w1 ...": words of a group are near each other.
+    found = [line.split()[1:] for line in output.splitlines() if line.startswith("near ")]
+    same = sum(near.split("w")[0] == words[0].split("w")[0] for words in found for near in words[1:])
+    self.assertGreater(same, 20, output)  # of 40; by chance 2
 
   def test_what_is_not_learnt_fails(self):
     result = run("word2vec", "--generated", "--steps=1", "--require_loss=6")
