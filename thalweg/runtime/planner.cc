@@ -213,6 +213,8 @@ class RegionCompiler {
         unit.may_be_dead = true;
         continue;
       }
+      // Says that what it waits for is over, whichever branch that was in.
+      if (unit.node->op() == "ControlTrigger") continue;
       bool any = false, all = true;
       for (const Output& input : unit.node->inputs()) {
         const bool dead = IsInner(*input.node) ? OutputMayBeDead(*input.node) : true;
