@@ -25,11 +25,10 @@ namespace {
 using Arguments = std::vector<std::string>;
 
 std::string Bytes(double n) {
-  for (const char* unit : {"B", "kB", "MB"}) {
-    if (n < 1000) return absl::StrFormat(n < 10 && *unit != 'B' ? "%.1f %s" : "%.0f %s", n, unit);
-    n /= 1000;
-  }
-  return absl::StrFormat("%.1f GB", n);
+  if (n < 1e3) return absl::StrFormat("%.0f B", n);
+  if (n < 1e6) return absl::StrFormat("%.1f kB", n / 1e3);
+  if (n < 1e9) return absl::StrFormat("%.1f MB", n / 1e6);
+  return absl::StrFormat("%.1f GB", n / 1e9);
 }
 
 bool IsFolder(const std::string& path) { return PosixFileSystem().ListDirectory(path).ok(); }
