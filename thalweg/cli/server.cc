@@ -45,7 +45,8 @@ namespace {
 absl::StatusOr<std::unique_ptr<Server>> StartServer() {
   const ServerOptions options{.cpu_devices = absl::GetFlag(FLAGS_cpus),
                               .bind = absl::GetFlag(FLAGS_bind),
-                              .peer_timeout = absl::GetFlag(FLAGS_peer_timeout)};
+                              .peer_timeout = absl::GetFlag(FLAGS_peer_timeout),
+                              .orphan_after = absl::GetFlag(FLAGS_orphan_after)};
   if (options.peer_timeout <= absl::ZeroDuration()) {
     return InvalidArgument("--peer_timeout: expected more than 0, got ", absl::FormatDuration(options.peer_timeout));
   }
@@ -190,7 +191,8 @@ Command ServerCommand() {
   return {.name = "server",
           .summary = "Serves one task of a cluster to TensorFlow's clients and servers, and ours.",
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
-          .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "peer_timeout", "lifeline"},
+          .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "forever", "orphan_after",
+                    "peer_timeout", "lifeline"},
           .run = Run};
 }
 

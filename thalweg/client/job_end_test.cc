@@ -130,7 +130,8 @@ TEST(JobEndTest, DrainFinishesTheStepsThatRun) {
   absl::Status slow = Internal("never ended");
   Thread step("step", [&] { slow = session->Run({gated}).status(); });
   gate.entered.WaitForNotification();
-  std::unique_ptr<Thread> drain = std::make_unique<Thread>("drain", [&] { cluster.server(kPs0).Drain(kLong); });
+  std::unique_ptr<Thread> drain =
+      std::make_unique<Thread>("drain", [&] { cluster.server(kPs0).Drain(absl::Seconds(6)); });
   absl::Status refused;
   while (refused.ok()) refused = session->Run({x}).status();
   EXPECT_THAT(refused, Fails(absl::StatusCode::kUnavailable, "/job:ps/replica:0/task:0 is leaving"));

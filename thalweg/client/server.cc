@@ -120,7 +120,14 @@ void Server::Stop() {
 }
 
 void Server::Drain(absl::Duration timeout) {
-  if (!state_->gate.Close(Unavailable(state_->task, " is leaving"), timeout)) {
+  // Workers that were told to leave at the same time need this task for their last
+  // checkpoint: steps go on as long as there are any, for half of the time.
+  constexpr absl::Duration kQuiet = absl::Milliseconds(300);
+  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Status why = Unavailable(state_->task, " is leaving");
+  state_->gate.CloseForSessions(why);
+  state_->gate.WaitUntilQuiet(kQuiet, timeout / 2);
+  if (!state_->gate.Close(why, deadline - absl::Now())) {
     LOG(WARNING) << state_->task.ToString() << " leaves; steps that still run after " << absl::FormatDuration(timeout)
                  << " are cancelled";
   }

@@ -55,8 +55,9 @@ class Server {
   // Ends every session and every step, which fail with CANCELLED or, in other
   // tasks, UNAVAILABLE, and frees the port.
   void Stop();
-  // Takes no new steps, which then fail with UNAVAILABLE, waits for those that
-  // run, though not longer than `timeout`, and stops.
+  // Ends well: takes no new sessions, lets those that there are go on until they
+  // pause or half of `timeout` is over, takes no new steps then, waits for those
+  // that run, and stops. What is refused fails with UNAVAILABLE.
   void Drain(absl::Duration timeout = absl::Seconds(10));
   // For a task that has nothing to do by itself, as a parameter server. Returns
   // OK when the job is over, which is when all workers have said that they are

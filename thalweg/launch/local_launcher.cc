@@ -157,8 +157,8 @@ class LocalJob {
   void Wait() {
     std::vector<pollfd> fds{{.fd = signals_, .events = POLLIN, .revents = 0}};
     for (const Stream& stream : streams_) fds.push_back({.fd = stream.fd, .events = POLLIN, .revents = 0});
-    absl::Time until =
-        std::min({end_ps_at_, kill_at_, options_.terminal ? absl::Now() + kRedraw : absl::InfiniteFuture()});
+    absl::Time until = std::min(kill_at_, ps_told_ ? absl::InfiniteFuture() : end_ps_at_);
+    if (options_.terminal) until = std::min(until, absl::Now() + kRedraw);
     for (const Task& task : tasks_) until = std::min(until, task.start_at);
     const int64_t ms = absl::ToInt64Milliseconds(until - absl::Now()) + 1;
     poll(fds.data(), fds.size(),
@@ -176,8 +176,8 @@ class LocalJob {
         continue;
       }
       signal_ = static_cast<int>(info.ssi_signo);
-      Say(absl::StrCat(strsignal(signal_), ": passed on to all tasks; once more kills them"));
-      EndAll(signal_);
+      Say(absl::StrCat(strsignal(signal_), ": passed on to the workers; once more kills all tasks"));
+      EndWorkers(signal_);
     }
   }
 
@@ -220,7 +220,7 @@ class LocalJob {
 
   void Ended(size_t i, const std::string& how) {
     Task& task = tasks_[i];
-    const bool expected = ending_ || (task.id.job == "ps" && end_ps_at_ != absl::InfiniteFuture());
+    const bool expected = ending_ || (IsPs(task) && end_ps_at_ != absl::InfiniteFuture());
     if (task.code == 0 || expected) {
       task.ended = true;
       board_.SetState(i, task.code == 0 ? "done" : "ended");
@@ -242,7 +242,7 @@ class LocalJob {
     if (options_.max_restarts > 0 && task.code >= 128) why = absl::StrCat(", after ", task.restarts, " restarts");
     Say(absl::StrCat(task.name, " ", how, why, "; the job ends"));
     code_ = task.code;
-    EndAll(SIGTERM);
+    EndWorkers(SIGTERM);
   }
 
   // What time brings: restarts, and the end of those that do not end.
@@ -256,19 +256,22 @@ class LocalJob {
       }
     }
     const bool workers_ended =
-        std::all_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.ended || task.id.job == "ps"; });
+        std::all_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.ended || IsPs(task); });
     if (workers_ended && end_ps_at_ == absl::InfiniteFuture()) {
-      // A parameter server that waits for a restart has nobody to serve.
+      end_ps_at_ = ending_ ? now : now + options_.ps_grace;
       for (Task& task : tasks_) {
-        if (task.pid < 0) task.ended = true;
+        if (task.pid < 0) task.ended = true;  // one that waits for a restart has nobody to serve
+        task.start_at = absl::InfiniteFuture();
       }
-      end_ps_at_ = now + options_.ps_grace;
     }
-    if (now >= end_ps_at_ && !ending_) {
+    if (now >= end_ps_at_ && !ps_told_) {
+      ps_told_ = true;
+      kill_at_ = std::min(kill_at_, now + options_.kill_after);
       for (const Task& task : tasks_) {
-        if (!task.ended) Say(absl::StrCat(task.name, " has not left after the workers: it is told to end"));
+        if (task.ended) continue;
+        if (!ending_) Say(absl::StrCat(task.name, " has not left after the workers: it is told to end"));
+        kill(task.pid, SIGTERM);
       }
-      EndAll(SIGTERM);
     }
     if (now >= kill_at_) {
       for (const Task& task : tasks_) {
@@ -279,11 +282,14 @@ class LocalJob {
     }
   }
 
-  void EndAll(int with) {
+  static bool IsPs(const Task& task) { return task.id.job == "ps"; }
+
+  // Workers may need the parameter servers to end well: those come after them.
+  void EndWorkers(int with) {
     ending_ = true;
     kill_at_ = std::min(kill_at_, absl::Now() + options_.kill_after);
     for (Task& task : tasks_) {
-      if (task.pid > 0) kill(task.pid, with);
+      if (task.pid > 0 && !IsPs(task)) kill(task.pid, with);
       if (task.pid < 0) task.ended = true;
       task.start_at = absl::InfiniteFuture();
     }
@@ -331,7 +337,8 @@ class LocalJob {
   std::vector<Stream> streams_;
   int signal_ = 0;       // that was passed on
   int code_ = 0;         // of the task that failed
-  bool ending_ = false;  // all were told to end
+  bool ending_ = false;  // the workers were told to end
+  bool ps_told_ = false;
   absl::Time end_ps_at_ = absl::InfiniteFuture();
   absl::Time kill_at_ = absl::InfiniteFuture();
 };

@@ -32,8 +32,8 @@ struct LocalJobOptions {
 
 // Returns the exit code of the job: 0 if all workers ended with 0; else that of
 // the task that failed first, 128 and the number of the signal if one ended it;
-// the same if this process got SIGINT, SIGTERM or SIGHUP, which it passes on. An
-// error if the tasks could not be started.
+// the same if this process got SIGINT, SIGTERM or SIGHUP, which it passes on to
+// the workers. An error if the tasks could not be started.
 //
 // Blocks these signals and SIGCHLD, in this thread.
 absl::StatusOr<int> RunLocalJob(const LocalJobOptions& options);

@@ -1,5 +1,8 @@
 #include "thalweg/rpc/call_gate.h"
 
+#include <algorithm>
+#include <initializer_list>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -9,12 +12,8 @@
 namespace thalweg {
 namespace {
 
-bool StartsWork(const std::string& path) {
-  for (const char* method : {"/CreateSession", "/RunStep", "/RunCallable", "/PartialRunSetup", "/CreateWorkerSession",
-                             "/RegisterGraph", "/RunGraph"}) {
-    if (absl::EndsWith(path, method)) return true;
-  }
-  return false;
+bool IsOneOf(const std::string& path, std::initializer_list<const char*> methods) {
+  return std::any_of(methods.begin(), methods.end(), [&](const char* method) { return absl::EndsWith(path, method); });
 }
 
 }  // namespace
@@ -39,12 +38,16 @@ class CallGate::CountedCall : public ServerCall {
 
 std::vector<RpcMethod> CallGate::Guard(std::vector<RpcMethod> methods) {
   for (RpcMethod& method : methods) {
-    const bool counted = StartsWork(method.path);
-    method.handler = [this, counted, handler = std::move(method.handler)](ServerCall& call) {
-      last_call_nanos_.store(absl::GetCurrentTimeNanos(), std::memory_order_relaxed);
-      if (!counted) return handler(call);
+    const bool is_session = IsOneOf(method.path, {"/CreateSession", "/CreateWorkerSession"});
+    const bool is_step =
+        IsOneOf(method.path, {"/RunStep", "/RunCallable", "/PartialRunSetup", "/RegisterGraph", "/RunGraph"});
+    method.handler = [this, is_session, is_step, handler = std::move(method.handler)](ServerCall& call) {
+      const int64_t now = absl::GetCurrentTimeNanos();
+      last_call_nanos_.store(now, std::memory_order_relaxed);
+      if (!is_session && !is_step) return handler(call);
       active_.fetch_add(1);
-      if (!closed_.load()) return handler(*new CountedCall(*this, call));
+      if (is_step) last_work_nanos_.store(now, std::memory_order_relaxed);
+      if (!(is_session ? closed_for_sessions_ : closed_).load()) return handler(*new CountedCall(*this, call));
       Leave();
       call.Reply(why_, grpc::ByteBuffer());
     };
@@ -58,10 +61,28 @@ void CallGate::Leave() {
   changed_.SignalAll();
 }
 
+void CallGate::CloseForSessions(const absl::Status& why) {
+  MutexLock lock(&mutex_);
+  if (closed_for_sessions_.load()) return;
+  why_ = why;
+  closed_for_sessions_.store(true);
+}
+
+void CallGate::WaitUntilQuiet(absl::Duration quiet, absl::Duration timeout) const {
+  const absl::Time deadline = absl::Now() + timeout;
+  while (true) {
+    const absl::Time now = absl::Now();
+    const absl::Time until =
+        std::min(deadline, absl::FromUnixNanos(last_work_nanos_.load(std::memory_order_relaxed)) + quiet);
+    if (until <= now) return;
+    absl::SleepFor(until - now);
+  }
+}
+
 bool CallGate::Close(const absl::Status& why, absl::Duration timeout) {
+  CloseForSessions(why);
   const absl::Time deadline = absl::Now() + timeout;
   MutexLock lock(&mutex_);
-  if (!closed_.load()) why_ = why;
   closed_.store(true);
   while (active_.load() > 0) {
     if (changed_.WaitWithDeadline(&mutex_, deadline)) return active_.load() == 0;

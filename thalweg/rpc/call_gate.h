@@ -20,8 +20,13 @@ class CallGate {
   // counted; the others, which steps under way need, always pass.
   std::vector<RpcMethod> Guard(std::vector<RpcMethod> methods);
 
-  // From now on such calls are answered with UNAVAILABLE. Waits for those under
-  // way; false if the time was over first.
+  // From now on calls that start sessions are answered with `why`; those that
+  // start steps still pass.
+  void CloseForSessions(const absl::Status& why);
+  // Until no step was started for `quiet`, though not longer than `timeout`.
+  void WaitUntilQuiet(absl::Duration quiet, absl::Duration timeout) const;
+  // Steps are refused, too. Waits for those under way; false if the time was over
+  // first.
   bool Close(const absl::Status& why, absl::Duration timeout);
 
   // When a call came; now, if one that was counted is under way.
@@ -32,11 +37,13 @@ class CallGate {
   void Leave();
 
   std::atomic<int64_t> last_call_nanos_{0};  // as absl::ToUnixNanos
+  std::atomic<int64_t> last_work_nanos_{0};
   std::atomic<int> active_{0};
+  std::atomic<bool> closed_for_sessions_{false};
   std::atomic<bool> closed_{false};
   Mutex mutex_;
   CondVar changed_;
-  absl::Status why_;  // written before closed_
+  absl::Status why_;  // written once, before closed_for_sessions_
 };
 
 }  // namespace thalweg

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "thalweg/base/status.h"
+#include "thalweg/client/announce_done.h"
 #include "thalweg/observe/summary_writer.h"
 #include "thalweg/train/coordinator.h"
 #include "thalweg/train/file_hooks.h"
@@ -80,13 +81,17 @@ class MonitoredTrainingSession::State {
   absl::Status Close() {
     if (closed_) return absl::OkStatus();
     absl::Status status;
-    if (session_ != nullptr && failed_.ok() && (last_run_.ok() || absl::IsOutOfRange(last_run_))) {
+    const bool well = session_ != nullptr && failed_.ok() && (last_run_.ok() || absl::IsOutOfRange(last_run_));
+    if (well) {
       for (const auto& hook : hooks_) status.Update(hook->End(*session_));
       if (writer_ != nullptr) status.Update(writer_->AddSessionLog(tensorflow::SessionLog::STOP, global_step_.value));
     }
     closed_ = true;
     status.Update(CloseSession());
     if (writer_ != nullptr) status.Update(writer_->Close());
+    if (well && status.ok()) {
+      if (const absl::Status told = AnnounceDone(options_.master); !told.ok()) LOG(WARNING) << told.message();
+    }
     return status;
   }
 

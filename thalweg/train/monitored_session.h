@@ -71,7 +71,8 @@ class MonitoredTrainingSession {
   Session& session();
 
   // Ends the training: hooks' End, unless the last step failed, then the
-  // session. A second call does nothing.
+  // session. If all went well it says that this task is done (AnnounceDone): when
+  // all workers have, parameter servers leave. A second call does nothing.
   absl::Status Close();
 
  private:
