@@ -13,8 +13,9 @@ help: ## this list
 build: build-release ## build everything; the program is build/release/bin/thalweg
 
 .PHONY: train
-train: build ## build, then train a classifier of images on this machine
-	@build/release/bin/examples/mnist $(ARGS)
+train: build ## build, then train a classifier of images with 2 parameter servers and 2 workers
+	@build/release/bin/thalweg run --ps 2 --workers 2 -- build/release/bin/examples/distributed_mnist \
+	  --checkpoint_dir=build/train/$$(date +%Y%m%d-%H%M%S) $(ARGS)
 
 .PHONY: test
 test: build tensorflow ## build and run all tests, those against TensorFlow included

@@ -1,0 +1,122 @@
+// distributed_mnist.cc - MNIST, or a set like it, on parameter servers and
+// workers: between-graph replication, asynchronous or (--is_sync) in step.
+//
+//   thalweg run --ps 2 --workers 2 -- distributed_mnist --is_sync
+//
+// The same program is any task of the cluster, which it finds in its flags
+// (--ps_hosts --worker_hosts --job_name --task_index), TF_CONFIG, or the
+// variables of Slurm or MPI; started alone it trains alone.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "thalweg/api.h"
+
+namespace tw = thalweg;
+
+ABSL_FLAG(bool, is_sync, false, "train in step");
+ABSL_FLAG(std::string, data_dir, tw::data::Mnist::kDefaultFolder, "folder with the four IDX files, gzipped or not");
+ABSL_FLAG(std::string, checkpoint_dir, "./checkpoint_dir", "where checkpoints and TensorBoard's files go");
+ABSL_FLAG(int64_t, steps, 2000, "the global step to stop at");
+ABSL_FLAG(int64_t, save_steps, 500, "global steps between checkpoints");
+ABSL_FLAG(int, batch_size, 32, "images in a batch of one worker");
+ABSL_FLAG(float, learning_rate, 1e-4f, "of Adam");
+ABSL_FLAG(double, require_accuracy, 0, "end with an error if the test accuracy is below this");
+
+namespace {
+
+// A simple classifier: 784 -> 500 -> 500 -> 10.
+tw::Output Model(const tw::Scope& s, tw::Output images) {
+  auto net = tw::layers::Dense(s, images, 500, {.activation = tw::Relu});
+  net = tw::layers::Dense(s, net, 500, {.activation = tw::Relu});
+  return tw::layers::Dense(s, net, 10);
+}
+
+absl::StatusOr<double> TestAccuracy(tw::Session& session, tw::Output accuracy, tw::Output images, tw::Output labels,
+                                    const tw::data::ImageSet& test) {
+  constexpr int64_t kBatch = 1000;
+  double correct = 0;
+  for (int64_t begin = 0; begin < test.size(); begin += kBatch) {
+    const auto batch = test.Slice(begin, std::min(begin + kBatch, test.size()));
+    ASSIGN_OR_RETURN(const auto out, session.Run({accuracy}, {{images, batch.images}, {labels, batch.labels}}));
+    correct += out[0].scalar<float>() * static_cast<double>(batch.labels.dim(0));
+  }
+  return correct / static_cast<double>(test.size());
+}
+
+absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
+  ASSIGN_OR_RETURN(auto mnist, tw::data::Mnist::Load(absl::GetFlag(FLAGS_data_dir),
+                                                     {.seed = static_cast<uint64_t>(job.task.index + 1)}));
+
+  // Variables go to the parameter servers (balanced by bytes), everything else to
+  // this worker.
+  tw::Graph graph;
+  const auto s = graph.root().WithDevice(tw::ReplicaDeviceSetter({.cluster = job.cluster, .worker = job.task}));
+
+  const auto images = tw::Placeholder(s, tw::kFloat, {-1, 784});
+  const auto labels = tw::Placeholder(s, tw::kInt32, {-1});
+  const auto logits = Model(s, images);
+  const auto loss = tw::ReduceMean(s, tw::SparseSoftmaxCrossEntropy(s, logits, labels));
+  const auto accuracy = tw::Accuracy(s, logits, labels);
+  const auto global_step = tw::GetOrCreateGlobalStep(s);
+  tw::summary::Scalar(s, "loss", loss);
+
+  auto optimizer = tw::Adam({.learning_rate = absl::GetFlag(FLAGS_learning_rate)});
+  if (absl::GetFlag(FLAGS_is_sync)) {
+    const int n = job.cluster.num_tasks("worker");
+    optimizer = tw::SyncReplicas(std::move(optimizer), {.replicas_to_aggregate = n, .total_num_replicas = n});
+  }
+  const auto train_op = optimizer->Minimize(s, loss, {.global_step = global_step});
+
+  // Takes care of initialization, restore, checkpoints and recovery; a lost task
+  // is an error that names it, never a hang.
+  ASSIGN_OR_RETURN(auto session,
+                   tw::MonitoredTrainingSession::Start(
+                       graph, {.master = server.target(),
+                               .is_chief = job.is_chief(),
+                               .checkpoint_dir = absl::GetFlag(FLAGS_checkpoint_dir),
+                               .hooks = optimizer->Hooks(job.is_chief()) +
+                                        tw::HookList{tw::StopAtStep(absl::GetFlag(FLAGS_steps)), tw::StopOnSignal()},
+                               .save_checkpoint_steps = absl::GetFlag(FLAGS_save_steps),
+                               .log_step_count_steps = 0}));
+  while (!session.ShouldStop()) {
+    const auto batch = mnist.train.NextBatch(absl::GetFlag(FLAGS_batch_size));
+    ASSIGN_OR_RETURN(const auto out,
+                     session.Run({train_op, loss, global_step}, {{images, batch.images}, {labels, batch.labels}}));
+    if (const auto step = out[2].scalar<int64_t>(); step % 100 == 0) {
+      std::printf("Train step %ld, loss: %f\n", step, out[1].scalar<float>());
+    }
+  }
+
+  double reached = 1;
+  if (job.is_chief()) {
+    ASSIGN_OR_RETURN(reached, TestAccuracy(session.session(), accuracy, images, labels, mnist.test));
+    std::printf("test accuracy %.2f %%\n", 100 * reached);
+    std::printf("checkpoints and TensorBoard's files are in %s\n", absl::GetFlag(FLAGS_checkpoint_dir).c_str());
+  }
+  RETURN_IF_ERROR(session.Close());  // when all workers have come here, parameter servers leave Join()
+  if (reached < absl::GetFlag(FLAGS_require_accuracy)) {
+    return tw::FailedPrecondition("test accuracy ", reached, " is below ", absl::GetFlag(FLAGS_require_accuracy));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunTask(const tw::Job& job) {
+  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
+  if (job.task.job != "ps") return RunWorker(job, *server);
+  const tw::OnSignal drain([&](int) { server->Drain(); });
+  return server->Join();  // returns when the job is done
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tw::ConfigureMalloc();
+  absl::SetProgramUsageMessage("Trains a classifier of images on a cluster.");
+  absl::ParseCommandLine(argc, argv);
+  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
+  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+}

@@ -1,0 +1,164 @@
+"""Whole jobs under `thalweg run`: real programs, real processes, some of them killed."""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import unittest
+
+BIN = os.environ["THALWEG_BIN"]
+THALWEG = os.path.join(BIN, "thalweg")
+TIMEOUT = 300
+
+
+def example(name):
+    return os.path.join(BIN, "examples", name)
+
+
+def free_port():
+    import socket
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        return s.getsockname()[1]
+
+
+class Running:
+    """A program whose lines are kept, and can be waited for."""
+
+    def __init__(self, *command):
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._lines = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._lines.append(None)
+            self._changed.notify_all()
+
+    @property
+    def output(self):
+        with self._changed:
+            return "".join(line for line in self._lines if line is not None)
+
+    def wait_for(self, pattern):
+        """The first line that matches; None if the program ends without one."""
+        seen = 0
+        with self._changed:
+            while True:
+                for line in self._lines[seen:]:
+                    found = line is not None and re.search(pattern, line)
+                    if found or line is None:
+                        return found or None
+                seen = len(self._lines)
+                if not self._changed.wait(TIMEOUT):
+                    return None
+
+    def end(self):
+        """Its exit code, once it has ended by itself."""
+        try:
+            return self.process.wait(TIMEOUT)
+        finally:
+            self.process.kill()
+            self._reader.join()
+            self.process.stdout.close()
+
+
+def pid_of(run, job, index):
+    """The process of a task of a job that `thalweg run` runs."""
+    task = '"type": "%s", "index": %d' % (job, index)
+    with open("/proc/%d/task/%d/children" % (run.process.pid, run.process.pid)) as children:
+        for pid in children.read().split():
+            with open("/proc/%s/environ" % pid) as environ:
+                if task in environ.read():
+                    return int(pid)
+    raise AssertionError("no process of %s %d" % (job, index))
+
+
+class RunTest(unittest.TestCase):
+
+    def check(self, run, code=0):
+        self.assertEqual(run.end(), code, run.output)
+
+    def test_a_job_starts_works_and_ends(self):
+        run = Running(THALWEG, "run", "--ps", "2", "--workers", "2", "--", example("hello_cluster"))
+        self.check(run)
+        for text in ('worker 0 | worker 0 of 2, the chief, got "Hello, Thalweg!" from ps 0',
+                     'worker 1 | worker 1 of 2 got "Hello, Thalweg!" from ps 0',
+                     "ps 0     | ps 0 is no longer needed", "ps 1     | ps 1 is no longer needed"):
+            self.assertIn(text, run.output)
+
+    def test_flags_by_placeholders(self):
+        run = Running(THALWEG, "run", "--", "env", "-u", "TF_CONFIG", example("hello_cluster"), "--ps_hosts={ps_hosts}",
+                      "--worker_hosts={worker_hosts}", "--job_name={job_name}", "--task_index={task_index}")
+        self.check(run)
+        self.assertIn("ps 0     | ps 0 is no longer needed", run.output)
+
+    def test_a_wrong_description_is_permanent(self):
+        run = Running(THALWEG, "run", "--restart=on-failure", "--", example("hello_cluster"), "--job_name=boss")
+        self.check(run, 3)
+        self.assertIn("INVALID_ARGUMENT: --worker_hosts is missing", run.output)
+        self.assertIn("which another try would not change", run.output)
+
+    def train(self, folder, *args):
+        return Running(THALWEG, "run", "--ps=2", "--workers=2", "--restart=on-failure", "--",
+                       example("distributed_mnist"), "--checkpoint_dir=" + folder, "--save_steps=50", *args)
+
+    def last_saved(self, folder):
+        with open(os.path.join(folder, "checkpoint")) as state:
+            return int(re.search(r"model.ckpt-(\d+)", state.read()).group(1))
+
+    def test_training_survives_the_loss_of_any_task(self):
+        for victim, index in (("ps", 1), ("worker", 1), ("worker", 0)):
+            with self.subTest(victim=victim, index=index), tempfile.TemporaryDirectory() as folder:
+                run = self.train(folder, "--steps=300", "--learning_rate=1e-3", "--require_accuracy=0.6")
+                self.assertTrue(run.wait_for(r"Train step [1-9]"), run.output)
+                os.kill(pid_of(run, victim, index), signal.SIGKILL)
+                self.assertTrue(run.wait_for("%s %d was ended by signal 9.*started again" % (victim, index)), run.output)
+                self.check(run)
+                self.assertRegex(run.output, r"worker 0 \| test accuracy [6-9]\d\.\d+ %")
+                self.assertGreaterEqual(self.last_saved(folder), 300)
+
+    def test_training_in_step_stops_at_a_signal_and_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = self.train(folder, "--is_sync", "--steps=100000")
+            self.assertTrue(run.wait_for(r"Train step [1-9]"), run.output)
+            run.process.send_signal(signal.SIGTERM)
+            self.check(run, 128 + signal.SIGTERM)
+            saved = self.last_saved(folder)
+            self.assertGreaterEqual(saved, 100)
+            run = self.train(folder, "--is_sync", "--steps=%d" % (saved + 100))
+            self.check(run)
+            first = int(re.search(r"Train step (\d+)", run.output).group(1))
+            self.assertGreater(first, saved, run.output)
+
+
+class ServerTest(unittest.TestCase):
+
+    def start(self, *args):
+        server = Running(THALWEG, "server", "--cluster=ps|localhost:%d,worker|localhost:%d" % (free_port(), free_port()),
+                         "--job_name=ps", *args)
+        self.assertTrue(server.wait_for("Started server"), server.output)
+        return server
+
+    def test_sigterm_drains(self):
+        server = self.start()
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.end(), 0, server.output)
+        self.assertIn("ends: all its steps have ended", server.output)
+
+    def test_an_orphan_has_a_code_of_its_own(self):
+        server = self.start("--orphan_after=300ms")
+        self.assertEqual(server.end(), 132, server.output)
+        self.assertIn("DEADLINE_EXCEEDED: /job:ps/replica:0/task:0: there was no worker for 300ms", server.output)
+
+
+if __name__ == "__main__":
+    unittest.main()
