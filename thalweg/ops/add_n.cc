@@ -30,8 +30,12 @@ template <typename T>
 void SumBlock(KernelContext& context, int64_t begin, int64_t n, T* out) {
   const int count = context.num_inputs();
   const auto at = [&](int i) { return context.input(i).data<T>() + begin; };
-  int i = 2;
-  Sum2(at(0), at(1), out, n);
+  int i = 3;
+  if (count == 2) {
+    Sum2(at(0), at(1), out, n);
+  } else {
+    Sum3(at(0), at(1), at(2), out, n);
+  }
   for (; i + 1 < count; i += 2) Sum3(out, at(i), at(i + 1), out, n);
   if (i < count) Sum2(out, at(i), out, n);
 }
