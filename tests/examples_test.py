@@ -41,6 +41,27 @@ class ExamplesTest(unittest.TestCase):
     same = sum(near.split("w")[0] == words[0].split("w")[0] for words in found for near in words[1:])
     self.assertGreater(same, 20, output)  # of 40; by chance 2
 
+  def job(self, ps, workers, name, *flags):
+    """The output of an example that is all tasks of a job."""
+    result = subprocess.run([os.path.join(BIN, "..", "thalweg"), "run", f"--ps={ps}", f"--workers={workers}", "--",
+                             os.path.join(BIN, name), *flags], capture_output=True, text=True, timeout=600)
+    self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+    self.assertNotIn("told to end", result.stdout + result.stderr)  # all tasks end by themselves
+    return result.stdout
+
+  def test_matrices(self):
+    output = self.job(2, 2, "matrices", "--size=100")
+    self.assertIn("the sum of all elements of the product is 20000", output)
+    self.assertIn("MatMul_1: (MatMul): /job:worker/replica:0/task:1", output)
+
+  def test_towers(self):
+    self.assertIn("done, loss", self.job(2, 2, "towers", "--towers=2", "--steps=40", "--batch_size=8"))
+    self.assertIn("done, loss", self.job(1, 2, "towers", "--towers=2", "--steps=20", "--batch_size=8", "--is_sync"))
+
+  def test_model_parallel(self):  # by chance: 0.69
+    output = self.job(0, 2, "model_parallel", "--steps=100", "--units=16", "--time=8", "--require_loss=0.4")
+    self.assertRegex(output, r"layer_1/lstm_cell/kernel .* /job:worker/task:1")
+
   def test_what_is_not_learnt_fails(self):
     result = run("word2vec", "--generated", "--steps=1", "--require_loss=6")
     self.assertEqual(result.returncode, 1)

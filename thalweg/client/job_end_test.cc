@@ -87,6 +87,16 @@ TEST(JobEndTest, AWorkerThatIsGoneIsNotWaitedForForever) {
   EXPECT_THAT(ps.status(), IsOk());
 }
 
+TEST(JobEndTest, AWorkerThatOnlyWaitedSaysThatItLeaves) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}}, {}, TasksIn::kThisProcess, {.gone_after = absl::Hours(1)});
+  Joined worker1(cluster.server(kWorker1));
+  ASSERT_OK(AnnounceDone(cluster.target(kWorker0)));
+  EXPECT_THAT(worker1.status(), IsOk());
+  cluster.Stop(kWorker1);
+  Joined ps(cluster.server(kPs0));  // nobody is there to be asked any more
+  EXPECT_THAT(ps.status(), IsOk());
+}
+
 TEST(JobEndTest, AnOrphanLeavesWithAnError) {
   TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, TasksIn::kThisProcess, {.orphan_after = absl::Milliseconds(200)});
   Joined ps(cluster.server(kPs0));

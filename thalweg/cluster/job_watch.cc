@@ -189,6 +189,8 @@ absl::Status JobWatch::Wait() {
     if (!ask.empty()) Ask(ask);
   }
   stop_.Deregister(*id);
+  // Others need not find out that this one does not wait any more.
+  if (result.ok() && !stop_.cancelled()) Announce();
   return result;
 }
 

@@ -1,0 +1,120 @@
+// towers.cc - copies of a model on several devices, in step with each other:
+// every tower has a part of the batch, and the mean of their gradients makes one
+// update.
+//
+//   towers --towers=2                                     one process, two devices
+//   thalweg run --ps 2 --workers 2 -- towers --towers=2   towers in step inside a worker, workers asynchronous
+//   ... --is_sync                                         everything in step
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "thalweg/api.h"
+
+namespace tw = thalweg;
+
+ABSL_FLAG(int, towers, 2, "devices of a worker, each with a copy of the model");
+ABSL_FLAG(bool, is_sync, false, "train in step across workers, too");
+ABSL_FLAG(std::string, data_dir, tw::data::Mnist::kDefaultFolder, "folder with the four IDX files, gzipped or not");
+ABSL_FLAG(std::string, checkpoint_dir, "", "where checkpoints go; none: nowhere");
+ABSL_FLAG(int64_t, steps, 1000, "the global step to stop at");
+ABSL_FLAG(int, batch_size, 32, "images in the batch of one tower");
+ABSL_FLAG(float, learning_rate, 1e-3f, "of Adam");
+
+namespace {
+
+// The variables of a model that all towers share.
+struct Parameters {
+  tw::Var hidden_kernel, hidden_bias, kernel, bias;
+};
+
+Parameters MakeParameters(const tw::Scope& s) {
+  return {.hidden_kernel = tw::MakeVariable(s, "hidden/kernel", {784, 128}),
+          .hidden_bias = tw::MakeVariable(s, "hidden/bias", {128}, {.initializer = tw::initializers::Zeros()}),
+          .kernel = tw::MakeVariable(s, "kernel", {128, 10}),
+          .bias = tw::MakeVariable(s, "bias", {10}, {.initializer = tw::initializers::Zeros()})};
+}
+
+tw::Output Loss(const tw::Scope& s, const Parameters& p, tw::Output images, tw::Output labels) {
+  const auto hidden = tw::Relu(s, tw::BiasAdd(s, tw::MatMul(s, images, p.hidden_kernel), p.hidden_bias));
+  const auto logits = tw::BiasAdd(s, tw::MatMul(s, hidden, p.kernel), p.bias);
+  return tw::ReduceMean(s, tw::SparseSoftmaxCrossEntropy(s, logits, labels));
+}
+
+absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
+  const int towers = absl::GetFlag(FLAGS_towers);
+  ASSIGN_OR_RETURN(auto mnist, tw::data::Mnist::Load(absl::GetFlag(FLAGS_data_dir),
+                                                     {.seed = static_cast<uint64_t>(job.task.index + 1)}));
+  tw::Graph graph;
+  const auto s = graph.root().WithDevice(tw::ReplicaDeviceSetter({.cluster = job.cluster, .worker = job.task}));
+  const Parameters parameters = MakeParameters(s);
+  const auto global_step = tw::GetOrCreateGlobalStep(s);
+  auto optimizer = tw::Adam({.learning_rate = absl::GetFlag(FLAGS_learning_rate)});
+  if (absl::GetFlag(FLAGS_is_sync)) {
+    const int n = job.cluster.num_tasks("worker");
+    optimizer = tw::SyncReplicas(std::move(optimizer), {.replicas_to_aggregate = n, .total_num_replicas = n});
+  }
+
+  std::vector<std::vector<tw::GradientAndVar>> gradients;
+  std::vector<tw::Output> losses, images, labels;
+  for (int i = 0; i < towers; ++i) {
+    const auto tower = s.WithDevice(absl::StrCat("/device:CPU:", i)).SubScope(absl::StrCat("tower_", i));
+    images.push_back(tw::Placeholder(tower, tw::kFloat, {-1, 784}));
+    labels.push_back(tw::Placeholder(tower, tw::kInt32, {-1}));
+    losses.push_back(Loss(tower, parameters, images[i], labels[i]));
+    gradients.push_back(optimizer->ComputeGradients(tower, losses[i]));
+  }
+  const auto train_op = optimizer->ApplyGradients(s, tw::AverageGradients(s, gradients), {.global_step = global_step});
+  const auto loss = tw::Div(s, tw::AddN(s, losses), tw::Const(s, static_cast<float>(towers)));
+
+  ASSIGN_OR_RETURN(auto session, tw::MonitoredTrainingSession::Start(
+                                     graph, {.master = server.target(),
+                                             .is_chief = job.is_chief(),
+                                             .checkpoint_dir = absl::GetFlag(FLAGS_checkpoint_dir),
+                                             .hooks = optimizer->Hooks(job.is_chief()) +
+                                                      tw::HookList{tw::StopAtStep(absl::GetFlag(FLAGS_steps))},
+                                             .log_step_count_steps = 0}));
+  float last = 0;
+  while (!session.ShouldStop()) {
+    std::vector<tw::Feed> feeds;
+    for (int i = 0; i < towers; ++i) {
+      const auto batch = mnist.train.NextBatch(absl::GetFlag(FLAGS_batch_size));
+      feeds.push_back({images[i], batch.images});
+      feeds.push_back({labels[i], batch.labels});
+    }
+    ASSIGN_OR_RETURN(const auto out, session.Run({train_op, loss, global_step}, feeds));
+    last = out[1].scalar<float>();
+    if (const auto step = out[2].scalar<int64_t>(); step % 100 == 0) {
+      std::printf("Train step %ld, loss: %f\n", step, last);
+    }
+  }
+  std::printf("done, loss: %f\n", last);
+  return session.Close();
+}
+
+absl::Status RunTask(const tw::Job& job) {
+  const int towers = absl::GetFlag(FLAGS_towers);
+  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task,
+                                                  {.cpu_devices = job.task.job == "ps" ? 1 : std::max(towers, 1)}));
+  return job.task.job == "ps" ? server->Join() : RunWorker(job, *server);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tw::ConfigureMalloc();
+  absl::SetProgramUsageMessage("Trains copies of a model on several devices, in step.");
+  absl::ParseCommandLine(argc, argv);
+  if (absl::GetFlag(FLAGS_towers) < 1 || absl::GetFlag(FLAGS_batch_size) < 1) {
+    std::fprintf(stderr, "--towers and --batch_size must be at least 1\n");
+    return 2;
+  }
+  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
+  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+}
