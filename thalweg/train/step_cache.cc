@@ -31,6 +31,8 @@ Output StepCache::Increment(const std::vector<Fetch>& fetches) const {
     Node* const node = left.back();
     left.pop_back();
     if (node->op() == "AssignAdd" && node->input(0).node == global_step_.ref.node) return Output(node);
+    // Training in step: somebody else counts, and says where the count is.
+    if (node->op() == "ThalwegRosterAwaitStep") return Output(node);
     for (const Output& input : node->inputs()) visit(input.node);
     for (Node* const control : node->control_inputs()) visit(control);
   }

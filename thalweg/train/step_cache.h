@@ -41,7 +41,8 @@ class StepCache {
 
   absl::StatusOr<const Step*> Find(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds);
   absl::StatusOr<Step> Prepare(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds);
-  // An increment of the global step that these fetches run; empty if none.
+  // An increment of the global step that these fetches run or wait for; empty if
+  // there is none.
   Output Increment(const std::vector<Fetch>& fetches) const;
 
   const Graph& graph_;
