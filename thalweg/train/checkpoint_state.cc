@@ -7,6 +7,7 @@
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/checkpoint/bundle_index.h"
 #include "thalweg/proto/saver.pb.h"
+#include "thalweg/train/patience.h"
 
 namespace thalweg {
 namespace {
@@ -84,6 +85,16 @@ absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const Ch
     return saved->prefix;
   }
   return Prepend(exists, absl::StrCat("the latest checkpoint of ", folder, " cannot be used: "));
+}
+
+absl::StatusOr<std::string> WaitForCheckpoint(const std::string& folder, const std::string& last,
+                                              absl::Duration timeout, const CheckpointStateOptions& options) {
+  Patience patience(timeout);
+  while (true) {
+    absl::StatusOr<std::string> latest = LatestCheckpoint(folder, options);
+    if (latest.ok() ? *latest != last : !absl::IsNotFound(latest.status())) return latest;
+    RETURN_IF_ERROR(patience.Pause(absl::StrCat("for a checkpoint in ", folder, last.empty() ? "" : " after ", last)));
+  }
 }
 
 }  // namespace thalweg

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "thalweg/base/file_system.h"
 
 namespace thalweg {
@@ -38,6 +39,12 @@ absl::Status WriteCheckpointState(const std::string& folder, const CheckpointSta
 // damaged, that of the latest before it, with a warning. NOT_FOUND if there is
 // none.
 absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const CheckpointStateOptions& options = {});
+
+// Waits for a checkpoint other than `last` to be the latest, and returns it: for
+// a program that follows a training. Sees it within a quarter of a second.
+// DEADLINE_EXCEEDED if there is none in time.
+absl::StatusOr<std::string> WaitForCheckpoint(const std::string& folder, const std::string& last,
+                                              absl::Duration timeout, const CheckpointStateOptions& options = {});
 
 // OK if there is a checkpoint of that prefix, in either format.
 absl::Status CheckpointExists(const std::string& prefix, FileSystem& files = PosixFileSystem());

@@ -20,10 +20,7 @@ class MonitoredTrainingSession::State {
     options_.config.target = options_.master;
     if (options_.summary_dir.empty()) options_.summary_dir = options_.checkpoint_dir;
   }
-  ~State() {
-    CloseSession().IgnoreError();
-    hooks_.clear();  // before the sessions that their threads may still know
-  }
+  ~State() { CloseSession().IgnoreError(); }
 
   absl::Status Start() {
     RETURN_IF_ERROR(graph_.build_status());
@@ -64,10 +61,10 @@ class MonitoredTrainingSession::State {
       if (absl::IsOutOfRange(last_run_)) stop_ = true;
       if (!failed_.ok()) stop_ = true;
       if (options_.master.empty() || !IsTaskLost(last_run_)) return last_run_;
-      LOG(WARNING) << "A task was lost; the session is made anew: " << last_run_;
       CloseSession().IgnoreError();
       // A new session may do no better: the task is still away.
       if (!patience) {
+        LOG(WARNING) << "A task was lost; the session is made anew: " << last_run_;
         patience.emplace(options_.max_wait);
       } else if (absl::Status waited = patience->Pause(last_run_.message()); !waited.ok()) {
         return Fail(waited);
@@ -81,15 +78,16 @@ class MonitoredTrainingSession::State {
   absl::Status Close() {
     if (closed_) return absl::OkStatus();
     absl::Status status;
-    const bool well = session_ != nullptr && failed_.ok() && (last_run_.ok() || absl::IsOutOfRange(last_run_));
-    if (well) {
+    const bool ends_well = open_ && failed_.ok() && (last_run_.ok() || absl::IsOutOfRange(last_run_));
+    if (ends_well) {
       for (const auto& hook : hooks_) status.Update(hook->End(*session_));
       if (writer_ != nullptr) status.Update(writer_->AddSessionLog(tensorflow::SessionLog::STOP, global_step_.value));
     }
     closed_ = true;
     status.Update(CloseSession());
     if (writer_ != nullptr) status.Update(writer_->Close());
-    if (well && status.ok()) {
+    // One that failed may be started again, and needs the others then.
+    if (ends_well && status.ok()) {
       if (const absl::Status told = AnnounceDone(options_.master); !told.ok()) LOG(WARNING) << told.message();
     }
     return status;
@@ -139,6 +137,7 @@ class MonitoredTrainingSession::State {
 
   absl::Status OpenSession(bool again) {
     ASSIGN_OR_RETURN(session_, keeper_->Open(again));
+    open_ = true;
     steps_.emplace(graph_, *session_);
     global_step_ = {};
     if (const Var step = GetGlobalStep(graph_)) {
@@ -157,7 +156,7 @@ class MonitoredTrainingSession::State {
 
   absl::Status CloseSession() {
     absl::Status status;
-    if (session_ == nullptr) return status;
+    if (!open_) return status;
     for (const auto& hook : hooks_) hook->BeforeCloseSession(*session_);
     if (coordinator_) coordinator_->RequestStop();
     // Errors of a session that has lost a task, or of its threads, are known.
@@ -165,7 +164,7 @@ class MonitoredTrainingSession::State {
     if (coordinator_) status = coordinator_->Join(options_.stop_grace);
     coordinator_.reset();
     steps_.reset();
-    retired_.push_back(std::move(session_));
+    open_ = false;
     return status;
   }
 
@@ -212,12 +211,12 @@ class MonitoredTrainingSession::State {
   Graph& graph_;
   MonitoredTrainingSessionOptions options_;
   std::shared_ptr<SummaryWriter> writer_;  // the chief's, if it has a folder
-  std::vector<std::unique_ptr<Session>> retired_;
   HookList hooks_;
   Scaffold scaffold_;
   std::optional<SessionKeeper> keeper_;
 
-  std::unique_ptr<Session> session_;
+  std::unique_ptr<Session> session_;  // stays, closed, until there is another
+  bool open_ = false;
   std::optional<StepCache> steps_;
   std::optional<Coordinator> coordinator_;
   StepContext::GlobalStep global_step_;

@@ -71,8 +71,9 @@ class MonitoredTrainingSession {
   Session& session();
 
   // Ends the training: hooks' End, unless the last step failed, then the
-  // session. If all went well it says that this task is done (AnnounceDone): when
-  // all workers have, parameter servers leave. A second call does nothing.
+  // session. After an end without errors the job is told that this worker is
+  // done: when all are, parameter servers return from Join(). A second call does
+  // nothing.
   absl::Status Close();
 
  private:

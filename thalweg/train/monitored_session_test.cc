@@ -75,6 +75,7 @@ TEST_F(MonitoredSessionTest, TrainsAndGoesOnWhereItStopped) {
     EXPECT_TRUE(session.ShouldStop());
     EXPECT_EQ(session.Run({m.loss}).status().ToString(),
               "FAILED_PRECONDITION: Run after Close: the training has ended");
+    EXPECT_FALSE(session.session().Run({m.loss}).ok());
   }
   EXPECT_TRUE(PosixFileSystem().FileExists(Path("graph.pbtxt")).ok());
 }
@@ -242,10 +243,10 @@ TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
 TEST_F(MonitoredSessionTest, AWorkerSaysOnWhomItWaits) {
   TestCluster cluster({{"ps", 1}, {"worker", 2}});
   Model worker(1, 1);
-  const absl::Status status = MonitoredTrainingSession::Start(worker.graph, {.master = cluster.target({"worker", 1}),
-                                                                             .is_chief = false,
-                                                                             .max_wait = absl::Seconds(3)})
-                                  .status();
+  const absl::Status status =
+      MonitoredTrainingSession::Start(
+          worker.graph, {.master = cluster.target({"worker", 1}), .is_chief = false, .max_wait = absl::Seconds(3)})
+          .status();
   EXPECT_THAT(status.ToString(), HasSubstr("for the chief to give values to the variables: global_step, w have none"));
   TestCluster absent({{"ps", 2}, {"worker", 1}}, {{"ps", 1}});
   Model chief(2);
@@ -253,6 +254,21 @@ TEST_F(MonitoredSessionTest, AWorkerSaysOnWhomItWaits) {
                                                                            .max_wait = absl::Milliseconds(50)})
                                  .status();
   EXPECT_THAT(never.ToString(), HasSubstr("DEADLINE_EXCEEDED: no session on grpc://"));
+}
+
+TEST_F(MonitoredSessionTest, ParameterServersLeaveWhenWorkersAreDone) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}});
+  Model m(1);
+  absl::Status joined = absl::UnknownError("waits");
+  {
+    Thread waits("ps", [&] { joined = cluster.server({"ps", 0}).Join(); });
+    ASSERT_OK_AND_ASSIGN(
+        auto session,
+        MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}), .hooks = {StopAtStep(3)}}));
+    Train(session, m);
+    ASSERT_OK(session.Close());
+  }
+  ASSERT_OK(joined);
 }
 
 // A parameter server is killed and comes back without its variables.

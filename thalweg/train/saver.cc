@@ -69,21 +69,26 @@ std::string RestoreReport::ToString() const {
 
 Saver::Saver(const Scope& s, SaverOptions options)
     : scope_(s.InScope("").WithoutControlDependencies().SubScope("save")), options_(std::move(options)) {
-  if (options_.variables.empty()) options_.variables = GlobalVariables(s.graph());
-  if (options_.variables.empty()) {
+  std::vector<std::pair<std::string, Var>> named(options_.names.begin(), options_.names.end());
+  if (named.empty()) {
+    const std::vector<Var> all = options_.variables.empty() ? GlobalVariables(s.graph()) : options_.variables;
+    for (const Var& variable : all) named.emplace_back("", variable);
+  }
+  if (named.empty()) {
     s.Fail(InvalidArgument("a Saver needs variables, and the graph has none"));
     return;
   }
-  for (const Var& variable : options_.variables) {
+  for (const auto& [name, variable] : named) {
     const std::optional<SaveSlice> part = SaveSliceOf(variable);
-    std::optional<Shape> shape = variable.shape().AsShape();
+    const std::optional<Shape> shape = variable.shape().AsShape();
     if (!part && !shape) {
       s.Fail(InvalidArgument("a Saver must know the shape of variable '", variable.name(), "', which is ",
                              variable.shape()));
       return;
     }
+    const std::string own_name = part ? part->full_name : variable.name();
     items_.push_back({.variable = variable,
-                      .name = part ? part->full_name : variable.name(),
+                      .name = name.empty() ? own_name : name,
                       .slice = part ? part->Spec() : "",
                       .shape = part ? part->full_shape : *shape,
                       .device = SaveDevice(variable)});

@@ -9,6 +9,7 @@
 // one that all of them see.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,7 +26,10 @@ namespace thalweg {
 
 struct SaverOptions {
   std::vector<Var> variables;  // empty: all of the graph
-  int max_to_keep = 5;         // older ones are deleted; 0: none is
+  // Variables under other names, in place of the above: averages, say, that a
+  // program which evaluates takes for the variables.
+  std::map<std::string, Var> names;
+  int max_to_keep = 5;  // older ones are deleted; 0: none is
   // One in so many hours is kept for good.
   double keep_checkpoint_every_n_hours = 10000;
   bool write_meta_graph = true;  // the graph beside the checkpoint, as a MetaGraphDef

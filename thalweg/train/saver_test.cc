@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "thalweg/base/clock_testlib.h"
 #include "thalweg/base/fault_file_system_testlib.h"
+#include "thalweg/base/thread.h"
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/client/cluster_testlib.h"
 #include "thalweg/client/session_testlib.h"
@@ -197,6 +198,28 @@ TEST_F(SaverTest, EachTaskSavesItsOwnAndAnotherNumberOfThemRestores) {
   EXPECT_TRUE(absl::IsUnavailable(lost)) << lost;
   EXPECT_EQ(*LatestCheckpoint(folder_), Path("m-1"));
   EXPECT_EQ(Files().size(), 5) << testing::PrintToString(Files());
+}
+
+TEST_F(SaverTest, UnderOtherNames) {
+  Model saved(1);
+  const auto session = saved.Start();
+  ASSERT_OK(saved.saver->Save(*session, Path("m")).status());
+  Graph graph;
+  const Var mean = MakeVariable(graph.root(), "mean", {2});
+  Saver saver(graph.root(), {.names = {{"a", mean}}});
+  ASSERT_OK_AND_ASSIGN(const auto other, Session::Create(graph));
+  ASSERT_OK(saver.Restore(*other, Path("m")));
+  EXPECT_EQ((*other->Run({mean}))[0].data<float>()[1], 1);
+}
+
+TEST_F(SaverTest, FollowsATraining) {
+  Model model(1);
+  const auto session = model.Start();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(WaitForCheckpoint(folder_, "", absl::Milliseconds(1)).status()));
+  Thread saves("saves", [&] { EXPECT_TRUE(model.saver->Save(*session, Path("m"), 1).ok()); });
+  EXPECT_EQ(*WaitForCheckpoint(folder_, "", absl::Minutes(1)), Path("m-1"));
+  const absl::Status none = WaitForCheckpoint(folder_, Path("m-1"), absl::Milliseconds(1)).status();
+  EXPECT_THAT(none.ToString(), HasSubstr("for a checkpoint in " + folder_ + " after " + Path("m-1")));
 }
 
 TEST_F(SaverTest, PartsOfAVariable) {

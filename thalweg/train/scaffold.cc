@@ -13,13 +13,9 @@
 namespace thalweg {
 namespace {
 
-constexpr char kLocalVariableList[] = "local_variables";
-
 Output InitializeLocalVariables(const Scope& s) {
   std::vector<Output> initializers;
-  for (const std::string& name : s.graph().Collection(kLocalVariableList)) {
-    if (const Var v = GetVariable(s.graph(), name)) initializers.push_back(v.initializer);
-  }
+  for (const Var& v : LocalVariables(s.graph())) initializers.push_back(v.initializer);
   return initializers.empty() ? Output() : Group(s.WithOpName("init_local"), initializers);
 }
 
