@@ -1,5 +1,6 @@
 #include "thalweg/kernel/evaluate.h"
 
+#include "google/protobuf/stubs/common.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
@@ -69,11 +70,27 @@ class Evaluation {
   std::vector<std::unique_ptr<Kernel>> kernels_;
 };
 
+// Messages travel in fields that must be UTF-8: of one that quotes raw bytes,
+// those are escaped.
+absl::Status Printable(const absl::Status& status) {
+  const absl::string_view text = status.message();
+  if (google::protobuf::internal::IsStructurallyValidUTF8(text.data(), static_cast<int>(text.size()))) return status;
+  std::string escaped;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    byte < 0x80 ? absl::StrAppend(&escaped, absl::string_view(&c, 1))
+                : absl::StrAppend(&escaped, "\\x", absl::Hex(byte, absl::kZeroPad2));
+  }
+  absl::Status result(status.code(), escaped);
+  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) { result.SetPayload(url, payload); });
+  return result;
+}
+
 }  // namespace
 
 absl::Status NodeError(const absl::Status& status, const Node& node) {
   if (status.ok()) return status;
-  return Append(status, absl::StrCat("\n\t [[{{node ", node.name(), "}}]]"));
+  return Append(Printable(status), absl::StrCat("\n\t [[{{node ", node.name(), "}}]]"));
 }
 
 absl::Status ReadVariable(const Variable& variable, Tensor* value) {

@@ -191,5 +191,12 @@ TEST(NodeError, LeavesSuccessAlone) {
   EXPECT_EQ(NodeError(Aborted("x"), *node).message(), "x\n\t [[{{node Count}}]]");
 }
 
+TEST(NodeError, IsText) {
+  Graph graph;
+  const Node* node = graph.root().Add("Count");
+  EXPECT_EQ(NodeError(InvalidArgument("got \xff\xfe!\n"), *node).message(), "got \\xff\\xfe!\n\n\t [[{{node Count}}]]");
+  EXPECT_EQ(NodeError(InvalidArgument("got \xe4\xbd\xa0"), *node).message(), "got \xe4\xbd\xa0\n\t [[{{node Count}}]]");
+}
+
 }  // namespace
 }  // namespace thalweg

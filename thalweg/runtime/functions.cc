@@ -6,6 +6,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/device_name.h"
+#include "thalweg/runtime/carried_functions.h"
 #include "thalweg/runtime/inlined_bodies.h"
 #include "thalweg/runtime/made_functions.h"
 
@@ -408,8 +409,13 @@ class Inlining {
 
 }  // namespace
 
-absl::Status InlineFunctions(Graph& graph, std::vector<std::string>* targets, int max_nodes) {
+absl::Status InlineCalls(Graph& graph, std::vector<std::string>* targets, int max_nodes) {
   return Inlining(graph, targets, max_nodes).Run();
+}
+
+absl::Status InlineFunctions(Graph& graph, std::vector<std::string>* targets, int max_nodes) {
+  RETURN_IF_ERROR(InlineCalls(graph, targets, max_nodes));
+  return AttachCarriedFunctions(graph);
 }
 
 }  // namespace thalweg

@@ -30,6 +30,11 @@ namespace thalweg {
 // functions call each other in a circle, RESOURCE_EXHAUSTED if the graph would
 // have more than `max_nodes`: functions that call others twice grow
 // exponentially.
+//
+// Functions that kernels call themselves are attached to their nodes
+// (carried_functions.h).
 absl::Status InlineFunctions(Graph& graph, std::vector<std::string>* targets, int max_nodes = 1 << 18);
+// Without the last.
+absl::Status InlineCalls(Graph& graph, std::vector<std::string>* targets, int max_nodes = 1 << 18);
 
 }  // namespace thalweg
