@@ -1,5 +1,8 @@
 #include "thalweg/ops/reader.h"
 
+#include <set>
+
+#include "thalweg/data/tfrecord.h"
 #include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
@@ -117,6 +120,32 @@ TEST(Files, WrittenReadAndFound) {
               HasSubstr("NOT_FOUND"));
   EXPECT_THAT(RunOp("ReadFile", {Tensor::Vector<std::string>({"a", "b"})}).status().ToString(),
               HasSubstr("INVALID_ARGUMENT"));
+}
+
+TEST(RecordInputTest, EveryEpochHasAllRecords) {
+  const std::string folder = testing::TempDir();
+  for (int file = 0; file < 3; ++file) {
+    auto writer = data::RecordWriter::Open(absl::StrCat(folder, "/record_input.", file)).value();
+    for (int i = 0; i < 4; ++i) ASSERT_TRUE(writer->Write(absl::StrCat(file, "/", i)).ok());
+    ASSERT_TRUE(writer->Close().ok());
+  }
+  Graph graph;
+  const auto node = [&](absl::string_view pattern, int batch) {
+    return graph.root().Add("RecordInput", {},
+                            {{"file_pattern", absl::StrCat(folder, "/", pattern)},
+                             {"batch_size", batch},
+                             {"file_buffer_size", 5},
+                             {"file_shuffle_shift_ratio", 0.33}});
+  };
+  // Two epochs in one batch.
+  const auto result = RunNode(*node("record_input.*", 24), {}, TestDevice());
+  ASSERT_TRUE(result.ok()) << result.status();
+  const absl::Span<const std::string> records = (*result)[0].flat<std::string>();
+  const std::set<std::string> first(records.begin(), records.begin() + 12), second(records.begin() + 12, records.end());
+  EXPECT_EQ(first.size(), 12);
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(RunNode(*node("nowhere.*", 2), {}, TestDevice()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(RunNode(*node("record_input.*", -2), {}, TestDevice()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
