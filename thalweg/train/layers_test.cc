@@ -118,18 +118,22 @@ TEST(Layers, EmbeddingHasASparseGradient) {
   ExpectTensor(m.Run(rows).WithShape({12}).Rows(9, 12), Wave({3}));
 }
 
-// The outputs, the final state and all derivatives.
+// The outputs, the final state and all derivatives. With options of an LSTM, of a
+// layer that is one operation instead of a cell.
 void ExpectRnn(const RnnCellPtr& cell, const layers::RnnOptions& options, const std::vector<std::string>& variables,
-               int which_states, const std::vector<double>& marks) {
+               int which_states, const std::vector<double>& marks, const layers::LstmOptions* layer = nullptr) {
   Model m;
   const Shape in = options.time_major ? Shape({3, 2, 4}) : Shape({2, 3, 4});
   const Output x = Const(m.s, Wave(in, 0.9, 1));
   layers::RnnOptions used = options;
   if (options.sequence_length) used.sequence_length = Const(m.s, {3, 2});
-  const layers::RnnResult r = layers::Rnn(m.s, cell, x, used);
+  // The layer need not know how many steps there are.
+  const layers::RnnResult r =
+      layer == nullptr ? layers::Rnn(m.s, cell, x, used)
+                       : layers::LstmLayer(m.s, PlaceholderWithDefault(m.s, x, {-1, -1, 4}), 5, *layer, used);
   ASSERT_TRUE(m.s.ok()) << m.s.status();
   std::vector<Output> all = {r.outputs};
-  Output loss = Loss(m.s, r.outputs, *r.outputs.shape().AsShape());
+  Output loss = Loss(m.s, r.outputs, Shape({in.dim(0), in.dim(1), cell->output_size()}));
   for (size_t i = 0; i < r.state.size(); ++i) {
     if ((which_states >> i & 1) != 0) all.push_back(r.state[i]);
   }
@@ -143,17 +147,32 @@ void ExpectRnn(const RnnCellPtr& cell, const layers::RnnOptions& options, const 
 TEST(Rnn, Lstm) {
   Model other;
   const Output some = Const(other.s, 1);  // stands for lengths
-  ExpectRnn(LstmCell(5, {.initializer = WaveInitializer}), {.sequence_length = some},
-            {"rnn/lstm_cell/kernel[9,20]", "rnn/lstm_cell/bias[20]"}, 3,
-            {-0.009398115, -0.2952909, -0.06311904, -0.8533236, -3.096014, -0.03634743});
+  const layers::LstmOptions plain{.initializer = WaveInitializer};
+  const layers::LstmOptions basic{.initializer = WaveInitializer, .name = "basic_lstm_cell"};
+  const layers::LstmOptions peepholes{.use_peepholes = true, .initializer = WaveInitializer};
+  for (const bool as_layer : {false, true}) {
+    SCOPED_TRACE(as_layer);
+    ExpectRnn(LstmCell(5, plain), {.sequence_length = some}, {"rnn/lstm_cell/kernel[9,20]", "rnn/lstm_cell/bias[20]"},
+              3, {-0.009398115, -0.2952909, -0.06311904, -0.8533236, -3.096014, -0.03634743},
+              as_layer ? &plain : nullptr);
+    ExpectRnn(LstmCell(5, basic), {}, {"rnn/basic_lstm_cell/kernel[9,20]", "rnn/basic_lstm_cell/bias[20]"}, 3,
+              {0.05259023, -0.440972, -0.1348642, 0.1130824, -2.275798, -0.1068204}, as_layer ? &basic : nullptr);
+    ExpectRnn(LstmCell(5, peepholes), {.time_major = true},
+              {"rnn/lstm_cell/kernel[9,20]", "rnn/lstm_cell/bias[20]", "rnn/lstm_cell/w_f_diag[5]",
+               "rnn/lstm_cell/w_i_diag[5]", "rnn/lstm_cell/w_o_diag[5]"},
+              3, {0.1633051, -1.180359, -0.2901577, 0.3659789, -3.618323, 0.1405905, 0.2077697, 0.04707354, 0.2995999},
+              as_layer ? &peepholes : nullptr);
+  }
+}
+
+TEST(Rnn, ClippedCellsWithPeepholes) {
+  Model other;
   ExpectRnn(
-      LstmCell(5, {.use_peepholes = true, .cell_clip = 0.3, .initializer = WaveInitializer}), {.sequence_length = some},
+      LstmCell(5, {.use_peepholes = true, .cell_clip = 0.3, .initializer = WaveInitializer}),
+      {.sequence_length = Const(other.s, 1)},
       {"rnn/lstm_cell/kernel[9,20]", "rnn/lstm_cell/bias[20]", "rnn/lstm_cell/w_f_diag[5]", "rnn/lstm_cell/w_i_diag[5]",
        "rnn/lstm_cell/w_o_diag[5]"},
       3, {0.1026603, -0.3306181, -0.09778959, -0.4295196, -2.155176, 0.02759139, -0.09112658, 0.02470789, -0.2356143});
-  ExpectRnn(LstmCell(5, {.initializer = WaveInitializer, .name = "basic_lstm_cell"}), {},
-            {"rnn/basic_lstm_cell/kernel[9,20]", "rnn/basic_lstm_cell/bias[20]"}, 3,
-            {0.05259023, -0.440972, -0.1348642, 0.1130824, -2.275798, -0.1068204});
 }
 
 TEST(Rnn, GruAndSeveralLayers) {
@@ -171,6 +190,25 @@ TEST(Rnn, GruAndSeveralLayers) {
             5,
             {-0.03142724, -1.186536, 0.01961311, 0.02081287, 0.0164855, 0.001755541, 0.01340671, 0.2853967, -0.7543708,
              0.001953933});
+}
+
+TEST(Rnn, ALayerEndsWhereTheLongestSequenceDoes) {
+  Model m;
+  const Output x = Const(m.s, Wave({3, 4, 2}, 0.9, 1)), lengths = Const(m.s, {2, 0, 3});
+  const layers::LstmOptions options{.initializer = WaveInitializer};
+  std::vector<Output> results[2];
+  for (const bool as_layer : {false, true}) {
+    const layers::RnnResult r = as_layer ? layers::LstmLayer(m.s, x, 3, options, {.sequence_length = lengths})
+                                         : layers::Rnn(m.s, LstmCell(3, options), x, {.sequence_length = lengths});
+    ASSERT_TRUE(m.s.ok()) << m.s.status();
+    std::vector<Output>& all = results[as_layer];
+    all = {r.outputs, r.state[0], r.state[1]};
+    const Output kernel = GetVariable(m.graph, as_layer ? "rnn_1/lstm_cell/kernel" : "rnn/lstm_cell/kernel").ref;
+    for (const Gradient& g : Gradients(m.s, all, {kernel, x})) all.push_back(g.values);
+  }
+  m.Run(InitializeVariables(m.s));
+  const std::vector<Tensor> cell = m.Run(results[0]), layer = m.Run(results[1]);
+  for (size_t i = 0; i < cell.size(); ++i) ExpectTensor(layer[i], cell[i], 1e-5);
 }
 
 TEST(Rnn, TheWeightsOfAllStepsGetOneProduct) {
@@ -216,6 +254,8 @@ TEST(Layers, BadInputIsAnErrorOfTheScope) {
   EXPECT_THAT(error([&](const Scope& s) { layers::Flatten(s, x(s, {-1, -1})); }), HasSubstr("[?,?]"));
   EXPECT_THAT(error([&](const Scope& s) { layers::Embedding(s, x(s, {1}), 0, 3); }), HasSubstr("[0,3]"));
   EXPECT_THAT(error([&](const Scope& s) { layers::Rnn(s, LstmCell(2), x(s, {1, -1, 3})); }), HasSubstr("time steps"));
+  EXPECT_THAT(error([&](const Scope& s) { layers::LstmLayer(s, x(s, {1, 2, -1}), 5); }), HasSubstr("known depth"));
+  EXPECT_THAT(error([&](const Scope& s) { layers::LstmLayer(s, x(s, {1, 2, 3}), 0); }), HasSubstr("got 0"));
   EXPECT_THAT(error([&](const Scope& s) { layers::Rnn(s, LstmCell(0), x(s, {1, 2, 3})); }), HasSubstr("0 units"));
   EXPECT_THAT(error([&](const Scope& s) {
                 layers::Rnn(s, layers::MultiCell({}), x(s, {1, 2, 3}));

@@ -185,6 +185,24 @@ class Stacked : public RnnCell {
   std::vector<int64_t> sizes_;
 };
 
+// A state of zeros for the batch that is dimension `axis` of `like`.
+RnnCell::State Zeros(const Scope& s, const std::vector<int64_t>& sizes, Output like, int axis) {
+  RnnCell::State state;
+  if (!s.ok()) return state;
+  const DType dtype = RemoveRef(like.dtype());
+  const int64_t known = like.shape().rank() > axis ? like.shape().dim(axis) : -1;
+  for (const int64_t size : sizes) {
+    if (known >= 0) {
+      state.push_back(initializers::Zeros()(s, {known, size}, dtype));
+      continue;
+    }
+    const Output batch = Slice(s, ShapeOf(s, like), Const(s, {axis}), Const(s, {1}));
+    const Output dims = Concat(s, {batch, Const(s, {static_cast<int32_t>(size)})}, 0);
+    state.push_back(EnsureShape(s, Fill(s, dims, Number(s, 0, dtype)), {-1, size}));
+  }
+  return state;
+}
+
 absl::Status CheckRnn(const RnnCellPtr& cell, const Output& inputs, const RnnOptions& options) {
   if (cell == nullptr || !inputs) return InvalidArgument("Rnn: the cell or the input is missing");
   const PartialShape& shape = inputs.shape();
@@ -213,19 +231,7 @@ RnnCellPtr DropoutCell(RnnCellPtr cell, const DropoutCellOptions& options) {
 RnnCellPtr MultiCell(std::vector<RnnCellPtr> cells) { return std::make_shared<Stacked>(std::move(cells)); }
 
 RnnCell::State ZeroState(const Scope& s, const RnnCell& cell, Output like) {
-  RnnCell::State state;
-  if (!s.ok()) return state;
-  const DType dtype = RemoveRef(like.dtype());
-  for (const int64_t size : cell.state_sizes()) {
-    if (like.shape().dim(0) >= 0) {
-      state.push_back(initializers::Zeros()(s, {like.shape().dim(0), size}, dtype));
-      continue;
-    }
-    const Output batch = Slice(s, ShapeOf(s, like), Const(s, {0}), Const(s, {1}));
-    const Output dims = Concat(s, {batch, Const(s, {static_cast<int32_t>(size)})}, 0);
-    state.push_back(EnsureShape(s, Fill(s, dims, Number(s, 0, dtype)), {-1, size}));
-  }
-  return state;
+  return Zeros(s, cell.state_sizes(), like, 0);
 }
 
 RnnResult Rnn(const Scope& scope, const RnnCellPtr& cell, Output inputs, const RnnOptions& options) {
@@ -256,6 +262,80 @@ RnnResult Rnn(const Scope& scope, const RnnCellPtr& cell, Output inputs, const R
   }
   if (!s.ok()) return {};
   result.outputs = Pack(s, outputs, time_axis);
+  return result;
+}
+
+namespace {
+
+// States [time, batch, units] at the end of each sequence; `initial` for those
+// of length 0.
+Output AtTheEnd(const Scope& s, Output states, Output initial, Output lengths) {
+  if (!lengths) {
+    return StridedSlice(s, states, Const(s, {-1}), Const(s, {0}), Const(s, {1}),
+                        {.end_mask = 1, .shrink_axis_mask = 1});
+  }
+  const Output all = Concat(s, {ExpandDims(s, initial, 0), states}, 0);
+  const Output rows =
+      Range(s, Const(s, 0), Reshape(s, Size(s, lengths), Const(s, std::vector<int32_t>())), Const(s, 1));
+  return GatherNd(s, all, Pack(s, {lengths, rows}, 1));
+}
+
+absl::Status CheckLstmLayer(const Output& inputs, int64_t units, const RnnOptions& options) {
+  if (!inputs) return InvalidArgument("LstmLayer: the input is missing");
+  if (units <= 0) return InvalidArgument("LstmLayer: units must be positive, got ", units);
+  if (inputs.shape().rank() != 3 || inputs.shape().dim(2) <= 0) {
+    return InvalidArgument("LstmLayer: inputs must be of rank 3 with a known depth, got ", inputs.shape());
+  }
+  if (!options.initial_state.empty() && options.initial_state.size() != 2) {
+    return InvalidArgument("LstmLayer: the initial state has ", options.initial_state.size(), " tensors, not 2");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+RnnResult LstmLayer(const Scope& scope, Output inputs, int64_t units, const LstmOptions& cell,
+                    const RnnOptions& options) {
+  if (!scope.ok()) return {};
+  scope.Fail(CheckLstmLayer(inputs, units, options));
+  if (!scope.ok()) return {};
+  const Scope s = scope.SubScope(options.name);
+  const Scope own = Within(s, cell.name);
+  const DType dtype = RemoveRef(inputs.dtype());
+  const Var kernel = MakeVariable(own, "kernel", {inputs.shape().dim(2) + units, 4 * units},
+                                  {.initializer = cell.initializer, .dtype = dtype});
+  const Var bias = MakeVariable(own, "bias", {4 * units}, {.initializer = initializers::Zeros(), .dtype = dtype});
+  std::vector<Output> peepholes;  // forget, input, output
+  for (const char* name : {"w_f_diag", "w_i_diag", "w_o_diag"}) {
+    const VarOptions variable{.initializer = cell.initializer, .dtype = dtype};
+    peepholes.push_back(cell.use_peepholes ? Output(MakeVariable(own, name, {units}, variable))
+                                           : initializers::Zeros()(own, {units}, dtype));
+  }
+  const Output x = options.time_major ? inputs : Transpose(s, inputs, {1, 0, 2});
+  if (!s.ok()) return {};
+  RnnCell::State initial = options.initial_state;
+  if (initial.empty()) initial = Zeros(s, {units, units}, x, 1);
+  Output lengths, mask;
+  Output steps = Slice(s, ShapeOf(s, x, kInt64), Const(s, {0}), Const(s, {1}));
+  if (options.sequence_length) {
+    lengths = Cast(s, options.sequence_length, kInt32);
+    const Output time =
+        Range(s, Const(s, 0), Reshape(s, Cast(s, steps, kInt32), Const(s, std::vector<int32_t>())), Const(s, 1));
+    const Output live = Less(s, ExpandDims(s, time, 1), ExpandDims(s, lengths, 0));  // [time, batch]
+    mask = ExpandDims(s, Cast(s, live, dtype), 2);
+    steps = Cast(s, ReduceMax(s, lengths, {0}), kInt64);
+  }
+  steps = Reshape(s, steps, Const(s, std::vector<int32_t>()));
+  Node* const lstm = own.Add(
+      "BlockLSTM", {steps, x, initial[0], initial[1], kernel.read, peepholes[1], peepholes[0], peepholes[2], bias.read},
+      {{"forget_bias", static_cast<float>(cell.forget_bias)},
+       {"cell_clip", static_cast<float>(cell.cell_clip.value_or(-1))},
+       {"use_peephole", cell.use_peepholes}});
+  if (lstm == nullptr) return {};
+  const Output c = lstm->out(1), h = lstm->out(6);
+  RnnResult result{mask ? Mul(s, h, mask) : h, {}};
+  if (!options.time_major) result.outputs = Transpose(s, result.outputs, {1, 0, 2});
+  result.state = {AtTheEnd(s, c, initial[0], lengths), AtTheEnd(s, h, initial[1], lengths)};
   return result;
 }
 

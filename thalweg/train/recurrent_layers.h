@@ -83,8 +83,14 @@ struct RnnResult {
 // Runs a cell over the sequences of `inputs`, as tf.nn.dynamic_rnn does. The
 // number of time steps must be known: there is a copy of the cell's operations
 // for each, since gradients do not go through loops. Sequences may still differ
-// in length, by `sequence_length`.
+// in length, by `sequence_length`. See LstmLayer for any number of steps.
 RnnResult Rnn(const Scope& s, const RnnCellPtr& cell, Output inputs, const RnnOptions& options = {});
+
+// Rnn of LstmCell(units), with the same variables and results, as one operation
+// over all time steps: faster, and their number need not be known. For float.
+// Clipped cells pass gradients on as if they were not.
+RnnResult LstmLayer(const Scope& s, Output inputs, int64_t units, const LstmOptions& cell = {},
+                    const RnnOptions& options = {});
 
 // Zeros for `like`'s batch: like is [batch, ...].
 RnnCell::State ZeroState(const Scope& s, const RnnCell& cell, Output like);
