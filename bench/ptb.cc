@@ -15,6 +15,7 @@ namespace tw = thalweg;
 
 ABSL_FLAG(int, threads, 0, "threads; 0: one per core");
 ABSL_FLAG(double, seconds, 5, "how long to measure");
+ABSL_FLAG(bool, cells, false, "a copy of the cells for every time step instead of one operation for a layer");
 
 namespace {
 
@@ -27,10 +28,14 @@ absl::StatusOr<double> WordsPerSecond() {
   const auto y = tw::Placeholder(s, tw::kInt32, {kBatch, kSteps});
   const auto uniform = tw::initializers::Uniform({.minval = -0.1, .maxval = 0.1});
   const tw::layers::LstmOptions lstm{.forget_bias = 0, .initializer = uniform};
-  const auto cell = tw::layers::MultiCell({tw::layers::LstmCell(kHidden, lstm), tw::layers::LstmCell(kHidden, lstm)});
-  const auto described = tw::layers::Embedding(s, x, kWords, kHidden, {.initializer = uniform});
-  const auto rnn = tw::layers::Rnn(s, cell, described);
-  const auto logits = tw::layers::Dense(s, tw::Reshape(s, rnn.outputs, {-1, kHidden}), kWords);
+  auto net = tw::layers::Embedding(s, x, kWords, kHidden, {.initializer = uniform});
+  if (absl::GetFlag(FLAGS_cells)) {
+    const auto cell = [&] { return tw::layers::LstmCell(kHidden, lstm); };
+    net = tw::layers::Rnn(s, tw::layers::MultiCell({cell(), cell()}), net).outputs;
+  } else {
+    for (int layer = 0; layer < 2; ++layer) net = tw::layers::LstmLayer(s, net, kHidden, lstm).outputs;
+  }
+  const auto logits = tw::layers::Dense(s, tw::Reshape(s, net, {-1, kHidden}), kWords);
   const auto losses = tw::SparseSoftmaxCrossEntropy(s, logits, tw::Reshape(s, y, {-1}));
   const auto loss = tw::RealDiv(s, tw::ReduceSum(s, losses), tw::Const(s, static_cast<float>(kBatch)));
   const auto optimizer = tw::GradientDescent({.learning_rate = 0.1});

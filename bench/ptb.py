@@ -72,15 +72,18 @@ def main():
     print("words_per_second", tensorflow_rate(args.threads, args.seconds))
     return
 
-  print(f"{'cores':>5} {'thalweg':>9} {'tensorflow':>10} {'ratio':>6}   {args.rounds} rounds of {args.seconds} s, medians of words/s")
+  print(f"{'cores':>5} {'layers of':<9} {'thalweg':>9} {'tensorflow':>10} {'ratio':>6}   {args.rounds} rounds of {args.seconds} s, medians of words/s")
   for cores in [os.cpu_count(), 1]:
-    ours, theirs = [], []
+    forms = {"one op": [], "cells": ["--cells"]}
+    ours, theirs = {form: [] for form in forms}, []
     for _ in range(args.rounds):
       common = [f"--threads={cores}", f"--seconds={args.seconds}"]
-      ours.append(run([args.bench] + common, cores))
+      for form, flags in forms.items():
+        ours[form].append(run([args.bench] + common + flags, cores))
       theirs.append(run([sys.executable, __file__, TENSORFLOW] + common, cores))
-    ratio = statistics.median(x / y for x, y in zip(ours, theirs))
-    print(f"{cores:>5} {statistics.median(ours):>9.0f} {statistics.median(theirs):>10.0f} {ratio:>6.2f}", flush=True)
+    for form, rates in ours.items():
+      ratio = statistics.median(x / y for x, y in zip(rates, theirs))
+      print(f"{cores:>5} {form:<9} {statistics.median(rates):>9.0f} {statistics.median(theirs):>10.0f} {ratio:>6.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -132,6 +132,8 @@ void ExpectRnn(const RnnCellPtr& cell, const layers::RnnOptions& options, const 
       layer == nullptr ? layers::Rnn(m.s, cell, x, used)
                        : layers::LstmLayer(m.s, PlaceholderWithDefault(m.s, x, {-1, -1, 4}), 5, *layer, used);
   ASSERT_TRUE(m.s.ok()) << m.s.status();
+  EXPECT_EQ(r.outputs.shape().dim(2), cell->output_size());
+  for (size_t i = 0; i < r.state.size(); ++i) EXPECT_EQ(r.state[i].shape().dim(1), cell->state_sizes()[i]);
   std::vector<Output> all = {r.outputs};
   Output loss = Loss(m.s, r.outputs, Shape({in.dim(0), in.dim(1), cell->output_size()}));
   for (size_t i = 0; i < r.state.size(); ++i) {
