@@ -23,12 +23,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-#define ASSERT_OK(expression) ASSERT_TRUE((expression).ok()) << (expression)
-#define ASSERT_OK_AND_ASSIGN(lhs, expression)                                                        \
-  auto THALWEG_CONCAT(result_, __LINE__) = (expression);                                             \
-  ASSERT_TRUE(THALWEG_CONCAT(result_, __LINE__).ok()) << THALWEG_CONCAT(result_, __LINE__).status(); \
-  lhs = *std::move(THALWEG_CONCAT(result_, __LINE__))
-
 const TaskId kPs0{"ps", 0}, kPs1{"ps", 1}, kWorker0{"worker", 0}, kWorker1{"worker", 1};
 
 Output Scalar(const Scope& s, float value) { return Const(s, Tensor::Scalar<float>(value)); }

@@ -8,14 +8,9 @@
 
 #include "gtest/gtest.h"
 #include "thalweg/base/notification.h"
+#include "thalweg/graph/graph_testlib.h"
 #include "thalweg/kernel/kernel.h"
 #include "thalweg/proto/graph.pb.h"
-
-#define ASSERT_OK(expression) ASSERT_TRUE((expression).ok()) << (expression)
-#define ASSERT_OK_AND_ASSIGN(lhs, expression)                                                        \
-  auto THALWEG_CONCAT(result_, __LINE__) = (expression);                                             \
-  ASSERT_TRUE(THALWEG_CONCAT(result_, __LINE__).ok()) << THALWEG_CONCAT(result_, __LINE__).status(); \
-  lhs = *std::move(THALWEG_CONCAT(result_, __LINE__))
 
 namespace thalweg {
 

@@ -22,11 +22,6 @@ namespace {
 // Workers that are gone are not waited for when a session ends.
 constexpr absl::Duration kCleanupTimeout = absl::Seconds(10);
 
-std::string CacheKey(const Signature& s) {
-  return absl::StrCat(absl::StrJoin(s.feeds, ","), "\n", absl::StrJoin(s.fetches, ","), "\n",
-                      absl::StrJoin(s.targets, ","));
-}
-
 OptimizerOptions OptimizerOptionsOf(const tensorflow::ConfigProto& config) {
   const auto& options = config.graph_options().optimizer_options();
   const auto& rewrite = config.graph_options().rewrite_options();
@@ -349,7 +344,7 @@ absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Bu
 }
 
 absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Prepare(const Signature& signature) {
-  const std::string key = CacheKey(signature);
+  const std::string key = signature.Key();
   {
     MutexLock lock(&mutex_);
     if (closed_) return FailedPrecondition("Session has been closed.");

@@ -10,8 +10,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "thalweg/base/status.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/proto/graph.pb.h"
+
+// The test ends if the expression, a Status, is not OK; or if a StatusOr has no
+// value to give to `lhs`.
+#define ASSERT_OK(expression) ASSERT_TRUE((expression).ok()) << (expression)
+#define ASSERT_OK_AND_ASSIGN(lhs, expression)                                                        \
+  auto THALWEG_CONCAT(result_, __LINE__) = (expression);                                             \
+  ASSERT_TRUE(THALWEG_CONCAT(result_, __LINE__).ok()) << THALWEG_CONCAT(result_, __LINE__).status(); \
+  lhs = *std::move(THALWEG_CONCAT(result_, __LINE__))
 
 namespace thalweg {
 

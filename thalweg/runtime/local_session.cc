@@ -11,20 +11,6 @@
 #include "thalweg/runtime/planner.h"
 
 namespace thalweg {
-namespace {
-
-// Names cannot hold these bytes, so signatures cannot be confused.
-std::string CacheKey(const Signature& s) {
-  std::string key;
-  for (const std::string& name : s.feeds) absl::StrAppend(&key, name, ",");
-  key += '\n';
-  for (const std::string& name : s.fetches) absl::StrAppend(&key, name, ",");
-  key += '\n';
-  for (const std::string& name : s.targets) absl::StrAppend(&key, name, ",");
-  return key;
-}
-
-}  // namespace
 
 LocalSession::LocalSession(const LocalSessionOptions& options)
     : options_(options), devices_({.cpus = options.cpus, .threads = options.threads}) {}
@@ -79,7 +65,7 @@ absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature&
 }
 
 absl::StatusOr<LocalSession::Callable> LocalSession::Prepare(const Signature& signature) {
-  const std::string key = CacheKey(signature);
+  const std::string key = signature.Key();
   {
     MutexLock lock(&mutex_);
     if (closed_) return FailedPrecondition("Session has been closed.");

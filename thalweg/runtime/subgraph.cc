@@ -158,6 +158,11 @@ class Extraction {
 
 }  // namespace
 
+// Names cannot hold these bytes, so signatures cannot be confused.
+std::string Signature::Key() const {
+  return absl::StrCat(absl::StrJoin(feeds, ","), "\n", absl::StrJoin(fetches, ","), "\n", absl::StrJoin(targets, ","));
+}
+
 absl::StatusOr<Graph> Extract(const Graph& graph, const Signature& signature) {
   if (signature.fetches.empty() && signature.targets.empty()) {
     return InvalidArgument("Must specify at least one target to fetch or execute.");

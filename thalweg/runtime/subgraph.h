@@ -15,6 +15,8 @@ struct Signature {
   std::vector<std::string> feeds;
   std::vector<std::string> fetches;
   std::vector<std::string> targets;
+
+  std::string Key() const;  // to find what was compiled for it
 };
 
 // A copy of the nodes that lead to the fetches and targets, with an _Arg (by
