@@ -33,15 +33,15 @@ class ReplicatedTrainingTest : public FolderTest {
   };
 
   // One worker, from its start to its end. The steps it made.
-  int64_t RunWorker(TestCluster& cluster, int worker, const Program& program) {
+  int64_t RunWorker(const ClusterSpec& cluster, const std::string& target, int worker, const Program& program) {
     Graph graph;
     const Scope s =
-        graph.root().WithDevice(ReplicaDeviceSetter({.cluster = cluster.spec(), .worker = TaskId{"worker", worker}}));
+        graph.root().WithDevice(ReplicaDeviceSetter({.cluster = cluster, .worker = TaskId{"worker", worker}}));
     const TestModel model(s);
     const auto optimizer = program.optimizer();
     const Output train_op = optimizer->Minimize(s, model.loss, {.global_step = GetOrCreateGlobalStep(s)});
     auto session = MonitoredTrainingSession::Start(
-        graph, {.master = cluster.target({"worker", worker}),
+        graph, {.master = target,
                 .is_chief = worker == 0,
                 .checkpoint_dir = folder_,
                 .hooks = optimizer->Hooks(worker == 0) + HookList{StopAtStep(program.last_step)},
@@ -67,7 +67,8 @@ class ReplicatedTrainingTest : public FolderTest {
     std::vector<int64_t> steps(workers);
     std::vector<std::thread> threads;
     for (int i = 0; i < workers; ++i) {
-      threads.emplace_back([&, i] { steps[i] = RunWorker(cluster, i, program); });
+      threads.emplace_back(
+          [&, i, target = cluster.target({"worker", i})] { steps[i] = RunWorker(cluster.spec(), target, i, program); });
     }
     for (std::thread& thread : threads) thread.join();
     return steps;

@@ -19,7 +19,7 @@ namespace thalweg {
 namespace {
 
 // Steps that only read or write a few numbers.
-constexpr absl::Duration kShortStep = absl::Seconds(10);
+constexpr absl::Duration kShortStep = absl::Minutes(1);
 constexpr absl::Duration kSayAfter = absl::Seconds(10);
 
 std::string Since(absl::Duration waited) {

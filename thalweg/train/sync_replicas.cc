@@ -13,6 +13,7 @@
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/replica.h"
+#include "thalweg/train/summary.h"
 #include "thalweg/train/sync_hook.h"
 #include "thalweg/train/wrapped_optimizer.h"
 
@@ -186,8 +187,8 @@ void SyncReplicasOptimizer::BuildLedger(const Scope& at_step, const std::vector<
     accepted.push_back(ReduceSum(a.scope, ledger.accepted));
     stale.push_back(ReduceSum(a.scope, ledger.stale));
   }
-  AddN(at_step.WithOpName("accepted"), accepted);
-  AddN(at_step.WithOpName("stale"), stale);
+  summary::Scalar(at_step, "accepted_gradients", AddN(at_step.WithOpName("accepted"), accepted));
+  summary::Scalar(at_step, "stale_gradients", AddN(at_step.WithOpName("stale"), stale));
   if (at_step.ok()) at_step.graph().AddToCollection(kRosterList, graph_->members.worker.node->name());
 }
 

@@ -59,7 +59,8 @@ struct GradientLedger {
   std::string ToString() const;  // a table
 };
 // Of a graph with a SyncReplicas; NOT_FOUND if it has none. The totals are also
-// in the graph: "sync_replicas/accepted" and "sync_replicas/stale".
+// in the graph, "sync_replicas/accepted" and "sync_replicas/stale", and among its
+// summaries.
 absl::StatusOr<GradientLedger> ReadLedger(Session& session, const Graph& graph);
 
 }  // namespace thalweg

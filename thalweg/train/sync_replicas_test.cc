@@ -9,6 +9,7 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/train/optimizers.h"
 #include "thalweg/train/replica_testlib.h"
+#include "thalweg/train/summary.h"
 
 namespace thalweg {
 namespace {
@@ -144,6 +145,14 @@ TEST(SyncReplicas, GradientsOfLateWorkersAreRefusedAndCounted) {
   EXPECT_EQ(ledger->workers[1].stale, 2);
   EXPECT_EQ(slow.Read(slow.graph.FindNode("sync_replicas/stale")).scalar<int64_t>(), 2);
   EXPECT_EQ(slow.Read(slow.graph.FindNode("sync_replicas/accepted")).scalar<int64_t>(), 8);
+  EXPECT_THAT(slow.graph.Collection(summary::kSummaries),
+              testing::ElementsAre("sync_replicas/accepted_gradients", "sync_replicas/stale_gradients"));
+  EXPECT_EQ(ledger->ToString(),
+            "step 4, 2 gradients a step\n"
+            "worker      accepted       stale  last step\n"
+            "0                  6           0          2\n"
+            "1                  2           2          3\n"
+            "all                8           2\n");
   slow.End();
   fast.End();
 }
