@@ -119,6 +119,8 @@ class LocalWorker::StepRun : public std::enable_shared_from_this<StepRun> {
     const std::shared_ptr<StepRun> self = std::move(self_);
     if (watched_) worker_.Watch(this, false);
     if (abort_.has_value()) step_.cancellation->TryDeregister(*abort_);
+    // A call that was cancelled with the step does not know why.
+    if (absl::IsCancelled(status) && step_.cancellation->cancelled()) status = step_.cancellation->status();
     if (status.ok()) status = TakeResults();
     if (stats_.has_value()) {
       stats_->AddResident(graph_->executable->graph);
