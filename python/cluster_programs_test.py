@@ -174,6 +174,17 @@ class ClusterProgramsTest(unittest.TestCase):
         for i, process in enumerate(ps):
             self.assert_ends(process, "ps %d received done 1" % i)
 
+    def test_a_whole_job_under_thalweg_run(self):
+        done = subprocess.run(
+            [THALWEG, "run", "--ps=1", "--workers=2", "--", THALWEG, "python", "--python", sys.executable,
+             os.path.join(PROGRAMS, "ends.py"), "--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}",
+             "--job_name={job_name}", "--task_index={task_index}"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=180, universal_newlines=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"worker \d \| counted to 2")
+        self.assertIn("ps 0     | join() has returned", done.stdout)
+        self.assertNotIn("told to end", done.stdout)
+
     def test_a_worker_that_fails_does_not_end_the_job(self):
         hosts = self.cluster(1, 2)
         ps, = self.start_job("ends.py", hosts, "ps", 1)

@@ -153,6 +153,17 @@ TEST_F(ProgramTest, ErrorsAreCodeOne) {
   EXPECT_EQ(err_, "INVALID_ARGUMENT: --graph is missing\n");
 }
 
+TEST_F(ProgramTest, RunPassesOnACode) {
+  EXPECT_EQ(Run({"run", "--help"}), 0);
+  EXPECT_THAT(out_, AllOf(HasSubstr("usage: thalweg run [--ps N]"), HasSubstr("{task_index}"), HasSubstr("--restart")));
+  EXPECT_EQ(Run({"run", "--ps", "0", "--", "bash", "-c", "echo \"$0 $1\"; exit 7", "{job_name}", "--help"}), 7);
+  EXPECT_EQ(out_, "worker 0 | worker --help\n");
+  EXPECT_EQ(Run({"run", "--restart=always", "true"}), 1);
+  EXPECT_EQ(err_, "INVALID_ARGUMENT: --restart=always: expected never or on-failure\n");
+  EXPECT_EQ(Run({"run", "--ps=1"}), 1);
+  EXPECT_THAT(err_, HasSubstr("Expected a program"));
+}
+
 TEST_F(ProgramTest, VersionIsTheProjects) {
   EXPECT_EQ(Run({"version"}), 0);
   EXPECT_THAT(out_, testing::MatchesRegex("thalweg [0-9]+\\.[0-9]+\\.[0-9]+\n"));

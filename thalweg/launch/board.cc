@@ -99,7 +99,7 @@ std::string Board::Steps(const Track& track, absl::Time now) const {
   std::string text = absl::StrFormat("step %d", track.samples.back().second);
   if (total_steps_ > 0) absl::StrAppend(&text, "/", total_steps_);
   if (const double rate = track.rate(now); rate > 0) {
-    absl::StrAppendFormat(&text, rate < 10 ? "  %.1f steps/s" : "  %.0f steps/s", rate);
+    absl::StrAppendFormat(&text, "  %.*f steps/s", rate < 10 ? 1 : 0, rate);
   }
   return text;
 }
