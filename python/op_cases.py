@@ -743,11 +743,12 @@ def build(registered):
     import op_cases_more
     import op_cases_nn
     import op_cases_sparse
+    import op_cases_special
     c = Cases(registered)
     with c.graph.as_default():
         for family in FAMILIES + op_cases_io.FAMILIES + op_cases_images.FAMILIES:
             family(c)
-        for module in (op_cases_linalg, op_cases_more, op_cases_nn, op_cases_sparse):
+        for module in (op_cases_linalg, op_cases_more, op_cases_nn, op_cases_sparse, op_cases_special):
             for family in module.FAMILIES:
                 family(c)
     return c

@@ -211,5 +211,35 @@ TEST(ComplexTest, Gradients) {
   check(ComplexAbs);
 }
 
+TEST(UnaryTest, BesselFunctionsAndIntegrals) {
+  const auto at = [](const char* op, double x) { return Result(op, Tensor::Scalar<double>(x)).scalar<double>(); };
+  EXPECT_NEAR(at("BesselI0", 1), 1.2660658777520084, 1e-12);
+  EXPECT_NEAR(at("BesselI1e", -100), -0.039744153018116796, 1e-12);
+  EXPECT_NEAR(at("BesselK0", 1), 0.42102443824070833, 1e-12);
+  EXPECT_NEAR(at("BesselJ1", 2), 0.5767248077568734, 1e-12);
+  EXPECT_NEAR(at("Dawsn", 1), 0.5380795069127684, 1e-12);
+  EXPECT_NEAR(at("Expint", 1), 1.8951178163559368, 1e-12);
+  EXPECT_NEAR(at("FresnelCos", 1), 0.7798934003768228, 1e-12);
+  EXPECT_NEAR(at("FresnelSin", 2), 0.34341567836369824, 1e-12);
+  EXPECT_NEAR(at("Spence", 2), -0.8224670334241132, 1e-12);
+  const auto gamma = [](const char* op, double a, double x) {
+    return (*RunOp(op, {Tensor::Scalar<double>(a), Tensor::Scalar<double>(x)}))[0].scalar<double>();
+  };
+  EXPECT_NEAR(gamma("Igamma", 2, 3), 0.8008517265285442, 1e-12);
+  EXPECT_NEAR(gamma("Igammac", 30, 20), 1 - gamma("Igamma", 30, 20), 1e-12);
+  // Nothing throws or hangs at the ends.
+  for (const char* op :
+       {"BesselI0", "BesselI1", "BesselI0e", "BesselI1e", "BesselK0", "BesselK1", "BesselK0e", "BesselK1e", "BesselJ0",
+        "BesselJ1", "BesselY0", "BesselY1", "Dawsn", "Expint", "FresnelCos", "FresnelSin", "Spence"}) {
+    for (const double x :
+         {0.0, -0.0, -1.0, 5e-324, 1e-300, 39.9, 40.1, 719.0, 1e8, 1e300, -1e300, -HUGE_VAL, HUGE_VAL}) {
+      at(op, x);
+    }
+    EXPECT_TRUE(std::isnan(at(op, std::nan("")))) << op;
+  }
+  EXPECT_TRUE(std::isnan(gamma("Igamma", 0, 1)));
+  gamma("Igamma", 1e300, 1e300);
+}
+
 }  // namespace
 }  // namespace thalweg
