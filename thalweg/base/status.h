@@ -33,66 +33,71 @@ decltype(auto) Text(const T& value) {
 
 }  // namespace internal
 
+// Errors are rare: not inlined, and compiled for size.
+#define THALWEG_COLD [[gnu::cold, gnu::noinline]]
+
 template <typename... Args>
-absl::Status Cancelled(const Args&... args) {
+THALWEG_COLD absl::Status Cancelled(const Args&... args) {
   return absl::CancelledError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status Unknown(const Args&... args) {
+THALWEG_COLD absl::Status Unknown(const Args&... args) {
   return absl::UnknownError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status InvalidArgument(const Args&... args) {
+THALWEG_COLD absl::Status InvalidArgument(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status DeadlineExceeded(const Args&... args) {
+THALWEG_COLD absl::Status DeadlineExceeded(const Args&... args) {
   return absl::DeadlineExceededError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status NotFound(const Args&... args) {
+THALWEG_COLD absl::Status NotFound(const Args&... args) {
   return absl::NotFoundError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status AlreadyExists(const Args&... args) {
+THALWEG_COLD absl::Status AlreadyExists(const Args&... args) {
   return absl::AlreadyExistsError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status PermissionDenied(const Args&... args) {
+THALWEG_COLD absl::Status PermissionDenied(const Args&... args) {
   return absl::PermissionDeniedError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status ResourceExhausted(const Args&... args) {
+THALWEG_COLD absl::Status ResourceExhausted(const Args&... args) {
   return absl::ResourceExhaustedError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status FailedPrecondition(const Args&... args) {
+THALWEG_COLD absl::Status FailedPrecondition(const Args&... args) {
   return absl::FailedPreconditionError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status Aborted(const Args&... args) {
+THALWEG_COLD absl::Status Aborted(const Args&... args) {
   return absl::AbortedError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status OutOfRange(const Args&... args) {
+THALWEG_COLD absl::Status OutOfRange(const Args&... args) {
   return absl::OutOfRangeError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status Unimplemented(const Args&... args) {
+THALWEG_COLD absl::Status Unimplemented(const Args&... args) {
   return absl::UnimplementedError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status Internal(const Args&... args) {
+THALWEG_COLD absl::Status Internal(const Args&... args) {
   return absl::InternalError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status Unavailable(const Args&... args) {
+THALWEG_COLD absl::Status Unavailable(const Args&... args) {
   return absl::UnavailableError(absl::StrCat(internal::Text(args)...));
 }
 template <typename... Args>
-absl::Status DataLoss(const Args&... args) {
+THALWEG_COLD absl::Status DataLoss(const Args&... args) {
   return absl::DataLossError(absl::StrCat(internal::Text(args)...));
 }
+
+#undef THALWEG_COLD
 
 // The same error with `text` put before or after its message. OK stays OK.
 absl::Status Prepend(const absl::Status& status, absl::string_view text);

@@ -199,6 +199,12 @@ template absl::StatusOr<std::vector<tensorflow::NameAttrList>> GetAttr(const ten
 
 bool HasAttr(const tensorflow::NodeDef& def, absl::string_view name) { return def.attr().contains(std::string(name)); }
 
+AttrArg::AttrArg(const AttrArg&) = default;
+AttrArg::AttrArg(AttrArg&&) noexcept = default;
+AttrArg& AttrArg::operator=(const AttrArg&) = default;
+AttrArg& AttrArg::operator=(AttrArg&&) noexcept = default;
+AttrArg::~AttrArg() = default;
+
 AttrArg::AttrArg(absl::string_view name, int64_t v) : name(name) { value.set_i(v); }
 AttrArg::AttrArg(absl::string_view name, float v) : name(name) { value.set_f(v); }
 AttrArg::AttrArg(absl::string_view name, bool v) : name(name) { value.set_b(v); }

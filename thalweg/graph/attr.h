@@ -24,6 +24,11 @@ struct AttrArg {
   std::string name;
   tensorflow::AttrValue value;
 
+  AttrArg(const AttrArg&);
+  AttrArg(AttrArg&&) noexcept;
+  AttrArg& operator=(const AttrArg&);
+  AttrArg& operator=(AttrArg&&) noexcept;
+  ~AttrArg();
   AttrArg(absl::string_view name, int64_t v);
   AttrArg(absl::string_view name, int v) : AttrArg(name, static_cast<int64_t>(v)) {}
   AttrArg(absl::string_view name, float v);

@@ -61,6 +61,11 @@ void Node::AddControlInput(Node* node) {
   }
 }
 
+Graph::Graph() : build_status_(std::make_shared<absl::Status>()) {}
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::~Graph() = default;
+
 Scope Graph::root() { return Scope(this); }
 
 absl::StatusOr<Node*> Graph::AddNode(NodeDef def, std::vector<Output> inputs, std::vector<Node*> control_inputs) {

@@ -93,9 +93,10 @@ class Node {
 // Owns its nodes. Not thread-safe. Movable; handles stay valid.
 class Graph {
  public:
-  Graph() = default;
-  Graph(Graph&&) = default;
-  Graph& operator=(Graph&&) = default;
+  Graph();
+  Graph(Graph&&) noexcept;
+  Graph& operator=(Graph&&) noexcept;
+  ~Graph();
 
   // Where building starts: see scope.h.
   Scope root();
@@ -163,7 +164,7 @@ class Graph {
   absl::flat_hash_map<std::string, std::shared_ptr<const OpSchema>> function_schemas_;
   tensorflow::VersionDef versions_;
   absl::flat_hash_map<std::string, std::vector<std::string>> collections_;
-  std::shared_ptr<absl::Status> build_status_ = std::make_shared<absl::Status>();
+  std::shared_ptr<absl::Status> build_status_;
 };
 
 // Nodes in an order in which every node comes after its inputs (but for the

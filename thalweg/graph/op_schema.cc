@@ -391,6 +391,14 @@ bool HoldsValueTypes(const AttrValue& value) {
 
 }  // namespace
 
+OpSchema::OpSchema() = default;
+OpSchema::OpSchema(absl::string_view name) { def.set_name(std::string(name)); }
+OpSchema::OpSchema(const OpSchema&) = default;
+OpSchema::OpSchema(OpSchema&&) noexcept = default;
+OpSchema& OpSchema::operator=(const OpSchema&) = default;
+OpSchema& OpSchema::operator=(OpSchema&&) noexcept = default;
+OpSchema::~OpSchema() = default;
+
 OpSchema& OpSchema::Input(absl::string_view spec) {
   error.Update(Prepend(ParseArg(spec, def.add_input_arg()), absl::StrCat("input '", spec, "': ")));
   return *this;

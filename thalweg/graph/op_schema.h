@@ -33,8 +33,13 @@ enum class Differentiability {
 };
 
 struct OpSchema {
-  OpSchema() = default;
-  explicit OpSchema(absl::string_view name) { def.set_name(std::string(name)); }
+  OpSchema();
+  explicit OpSchema(absl::string_view name);
+  OpSchema(const OpSchema&);
+  OpSchema(OpSchema&&) noexcept;
+  OpSchema& operator=(const OpSchema&);
+  OpSchema& operator=(OpSchema&&) noexcept;
+  ~OpSchema();
 
   // The parts of a signature. Errors of syntax are kept in `error`.
   OpSchema& Input(absl::string_view spec);  // "a: T", "values: N * T", "ref: Ref(T)", "args: Targs"

@@ -31,6 +31,21 @@ void InferAttrs(const OpDef::ArgDef& arg, const OpInput& input, NodeDef& def) {
 
 }  // namespace
 
+OpInput::OpInput(Output output) : outputs{output} {}
+OpInput::OpInput(std::vector<Output> outputs) : outputs(std::move(outputs)), is_list(true) {}
+OpInput::OpInput(const OpInput&) = default;
+OpInput::OpInput(OpInput&&) noexcept = default;
+OpInput& OpInput::operator=(const OpInput&) = default;
+OpInput& OpInput::operator=(OpInput&&) noexcept = default;
+OpInput::~OpInput() = default;
+
+Scope::Scope(Graph* graph) : graph_(graph) {}
+Scope::Scope(const Scope&) = default;
+Scope::Scope(Scope&&) noexcept = default;
+Scope& Scope::operator=(const Scope&) = default;
+Scope& Scope::operator=(Scope&&) noexcept = default;
+Scope::~Scope() = default;
+
 Scope Scope::SubScope(absl::string_view name) const {
   Scope s = *this;
   s.prefix_ = absl::StrCat(graph_->ReserveName(absl::StrCat(prefix_, name)), "/");

@@ -23,8 +23,13 @@ namespace thalweg {
 
 // One argument of an op: an output, or a list of them.
 struct OpInput {
-  OpInput(Output output) : outputs{output} {}                                           // NOLINT: implicit by design
-  OpInput(std::vector<Output> outputs) : outputs(std::move(outputs)), is_list(true) {}  // NOLINT
+  OpInput(Output output);                // NOLINT: implicit by design
+  OpInput(std::vector<Output> outputs);  // NOLINT
+  OpInput(const OpInput&);
+  OpInput(OpInput&&) noexcept;
+  OpInput& operator=(const OpInput&);
+  OpInput& operator=(OpInput&&) noexcept;
+  ~OpInput();
   std::vector<Output> outputs;
   bool is_list = false;
 };
@@ -36,7 +41,12 @@ class Scope {
   // Chooses a device for an operation that is about to be added; "" for none.
   using DeviceFunction = std::function<std::string(const tensorflow::NodeDef&)>;
 
-  explicit Scope(Graph* graph) : graph_(graph) {}
+  explicit Scope(Graph* graph);
+  Scope(const Scope&);
+  Scope(Scope&&) noexcept;
+  Scope& operator=(const Scope&);
+  Scope& operator=(Scope&&) noexcept;
+  ~Scope();
 
   Scope SubScope(absl::string_view name) const;  // names get "name/" in front, made unique
   // As inside the name scope of that full name, new or not; "" is the root.

@@ -20,7 +20,12 @@ namespace thalweg {
 
 class Op {
  public:
-  explicit Op(absl::string_view name) : schema_(name) {}
+  explicit Op(absl::string_view name);
+  Op(const Op&);
+  Op(Op&&) noexcept;
+  Op& operator=(const Op&);
+  Op& operator=(Op&&) noexcept;
+  ~Op();
 
   Op& Input(absl::string_view spec) { return schema_.Input(spec), *this; }
   Op& Output(absl::string_view spec) { return schema_.Output(spec), *this; }
@@ -46,14 +51,22 @@ class Op {
   }
   template <typename K, typename... Args>
   Op& KernelOn(absl::string_view device_type, Args... args) {
-    kernels_.emplace_back(std::string(device_type), [args...] { return std::make_unique<K>(args...); });
-    return *this;
+    if constexpr (sizeof...(args) == 0) {
+      return AddKernel(
+          device_type, +[]() -> std::unique_ptr<thalweg::Kernel> { return std::make_unique<K>(); });
+    } else {
+      return AddKernel(device_type, [args...] { return std::make_unique<K>(args...); });
+    }
   }
   // A kernel that needs no attributes, as a function.
   Op& Compute(absl::Status (*fn)(KernelContext&));
 
  private:
   friend class OpRegistration;
+  // Not inline, like all that thousands of registrations would repeat.
+  Op& AddKernel(absl::string_view device_type, std::unique_ptr<thalweg::Kernel> (*make)());
+  Op& AddKernel(absl::string_view device_type, KernelRegistry::Factory make);
+
   OpSchema schema_;
   std::vector<std::pair<std::string, KernelRegistry::Factory>> kernels_;
 };

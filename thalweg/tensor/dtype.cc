@@ -36,6 +36,8 @@ std::string ToString(DType t) {
   return absl::StrCat(row->name, IsRef(t) ? "_ref" : "");
 }
 
+absl::Status NoKernelFor(DType dtype) { return Unimplemented("no kernel for type ", dtype); }
+
 absl::StatusOr<DType> DTypeFromName(absl::string_view name) {
   absl::string_view base = name;
   const bool ref = absl::ConsumeSuffix(&base, "_ref");

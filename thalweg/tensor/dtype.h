@@ -116,17 +116,24 @@ using IndexTypes = Types<int32_t, int64_t>;
 using AllTypes = Types<float, double, Half, BFloat16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
                        uint64_t, std::complex<float>, std::complex<double>, bool, std::string, ResourceHandle, Variant>;
 
+// UNIMPLEMENTED, with the name of the type.
+absl::Status NoKernelFor(DType dtype);
+
 // Runs `f` for the C++ type of `dtype`, if it is one of `Ts`:
 //
 //   return Dispatch(FloatTypes(), x.dtype(), [&]<typename T>() { return Softmax<T>(x, y); });
 //
-// UNIMPLEMENTED, with the name of the type, if it is not.
+// NoKernelFor it if it is not.
 template <typename... Ts, typename F>
 absl::Status Dispatch(Types<Ts...>, DType dtype, F&& f) {
-  absl::Status result;
-  const bool found = ((dtype == DTypeOf<Ts> ? (result = f.template operator()<Ts>(), true) : false) || ...);
-  if (found) return result;
-  return Unimplemented("no kernel for type ", ToString(dtype));
+  // By pointer, so that the types are compiled one by one: as one function, all
+  // of them inlined, they take the compiler twice as long.
+  absl::Status (*call)(std::remove_reference_t<F>&) = nullptr;
+  ((dtype == DTypeOf<Ts> ? (
+                               call = [](std::remove_reference_t<F>& g) { return g.template operator()<Ts>(); }, true)
+                         : false) ||
+   ...);
+  return call != nullptr ? call(f) : NoKernelFor(dtype);
 }
 
 }  // namespace thalweg

@@ -1,9 +1,11 @@
 #include "thalweg/tensor/tensor.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/tensor/resource_handle.h"
 
@@ -40,6 +42,21 @@ Tensor::Tensor(DType dtype, Shape shape, Allocator& allocator) {
   absl::StatusOr<Tensor> tensor = Allocate(dtype, std::move(shape), allocator);
   CHECK(tensor.ok()) << tensor.status().message();
   *this = *std::move(tensor);
+}
+
+void Tensor::FailTyped(DType expected) const {
+  LOG(FATAL) << "tensor of " << thalweg::ToString(dtype_) << " read as " << thalweg::ToString(expected);
+  std::abort();
+}
+
+void Tensor::FailNotOne() const {
+  LOG(FATAL) << "not a single element: " << shape_.ToString();
+  std::abort();
+}
+
+void Tensor::FailCount(size_t values) const {
+  LOG(FATAL) << shape_.ToString() << " from " << values << " values";
+  std::abort();
 }
 
 absl::StatusOr<Tensor> Tensor::Allocate(DType dtype, Shape shape, Allocator& allocator) {

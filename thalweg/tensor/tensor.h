@@ -14,7 +14,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "thalweg/base/logging.h"
 #include "thalweg/tensor/buffer.h"
 #include "thalweg/tensor/dtype.h"
 #include "thalweg/tensor/shape.h"
@@ -111,7 +110,8 @@ class Tensor {
   // REQUIRES: exactly one element.
   template <typename T>
   const T& scalar() const {
-    CHECK(num_elements() == 1) << "not a single element: " << shape_.ToString();
+    if (num_elements() != 1) [[unlikely]]
+      FailNotOne();
     return *data<T>();
   }
   void* raw() const { return data_; }
@@ -139,10 +139,14 @@ class Tensor {
 
  private:
   void* Typed(DType expected) const {
-    CHECK(expected == dtype_) << "tensor of " << thalweg::ToString(dtype_) << " read as "
-                              << thalweg::ToString(expected);
+    if (expected != dtype_) [[unlikely]]
+      FailTyped(expected);
     return data_;
   }
+  // Failed CHECKs, which would fill every place that reads elements.
+  [[noreturn]] void FailTyped(DType expected) const;
+  [[noreturn]] void FailNotOne() const;
+  [[noreturn]] void FailCount(size_t values) const;
 
   BufferPtr buffer_;
   void* data_ = nullptr;
@@ -153,8 +157,8 @@ class Tensor {
 template <typename T>
 Tensor Tensor::Of(Shape shape, absl::Span<const T> values) {
   Tensor t(DTypeOf<T>, std::move(shape));
-  CHECK(t.num_elements() == static_cast<int64_t>(values.size()))
-      << t.shape().ToString() << " from " << values.size() << " values";
+  if (t.num_elements() != static_cast<int64_t>(values.size())) [[unlikely]]
+    t.FailCount(values.size());
   std::copy(values.begin(), values.end(), t.mutable_data<T>());
   return t;
 }
