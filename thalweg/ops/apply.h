@@ -19,6 +19,7 @@
 // and is replaced at the end.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <complex>
 #include <utility>
@@ -27,6 +28,7 @@
 #include "thalweg/base/simd.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/elementwise.h"
 #include "thalweg/ops/variable_update.h"
 
 namespace thalweg {
@@ -82,14 +84,13 @@ struct SlotMemory {
 template <typename T, int kSlots, typename Step, size_t... I>
 THALWEG_SIMD void ApplyDense(std::index_sequence<I...>, const SlotMemory<T, kSlots>& memory, const T* gradient,
                              int64_t begin, int64_t end, Step step) {
-  using C = ComputeType<T>;
   const std::array<const T*, kSlots> in = memory.in;
   const std::array<T*, kSlots> out = memory.out;
 #pragma GCC ivdep
   for (int64_t i = begin; i < end; ++i) {
-    C slot[kSlots] = {static_cast<C>(in[I][i])...};
-    step(static_cast<C>(gradient[i]), slot[I]...);
-    ((out[I][i] = static_cast<T>(slot[I])), ...);
+    T slot[kSlots] = {in[I][i]...};
+    step(gradient[i], slot[I]...);
+    ((out[I][i] = slot[I]), ...);
   }
 }
 
@@ -99,7 +100,6 @@ template <typename T, int kSlots, typename Step, size_t... I>
 THALWEG_SIMD void ApplyRows(std::index_sequence<I...>, const SlotMemory<T, kSlots>& memory, const T* gradient,
                             const int64_t* indices, int64_t count, int64_t width, int64_t first, int64_t last,
                             Step step) {
-  using C = ComputeType<T>;
   constexpr int64_t kAhead = 8;  // rows
   for (int64_t r = 0; r < count; ++r) {
     if (r + kAhead < count) {
@@ -114,27 +114,74 @@ THALWEG_SIMD void ApplyRows(std::index_sequence<I...>, const SlotMemory<T, kSlot
     const T* const g = gradient + r * width;
 #pragma GCC ivdep
     for (int64_t i = 0; i < width; ++i) {
-      C slot[kSlots] = {static_cast<C>(out[I][i])...};
-      step(static_cast<C>(g[i]), slot[I]...);
-      ((out[I][i] = static_cast<T>(slot[I])), ...);
+      T slot[kSlots] = {out[I][i]...};
+      step(g[i], slot[I]...);
+      ((out[I][i] = slot[I]), ...);
     }
   }
 }
 
+// ApplyDense for 16-bit slots and gradient: as float, block by block.
+template <int kSlots, typename Step>
+void ApplyHalf(DType type, const SlotMemory<uint16_t, kSlots>& memory, const uint16_t* gradient, int64_t begin,
+               int64_t end, Step step) {
+  constexpr int64_t kBlock = 256;
+  float g[kBlock];
+  float slots[kSlots][kBlock];
+  SlotMemory<float, kSlots> block;
+  for (int i = 0; i < kSlots; ++i) block.in[i] = block.out[i] = slots[i];
+  for (; begin < end; begin += kBlock) {
+    const int64_t n = std::min(kBlock, end - begin);
+    HalfToFloat(type, gradient + begin, g, n);
+    for (int i = 0; i < kSlots; ++i) HalfToFloat(type, memory.in[i] + begin, slots[i], n);
+    ApplyDense<float, kSlots>(std::make_index_sequence<kSlots>(), block, g, 0, n, step);
+    for (int i = 0; i < kSlots; ++i) FloatToHalf(type, slots[i], memory.out[i] + begin, n);
+  }
+}
+
+// ApplyRows for them.
+template <int kSlots, typename Step>
+void ApplyHalfRows(DType type, const SlotMemory<uint16_t, kSlots>& memory, const uint16_t* gradient,
+                   const int64_t* indices, int64_t count, int64_t width, int64_t first, int64_t last, Step step) {
+  for (int64_t r = 0; r < count; ++r) {
+    const int64_t row = indices[r];
+    if (row < first || row >= last) continue;
+    SlotMemory<uint16_t, kSlots> slots;
+    for (int i = 0; i < kSlots; ++i) slots.in[i] = slots.out[i] = memory.out[i] + row * width;
+    ApplyHalf<kSlots>(type, slots, gradient + r * width, 0, width, step);
+  }
+}
+
+// C is what elements are computed in; 16-bit ones are stored as uint16_t here.
 struct Dense {
-  template <typename T, int kSlots, typename Step>
+  template <typename C, int kSlots, typename Step>
   static absl::Status Run(KernelContext& context, const ApplyInputs& inputs, LockedVariables& variables, Step step) {
+    if constexpr (std::is_same_v<C, float>) {
+      if (IsHalfPrecision(variables.value(0).dtype())) {
+        return RunAs<uint16_t, kSlots>(context, inputs, variables, step);
+      }
+    }
+    return RunAs<C, kSlots>(context, inputs, variables, step);
+  }
+
+ private:
+  template <typename T, int kSlots, typename Step>
+  static absl::Status RunAs(KernelContext& context, const ApplyInputs& inputs, LockedVariables& variables, Step step) {
     const Tensor& gradient = context.input(inputs.gradient);
     std::array<InPlaceOrNew, kSlots> places;
     SlotMemory<T, kSlots> memory;
     for (int i = 0; i < kSlots; ++i) {
       RETURN_IF_ERROR(places[i].Prepare(context, variables.value(i)));
-      memory.in[i] = variables.value(i).template data<T>();
-      memory.out[i] = places[i].target().template mutable_data<T>();
+      memory.in[i] = static_cast<const T*>(variables.value(i).raw());
+      memory.out[i] = static_cast<T*>(places[i].target().raw());
     }
-    const T* const g = gradient.data<T>();
+    const T* const g = static_cast<const T*>(gradient.raw());
     context.ParallelFor(gradient.num_elements(), 0.1 * (kSlots + 1), [&](int64_t begin, int64_t end) {
-      ApplyDense<T, kSlots>(std::make_index_sequence<kSlots>(), memory, g, begin, end, step);
+      if constexpr (std::is_same_v<T, uint16_t>) {
+        ApplyHalf<kSlots>(gradient.dtype(), memory, g, begin, end, step);
+      } else {
+        ApplyDense<T, kSlots>(std::make_index_sequence<kSlots>(), memory, g, begin, end, step);
+      }
     });
     for (InPlaceOrNew& place : places) place.Commit();
     return absl::OkStatus();
@@ -144,13 +191,24 @@ struct Dense {
 // Threads share the rows of the table between them, so that none meets another
 // and the order in which a row is updated stays.
 struct Sparse {
-  template <typename T, int kSlots, typename Step>
+  template <typename C, int kSlots, typename Step>
   static absl::Status Run(KernelContext& context, const ApplyInputs& inputs, LockedVariables& variables, Step step) {
+    if constexpr (std::is_same_v<C, float>) {
+      if (IsHalfPrecision(variables.value(0).dtype())) {
+        return RunAs<uint16_t, kSlots>(context, inputs, variables, step);
+      }
+    }
+    return RunAs<C, kSlots>(context, inputs, variables, step);
+  }
+
+ private:
+  template <typename T, int kSlots, typename Step>
+  static absl::Status RunAs(KernelContext& context, const ApplyInputs& inputs, LockedVariables& variables, Step step) {
     const Tensor& gradient = context.input(inputs.gradient);
     SlotMemory<T, kSlots> memory;
     for (int i = 0; i < kSlots; ++i) {
       MakeWritable(variables.value(i));
-      memory.in[i] = memory.out[i] = variables.value(i).template mutable_data<T>();
+      memory.in[i] = memory.out[i] = static_cast<T*>(variables.value(i).raw());
     }
     ASSIGN_OR_RETURN(const Tensor indices, WideIndices(context, context.input(inputs.indices)));
     const int64_t rows = variables.value(0).dim(0);
@@ -159,8 +217,13 @@ struct Sparse {
     const int64_t width = gradient.num_elements() / count;
     const double nanos = (20.0 + 0.1 * (kSlots + 1) * width) * count;
     context.ParallelFor(rows, nanos / rows, [&](int64_t begin, int64_t end) {
-      ApplyRows<T, kSlots>(std::make_index_sequence<kSlots>(), memory, gradient.data<T>(), indices.data<int64_t>(),
-                           count, width, begin, end, step);
+      const T* const g = static_cast<const T*>(gradient.raw());
+      if constexpr (std::is_same_v<T, uint16_t>) {
+        ApplyHalfRows<kSlots>(gradient.dtype(), memory, g, indices.data<int64_t>(), count, width, begin, end, step);
+      } else {
+        ApplyRows<T, kSlots>(std::make_index_sequence<kSlots>(), memory, g, indices.data<int64_t>(), count, width,
+                             begin, end, step);
+      }
     });
     return absl::OkStatus();
   }
@@ -180,29 +243,33 @@ class ApplyKernel final : public Kernel {
       RETURN_IF_ERROR(variables.Lock(context, Rule::kSlots));
       RETURN_IF_ERROR(CheckApply(context, inputs_, variables));
       RETURN_IF_ERROR(Dispatch(typename Rule::Types(), context.input(inputs_.gradient).dtype(),
-                               [&]<typename T>() { return Apply<T>(context, variables); }));
+                               [&]<typename T>() { return Apply<ComputeType<T>>(context, variables); }));
     }
     if (context.num_outputs() > 0) context.set_variable(0, &context.variable(0));
     return absl::OkStatus();
   }
 
  private:
-  template <typename T>
-  absl::Status Apply(KernelContext& context, LockedVariables& variables) const {
-    using C = ComputeType<T>;
-    C scalars[ApplyInputs::kMaxScalars];
-    for (int i = 0; i < inputs_.num_scalars; ++i) {
-      const Tensor& scalar = context.input(inputs_.scalars[i]);
-      if constexpr (std::is_arithmetic_v<C>) {
-        scalars[i] =
-            scalar.dtype() == kInt64 ? static_cast<C>(scalar.scalar<int64_t>()) : static_cast<C>(scalar.scalar<T>());
-      } else {
-        scalars[i] = scalar.scalar<T>();
-      }
+  // Of the variable's type or, for steps and such, int64.
+  template <typename C>
+  static C ReadScalar(const Tensor& scalar) {
+    if constexpr (std::is_arithmetic_v<C>) {
+      if (scalar.dtype() == kInt64) return static_cast<C>(scalar.scalar<int64_t>());
     }
+    if constexpr (std::is_same_v<C, float>) {
+      if (scalar.dtype() == kHalf) return scalar.scalar<Half>();
+      if (scalar.dtype() == kBfloat16) return scalar.scalar<BFloat16>();
+    }
+    return scalar.scalar<C>();
+  }
+
+  template <typename C>
+  absl::Status Apply(KernelContext& context, LockedVariables& variables) const {
+    C scalars[ApplyInputs::kMaxScalars];
+    for (int i = 0; i < inputs_.num_scalars; ++i) scalars[i] = ReadScalar<C>(context.input(inputs_.scalars[i]));
     absl::Status status;
     rule_.With(scalars,
-               [&](auto step) { status = Form::template Run<T, Rule::kSlots>(context, inputs_, variables, step); });
+               [&](auto step) { status = Form::template Run<C, Rule::kSlots>(context, inputs_, variables, step); });
     return status;
   }
 

@@ -70,17 +70,21 @@ THALWEG_SIMD int64_t BestOfLongRow(const T* x, int64_t n) {
 // One row of [reduced, inner] against the best so far. Positions are of the
 // elements' size, which vectorizes.
 template <typename T, typename C, typename Position>
-THALWEG_SIMD void UpdateBest(const T* x, int64_t inner, Position row, T* best, Position* at) {
+[[gnu::always_inline]] inline void UpdateBest(const T* x, int64_t inner, Position row, T* best, Position* at) {
   for (int64_t i = 0; i < inner; ++i) {
     const bool better = C::Better(x[i], best[i]);
     at[i] = better ? row : at[i];
     best[i] = better ? x[i] : best[i];
   }
 }
+template <typename T, typename C, typename Position>
+THALWEG_SIMD void HotUpdateBest(const T* x, int64_t inner, Position row, T* best, Position* at) {
+  UpdateBest<T, C, Position>(x, inner, row, best, at);
+}
 
 // [reduced, inner] -> [inner], in strips of columns.
-template <typename T, typename C, typename Index>
-void BestOfColumns(const T* x, int64_t reduced, int64_t inner, Index* out) {
+template <typename T, typename C>
+void BestOfColumns(const T* x, int64_t reduced, int64_t inner, int64_t* out) {
   using Position = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
   constexpr int64_t kStrip = 512;
   T best[kStrip];
@@ -90,9 +94,13 @@ void BestOfColumns(const T* x, int64_t reduced, int64_t inner, Index* out) {
     std::fill_n(best, width, C::template Worst<T>());
     std::fill_n(at, width, Position{0});
     for (int64_t r = 0; r < reduced; ++r) {
-      UpdateBest<T, C, Position>(x + r * inner + begin, width, static_cast<Position>(r), best, at);
+      if constexpr (kIsHot<T>) {
+        HotUpdateBest<T, C, Position>(x + r * inner + begin, width, static_cast<Position>(r), best, at);
+      } else {
+        UpdateBest<T, C, Position>(x + r * inner + begin, width, static_cast<Position>(r), best, at);
+      }
     }
-    for (int64_t i = 0; i < width; ++i) out[begin + i] = static_cast<Index>(at[i]);
+    std::copy_n(at, width, out + begin);
   }
 }
 
@@ -121,26 +129,31 @@ class ArgExtremumKernel : public Kernel {
     shape.RemoveDim(static_cast<int>(axis));
     ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, shape));
     if (out->num_elements() == 0) return absl::OkStatus();
-    if (IsHalfPrecision(in.dtype())) {
-      ASSIGN_OR_RETURN(Tensor wide, context.AllocateTemporary(kFloat, in.shape()));
-      HalfToFloat(in.dtype(), in.raw(), wide.mutable_data<float>(), in.num_elements());
-      return FindIn<float>(context, wide, static_cast<int>(axis), out);
+    Tensor places = *out;
+    if (out->dtype() != kInt64) {
+      ASSIGN_OR_RETURN(places, context.AllocateTemporary(kInt64, shape));
     }
-    using InputTypes =
-        Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, bool>;
-    return Dispatch(InputTypes(), in.dtype(),
-                    [&]<typename T>() { return FindIn<T>(context, in, static_cast<int>(axis), out); });
+    RETURN_IF_ERROR(FindIn(context, in, static_cast<int>(axis), places.mutable_data<int64_t>()));
+    if (out->dtype() == kInt64) return absl::OkStatus();
+    return Dispatch(Types<int32_t, int16_t, uint16_t>(), out->dtype(), [&]<typename Index>() {
+      std::copy_n(places.data<int64_t>(), places.num_elements(), out->mutable_data<Index>());
+      return absl::OkStatus();
+    });
   }
 
  private:
-  template <typename T>
-  static absl::Status FindIn(KernelContext& context, const Tensor& in, int axis, Tensor* out) {
-    return Dispatch(Types<int64_t, int32_t, int16_t, uint16_t>(), out->dtype(),
-                    [&]<typename Index>() { return Find<T>(context, in, axis, out->mutable_data<Index>()); });
+  static absl::Status FindIn(KernelContext& context, const Tensor& in, int axis, int64_t* out) {
+    if (IsHalfPrecision(in.dtype())) {
+      ASSIGN_OR_RETURN(Tensor wide, context.AllocateTemporary(kFloat, in.shape()));
+      HalfToFloat(in.dtype(), in.raw(), wide.mutable_data<float>(), in.num_elements());
+      return Find<float>(context, wide, axis, out);
+    }
+    if (in.dtype() == kBool) return Find<uint8_t>(context, in.Bitcast(kUint8), axis, out);
+    return Dispatch(Reals(), in.dtype(), [&]<typename T>() { return Find<T>(context, in, axis, out); });
   }
 
-  template <typename T, typename Index>
-  static absl::Status Find(KernelContext& context, const Tensor& in, int axis, Index* out) {
+  template <typename T>
+  static absl::Status Find(KernelContext& context, const Tensor& in, int axis, int64_t* out) {
     const int64_t outer = in.shape().Product(0, axis), reduced = in.dim(axis);
     const int64_t inner = in.shape().Product(axis + 1, in.rank());
     const T* x = in.data<T>();
@@ -149,10 +162,9 @@ class ArgExtremumKernel : public Kernel {
         for (int64_t o = begin; o < end; ++o) {
           const T* row = x + o * reduced;
           if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int32_t>) {
-            out[o] =
-                static_cast<Index>(reduced < 64 ? BestOfRow<T, C>(row, reduced) : BestOfLongRow<T, C>(row, reduced));
+            out[o] = reduced < 64 ? BestOfRow<T, C>(row, reduced) : BestOfLongRow<T, C>(row, reduced);
           } else {
-            out[o] = static_cast<Index>(BestOfRow<T, C>(row, reduced));
+            out[o] = BestOfRow<T, C>(row, reduced);
           }
         }
       });

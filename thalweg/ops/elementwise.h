@@ -149,9 +149,9 @@ THALWEG_SIMD bool HotBinaryLoop(const BinaryRows& a) {
   return !failed;
 }
 
-// The three forms in one, for types of which few are used.
+// The three forms in one, for types of which few are used: one copy of it.
 template <typename T, typename F>
-bool PlainBinaryRows(const BinaryRows& a, int64_t x_step, int64_t y_step) {
+[[gnu::noinline, gnu::noclone]] bool PlainBinaryRows(const BinaryRows& a, int64_t x_step, int64_t y_step) {
   bool failed = false;
   using R = decltype(CallBinary<F>(std::declval<T>(), std::declval<T>(), failed));
   const T* x = static_cast<const T*>(a.x);

@@ -11,6 +11,7 @@
 #include "thalweg/base/simd.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/elementwise.h"
 #include "thalweg/ops/scatter_check.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/ops/variable_update.h"
@@ -77,8 +78,8 @@ struct Max {
 
 // b_step: 0 for a scalar, else 1.
 template <typename Combine, typename T>
-THALWEG_SIMD void ScatterRows(T* params, const int64_t* rows, int64_t count, int64_t width, const T* updates,
-                              int64_t b_step) {
+[[gnu::always_inline]] inline void ScatterRows(T* params, const int64_t* rows, int64_t count, int64_t width,
+                                               const T* updates, int64_t b_step) {
   constexpr int64_t kAhead = 8;
   for (int64_t r = 0; r < count; ++r) {
     if (r + kAhead < count) __builtin_prefetch(params + rows[r + kAhead] * width, 1);
@@ -91,6 +92,12 @@ THALWEG_SIMD void ScatterRows(T* params, const int64_t* rows, int64_t count, int
       for (int64_t i = 0; i < width; ++i) Combine::template Apply<T>(to[i], from[i]);
     }
   }
+}
+
+template <typename Combine, typename T>
+THALWEG_SIMD void HotScatterRows(T* params, const int64_t* rows, int64_t count, int64_t width, const T* updates,
+                                 int64_t b_step) {
+  ScatterRows<Combine, T>(params, rows, count, width, updates, b_step);
 }
 
 template <typename Combine>
@@ -112,9 +119,14 @@ class ScatterKernel final : public Kernel {
             if (v == 0) return InvalidArgument("Integer division by zero");
           }
         }
-        ScatterRows<Combine, T>(params.mutable_data<T>(), rows.data<int64_t>(), count,
-                                params.num_elements() / params.dim(0), updates.data<T>(),
-                                updates.shape().is_scalar() && params.rank() > 0 ? 0 : 1);
+        const int64_t width = params.num_elements() / params.dim(0);
+        const int64_t b_step = updates.shape().is_scalar() && params.rank() > 0 ? 0 : 1;
+        T* const to = params.mutable_data<T>();
+        if constexpr (kIsHot<T>) {
+          HotScatterRows<Combine, T>(to, rows.data<int64_t>(), count, width, updates.data<T>(), b_step);
+        } else {
+          ScatterRows<Combine, T>(to, rows.data<int64_t>(), count, width, updates.data<T>(), b_step);
+        }
         return absl::OkStatus();
       });
     }));

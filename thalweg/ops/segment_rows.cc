@@ -5,6 +5,7 @@
 
 #include "thalweg/base/simd.h"
 #include "thalweg/base/status.h"
+#include "thalweg/ops/elementwise.h"
 
 namespace thalweg {
 namespace {
@@ -31,17 +32,31 @@ struct Lowest {
 };
 
 template <template <typename> typename R, typename T>
-THALWEG_SIMD void Combine(const void* from, void* to, int64_t n) {
+[[gnu::always_inline]] inline void Combine(const void* from, void* to, int64_t n) {
   const T* const f = static_cast<const T*>(from);
   T* const t = static_cast<T*>(to);
   for (int64_t i = 0; i < n; ++i) t[i] = R<T>::Of(t[i], f[i]);
+}
+template <template <typename> typename R, typename T>
+THALWEG_SIMD void HotCombine(const void* from, void* to, int64_t n) {
+  Combine<R, T>(from, to, n);
+}
+template <template <typename> typename R, typename T>
+void PlainCombine(const void* from, void* to, int64_t n) {
+  Combine<R, T>(from, to, n);
 }
 
 // The combining function, and if `fill` is given, that with identities.
 template <template <typename> typename R, typename List>
 absl::Status Find(List types, DType dtype, CombineRow* combine, Tensor* fill) {
   return Dispatch(types, dtype, [&]<typename T>() {
-    if (combine != nullptr) *combine = Combine<R, T>;
+    if (combine != nullptr) {
+      if constexpr (kIsHot<T>) {
+        *combine = HotCombine<R, T>;
+      } else {
+        *combine = PlainCombine<R, T>;
+      }
+    }
     if (fill != nullptr) std::fill_n(fill->mutable_data<T>(), fill->num_elements(), R<T>::Identity());
     return absl::OkStatus();
   });
