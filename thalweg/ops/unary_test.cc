@@ -214,7 +214,7 @@ TEST(ComplexTest, Gradients) {
 TEST(UnaryTest, BesselFunctionsAndIntegrals) {
   const auto at = [](const char* op, double x) { return Result(op, Tensor::Scalar<double>(x)).scalar<double>(); };
   EXPECT_NEAR(at("BesselI0", 1), 1.2660658777520084, 1e-12);
-  EXPECT_NEAR(at("BesselI1e", -100), -0.039744153018116796, 1e-12);
+  EXPECT_NEAR(at("BesselI1e", -100), -0.039744153025130256, 1e-12);
   EXPECT_NEAR(at("BesselK0", 1), 0.42102443824070833, 1e-12);
   EXPECT_NEAR(at("BesselJ1", 2), 0.5767248077568734, 1e-12);
   EXPECT_NEAR(at("Dawsn", 1), 0.5380795069127684, 1e-12);
