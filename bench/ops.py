@@ -68,10 +68,12 @@ def ops(tf):
       "MatMul": (tf.matmul, [[[8, 16], [16, 8]], [[128, 128], [128, 128]], [[512, 512], [512, 512]]]),
       "MatMul, transposed": (lambda x, y: tf.matmul(x, y, transpose_b=True),
                              [[[8, 16], [8, 16]], [[128, 128], [128, 128]], [[512, 512], [512, 512]]]),
-      "BatchMatMul": (tf.matmul, [[[4, 8, 8], [4, 8, 8]], [[16, 64, 64], [16, 64, 64]], [[32, 128, 128], [32, 128, 128]]]),
+      "BatchMatMul": (tf.matmul, [[[4, 8, 8]] * 2, [[16, 64, 64]] * 2, [[32, 128, 128]] * 2]),
       "Conv2D": (lambda x, y: tf.nn.conv2d(x, y, [1, 1, 1, 1], "SAME"), filters(8)),
-      "Conv2DBackpropInput": (lambda x, y: tf.nn.conv2d_backprop_input(tf.shape(x), y, x, [1, 1, 1, 1], "SAME"), filters(8)),
-      "Conv2DBackpropFilter": (lambda x, y: tf.nn.conv2d_backprop_filter(x, tf.shape(y), x, [1, 1, 1, 1], "SAME"), filters(8)),
+      "Conv2DBackpropInput": (lambda x, y: tf.nn.conv2d_backprop_input(tf.shape(x), y, x, [1, 1, 1, 1], "SAME"),
+                              filters(8)),
+      "Conv2DBackpropFilter": (lambda x, y: tf.nn.conv2d_backprop_filter(x, tf.shape(y), x, [1, 1, 1, 1], "SAME"),
+                               filters(8)),
       "MaxPool": (lambda x: tf.nn.max_pool(x, 3, 2, "SAME"), images),
       "AvgPool": (lambda x: tf.nn.avg_pool(x, 3, 2, "SAME"), images),
       "FusedBatchNorm": (batch_norm, images),
@@ -181,7 +183,7 @@ def main():
   parser.add_argument("--bench", default="build/release/bin/bench/graph")
   parser.add_argument(TENSORFLOW, action="store_true", help=argparse.SUPPRESS)
   parser.add_argument("--threads", type=int, default=0, help=argparse.SUPPRESS)
-  parser.add_argument("--cpu_time", action="store_true", help="count the processor's time: for a machine that others use")
+  parser.add_argument("--cpu_time", action="store_true", help="the processor's time: for a machine that others use")
   args = parser.parse_args()
   if args.as_tensorflow:
     serve_as_tensorflow(args.threads, args.cpu_time)
@@ -210,8 +212,8 @@ def main():
         ratio = statistics.median(t / o for o, t in zip(ours, theirs))
         worst.append((ratio, name, size))
         if not args.below or ratio < args.below:
-          print(f"{name:<26} {size:<7} {statistics.median(ours):>9.2f} {statistics.median(theirs):>10.2f} {ratio:>6.2f}",
-                flush=True)
+          print(f"{name:<26} {size:<7} {statistics.median(ours):>9.2f} {statistics.median(theirs):>10.2f} "
+                f"{ratio:>6.2f}", flush=True)
   for server in servers:
     server.close()
   below = sum(ratio < 0.8 for ratio, _, _ in worst)

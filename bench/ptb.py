@@ -32,7 +32,8 @@ def tensorflow_rate(threads, seconds):
     inputs = tf.unstack(tf.nn.embedding_lookup(embedding, x), STEPS, axis=1)
     outputs, _ = tf.nn.static_rnn(cell, inputs, dtype=tf.float32)
     output = tf.reshape(tf.stack(outputs, axis=1), [-1, HIDDEN])
-    logits = tf.nn.xw_plus_b(output, tf.get_variable("softmax_w", [HIDDEN, WORDS]), tf.get_variable("softmax_b", [WORDS]))
+    weights, biases = tf.get_variable("softmax_w", [HIDDEN, WORDS]), tf.get_variable("softmax_b", [WORDS])
+    logits = tf.nn.xw_plus_b(output, weights, biases)
   losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.reshape(y, [-1]), logits=logits)
   loss = tf.reduce_sum(losses) / BATCH
   variables = tf.trainable_variables()
@@ -72,7 +73,8 @@ def main():
     print("words_per_second", tensorflow_rate(args.threads, args.seconds))
     return
 
-  print(f"{'cores':>5} {'layers of':<9} {'thalweg':>9} {'tensorflow':>10} {'ratio':>6}   {args.rounds} rounds of {args.seconds} s, medians of words/s")
+  print(f"{'cores':>5} {'layers of':<9} {'thalweg':>9} {'tensorflow':>10} {'ratio':>6}   {args.rounds} rounds of "
+        f"{args.seconds} s, medians of words/s")
   for cores in [os.cpu_count(), 1]:
     forms = {"one op": [], "cells": ["--cells"]}
     ours, theirs = {form: [] for form in forms}, []
@@ -83,7 +85,8 @@ def main():
       theirs.append(run([sys.executable, __file__, TENSORFLOW] + common, cores))
     for form, rates in ours.items():
       ratio = statistics.median(x / y for x, y in zip(rates, theirs))
-      print(f"{cores:>5} {form:<9} {statistics.median(rates):>9.0f} {statistics.median(theirs):>10.0f} {ratio:>6.2f}", flush=True)
+      print(f"{cores:>5} {form:<9} {statistics.median(rates):>9.0f} {statistics.median(theirs):>10.0f} {ratio:>6.2f}",
+            flush=True)
 
 
 if __name__ == "__main__":

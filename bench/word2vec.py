@@ -70,7 +70,8 @@ def main():
     print("steps_per_second", tensorflow_rate(args.threads, args.seconds))
     return
 
-  print(f"{'cores':>5} {'thalweg':>9} {'tensorflow':>10} {'ratio':>6}   {args.rounds} rounds of {args.seconds} s, medians of steps/s")
+  print(f"{'cores':>5} {'thalweg':>9} {'tensorflow':>10} {'ratio':>6}   {args.rounds} rounds of "
+        f"{args.seconds} s, medians of steps/s")
   for cores in [os.cpu_count(), 1]:
     ours, theirs = [], []
     for _ in range(args.rounds):

@@ -192,8 +192,10 @@ def normalization(c):
 def block_lstm(c):
     time, batch, depth, units = 3, 2, 4, 5
     inputs = dict(seq_len_max=np.array(time, np.int64), x=numbers("float32", (time, batch, depth), -1, 1),
-                  cs_prev=numbers("float32", (batch, units), -1, 1, 2), h_prev=numbers("float32", (batch, units), -1, 1, 3),
-                  w=numbers("float32", (depth + units, 4 * units), -1, 1, 4), b=numbers("float32", (4 * units,), -1, 1, 5))
+                  cs_prev=numbers("float32", (batch, units), -1, 1, 2),
+                  h_prev=numbers("float32", (batch, units), -1, 1, 3),
+                  w=numbers("float32", (depth + units, 4 * units), -1, 1, 4),
+                  b=numbers("float32", (4 * units,), -1, 1, 5))
     inputs |= {name: numbers("float32", (units,), -1, 1, 6 + i) for i, name in enumerate(("wci", "wcf", "wco"))}
     for label, attributes in (("", {}), ("bias", dict(forget_bias=0., cell_clip=-1.)), ("clip", dict(cell_clip=.2)),
                               ("peephole", dict(use_peephole=True))):
@@ -203,7 +205,8 @@ def block_lstm(c):
                cs_grad=numbers("float32", (time, batch, units), -1, 1, 9),
                h_grad=numbers("float32", (time, batch, units), -1, 1, 10), **inputs, **results)
     for label, change in (("w", dict(w=numbers("float32", (depth, 4 * units)))),
-                          ("b", dict(b=numbers("float32", (units,)))), ("x", dict(x=numbers("float32", (batch, depth)))),
+                          ("b", dict(b=numbers("float32", (units,)))),
+                          ("x", dict(x=numbers("float32", (batch, depth)))),
                           ("cs_prev", dict(cs_prev=numbers("float32", (batch, units + 1))))):
         c.error("BlockLSTM", label, **(inputs | change))
 
