@@ -147,20 +147,19 @@ absl::Status HistogramFixedWidth(KernelContext& context) {
     }
     if (bins <= 0) return InvalidArgument("nbins should be a positive number, but got '", bins, "'");
     ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, Shape({bins})));
-    std::vector<int64_t> counts(bins);
+    memset(out->raw(), 0, out->TotalBytes());
     const double step = static_cast<double>(high) / bins - static_cast<double>(low) / bins;
     for (const T value : values.flat<T>()) {
       if constexpr (std::is_floating_point_v<T>) {
         if (std::isnan(value)) return InvalidArgument("Histogram values must not contain NaN");
       }
       const double place = (static_cast<double>(std::clamp(value, low, high)) - static_cast<double>(low)) / step;
-      ++counts[static_cast<int32_t>(std::min(place, bins - 1.0))];
-    }
-    for (int32_t i = 0; i < bins; ++i) {
+      // No number where a limit is infinite.
+      const auto bin = static_cast<int32_t>(place > 0 ? std::min(place, bins - 1.0) : 0.0);
       if (out->dtype() == kInt64) {
-        out->mutable_data<int64_t>()[i] = counts[i];
+        ++out->mutable_data<int64_t>()[bin];
       } else {
-        out->mutable_data<int32_t>()[i] = static_cast<int32_t>(counts[i]);
+        ++out->mutable_data<int32_t>()[bin];
       }
     }
     return absl::OkStatus();

@@ -39,6 +39,10 @@ TEST(CountingTest, Histogram) {
   const Tensor x = Tensor::Vector<float>({-9, 0, 1, 2.5, 9});
   ExpectTensor(Result("HistogramFixedWidth", {x, Tensor::Vector<float>({0, 4}), Tensor::Scalar<int32_t>(4)}),
                Tensor::Vector<int32_t>({2, 1, 1, 1}));
+  // Places of numbers between infinite limits are no numbers.
+  ExpectTensor(Result("HistogramFixedWidth", {Tensor::Vector<float>({1, 2}), Tensor::Vector<float>({-HUGE_VALF, 4}),
+                                              Tensor::Scalar<int32_t>(2)}),
+               Tensor::Vector<int32_t>({2, 0}));
   EXPECT_FALSE(RunOp("HistogramFixedWidth", {x, Tensor::Vector<float>({4, 0}), Tensor::Scalar<int32_t>(4)}).ok());
   EXPECT_FALSE(RunOp("Bucketize", {x}, {{"boundaries", std::vector<float>{2, 1}}}).ok());
 }
