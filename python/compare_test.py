@@ -60,7 +60,7 @@ class CompareTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.ops = registered_ops()
+        cls.ops = {name: op for name, op in registered_ops().items() if not name.startswith("Thalweg")}  # our own
         cls.table = op_cases.build(set(cls.ops))
         cls.types = {op.name: op.type for op in cls.table.graph.get_operations()}
 

@@ -17,7 +17,7 @@
 
 // The test ends if the expression, a Status, is not OK; or if a StatusOr has no
 // value to give to `lhs`.
-#define ASSERT_OK(expression) ASSERT_TRUE((expression).ok()) << (expression)
+#define ASSERT_OK(expression) ASSERT_THAT(expression, ::thalweg::IsOk())
 #define ASSERT_OK_AND_ASSIGN(lhs, expression)                                                        \
   auto THALWEG_CONCAT(result_, __LINE__) = (expression);                                             \
   ASSERT_TRUE(THALWEG_CONCAT(result_, __LINE__).ok()) << THALWEG_CONCAT(result_, __LINE__).status(); \
