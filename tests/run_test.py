@@ -4,9 +4,13 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+from ports import free_ports  # noqa: E402
 
 BIN = os.environ["THALWEG_BIN"]
 THALWEG = os.path.join(BIN, "thalweg")
@@ -15,13 +19,6 @@ TIMEOUT = 300
 
 def example(name):
     return os.path.join(BIN, "examples", name)
-
-
-def free_port():
-    import socket
-    with socket.socket() as s:
-        s.bind(("localhost", 0))
-        return s.getsockname()[1]
 
 
 class Running:
@@ -143,7 +140,7 @@ class RunTest(unittest.TestCase):
 class ServerTest(unittest.TestCase):
 
     def start(self, *args):
-        server = Running(THALWEG, "server", "--cluster=ps|localhost:%d,worker|localhost:%d" % (free_port(), free_port()),
+        server = Running(THALWEG, "server", "--cluster=ps|localhost:%d,worker|localhost:%d" % tuple(free_ports(2)),
                          "--job_name=ps", *args)
         self.assertTrue(server.wait_for("Started server"), server.output)
         return server

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -34,25 +35,34 @@ namespace {
 constexpr absl::Duration kRedraw = absl::Milliseconds(200);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(250);  // before a restart; it doubles
 
-// `n` ports of this host that nobody uses. All are held until all are known.
+// `n` ports of this host that nobody uses: from base_port on, or any, if that is
+// 0. Those are below the ones that the system gives to connections, where a task
+// that tries to reach one that is not there yet could take its port. All are
+// held until all are known.
 absl::StatusOr<std::vector<int>> FindPorts(int n, int base_port) {
+  constexpr int kFirst = 10000, kCount = 20000, kMaxTries = 10000;
+  std::random_device random;
   std::vector<int> sockets, ports;
   absl::Status status;
-  for (int i = 0; i < n && status.ok(); ++i) {
+  for (int tries = 0; static_cast<int>(ports.size()) < n && status.ok(); ++tries) {
+    const int port =
+        base_port > 0 ? base_port + static_cast<int>(ports.size()) : kFirst + static_cast<int>(random() % kCount);
     const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockets.push_back(s);
     const int reuse = 1;
     if (base_port > 0) setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(base_port > 0 ? INADDR_ANY : INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(base_port > 0 ? base_port + i : 0));
-    socklen_t length = sizeof(address);
-    if (bind(s, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-        getsockname(s, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-      status = Unavailable("Port ", base_port > 0 ? base_port + i : 0, " cannot be had: ", strerror(errno));
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    if (bind(s, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
+      ports.push_back(port);
+      sockets.push_back(s);
+    } else {
+      if (base_port > 0 || tries == kMaxTries) {
+        status = Unavailable("Port ", port, " cannot be had: ", strerror(errno));
+      }
+      close(s);
     }
-    ports.push_back(ntohs(address.sin_port));
   }
   for (const int s : sockets) close(s);
   if (!status.ok()) return status;
