@@ -33,7 +33,8 @@ class EventLoop {
   bool RunOne();
   void Run();
 
-  static constexpr int kMaxIdle = 3;
+  // More than these end. Threads that come and go cost more than some that wait.
+  static constexpr int kMaxIdle = 16;
   const std::string name_;
   grpc::CompletionQueue* const queue_;
   Mutex mutex_;
