@@ -56,13 +56,23 @@ def run(command, is_sync, steps, limit=600):
     with tempfile.TemporaryDirectory() as folder:
         start = time.time()
         tasks = {}
-        for job, count in (("ps", PS), ("worker", WORKERS)):
-            for i in range(count):
-                args = cluster + ["--job_name=" + job, "--task_index=%d" % i, "--steps=%d" % steps,
-                                  "--checkpoint_dir=" + folder]
-                tasks[job, i] = Task(command + args + (["--is_sync"] if is_sync else []))
-        workers = [t for (job, _), t in tasks.items() if job == "worker"]
+
+        def launch(job, i):
+            args = cluster + ["--job_name=" + job, "--task_index=%d" % i, "--steps=%d" % steps,
+                              "--checkpoint_dir=" + folder]
+            tasks[job, i] = Task(command + args + (["--is_sync"] if is_sync else []))
+
         try:
+            for i in range(PS):
+                launch("ps", i)
+            launch("worker", 0)
+            # A worker of TensorFlow that comes before the chief has initialized sleeps for 30 s. In step, the chief
+            # needs the others for its first step.
+            while not is_sync and not tasks["worker", 0].steps and time.time() - start < limit:
+                time.sleep(0.01)
+            for i in range(1, WORKERS):
+                launch("worker", i)
+            workers = [t for (job, _), t in tasks.items() if job == "worker"]
             while time.time() - start < limit:
                 if all(t.ended for t in workers):
                     break
@@ -84,9 +94,11 @@ def run(command, is_sync, steps, limit=600):
     seen = sorted(s for t in workers for s in t.steps)
     if not seen or seen[-1][1] < steps // 2:
         sys.exit("no training in %s:\n%s" % (command, "".join(workers[0].lines[-20:])))
-    warm = next(s for s in seen if s[1] >= steps // 5)
-    rate = (seen[-1][1] - warm[1]) / (seen[-1][0] - warm[0])
-    return (rate, seen[0][0] - start, max(t.ended for t in workers) - seen[-1][0] if ended else None,
+    # While all train: a worker that starts late is no part of it.
+    first = next(s for s in seen if s[1] >= steps // 2)
+    last = next(s for s in seen if s[1] >= steps * 0.95)
+    return ((last[1] - first[1]) / (last[0] - first[0]), seen[0][0] - start,
+            max(t.ended for t in workers) - seen[-1][0] if ended else None,
             all_ended - seen[-1][0] if all_ended else None)
 
 
