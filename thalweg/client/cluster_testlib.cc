@@ -1,43 +1,22 @@
 #include "thalweg/client/cluster_testlib.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "thalweg/base/free_ports.h"
 #include "thalweg/base/logging.h"
 
 namespace thalweg {
 namespace {
-
-// Ports that are free now, below those that the system gives to connections:
-// one of those could be taken before the server listens.
-std::vector<int> FreePorts(int n) {
-  std::vector<int> sockets, ports;
-  std::random_device random;
-  while (static_cast<int>(ports.size()) < n) {
-    const int s = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_ANY);
-    const int port = 10000 + static_cast<int>(random() % 20000);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    if (bind(s, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) ports.push_back(port);
-    sockets.push_back(s);  // held until all are known, so that they differ
-  }
-  for (const int s : sockets) close(s);
-  return ports;
-}
 
 // The program beside the one that runs.
 std::string ProgramPath() {
@@ -96,7 +75,9 @@ TestCluster::TestCluster(const std::map<std::string, int>& jobs, const std::vect
     : tasks_in_(tasks_in), options_(options) {
   int tasks = 0;
   for (const auto& [job, count] : jobs) tasks += count;
-  std::vector<int> ports = FreePorts(tasks);
+  absl::StatusOr<std::vector<int>> free_ports = FreePorts(tasks);
+  CHECK(free_ports.ok()) << free_ports.status();
+  std::vector<int>& ports = *free_ports;
   for (const auto& [job, count] : jobs) {
     for (int i = 0; i < count; ++i) {
       const absl::Status status = spec_.AddTask({job, i}, absl::StrCat("localhost:", ports.back()));

@@ -1,11 +1,9 @@
 #include "thalweg/launch/local_launcher.h"
 
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +12,6 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -24,6 +21,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "thalweg/base/free_ports.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/launch/board.h"
@@ -34,40 +32,6 @@ namespace {
 
 constexpr absl::Duration kRedraw = absl::Milliseconds(200);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(250);  // before a restart; it doubles
-
-// `n` ports of this host that nobody uses: from base_port on, or any, if that is
-// 0. Those are below the ones that the system gives to connections, where a task
-// that tries to reach one that is not there yet could take its port. All are
-// held until all are known.
-absl::StatusOr<std::vector<int>> FindPorts(int n, int base_port) {
-  constexpr int kFirst = 10000, kCount = 20000, kMaxTries = 10000;
-  std::random_device random;
-  std::vector<int> sockets, ports;
-  absl::Status status;
-  for (int tries = 0; static_cast<int>(ports.size()) < n && status.ok(); ++tries) {
-    const int port =
-        base_port > 0 ? base_port + static_cast<int>(ports.size()) : kFirst + static_cast<int>(random() % kCount);
-    const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const int reuse = 1;
-    if (base_port > 0) setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_ANY);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    if (bind(s, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
-      ports.push_back(port);
-      sockets.push_back(s);
-    } else {
-      if (base_port > 0 || tries == kMaxTries) {
-        status = Unavailable("Port ", port, " cannot be had: ", strerror(errno));
-      }
-      close(s);
-    }
-  }
-  for (const int s : sockets) close(s);
-  if (!status.ok()) return status;
-  return ports;
-}
 
 // How many steps the arguments ask for, if they say so in the usual way.
 int64_t StepsOf(const std::vector<std::string>& command) {
@@ -357,7 +321,7 @@ class LocalJob {
 absl::StatusOr<std::vector<Task>> MakeTasks(const LocalJobOptions& options) {
   std::vector<std::string> command = options.command;
   ASSIGN_OR_RETURN(command[0], FindProgram(command[0]));
-  ASSIGN_OR_RETURN(const std::vector<int> ports, FindPorts(options.ps + options.workers, options.base_port));
+  ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(options.ps + options.workers, options.base_port));
   std::vector<std::string> ps_hosts, worker_hosts;
   std::vector<Task> tasks;
   for (int i = 0; i < options.ps + options.workers; ++i) {
