@@ -4,6 +4,7 @@
 #include <grpcpp/support/proto_buffer_writer.h>
 
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -394,10 +395,18 @@ absl::StatusOr<std::optional<Push>> PieceTable::Add(grpc::ByteBuffer& buffer) {
       ASSIGN_OR_RETURN(incoming.tensor, Tensor::Allocate(static_cast<DType>(dtype), shape));
       incoming.missing = static_cast<int64_t>(ContentBytes(incoming.tensor));
     }
-    if (incoming.tensor.dtype() != static_cast<DType>(dtype) || incoming.tensor.shape() != shape || head.offset() < 0 ||
-        head.offset() > static_cast<int64_t>(ContentBytes(incoming.tensor)) - static_cast<int64_t>(bytes)) {
+    const int64_t size = static_cast<int64_t>(ContentBytes(incoming.tensor)), begin = head.offset();
+    const bool inside = begin >= 0 && bytes > 0 && begin <= size - static_cast<int64_t>(bytes);
+    const int64_t end = inside ? begin + static_cast<int64_t>(bytes) : begin;
+    const auto next = incoming.pieces.lower_bound(begin);
+    const bool overlaps = (next != incoming.pieces.end() && next->first < end) ||
+                          (next != incoming.pieces.begin() && std::prev(next)->second > begin);
+    if (incoming.tensor.dtype() != static_cast<DType>(dtype) || incoming.tensor.shape() != shape || !inside ||
+        overlaps) {
+      if (incoming.pieces.empty()) incoming_.erase({head.step_id(), head.key()});
       return InvalidArgument("A piece of ", head.key(), " does not fit the tensor that others are of");
     }
+    incoming.pieces.emplace(begin, end);
     incoming.last = absl::Now();
     tensor = incoming.tensor;
   }

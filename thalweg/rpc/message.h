@@ -75,8 +75,9 @@ class PieceTable {
  private:
   struct Incoming {
     Tensor tensor;
-    int64_t missing = 0;  // bytes
-    absl::Time last;      // when a piece came
+    std::map<int64_t, int64_t> pieces;  // that have come: where each begins and ends
+    int64_t missing = 0;                // bytes
+    absl::Time last;                    // when a piece came
   };
   void RemoveAbandoned() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -194,6 +194,8 @@ TEST(PieceTable, PiecesThatDoNotFit) {
     return table.Add(piece).status().code();
   };
   EXPECT_EQ(add(Flatten(SerializePiece(1, four, 0, 8))), absl::StatusCode::kOk);
+  EXPECT_EQ(add(Flatten(SerializePiece(1, four, 0, 8))), absl::StatusCode::kInvalidArgument) << "it came before";
+  EXPECT_EQ(add(Flatten(SerializePiece(1, four, 4, 8))), absl::StatusCode::kInvalidArgument) << "half of it did";
   EXPECT_EQ(add(Flatten(SerializePiece(1, three, 8, 4))), absl::StatusCode::kInvalidArgument);
   std::string beyond = Flatten(SerializePiece(1, four, 8, 8));
   beyond[beyond.size() - 8 - 3] = 120;  // the offset
