@@ -82,11 +82,12 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
                                         tw::HookList{tw::StopAtStep(absl::GetFlag(FLAGS_steps)), tw::StopOnSignal()},
                                .save_checkpoint_steps = absl::GetFlag(FLAGS_save_steps),
                                .log_step_count_steps = 0}));
-  while (!session.ShouldStop()) {
+  for (int64_t report = 0; !session.ShouldStop();) {
     const auto batch = mnist.train.NextBatch(absl::GetFlag(FLAGS_batch_size));
     ASSIGN_OR_RETURN(const auto out,
                      session.Run({train_op, loss, global_step}, {{images, batch.images}, {labels, batch.labels}}));
-    if (const auto step = out[2].scalar<int64_t>(); step % 100 == 0) {
+    if (const auto step = out[2].scalar<int64_t>(); step >= report) {  // the steps of all workers count
+      report = step + 100;
       std::printf("Train step %ld, loss: %f\n", step, out[1].scalar<float>());
     }
   }

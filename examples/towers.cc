@@ -81,7 +81,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
                                                       tw::HookList{tw::StopAtStep(absl::GetFlag(FLAGS_steps))},
                                              .log_step_count_steps = 0}));
   float last = 0;
-  while (!session.ShouldStop()) {
+  for (int64_t report = 0; !session.ShouldStop();) {
     std::vector<tw::Feed> feeds;
     for (int i = 0; i < towers; ++i) {
       const auto batch = mnist.train.NextBatch(absl::GetFlag(FLAGS_batch_size));
@@ -90,7 +90,8 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
     }
     ASSIGN_OR_RETURN(const auto out, session.Run({train_op, loss, global_step}, feeds));
     last = out[1].scalar<float>();
-    if (const auto step = out[2].scalar<int64_t>(); step % 100 == 0) {
+    if (const auto step = out[2].scalar<int64_t>(); step >= report) {
+      report = step + 100;
       std::printf("Train step %ld, loss: %f\n", step, last);
     }
   }

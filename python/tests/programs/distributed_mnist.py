@@ -54,7 +54,7 @@ def main():
             hooks.append(optimizer.make_session_run_hook(is_chief, num_tokens=0))
         train_op = optimizer.minimize(loss, global_step=global_step)
 
-    start, first = time.time(), None
+    start, first, report = time.time(), None, 0
     with tf.train.MonitoredTrainingSession(
             master=server.target, is_chief=is_chief, checkpoint_dir=FLAGS.checkpoint_dir, hooks=hooks,
             save_checkpoint_secs=60 if FLAGS.checkpoint_dir else None) as session:
@@ -64,7 +64,8 @@ def main():
             if first is None:
                 first = step
                 print("First step %d" % step, flush=True)
-            if step % 100 == 0:
+            if step >= report:  # other workers' steps count too, so a worker does not see every number
+                report = step + 100
                 print("Train step %d, loss: %f" % (step, value), flush=True)
     print("Done at step %d, loss: %f, %.1f s" % (step, value, time.time() - start), flush=True)
 
