@@ -126,7 +126,7 @@ class RunTest(unittest.TestCase):
     def test_training_in_step_stops_at_a_signal_and_goes_on(self):
         with tempfile.TemporaryDirectory() as folder:
             run = self.train(folder, "--is_sync", "--steps=100000")
-            self.assertTrue(run.wait_for(r"Train step [1-9]"), run.output)
+            self.assertTrue(run.wait_for(r"Train step [1-9]\d\d"), run.output)
             run.process.send_signal(signal.SIGTERM)
             self.check(run, 128 + signal.SIGTERM)
             saved = self.last_saved(folder)
