@@ -37,6 +37,7 @@ ABSL_FLAG(absl::Duration, orphan_after, absl::InfiniteDuration(),
 ABSL_FLAG(int, lifeline, -1, "a file descriptor: the server ends when its other end is closed");
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(10),
           "a task that a step waits for and that does not answer for so long is taken for dead");
+ABSL_FLAG(bool, local_links, true, "exchange messages with tasks of the same user on this machine in shared memory");
 ABSL_FLAG(std::string, bind, "0.0.0.0", "the address to listen on");
 
 namespace thalweg::cli {
@@ -46,6 +47,7 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer() {
   const ServerOptions options{.cpu_devices = absl::GetFlag(FLAGS_cpus),
                               .bind = absl::GetFlag(FLAGS_bind),
                               .peer_timeout = absl::GetFlag(FLAGS_peer_timeout),
+                              .local_links = absl::GetFlag(FLAGS_local_links),
                               .orphan_after = absl::GetFlag(FLAGS_orphan_after)};
   if (options.peer_timeout <= absl::ZeroDuration()) {
     return InvalidArgument("--peer_timeout: expected more than 0, got ", absl::FormatDuration(options.peer_timeout));
@@ -192,7 +194,7 @@ Command ServerCommand() {
           .summary = "Serves one task of a cluster to TensorFlow's clients and servers, and ours.",
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
           .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "forever", "orphan_after",
-                    "peer_timeout", "lifeline"},
+                    "peer_timeout", "local_links", "lifeline"},
           .run = Run};
 }
 

@@ -25,10 +25,20 @@ const TaskId kPs0{"ps", 0}, kPs1{"ps", 1}, kWorker0{"worker", 0}, kWorker1{"work
 
 // What holds for a cluster, wherever its tasks are.
 class ClusterTest : public testing::TestWithParam<TasksIn> {};
-INSTANTIATE_TEST_SUITE_P(Tasks, ClusterTest, testing::Values(TasksIn::kThisProcess, TasksIn::kProcesses),
-                         [](const auto& info) {
-                           return info.param == TasksIn::kProcesses ? "InProcesses" : "InThisProcess";
-                         });
+std::string NameOf(const testing::TestParamInfo<TasksIn>& info) {
+  switch (info.param) {
+    case TasksIn::kThisProcess:
+      return "InThisProcess";
+    case TasksIn::kProcesses:
+      return "InProcesses";
+    case TasksIn::kProcessesOverGrpc:
+      return "InProcessesOverGrpc";
+  }
+  return "";
+}
+INSTANTIATE_TEST_SUITE_P(Tasks, ClusterTest,
+                         testing::Values(TasksIn::kThisProcess, TasksIn::kProcesses, TasksIn::kProcessesOverGrpc),
+                         NameOf);
 
 Output Scalar(const Scope& s, float value) { return Const(s, Tensor::Scalar<float>(value)); }
 

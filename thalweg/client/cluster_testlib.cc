@@ -42,8 +42,9 @@ pid_t StartProcess(const ClusterSpec& spec, const TaskId& task, const ServerOpti
   const std::string job = absl::StrCat("--job_name=", task.job);
   const std::string index = absl::StrCat("--task_index=", task.index);
   const std::string timeout = absl::StrCat("--peer_timeout=", absl::FormatDuration(options.peer_timeout));
+  const char* links = options.local_links ? "--local_links" : "--nolocal_links";
   std::vector<const char*> args{program.c_str(), "server",        cluster.c_str(), job.c_str(),
-                                index.c_str(),   timeout.c_str(), nullptr};
+                                index.c_str(),   timeout.c_str(), links,           nullptr};
 
   int output[2];
   CHECK(pipe2(output, O_CLOEXEC) == 0);
@@ -73,6 +74,7 @@ pid_t StartProcess(const ClusterSpec& spec, const TaskId& task, const ServerOpti
 TestCluster::TestCluster(const std::map<std::string, int>& jobs, const std::vector<TaskId>& later, TasksIn tasks_in,
                          const ServerOptions& options)
     : tasks_in_(tasks_in), options_(options) {
+  if (tasks_in_ == TasksIn::kProcessesOverGrpc) options_.local_links = false;
   int tasks = 0;
   for (const auto& [job, count] : jobs) tasks += count;
   absl::StatusOr<std::vector<int>> free_ports = FreePorts(tasks);

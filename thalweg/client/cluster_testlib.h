@@ -14,7 +14,11 @@
 
 namespace thalweg {
 
-enum class TasksIn { kThisProcess, kProcesses };
+enum class TasksIn {
+  kThisProcess,
+  kProcesses,
+  kProcessesOverGrpc,  // as on several machines
+};
 
 class TestCluster {
  public:
@@ -34,7 +38,7 @@ class TestCluster {
 
  private:
   const TasksIn tasks_in_;
-  const ServerOptions options_;
+  ServerOptions options_;
   ClusterSpec spec_;
   std::map<TaskId, std::unique_ptr<Server>> servers_;
   std::map<TaskId, pid_t> processes_;

@@ -21,6 +21,8 @@ namespace thalweg {
 // outlives it.
 class Server::State {
  public:
+  explicit State(bool links) : client(links) {}
+
   TaskId task;
   std::string target;
   CallGate gate;
@@ -43,7 +45,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                                       const ServerOptions& options) {
   ASSIGN_OR_RETURN(const std::string address, cluster.Address(task));
   ASSIGN_OR_RETURN(const HostPort host_port, HostPort::Parse(address));
-  auto state = std::make_unique<State>();
+  auto state = std::make_unique<State>(options.local_links);
   State* s = state.get();
   s->task = task;
   s->devices.emplace(LocalDevicesOptions{
@@ -74,7 +76,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   for (RpcMethod& method : WorkerService(*s->worker)) methods.push_back(std::move(method));
   methods = s->gate.Guard(std::move(methods));
   for (RpcMethod& method : JobService(*s->watch)) methods.push_back(std::move(method));
-  ASSIGN_OR_RETURN(s->rpc, RpcServer::Start({.bind = options.bind, .port = host_port.port}, std::move(methods)));
+  ASSIGN_OR_RETURN(s->rpc,
+                   RpcServer::Start({.bind = options.bind, .port = host_port.port, .links = options.local_links},
+                                    std::move(methods)));
   s->target = absl::StrCat("grpc://localhost:", s->rpc->port());
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }

@@ -22,6 +22,9 @@ struct ServerOptions {
   // A task that a step waits for and that does not answer for so long is taken
   // for dead: the step fails with UNAVAILABLE.
   absl::Duration peer_timeout = absl::Seconds(10);
+  // Tasks of the same user on this machine exchange messages through shared
+  // memory. It needs a `bind` of all addresses.
+  bool local_links = true;
   // Options of every session, under what the session asks for.
   tensorflow::ConfigProto default_session_config;
   // How long Join() waits while there is no worker and nobody uses this task.

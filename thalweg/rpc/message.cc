@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/time/clock.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "thalweg/base/status.h"
@@ -107,6 +108,22 @@ grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message) 
   grpc::Slice slice(message.ByteSizeLong());
   message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin()));
   return grpc::ByteBuffer(&slice, 1);
+}
+
+grpc::ByteBuffer FromHeld(HeldBytes bytes) {
+  auto* holder = new std::shared_ptr<const void>(std::move(bytes.holder));
+  const grpc::Slice slice(
+      const_cast<char*>(bytes.data), bytes.size,
+      [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); }, holder);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+absl::Status SendOver(LocalLink& link, const LinkMessage& message, const grpc::ByteBuffer& body) {
+  std::vector<grpc::Slice> slices;
+  if (body.Valid() && !body.Dump(&slices).ok()) return Internal("The body of a message cannot be read");
+  absl::InlinedVector<absl::string_view, 8> pieces;
+  for (const grpc::Slice& s : slices) pieces.emplace_back(reinterpret_cast<const char*>(s.begin()), s.size());
+  return link.Send(message, pieces);
 }
 
 void MessageWriter::Tag(int field, int type) { AppendVarint(&text_, TagOf(field, type)); }

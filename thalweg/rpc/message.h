@@ -20,12 +20,18 @@
 #include "thalweg/cluster/worker.h"
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/tensor/tensor.h"
+#include "thalweg/transport/local_link.h"
 
 namespace thalweg {
 
 // INVALID_ARGUMENT, naming the message, if the bytes are not one.
 absl::Status ParseMessage(grpc::ByteBuffer& buffer, google::protobuf::MessageLite* message);
 grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message);
+
+// The same bytes, shared.
+grpc::ByteBuffer FromHeld(HeldBytes bytes);
+// Sends a message with these bytes as its body.
+absl::Status SendOver(LocalLink& link, const LinkMessage& message, const grpc::ByteBuffer& body);
 
 // Writes a message field by field.
 class MessageWriter {

@@ -8,6 +8,7 @@
 #include <climits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
@@ -15,12 +16,15 @@
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/event_loop.h"
+#include "thalweg/rpc/local_channel.h"
 #include "thalweg/rpc/status.h"
 
 namespace thalweg {
 
 class RpcClient::State {
  public:
+  std::unique_ptr<SocketLoop> links;  // nullptr: none
+  std::vector<std::weak_ptr<LocalChannel>> local ABSL_GUARDED_BY(mutex);
   grpc::CompletionQueue queue;
   std::unique_ptr<EventLoop> loop;
 
@@ -149,9 +153,14 @@ class RpcClient::PendingCall : public RpcEvent {
 
 class RpcClient::Channel : public RpcChannel {
  public:
-  Channel(State* state, const std::string& address) : state_(state), channel_(Make(address)) {}
+  Channel(State* state, const std::string& address, std::shared_ptr<LocalChannel> local)
+      : state_(state), channel_(Make(address)), local_(std::move(local)) {}
+  ~Channel() override {
+    if (local_ != nullptr) local_->Abandon();
+  }
 
   void Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) override {
+    if (local_ != nullptr && local_->Call(method, request, options, done)) return;
     (new PendingCall(state_, channel_, method, request, options, std::move(done)))->Start();
   }
 
@@ -174,16 +183,27 @@ class RpcClient::Channel : public RpcChannel {
 
   State* const state_;
   const std::shared_ptr<grpc::Channel> channel_;
+  const std::shared_ptr<LocalChannel> local_;  // nullptr: the server is elsewhere
 };
 
-RpcClient::RpcClient() : state_(std::make_unique<State>()) {
+RpcClient::RpcClient(bool links) : state_(std::make_unique<State>()) {
+  if (links) state_->links = std::make_unique<SocketLoop>("local-client");
   state_->loop = std::make_unique<EventLoop>("rpc-client", &state_->queue);
 }
 
 RpcClient::~RpcClient() {
+  std::vector<std::weak_ptr<LocalChannel>> local;
   {
     MutexLock lock(&state_->mutex);
     state_->closed = true;
+    local.swap(state_->local);
+  }
+  for (const auto& entry : local) {
+    if (const auto channel = entry.lock(); channel != nullptr) channel->Close();
+  }
+  state_->links.reset();  // waits for the calls that were ending
+  {
+    MutexLock lock(&state_->mutex);
     for (PendingCall* call : state_->pending) call->Cancel();
     while (!state_->pending.empty()) {
       if (state_->changed.WaitWithTimeout(&state_->mutex, absl::Seconds(10))) {
@@ -196,7 +216,14 @@ RpcClient::~RpcClient() {
 }
 
 std::shared_ptr<RpcChannel> RpcClient::Connect(const std::string& address) {
-  return std::make_shared<Channel>(state_.get(), address);
+  std::shared_ptr<LocalChannel> local;
+  if (const int port = state_->links == nullptr ? 0 : LocalPort(address); port != 0) {
+    local = std::make_shared<LocalChannel>(state_->links.get(), port);
+    MutexLock lock(&state_->mutex);
+    std::erase_if(state_->local, [](const auto& entry) { return entry.expired(); });
+    state_->local.push_back(local);
+  }
+  return std::make_shared<Channel>(state_.get(), address, std::move(local));
 }
 
 }  // namespace thalweg

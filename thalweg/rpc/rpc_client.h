@@ -26,7 +26,8 @@ class RpcChannel {
 // The threads on which calls come back. Thread-safe.
 class RpcClient {
  public:
-  RpcClient();
+  // With `links`, calls to servers on this machine go over links if those have any.
+  explicit RpcClient(bool links = true);
   ~RpcClient();  // cancels the calls under way and waits for their ends
 
   // The client must outlive it.

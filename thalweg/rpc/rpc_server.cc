@@ -13,6 +13,7 @@
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/event_loop.h"
+#include "thalweg/rpc/local_server.h"
 #include "thalweg/rpc/status.h"
 
 namespace thalweg {
@@ -50,6 +51,7 @@ class RpcServer::State {
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<EventLoop> loop;
+  std::unique_ptr<LocalServer> local;  // nullptr: none
   int port = 0;
 
   Mutex mutex;
@@ -158,6 +160,12 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     for (int k = 0; k < kDepth; ++k) Call::Accept(state.get(), i);
   }
   state->loop = std::make_unique<EventLoop>("rpc-server", state->queue.get());
+  // A server of one address only cannot tell whether a client means that one.
+  if (options.links && (options.bind == "0.0.0.0" || options.bind == "[::]")) {
+    absl::StatusOr<std::unique_ptr<LocalServer>> local = LocalServer::Start(state->port, state->methods);
+    if (local.ok()) state->local = *std::move(local);
+    if (!local.ok()) LOG(WARNING) << "Processes of this machine will use gRPC: " << local.status().message();
+  }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(state)));
 }
 
@@ -172,6 +180,7 @@ void RpcServer::Shutdown() {
     state_->closed = true;
   }
   state_->server->Shutdown(std::chrono::system_clock::now());
+  if (state_->local != nullptr) state_->local->Shutdown();
   {
     MutexLock lock(&state_->mutex);
     while (state_->active > 0) {

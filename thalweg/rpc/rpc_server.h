@@ -1,4 +1,5 @@
-// A gRPC server of methods that take and give bytes.
+// A server of methods that take and give bytes: over gRPC, and over links for
+// clients on the same machine.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -32,7 +33,8 @@ struct RpcMethod {
 
 struct RpcServerOptions {
   std::string bind = "0.0.0.0";
-  int port = 0;  // 0: one that is free
+  int port = 0;       // 0: one that is free
+  bool links = true;  // serves processes of this machine over links, too
 };
 
 class RpcServer {

@@ -1,0 +1,202 @@
+#include "thalweg/rpc/local_channel.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/rpc/message.h"
+
+namespace thalweg {
+namespace {
+
+// A server without links is not asked for one at every call.
+constexpr absl::Duration kRetry = absl::Milliseconds(200);
+
+bool IsOwnInterface(const std::string& host) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return false;
+  bool found = false;
+  for (const ifaddrs* i = list; i != nullptr && !found; i = i->ifa_next) {
+    char text[INET6_ADDRSTRLEN] = {};
+    if (i->ifa_addr == nullptr) continue;
+    if (i->ifa_addr->sa_family == AF_INET) {
+      inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof(text));
+    } else if (i->ifa_addr->sa_family == AF_INET6) {
+      inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(i->ifa_addr)->sin6_addr, text, sizeof(text));
+    }
+    found = host == text;
+  }
+  freeifaddrs(list);
+  return found;
+}
+
+}  // namespace
+
+int LocalPort(const std::string& address) {
+  const absl::StatusOr<HostPort> parsed = HostPort::Parse(address);
+  if (!parsed.ok()) return 0;
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  const std::string& host = parsed->host;
+  const bool local =
+      host == "localhost" || absl::StartsWith(host, "127.") || host == "[::1]" || host == name || IsOwnInterface(host);
+  return local ? parsed->port : 0;
+}
+
+std::shared_ptr<LocalLink> LocalChannel::Link() {
+  MutexLock lock(&mutex_);
+  if (closed_ || link_ != nullptr) return link_;
+  const absl::Time now = absl::Now();
+  if (now < retry_) return nullptr;
+  retry_ = now + kRetry;
+  absl::StatusOr<FileHandle> socket = ConnectLocally(port_);
+  if (!socket.ok()) return nullptr;
+  const auto self = shared_from_this();
+  absl::StatusOr<std::shared_ptr<LocalLink>> link =
+      LocalLink::Create(loop_, *std::move(socket),
+                        {.receive = [self](LinkMessage message) { return self->Receive(std::move(message)); },
+                         .lost = [self](const absl::Status& status) { self->Lost(status); }});
+  if (!link.ok() || !(*link)->Start().ok()) return nullptr;
+  retry_ = absl::InfinitePast();
+  return link_ = *std::move(link);
+}
+
+bool LocalChannel::Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
+                        RpcChannel::Done& done) {
+  const std::shared_ptr<LocalLink> link = Link();
+  if (link == nullptr) return false;
+  LinkMessage message{.kind = LinkMessage::kCall, .code = 0, .call = 0, .text = method, .body = {}};
+  {
+    MutexLock lock(&mutex_);
+    message.call = ++last_call_;
+  }
+  const auto give_up = [self = shared_from_this(), call = message.call](const absl::Status& why) {
+    self->GiveUp(call, why);
+  };
+  Pending pending{.done = {}, .cancellation = options.cancellation, .callback = {}, .timer = {}};
+  if (options.cancellation != nullptr) {
+    pending.callback = options.cancellation->Register(
+        [give_up](const absl::Status&) { give_up(Cancelled("The call was cancelled")); });
+    if (!pending.callback.has_value()) {
+      grpc::ByteBuffer nothing;
+      done(options.cancellation->status(), nothing);
+      return true;
+    }
+  }
+  if (options.timeout != absl::InfiniteDuration()) {
+    pending.timer = loop_->PostAt(absl::Now() + options.timeout,
+                                  [give_up] { give_up(absl::DeadlineExceededError("Deadline Exceeded")); });
+  }
+  bool waits = false;
+  {
+    MutexLock lock(&mutex_);
+    // Whoever gives up from now on finds the call.
+    waits = link_ == link && (options.cancellation == nullptr || !options.cancellation->cancelled());
+    if (waits) {
+      pending.done = std::move(done);
+      pending_.emplace(message.call, std::move(pending));
+    }
+  }
+  if (waits) {
+    if (SendOver(*link, message, request).ok()) return true;
+    std::optional<Pending> unsent = Take(message.call);
+    if (!unsent.has_value()) return true;  // ended with the link, or given up
+    pending = *std::move(unsent);
+    done = std::move(pending.done);
+  }
+  // Not sent: gRPC finds out why.
+  if (pending.callback.has_value()) pending.cancellation->Deregister(*pending.callback);
+  if (pending.timer.has_value()) loop_->Forget(*pending.timer);
+  return false;
+}
+
+LocalLink::Work LocalChannel::Receive(LinkMessage message) {
+  if (message.kind != LinkMessage::kReply) return nullptr;
+  std::optional<Pending> pending = Take(message.call);
+  if (!pending.has_value()) return nullptr;  // was cancelled
+  return [self = shared_from_this(), pending = *std::move(pending), message = std::move(message)]() mutable {
+    self->End(std::move(pending), absl::Status(static_cast<absl::StatusCode>(message.code), message.text),
+              FromHeld(std::move(message.body)));
+  };
+}
+
+void LocalChannel::Lost(const absl::Status& status) {
+  absl::flat_hash_map<uint64_t, Pending> ended;
+  {
+    MutexLock lock(&mutex_);
+    link_ = nullptr;
+    ended.swap(pending_);
+  }
+  for (auto& [call, pending] : ended) End(std::move(pending), Unavailable(status.message()), {});
+}
+
+void LocalChannel::Abandon() {
+  {
+    MutexLock lock(&mutex_);
+    abandoned_ = true;
+    if (!pending_.empty()) return;
+  }
+  Close();
+}
+
+void LocalChannel::Close() {
+  absl::flat_hash_map<uint64_t, Pending> ended;
+  std::shared_ptr<LocalLink> link;
+  {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+    link.swap(link_);
+    ended.swap(pending_);
+  }
+  if (link != nullptr) link->Close();
+  for (auto& [call, pending] : ended) End(std::move(pending), Cancelled("The client of the call is closing"), {});
+}
+
+// The call ends at once, whatever the server does; though not on this thread,
+// which may be the one that cancels.
+void LocalChannel::GiveUp(uint64_t call, const absl::Status& why) {
+  std::optional<Pending> pending = Take(call);
+  if (!pending.has_value()) return;
+  std::shared_ptr<LocalLink> link;
+  {
+    MutexLock lock(&mutex_);
+    link = link_;
+  }
+  if (link != nullptr) {
+    link->Send({.kind = LinkMessage::kCancel, .code = 0, .call = call, .text = "", .body = {}}).IgnoreError();
+  }
+  loop_->Post([self = shared_from_this(), pending = *std::move(pending), why]() mutable {
+    self->End(std::move(pending), why, {});
+  });
+}
+
+std::optional<LocalChannel::Pending> LocalChannel::Take(uint64_t call) {
+  std::optional<Pending> pending;
+  bool last = false;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = pending_.find(call);
+    if (it == pending_.end()) return std::nullopt;
+    pending = std::move(it->second);
+    pending_.erase(it);
+    last = abandoned_ && pending_.empty();
+  }
+  if (last) Close();
+  return pending;
+}
+
+void LocalChannel::End(Pending pending, const absl::Status& status, grpc::ByteBuffer body) {
+  if (pending.callback.has_value()) pending.cancellation->Deregister(*pending.callback);
+  if (pending.timer.has_value()) loop_->Forget(*pending.timer);
+  pending.done(status, body);
+}
+
+}  // namespace thalweg

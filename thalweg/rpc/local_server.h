@@ -1,0 +1,31 @@
+// The methods of a server for the processes of this machine.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "thalweg/rpc/rpc_server.h"
+
+namespace thalweg {
+
+class LocalServer {
+ public:
+  // Listens when it returns. `port` is the one that gRPC has, and names it.
+  // UNAVAILABLE if another process has the name. `methods` is borrowed.
+  static absl::StatusOr<std::unique_ptr<LocalServer>> Start(int port, const std::vector<RpcMethod>& methods);
+  ~LocalServer();  // Shutdown()
+
+  // As RpcServer::Shutdown().
+  void Shutdown();
+
+ private:
+  class State;
+  class Connection;
+  class Call;
+  class Listener;
+  explicit LocalServer(std::shared_ptr<State> state);
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,54 @@
+#include "thalweg/transport/shared_memory.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace thalweg {
+namespace {
+
+TEST(BlockArenaTest, BlocksAreApartAndUsedAgainWhenTheReceiverLetsGo) {
+  const std::shared_ptr<SharedMemory> memory = SharedMemory::Create(4096).value();
+  BlockArena arena(memory);
+  const std::shared_ptr<SharedMemory> seen = SharedMemory::Map(FileHandle(dup(arena.fd()))).value();
+  const auto first = arena.Allocate(1000), second = arena.Allocate(1000), third = arena.Allocate(1000);
+  ASSERT_TRUE(first && second && third);
+  EXPECT_FALSE(arena.Allocate(1000).has_value());
+  for (const uint64_t offset : {*first, *second, *third}) {
+    EXPECT_EQ(offset % 64, 0);
+    std::fill_n(arena.at(offset), 1000, static_cast<char>(offset));
+  }
+  auto bytes = TakeBlock(seen, *second, 1000);
+  ASSERT_TRUE(bytes.has_value());
+  EXPECT_EQ(bytes->data[999], static_cast<char>(*second));
+  EXPECT_FALSE(arena.Allocate(1000).has_value());
+  bytes.reset();
+  EXPECT_EQ(arena.Allocate(1000), second);
+  arena.Release(*first);
+  EXPECT_EQ(arena.Allocate(10), first);
+  EXPECT_FALSE(arena.Allocate(1 << 20).has_value());
+}
+
+TEST(BlockArenaTest, ABlockOutsideOfTheMemoryIsNone) {
+  const std::shared_ptr<SharedMemory> memory = SharedMemory::Create(4096).value();
+  for (const auto& [offset, bytes] : std::vector<std::pair<uint64_t, uint64_t>>{
+           {0, 1}, {65, 1}, {64, 4096}, {4096, 1}, {8192, 0}, {64, ~0ull}, {~0ull - 63, 128}}) {
+    EXPECT_FALSE(TakeBlock(memory, offset, bytes).has_value()) << offset << " " << bytes;
+  }
+  EXPECT_FALSE(TakeWhole(memory, 4097).has_value());
+}
+
+TEST(SharedMemoryTest, OnlyWhatCannotShrinkIsMapped) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const FileHandle write_end(pipe_ends[1]);
+  EXPECT_TRUE(absl::IsInvalidArgument(SharedMemory::Map(FileHandle(pipe_ends[0])).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(SharedMemory::Map(FileHandle()).status()));
+}
+
+}  // namespace
+}  // namespace thalweg

@@ -1,0 +1,190 @@
+#include "thalweg/transport/socket_loop.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "thalweg/base/logging.h"
+
+namespace thalweg {
+namespace {
+
+// The ids of what is no socket.
+constexpr uint64_t kPosted = 0;
+constexpr uint64_t kTimer = 1;
+
+}  // namespace
+
+SocketLoop::SocketLoop(std::string name)
+    : name_(std::move(name)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      posted_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)),
+      timer_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  CHECK(epoll_.valid() && posted_fd_.valid() && timer_fd_.valid()) << "no more file descriptors";
+  epoll_event posted{.events = EPOLLIN, .data = {.u64 = kPosted}};
+  CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, posted_fd_.get(), &posted) == 0);
+  epoll_event timer{.events = EPOLLIN, .data = {.u64 = kTimer}};
+  CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, timer_fd_.get(), &timer) == 0);
+  MutexLock lock(&mutex_);
+  AddThread();
+}
+
+SocketLoop::~SocketLoop() {
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Source>> sources;
+  {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+    sources.swap(sources_);
+  }
+  sources.clear();
+  // Each thread that ends wakes the next.
+  const uint64_t one = 1;
+  (void)!write(posted_fd_.get(), &one, sizeof(one));
+  MutexLock lock(&mutex_);
+  while (threads_ > 0) changed_.Wait(&mutex_);
+}
+
+uint64_t SocketLoop::Add(int fd, std::shared_ptr<Source> source) {
+  uint64_t id = 0;
+  {
+    MutexLock lock(&mutex_);
+    id = next_id_++;
+    sources_.emplace(id, std::move(source));
+  }
+  epoll_event event{.events = EPOLLONESHOT, .data = {.u64 = id}};
+  CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0);
+  return id;
+}
+
+void SocketLoop::Wait(uint64_t source, int fd, bool write) {
+  epoll_event event{.events = EPOLLONESHOT | EPOLLIN | EPOLLRDHUP | (write ? EPOLLOUT : 0u), .data = {.u64 = source}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);  // fails if it was removed meanwhile
+}
+
+void SocketLoop::Remove(uint64_t source, int fd) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  std::shared_ptr<Source> removed;
+  MutexLock lock(&mutex_);
+  const auto it = sources_.find(source);
+  if (it == sources_.end()) return;
+  removed = std::move(it->second);
+  sources_.erase(it);
+}
+
+void SocketLoop::Post(absl::AnyInvocable<void()> work) {
+  {
+    MutexLock lock(&mutex_);
+    posted_.push_back(std::move(work));
+  }
+  const uint64_t one = 1;
+  (void)!write(posted_fd_.get(), &one, sizeof(one));
+}
+
+void SocketLoop::AddThread() {
+  ++threads_;
+  ++idle_;
+  std::thread([this] {
+    pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
+    Run();
+  }).detach();
+}
+
+SocketLoop::Timer SocketLoop::PostAt(absl::Time time, absl::AnyInvocable<void()> work) {
+  MutexLock lock(&mutex_);
+  const Timer timer(time, next_id_++);
+  timers_.emplace(timer, std::move(work));
+  if (timers_.begin()->first == timer) SetTimer();
+  return timer;
+}
+
+void SocketLoop::Forget(const Timer& timer) {
+  absl::AnyInvocable<void()> forgotten;  // ends after the lock
+  MutexLock lock(&mutex_);
+  const auto it = timers_.find(timer);
+  if (it == timers_.end()) return;
+  forgotten = std::move(it->second);
+  timers_.erase(it);
+}
+
+void SocketLoop::SetTimer() {
+  itimerspec next{};  // zero: none
+  if (!timers_.empty()) {
+    const absl::Duration left = timers_.begin()->first.first - absl::Now();
+    next.it_value = absl::ToTimespec(std::max(left, absl::Microseconds(1)));
+  }
+  timerfd_settime(timer_fd_.get(), 0, &next, nullptr);
+}
+
+// What was posted first; an empty one if another thread has taken it.
+absl::AnyInvocable<void()> SocketLoop::TakePosted() {
+  uint64_t one = 0;
+  (void)!read(posted_fd_.get(), &one, sizeof(one));
+  MutexLock lock(&mutex_);
+  if (posted_.empty()) return nullptr;
+  absl::AnyInvocable<void()> work = std::move(posted_.front());
+  posted_.pop_front();
+  return work;
+}
+
+// A timer whose time has come; an empty one if there is none.
+absl::AnyInvocable<void()> SocketLoop::TakeDue() {
+  absl::AnyInvocable<void()> work;
+  uint64_t times = 0;
+  MutexLock lock(&mutex_);
+  (void)!read(timer_fd_.get(), &times, sizeof(times));
+  if (!timers_.empty() && timers_.begin()->first.first <= absl::Now()) {
+    work = std::move(timers_.begin()->second);
+    timers_.erase(timers_.begin());
+  }
+  SetTimer();
+  return work;
+}
+
+// One event: false if this thread is to end.
+bool SocketLoop::RunOne() {
+  epoll_event event{};
+  const int n = epoll_wait(epoll_.get(), &event, 1, -1);
+  std::shared_ptr<Source> source;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_ && posted_.empty()) {
+      --idle_;
+      return false;
+    }
+    if (n <= 0) return true;  // interrupted
+    if (event.data.u64 != kPosted && event.data.u64 != kTimer) {
+      const auto it = sources_.find(event.data.u64);
+      if (it == sources_.end()) return true;
+      source = it->second;
+    }
+    if (--idle_ == 0) AddThread();  // somebody must wait while this one works
+  }
+  if (source != nullptr) {
+    source->Ready();
+    source.reset();
+  } else if (absl::AnyInvocable<void()> work = event.data.u64 == kPosted ? TakePosted() : TakeDue(); work) {
+    work();
+  }
+  MutexLock lock(&mutex_);
+  if (idle_ >= kMaxIdle) return false;
+  ++idle_;
+  return true;
+}
+
+void SocketLoop::Run() {
+  while (RunOne()) {
+  }
+  const uint64_t one = 1;
+  MutexLock lock(&mutex_);
+  if (closed_) (void)!write(posted_fd_.get(), &one, sizeof(one));
+  if (--threads_ == 0) changed_.SignalAll();
+}
+
+}  // namespace thalweg

@@ -1,0 +1,77 @@
+// Threads that wait for sockets and do what comes, in place.
+//
+// They all wait for the same set of sockets, so that an event wakes one of them
+// and no thread has to wake another before it works.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/time/time.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/transport/shared_memory.h"
+
+namespace thalweg {
+
+// Thread-safe.
+class SocketLoop {
+ public:
+  // What happens on one socket.
+  class Source {
+   public:
+    virtual ~Source() = default;
+    // The socket can be read, written (if that was asked for) or is closed. It
+    // is not waited for again before Wait().
+    virtual void Ready() = 0;
+  };
+
+  explicit SocketLoop(std::string name);
+  ~SocketLoop();  // ends when everything that was begun has ended; sources that are left are let go of
+
+  // Waits for nothing yet.
+  uint64_t Add(int fd, std::shared_ptr<Source> source);
+  // The next time that the socket of the source can be read, or written.
+  void Wait(uint64_t source, int fd, bool write);
+  // REQUIRES: the socket is still open.
+  void Remove(uint64_t source, int fd);
+  // Runs on one of the threads.
+  void Post(absl::AnyInvocable<void()> work);
+  // The same, at a time.
+  using Timer = std::pair<absl::Time, uint64_t>;
+  Timer PostAt(absl::Time time, absl::AnyInvocable<void()> work);
+  // Does nothing if it has begun to run.
+  void Forget(const Timer& timer);
+
+ private:
+  void AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Run();
+  bool RunOne();
+  absl::AnyInvocable<void()> TakePosted();
+  absl::AnyInvocable<void()> TakeDue();
+  void SetTimer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // More than these end.
+  static constexpr int kMaxIdle = 16;
+  const std::string name_;
+  const FileHandle epoll_;
+  const FileHandle posted_fd_;  // counts what is in posted_
+  const FileHandle timer_fd_;   // set to the first of timers_
+  Mutex mutex_;
+  CondVar changed_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Source>> sources_ ABSL_GUARDED_BY(mutex_);
+  std::deque<absl::AnyInvocable<void()>> posted_ ABSL_GUARDED_BY(mutex_);
+  std::map<Timer, absl::AnyInvocable<void()>> timers_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 2;  // of sources and timers
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  int threads_ ABSL_GUARDED_BY(mutex_) = 0;
+  int idle_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace thalweg
