@@ -34,6 +34,7 @@ class RemoteTarget : public SessionTarget {
     config.set_log_device_placement(options_.log_device_placement);
     config.set_isolate_session_state(options_.isolate_session_state);
     for (const std::string& filter : options_.device_filters) config.add_device_filters(filter);
+    config.mutable_experimental()->set_collective_group_leader(options_.collective_leader);
     if (options_.operation_timeout != absl::InfiniteDuration()) {
       config.set_operation_timeout_in_ms(absl::ToInt64Milliseconds(options_.operation_timeout));
     }

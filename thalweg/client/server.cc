@@ -28,6 +28,7 @@ class Server::State {
   CallGate gate;
   std::optional<LocalDevices> devices;
   Membership membership;
+  StepSequences sequences;
   std::optional<LocalWorker> worker;
   std::shared_ptr<Workers> workers;
   RpcClient client;
@@ -53,8 +54,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   const WorkersFactory make_workers = [s](const ClusterSpec& c, const TaskId& self) {
     return MakeGrpcWorkers(c, self, &*s->worker, &s->client);
   };
-  s->worker.emplace(LocalWorkerOptions{
-      .task = task, .devices = &*s->devices, .membership = &s->membership, .make_workers = make_workers});
+  s->worker.emplace(
+      LocalWorkerOptions{.task = task,
+                         .devices = &*s->devices,
+                         .membership = &s->membership,
+                         .make_workers = make_workers,
+                         .sequences = &s->sequences,
+                         .collective_leader = options.default_session_config.experimental().collective_group_leader(),
+                         .peer_timeout = options.peer_timeout});
   ASSIGN_OR_RETURN(s->workers, make_workers(cluster, task));
   s->worker->SetWorkers(s->workers);
   s->master.emplace(LocalMasterOptions{.task = task,
@@ -63,7 +70,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .workers = s->workers,
                                        .make_workers = make_workers,
                                        .default_config = options.default_session_config,
-                                       .peer_timeout = options.peer_timeout});
+                                       .peer_timeout = options.peer_timeout,
+                                       .sequences = &s->sequences});
   s->peers = MakeGrpcJobPeers(cluster, &s->client);
   s->watch.emplace(JobWatchOptions{.cluster = cluster,
                                    .self = task,

@@ -42,6 +42,10 @@ struct SessionOptions {
   // tasks it uses ("/job:ps", "/job:worker/task:0"; none: all).
   bool isolate_session_state = false;
   std::vector<std::string> device_filters;
+  // On a server: the task where the members of collective groups find each other
+  // ("/job:worker/replica:0/task:0"); "": the session's own. Sessions whose
+  // collectives belong together must name the same one.
+  std::string collective_leader;
 };
 
 struct RunOptions {

@@ -41,7 +41,8 @@ absl::StatusOr<std::shared_ptr<MasterSession>> LocalMaster::Create(const CallOpt
                                .workers = options_.workers,
                                .folding_device = options_.devices->devices()[0],
                                .timer = &timer_,
-                               .health = &health_};
+                               .health = &health_,
+                               .sequences = options_.sequences};
   session.config.MergeFrom(request.config());
   if (session.config.session_inter_op_thread_pool_size() > 0) {
     return InvalidArgument("Distributed session does not support session thread pool options.");

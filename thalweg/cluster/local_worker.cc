@@ -54,6 +54,11 @@ class LocalWorker::StepRun : public std::enable_shared_from_this<StepRun> {
              .pool = &worker.options_.devices->pool(),
              .resources = &resources_,
              .session_resources = &session_->resources()};
+    if (graph_->collectives != nullptr) {
+      const int64_t step_id = call_.collective_step_id != 0 ? call_.collective_step_id : call_.step_id;
+      collectives_ = worker.collectives_.ForStep(graph_->collectives, step_id);
+      CHECK(resources_.Create<Collectives>("", Collectives::kName, collectives_).ok());
+    }
     if (call_.trace || call_.record_costs) stats_.emplace();
   }
 
@@ -127,6 +132,7 @@ class LocalWorker::StepRun : public std::enable_shared_from_this<StepRun> {
       stats_->Fill(&result_->step_stats);
     }
     if (call_.partition_graphs) result_->partition_graphs.push_back(graph_->executable->graph.Export());
+    if (collectives_ != nullptr && !status.ok()) collectives_->Failed(status);
     if (rendezvous_ != nullptr) {
       // Peers that wait for something of this part learn that it will not come.
       if (!status.ok()) rendezvous_->Abort(status);
@@ -158,6 +164,7 @@ class LocalWorker::StepRun : public std::enable_shared_from_this<StepRun> {
   RunGraphResult* const result_;
   Done done_;
   ResourceManager resources_;
+  std::shared_ptr<TaskCollectives::StepPart> collectives_;  // if its graph has any
   Step step_;
   std::optional<StepStatsCollector> stats_;
   std::optional<Execution> execution_;
@@ -287,7 +294,12 @@ class LocalWorker::PartialRun : public std::enable_shared_from_this<PartialRun> 
   Done on_end_ ABSL_GUARDED_BY(mutex_);
 };
 
-LocalWorker::LocalWorker(const LocalWorkerOptions& options) : options_(options) {
+LocalWorker::LocalWorker(const LocalWorkerOptions& options)
+    : options_(options),
+      collectives_({.task = options.task.ToString(),
+                    .membership = options.membership,
+                    .sequences = options.sequences,
+                    .peer_timeout = options.peer_timeout}) {
   watcher_ = std::make_unique<Thread>("waits", [this] { ReportWaits(); });
 }
 
@@ -319,6 +331,7 @@ void LocalWorker::Shutdown(const absl::Status& why) {
   for (const auto& [id, run] : partial) run->Cancel(why);
   running.clear();
   steps_.AbortAll(why);
+  collectives_.Shutdown(why);
   MutexLock lock(&mutex_);
   while (!running_.empty()) {
     if (changed_.WaitWithTimeout(&mutex_, kReportAfter)) {
@@ -404,6 +417,7 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
     }
     return absl::OkStatus();
   };
+  collectives_.groups().MarkOld();
   done(create());
 }
 
@@ -418,6 +432,7 @@ void LocalWorker::DeleteWorkerSession(const CallOptions&, const tensorflow::Dele
     }
   }
   removed.reset();
+  collectives_.groups().MarkOld();
   done(absl::OkStatus());
 }
 
@@ -425,7 +440,11 @@ void LocalWorker::RegisterGraph(const CallOptions&, const tensorflow::RegisterGr
                                 tensorflow::RegisterGraphResponse* response, Done done) {
   const auto compile = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const auto session, FindSession(request.session_handle(), request.create_worker_session_called()));
-    ASSIGN_OR_RETURN(*response->mutable_graph_handle(), session->Register(request));
+    const std::string& master = request.thalweg().master_task();
+    const std::string& leader = !options_.collective_leader.empty() ? options_.collective_leader
+                                : !master.empty()                   ? master
+                                                                    : session->task();
+    ASSIGN_OR_RETURN(*response->mutable_graph_handle(), session->Register(request, leader));
     return absl::OkStatus();
   };
   done(compile());

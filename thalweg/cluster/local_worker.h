@@ -13,6 +13,8 @@
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/cluster/membership.h"
 #include "thalweg/cluster/step_rendezvous.h"
+#include "thalweg/cluster/step_sequences.h"
+#include "thalweg/cluster/task_collectives.h"
 #include "thalweg/cluster/worker.h"
 #include "thalweg/cluster/worker_session.h"
 #include "thalweg/runtime/local_devices.h"
@@ -29,6 +31,9 @@ struct LocalWorkerOptions {
   Membership* membership = nullptr;  // borrowed
   // Of sessions that bring a cluster of their own.
   WorkersFactory make_workers;
+  StepSequences* sequences = nullptr;               // borrowed; shared with the server's master
+  std::string collective_leader;                    // of graphs that name none
+  absl::Duration peer_timeout = absl::Seconds(10);  // a task that does not answer for so long is dead
 };
 
 class LocalWorker : public Worker {
@@ -55,6 +60,16 @@ class LocalWorker : public Worker {
   void RecvTensor(const CallOptions& options, const tensorflow::RecvTensorRequest& request, Rendezvous::Value* value,
                   Done done) override;
   void Push(const CallOptions& options, int64_t step_id, std::vector<Transfer> tensors, Done done) override;
+  void RecvBuf(const CallOptions& options, const tensorflow::RecvBufRequest& request, Tensor* value,
+               Done done) override;
+  void CompleteGroup(const CallOptions& options, const tensorflow::CompleteGroupRequest& request,
+                     tensorflow::CompleteGroupResponse* response, Done done) override;
+  void CompleteInstance(const CallOptions& options, const tensorflow::CompleteInstanceRequest& request,
+                        tensorflow::CompleteInstanceResponse* response, Done done) override;
+  void GetStepSequence(const CallOptions& options, const tensorflow::GetStepSequenceRequest& request,
+                       tensorflow::GetStepSequenceResponse* response, Done done) override;
+  void AbortCollective(const CallOptions& options, const tensorflow::AbortCollectiveRequest& request,
+                       Done done) override;
 
   // Cancels every step that runs here, for good: the task ends.
   void Shutdown(const absl::Status& why);
@@ -72,6 +87,7 @@ class LocalWorker : public Worker {
   const LocalWorkerOptions options_;
   std::shared_ptr<WorkerSession> default_session_;  // of masters that make none
   StepTable steps_;
+  TaskCollectives collectives_;
 
   mutable Mutex mutex_;
   CondVar changed_;  // the last step has ended, or closing_ was set

@@ -58,10 +58,12 @@ class MasterSession::StepCall : public std::enable_shared_from_this<StepCall> {
         results_(prepared_->parts.size()) {}
 
   void Start(const CallOptions& options, std::vector<Tensor> feeds, size_t num_fetches,
-             const tensorflow::RunOptions& run_options) {
+             const tensorflow::RunOptions& run_options, int64_t collective_step_id) {
     if (absl::Status status = Begin(options, run_options); !status.ok()) return Finish(status);
     result_->fetches.resize(num_fetches);
-    step_id_ = NewStepId();
+    // Other masters run steps of the same collective number, maybe in the same
+    // tasks: those of ours tell the two apart.
+    step_id_ = collective_step_id != 0 && !prepared_->cleans_up ? collective_step_id : NewStepId();
     if (!prepared_->peers->empty()) watch_ = session_->options_.health->Watch(prepared_->peers, cancellation_);
     const size_t parts = prepared_->parts.size();
     left_.store(static_cast<int>(parts), std::memory_order_relaxed);
@@ -71,6 +73,7 @@ class MasterSession::StepCall : public std::enable_shared_from_this<StepCall> {
       RunGraphCall call{.session_handle = session_->handle(),
                         .graph_handle = part.graph_handle,
                         .step_id = step_id_,
+                        .collective_step_id = collective_step_id,
                         .request_id = NewRequestId(),
                         .trace = run_options.trace_level() > tensorflow::RunOptions::NO_TRACE,
                         .partition_graphs = run_options.output_partition_graphs()};
@@ -292,12 +295,13 @@ absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Bu
     for (const Placed& p : *placed) LOG(INFO) << p.node << ": (" << p.op << "): " << p.device;
   }
   RETURN_IF_ERROR(Optimize(graph, targets, *options_.folding_device, OptimizerOptionsOf(options_.config)));
+  const auto prepared = std::make_shared<Prepared>();
+  prepared->collective_graph_key = CollectiveGraphKey(graph);
   ASSIGN_OR_RETURN(std::vector<GraphPart> parts,
                    Partition(std::move(graph), signature, {.incarnation = [this](const std::string& device) {
                                return options_.devices.Incarnation(device);
                              }}));
 
-  const auto prepared = std::make_shared<Prepared>();
   prepared->parts.resize(parts.size());
   std::vector<tensorflow::RegisterGraphRequest> requests(parts.size());
   std::vector<tensorflow::RegisterGraphResponse> responses(parts.size());
@@ -329,6 +333,10 @@ absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Bu
     *requests[i].mutable_graph_def() = std::move(parts[i].graph);
     *requests[i].mutable_graph_options() = options_.config.graph_options();
     *requests[i].mutable_thalweg() = transfers;
+    if (prepared->collective_graph_key != 0) {
+      requests[i].set_collective_graph_key(prepared->collective_graph_key);
+      *requests[i].mutable_config_proto() = options_.config;
+    }
     part.worker->RegisterGraph({}, requests[i], &responses[i], [&statuses, &left, i](const absl::Status& status) {
       statuses[i] = status;
       left.DecrementCount();
@@ -382,13 +390,24 @@ void MasterSession::RunStep(const CallOptions& options, RunStepCall call, RunSte
 void MasterSession::RunPrepared(const CallOptions& options, std::shared_ptr<const Prepared> prepared,
                                 std::vector<Tensor> feeds, size_t num_fetches,
                                 const tensorflow::RunOptions& run_options, RunStepResult* result, Done done) {
+  if (prepared->collective_graph_key != 0) {
+    return RunCollective(options, std::move(prepared), std::move(feeds), num_fetches, run_options, result,
+                         std::move(done));
+  }
+  StartStep(options, std::move(prepared), std::move(feeds), num_fetches, run_options, 0, result, std::move(done));
+}
+
+void MasterSession::StartStep(const CallOptions& options, std::shared_ptr<const Prepared> prepared,
+                              std::vector<Tensor> feeds, size_t num_fetches, const tensorflow::RunOptions& run_options,
+                              int64_t collective_step_id, RunStepResult* result, Done done) {
   std::make_shared<StepCall>(shared_from_this(), std::move(prepared), result, std::move(done))
-      ->Start(options, std::move(feeds), num_fetches, run_options);
+      ->Start(options, std::move(feeds), num_fetches, run_options, collective_step_id);
 }
 
 absl::StatusOr<std::string> MasterSession::SetUpPartialRun(const Signature& signature) {
   auto run = std::make_shared<PartialRun>();
   ASSIGN_OR_RETURN(run->prepared, Prepare(signature));
+  if (run->prepared->collective_graph_key != 0) return InvalidArgument("PartialRun does not support Collective ops.");
   run->signature = signature;
   run->step_id = NewStepId();
   {
@@ -598,6 +617,7 @@ absl::Status MasterSession::Close() {
     prepared_.clear();
     callables_.clear();
   }
+  options_.sequences->Forget(handle());
   for (const ClusterDevices::Task& task : options_.devices.tasks) {
     auto request = std::make_shared<tensorflow::DeleteWorkerSessionRequest>();
     request->set_session_handle(handle());

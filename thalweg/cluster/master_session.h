@@ -17,6 +17,7 @@
 #include "thalweg/cluster/master.h"
 #include "thalweg/cluster/membership.h"
 #include "thalweg/cluster/peer_health.h"
+#include "thalweg/cluster/step_sequences.h"
 #include "thalweg/cluster/worker.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/kernel/device.h"
@@ -33,6 +34,7 @@ struct MasterSessionOptions {
   std::shared_ptr<Device> folding_device;  // runs what can be computed beforehand
   Timer* timer = nullptr;                  // borrowed: deadlines of steps
   PeerHealth* health = nullptr;            // borrowed
+  StepSequences* sequences = nullptr;      // borrowed; shared with the server's worker
 };
 
 // Thread-safe. Steps that run share it.
@@ -76,6 +78,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
     std::vector<Part> parts;                         // the master's own, if it has one, last
     std::shared_ptr<const std::vector<Peer>> peers;  // those of the others
     bool cleans_up = false;                          // after success, by itself
+    int64_t collective_graph_key = 0;                // 0: it has no collectives
   };
   struct PartialRun;
   class StepCall;
@@ -87,6 +90,13 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   absl::Status CheckComputable(const std::string& fetch, const std::set<std::string>& not_fed);
   void RunPrepared(const CallOptions& options, std::shared_ptr<const Prepared> prepared, std::vector<Tensor> feeds,
                    size_t num_fetches, const tensorflow::RunOptions& run_options, RunStepResult* result, Done done);
+  void RunCollective(const CallOptions& options, std::shared_ptr<const Prepared> prepared, std::vector<Tensor> feeds,
+                     size_t num_fetches, const tensorflow::RunOptions& run_options, RunStepResult* result, Done done);
+  // `collective_step_id` is 0 if there are no collectives.
+  void StartStep(const CallOptions& options, std::shared_ptr<const Prepared> prepared, std::vector<Tensor> feeds,
+                 size_t num_fetches, const tensorflow::RunOptions& run_options, int64_t collective_step_id,
+                 RunStepResult* result, Done done);
+  const std::string& collective_leader() const;
 
   MasterSessionOptions options_;  // constant after Start()
   const std::string client_device_;

@@ -36,6 +36,7 @@ struct RunGraphCall {
   bool has_session = true;  // a worker session of that handle was made
   std::string graph_handle;
   int64_t step_id = 0;
+  int64_t collective_step_id = 0;  // 0: the same
   int64_t request_id = 0;
   std::vector<std::pair<std::string, Tensor>> send;
   std::vector<std::string> recv_keys;
@@ -80,6 +81,22 @@ class Worker {
   // Brings what a step sends to this task. REQUIRES: its status says that it
   // takes pushes.
   virtual void Push(const CallOptions& options, int64_t step_id, std::vector<Transfer> tensors, Done done) = 0;
+
+  // Collectives. A value that this task sends to another member; `value` is room
+  // for it, and is filled, or replaced by a tensor that has the bytes.
+  virtual void RecvBuf(const CallOptions& options, const tensorflow::RecvBufRequest& request, Tensor* value,
+                       Done done) = 0;
+  // To a group's leader: a device joins it; it has come to an op; the number of
+  // the next step.
+  virtual void CompleteGroup(const CallOptions& options, const tensorflow::CompleteGroupRequest& request,
+                             tensorflow::CompleteGroupResponse* response, Done done) = 0;
+  virtual void CompleteInstance(const CallOptions& options, const tensorflow::CompleteInstanceRequest& request,
+                                tensorflow::CompleteInstanceResponse* response, Done done) = 0;
+  virtual void GetStepSequence(const CallOptions& options, const tensorflow::GetStepSequenceRequest& request,
+                               tensorflow::GetStepSequenceResponse* response, Done done) = 0;
+  // A member has given up a step.
+  virtual void AbortCollective(const CallOptions& options, const tensorflow::AbortCollectiveRequest& request,
+                               Done done) = 0;
 };
 
 // The workers of a cluster, by task ("/job:ps/replica:0/task:1"). Thread-safe.

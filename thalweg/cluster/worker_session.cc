@@ -101,13 +101,19 @@ absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const te
   return std::shared_ptr<Executable>(std::move(executable));
 }
 
-absl::StatusOr<std::string> WorkerSession::Register(const tensorflow::RegisterGraphRequest& request) {
+absl::StatusOr<std::string> WorkerSession::Register(const tensorflow::RegisterGraphRequest& request,
+                                                    const std::string& collective_leader) {
   const tensorflow::GraphDef& def = request.graph_def();
   Graphs graphs{.whole = std::make_shared<RegisteredGraph>(), .partial = nullptr, .def = def};
   tensorflow::GraphDef bound = def;
   RETURN_IF_ERROR(BindByPosition(bound, *graphs.whole));
   ASSIGN_OR_RETURN(graphs.whole->executable, CompileGraph(bound));
   graphs.whole->has_transfers = HasTransfers(graphs.whole->executable->graph);
+  if (CollectiveGraphKey(graphs.whole->executable->graph) != 0) {
+    const std::string& leader = request.config_proto().experimental().collective_group_leader();
+    graphs.whole->collectives =
+        std::make_shared<GraphCollectives>(task_, workers_, leader.empty() ? collective_leader : leader);
+  }
   const tensorflow::ThalwegTransfers& transfers = request.thalweg();
   graphs.whole->rules = std::make_shared<TransferRules>(
       TransferRules{.push_tasks = {transfers.push_task().begin(), transfers.push_task().end()},

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/cluster/step_rendezvous.h"
+#include "thalweg/cluster/task_collectives.h"
 #include "thalweg/cluster/worker.h"
 #include "thalweg/kernel/device.h"
 #include "thalweg/runtime/plan.h"
@@ -25,6 +26,7 @@ class RegisteredGraph {
   absl::flat_hash_map<std::string, int> arg_by_key;
   absl::flat_hash_map<std::string, int> result_by_key;
   bool has_transfers = false;  // something crosses to or from another task
+  std::shared_ptr<GraphCollectives> collectives;  // if it has any
   std::shared_ptr<const TransferRules> rules;
 };
 
@@ -42,8 +44,10 @@ class WorkerSession {
   Device* FindDevice(const std::string& name) const;  // nullptr if there is none
 
   // Compiles a graph; returns its handle. INVALID_ARGUMENT if a node is on a
-  // device that is not here.
-  absl::StatusOr<std::string> Register(const tensorflow::RegisterGraphRequest& request);
+  // device that is not here. `collective_leader` is that of graphs whose config
+  // names none.
+  absl::StatusOr<std::string> Register(const tensorflow::RegisterGraphRequest& request,
+                                       const std::string& collective_leader);
   absl::Status Deregister(const std::string& handle);
   // ABORTED if there is none, as after a restart.
   absl::StatusOr<std::shared_ptr<RegisteredGraph>> Find(const std::string& handle) const;

@@ -5,6 +5,7 @@
 
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/message.h"
+#include "thalweg/rpc/recv_buf.h"
 #include "thalweg/tensor/tensor_proto.h"
 
 namespace thalweg {
@@ -107,6 +108,7 @@ class GrpcWorker : public Worker {
     writer.Varint(9, 1);  // store_errors_in_response_body: errors of a step may be long
     writer.Varint(10, call.has_session ? 1 : 0);
     writer.Varint(11, static_cast<uint64_t>(call.request_id));
+    writer.Varint(1000, static_cast<uint64_t>(call.collective_step_id));
     const absl::StatusOr<grpc::ByteBuffer> request = writer.Finish();
     if (!request.ok()) return done(request.status());
     peer_->channel->Call("/tensorflow.WorkerService/RunGraph", *request, options,
@@ -123,6 +125,31 @@ class GrpcWorker : public Worker {
         [peer = peer_, value, done = std::move(done)](const absl::Status& status, grpc::ByteBuffer& response) mutable {
           done(status.ok() ? ParseRecvTensorResponse(response, value) : peer->Explain(status));
         });
+  }
+
+  void RecvBuf(const CallOptions& options, const tensorflow::RecvBufRequest& request, Tensor* value,
+               Done done) override {
+    peer_->channel->Call(
+        "/tensorflow.WorkerService/RecvBuf", SerializeMessage(request), options,
+        [peer = peer_, value, done = std::move(done)](const absl::Status& status, grpc::ByteBuffer& response) mutable {
+          done(status.ok() ? ParseRecvBufResponse(response, value) : peer->Explain(status));
+        });
+  }
+  void CompleteGroup(const CallOptions& options, const tensorflow::CompleteGroupRequest& request,
+                     tensorflow::CompleteGroupResponse* response, Done done) override {
+    Call("/tensorflow.WorkerService/CompleteGroup", options, request, response, std::move(done));
+  }
+  void CompleteInstance(const CallOptions& options, const tensorflow::CompleteInstanceRequest& request,
+                        tensorflow::CompleteInstanceResponse* response, Done done) override {
+    Call("/tensorflow.WorkerService/CompleteInstance", options, request, response, std::move(done));
+  }
+  void GetStepSequence(const CallOptions& options, const tensorflow::GetStepSequenceRequest& request,
+                       tensorflow::GetStepSequenceResponse* response, Done done) override {
+    Call("/tensorflow.WorkerService/GetStepSequence", options, request, response, std::move(done));
+  }
+  void AbortCollective(const CallOptions& options, const tensorflow::AbortCollectiveRequest& request,
+                       Done done) override {
+    Call("/thalweg.TransferService/AbortCollective", options, request, nullptr, std::move(done));
   }
 
   void Push(const CallOptions& options, int64_t step_id, std::vector<Transfer> tensors, Done done) override {

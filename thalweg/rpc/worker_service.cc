@@ -3,6 +3,7 @@
 
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/message.h"
+#include "thalweg/rpc/recv_buf.h"
 #include "thalweg/rpc/service_call.h"
 #include "thalweg/rpc/services.h"
 #include "thalweg/tensor/tensor_proto.h"
@@ -17,6 +18,7 @@ absl::Status ReadCall(RunGraphRequest& request, RunGraphCall* call) {
   call->has_session = request.create_worker_session_called();
   call->graph_handle = std::move(*request.mutable_graph_handle());
   call->step_id = request.step_id();
+  call->collective_step_id = request.collective_step_id();
   call->request_id = request.request_id();
   call->send.reserve(request.send_size());
   for (NamedTensorProto& send : *request.mutable_send()) {
@@ -84,6 +86,23 @@ void ServeRecvTensor(Worker& worker, ServerCall& call) {
                     });
 }
 
+void ServeRecvBuf(Worker& worker, ServerCall& call) {
+  struct State {
+    RecvBufRequest request;
+    Tensor value;
+  };
+  auto state = std::make_unique<State>();
+  if (const absl::Status status = ParseMessage(call.request(), &state->request); !status.ok()) {
+    return call.Reply(status, {});
+  }
+  State& s = *state;
+  worker.RecvBuf({.cancellation = &call.cancellation()}, s.request, &s.value,
+                 [&call, state = std::move(state)](const absl::Status& status) {
+                   if (!status.ok()) return call.Reply(status, {});
+                   call.Reply(SerializeRecvBufResponse(state->value));
+                 });
+}
+
 void ServePush(Worker& worker, ServerCall& call) {
   absl::StatusOr<Push> push = ParsePushRequest(call.request());
   if (!push.ok()) return call.Reply(push.status(), {});
@@ -145,6 +164,24 @@ std::vector<RpcMethod> WorkerService(Worker& worker) {
       {path("RecvTensor"), [w](ServerCall& call) { ServeRecvTensor(*w, call); }},
       {"/thalweg.TransferService/Push", [w](ServerCall& call) { ServePush(*w, call); }},
       {"/thalweg.TransferService/PushPiece", [w, pieces](ServerCall& call) { ServePushPiece(*w, *pieces, call); }},
+      {path("RecvBuf"), [w](ServerCall& call) { ServeRecvBuf(*w, call); }},
+      {path("CompleteGroup"), Unary<CompleteGroupRequest, CompleteGroupResponse>(
+                                  [w](const auto& request, const CallOptions& options, auto* response, auto done) {
+                                    w->CompleteGroup(options, request, response, std::move(done));
+                                  })},
+      {path("CompleteInstance"), Unary<CompleteInstanceRequest, CompleteInstanceResponse>(
+                                     [w](const auto& request, const CallOptions& options, auto* response, auto done) {
+                                       w->CompleteInstance(options, request, response, std::move(done));
+                                     })},
+      {path("GetStepSequence"), Unary<GetStepSequenceRequest, GetStepSequenceResponse>(
+                                    [w](const auto& request, const CallOptions& options, auto* response, auto done) {
+                                      w->GetStepSequence(options, request, response, std::move(done));
+                                    })},
+      {"/thalweg.TransferService/AbortCollective",
+       Unary<AbortCollectiveRequest, AbortCollectiveResponse>(
+           [w](const auto& request, const CallOptions& options, auto*, auto done) {
+             w->AbortCollective(options, request, std::move(done));
+           })},
       {path("MarkRecvFinished"), Nothing<MarkRecvFinishedRequest, MarkRecvFinishedResponse>()},
       {path("Logging"), Nothing<LoggingRequest, LoggingResponse>()},
       {path("Tracing"), Nothing<TracingRequest, TracingResponse>()},

@@ -1,0 +1,73 @@
+// What a worker does for the members of collective groups.
+#include <algorithm>
+#include <utility>
+
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/local_worker.h"
+
+namespace thalweg {
+
+void LocalWorker::RecvBuf(const CallOptions& options, const tensorflow::RecvBufRequest& request, Tensor* value,
+                          Done done) {
+  // Sessions may know this task by another name, but not by another number.
+  const auto& devices = options_.devices->devices();
+  const bool known = std::any_of(devices.begin(), devices.end(), [&](const auto& device) {
+    return device->incarnation() == request.src_incarnation();
+  });
+  if (!known) {
+    return done(Aborted("RecvBuf expects a different device incarnation: ", request.src_incarnation(), " vs. ",
+                        devices[0]->incarnation(), ". Your worker job that contains the device (\"",
+                        request.src_device(),
+                        "\") was probably restarted. Check your worker job for the reason why "
+                        "it was restarted."));
+  }
+  collectives_.buffers().TakeAsync(
+      request.step_id(), request.buf_rendezvous_key(), options.cancellation,
+      [value, key = request.buf_rendezvous_key(), bytes = request.num_bytes(), done = std::move(done)](
+          const absl::Status& status, Tensor taken) mutable {
+        if (!status.ok()) return done(status);
+        if (taken.TotalBytes() != bytes) {
+          return done(Internal("Tensor Size Mismatch: ", taken.TotalBytes(), " bytes are there for ", key,
+                               ", and the member wants ", bytes));
+        }
+        *value = std::move(taken);
+        done(absl::OkStatus());
+      });
+}
+
+void LocalWorker::CompleteGroup(const CallOptions& options, const tensorflow::CompleteGroupRequest& request,
+                                tensorflow::CompleteGroupResponse* response, Done done) {
+  if (!request.has_device_attributes()) {
+    return done(
+        Internal("CompleteGroupRequest device_attributes is not set. Make sure you're running the same version "
+                 "of Tensorflow on all workers."));
+  }
+  collectives_.StartWatch();
+  collectives_.groups().Join(options, request, response, std::move(done));
+}
+
+void LocalWorker::CompleteInstance(const CallOptions& options, const tensorflow::CompleteInstanceRequest& request,
+                                   tensorflow::CompleteInstanceResponse* response, Done done) {
+  collectives_.groups().Declare(options, request, response, std::move(done));
+}
+
+void LocalWorker::GetStepSequence(const CallOptions&, const tensorflow::GetStepSequenceRequest& request,
+                                  tensorflow::GetStepSequenceResponse* response, Done done) {
+  for (const int64_t key : request.graph_key()) {
+    tensorflow::StepSequence* sequence = response->add_step_sequence();
+    sequence->set_graph_key(key);
+    sequence->set_next_step_id(options_.sequences->NextOfLeader(key));
+  }
+  done(absl::OkStatus());
+}
+
+void LocalWorker::AbortCollective(const CallOptions&, const tensorflow::AbortCollectiveRequest& request, Done done) {
+  const auto code = static_cast<absl::StatusCode>(request.code());
+  collectives_.AbortStep(
+      request.step_id(),
+      absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code,
+                   absl::StrCat("Task ", request.task(), " has given the step up: ", request.message())));
+  done(absl::OkStatus());
+}
+
+}  // namespace thalweg

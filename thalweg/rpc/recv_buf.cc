@@ -1,0 +1,110 @@
+#include "thalweg/rpc/recv_buf.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+#include <grpcpp/support/proto_buffer_reader.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "thalweg/base/status.h"
+
+namespace thalweg {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+constexpr char kTypeUrl[] = "type.googleapis.com/tensorflow.RecvBufRespExtra";
+// Below this a copy is cheaper than a slice of its own.
+constexpr int64_t kSliceBytes = 4096;
+
+void AppendVarint(std::string* out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
+  out->push_back(static_cast<char>(value));
+}
+
+// "field, of so many bytes"; the bytes follow.
+std::string Head(int field, uint64_t bytes) {
+  std::string head;
+  AppendVarint(&head, static_cast<uint64_t>(field << 3 | 2));
+  AppendVarint(&head, bytes);
+  return head;
+}
+
+// Reads a message field by field: `field` reads those of bytes that it knows,
+// and says if it is well; others are passed over.
+template <typename Field>
+bool ReadFields(CodedInputStream& in, Field field) {
+  for (;;) {
+    const uint32_t tag = in.ReadTag();
+    if (tag == 0) return in.ConsumedEntireMessage();
+    uint32_t bytes = 0;
+    if ((tag & 7) != 2) {
+      if (!WireFormatLite::SkipField(&in, tag)) return false;
+    } else if (!in.ReadVarint32(&bytes) || bytes > static_cast<uint32_t>(std::numeric_limits<int32_t>::max()) ||
+               !field(static_cast<int>(tag >> 3), static_cast<int>(bytes))) {
+      return false;
+    }
+  }
+}
+
+template <typename Field>
+bool ReadMessage(CodedInputStream& in, int bytes, Field field) {
+  const auto limit = in.PushLimit(bytes);
+  if (!ReadFields(in, field) || in.BytesUntilLimit() != 0) return false;
+  in.PopLimit(limit);
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<grpc::ByteBuffer> SerializeRecvBufResponse(const Tensor& value) {
+  const int64_t bytes = value.TotalBytes();
+  // The bytes come last, so that all before them is known: the heads of
+  // RecvBufRespExtra.tensor_content, Any.value and .transport_options.
+  std::string heads = bytes == 0 ? "" : Head(1, bytes);
+  heads.insert(0, Head(2, heads.size() + bytes));
+  heads.insert(0, Head(1, sizeof(kTypeUrl) - 1) + kTypeUrl);
+  heads.insert(0, Head(4, heads.size() + bytes));
+  if (static_cast<int64_t>(heads.size()) + bytes > std::numeric_limits<int32_t>::max()) {
+    return ResourceExhausted("A value of ", bytes, " bytes is larger than a message can be (2 GB)");
+  }
+  if (bytes < kSliceBytes) {
+    heads.append(static_cast<const char*>(value.raw()), bytes);
+    const grpc::Slice slice(heads);
+    return grpc::ByteBuffer(&slice, 1);
+  }
+  auto* holder = new Tensor(value);
+  const grpc::Slice slices[] = {grpc::Slice(heads),
+                                grpc::Slice(
+                                    value.raw(), bytes, [](void* held) { delete static_cast<Tensor*>(held); }, holder)};
+  return grpc::ByteBuffer(slices, 2);
+}
+
+absl::Status ParseRecvBufResponse(grpc::ByteBuffer& buffer, Tensor* value) {
+  const size_t length = buffer.Length();
+  grpc::ProtoBufferReader reader(&buffer);
+  CodedInputStream in(&reader);
+  char* const room = static_cast<char*>(value->raw());
+  const int64_t size = value->TotalBytes();
+  int64_t got = 0;
+  const auto content = [&](int field, int bytes) {
+    if (field != 1) return in.Skip(bytes);
+    const int64_t begin = got;
+    got += bytes;
+    return got <= size ? in.ReadRaw(room + begin, bytes) : in.Skip(bytes);
+  };
+  const auto any = [&](int field, int bytes) { return field == 2 ? ReadMessage(in, bytes, content) : in.Skip(bytes); };
+  const auto response = [&](int field, int bytes) { return field == 4 ? ReadMessage(in, bytes, any) : in.Skip(bytes); };
+  if (!reader.status().ok() || !ReadFields(in, response)) {
+    return InvalidArgument("The bytes of the answer are no RecvBufResponse (", length, " bytes)");
+  }
+  if (got != size) {
+    return Internal("Tensor Size Mismatch: RecvBufResponse returned ", got, " bytes, expected: ", size);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace thalweg
