@@ -291,8 +291,33 @@ void CollectiveGroups::Cancelled(uint64_t id, const absl::Status& why) {
 
 void CollectiveGroups::MarkOld() {
   MutexLock lock(&mutex_);
-  for (auto& [key, group] : groups_) group.old = true;
+  for (auto& [key, group] : groups_) {
+    group.old = true;
+    group.checked = !group.complete;
+  }
   for (auto& [key, instance] : instances_) instance.old = true;
+}
+
+std::vector<CollectiveGroup::Member> CollectiveGroups::Unchecked(int32_t group_key) const {
+  MutexLock lock(&mutex_);
+  const auto it = groups_.find(group_key);
+  if (it == groups_.end() || it->second.checked) return {};
+  return it->second.members.members;
+}
+
+void CollectiveGroups::Checked(int32_t group_key, const std::vector<CollectiveGroup::Member>& members, bool all_there) {
+  Outcome outcome;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = groups_.find(group_key);
+    if (it == groups_.end() || it->second.members.members != members) return;  // another one by now
+    if (all_there) {
+      it->second.checked = true;
+    } else {
+      Erase(group_key, &outcome);
+    }
+  }
+  for (Waiter& waiter : outcome.gone) End(std::move(waiter), Aborted("A member of the group is gone"));
 }
 
 void CollectiveGroups::Close(const absl::Status& why) {

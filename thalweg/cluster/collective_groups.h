@@ -24,6 +24,8 @@ struct CollectiveGroup {
     std::string device;
     std::string task;
     uint64_t incarnation = 0;
+
+    friend bool operator==(const Member&, const Member&) = default;
   };
   std::vector<Member> members;
   std::vector<int> members_per_task;  // ranks go by task
@@ -53,6 +55,11 @@ class CollectiveGroups {
 
   // A session has begun or ended.
   void MarkOld();
+  // The members of a group that is complete since before that, and has not been
+  // checked since: who joins it again must not be sent to one that is gone.
+  std::vector<CollectiveGroup::Member> Unchecked(int32_t group_key) const;
+  // All are there, or not: then it is to be formed anew.
+  void Checked(int32_t group_key, const std::vector<CollectiveGroup::Member>& members, bool all_there);
   // Ends every wait.
   void Close(const absl::Status& why);
   // What has waited since before `then`, in words.
@@ -77,6 +84,7 @@ class CollectiveGroups {
     std::map<std::string, tensorflow::DeviceAttributes> joined;  // by name
     bool complete = false;
     bool old = false;
+    bool checked = true;
     CollectiveGroup members;  // once complete
   };
   struct Instance {

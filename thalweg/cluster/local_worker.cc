@@ -298,7 +298,6 @@ LocalWorker::LocalWorker(const LocalWorkerOptions& options)
     : options_(options),
       collectives_({.task = options.task.ToString(),
                     .membership = options.membership,
-                    .sequences = options.sequences,
                     .peer_timeout = options.peer_timeout}) {
   watcher_ = std::make_unique<Thread>("waits", [this] { ReportWaits(); });
 }

@@ -1,6 +1,8 @@
 // What a worker does for the members of collective groups.
 #include <algorithm>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/local_worker.h"
@@ -43,7 +45,47 @@ void LocalWorker::CompleteGroup(const CallOptions& options, const tensorflow::Co
                  "of Tensorflow on all workers."));
   }
   collectives_.StartWatch();
-  collectives_.groups().Join(options, request, response, std::move(done));
+  CollectiveGroups& groups = collectives_.groups();
+  const std::vector<CollectiveGroup::Member> members = groups.Unchecked(request.group_key());
+  if (members.empty()) return groups.Join(options, request, response, std::move(done));
+
+  // Sessions have ended since the group was formed. Tasks may have, too.
+  struct Check {
+    explicit Check(size_t members) : left(members), responses(members) {}
+    Mutex mutex;
+    size_t left ABSL_GUARDED_BY(mutex);
+    bool all_there ABSL_GUARDED_BY(mutex) = true;
+    std::vector<tensorflow::GetStatusResponse> responses;
+  };
+  const auto check = std::make_shared<Check>(members.size());
+  auto join = [&groups, options, &request, response, members, done = std::move(done)](bool all_there) mutable {
+    groups.Checked(request.group_key(), members, all_there);
+    groups.Join(options, request, response, std::move(done));
+  };
+  const auto shared_join = std::make_shared<decltype(join)>(std::move(join));
+  for (size_t i = 0; i < members.size(); ++i) {
+    const auto answered = [check, shared_join, member = members[i], i](const absl::Status& status) {
+      const auto& devices = check->responses[i].device_attributes();
+      const bool there = status.ok() && std::any_of(devices.begin(), devices.end(), [&](const auto& device) {
+                           return device.incarnation() == member.incarnation;
+                         });
+      bool all_there = false;
+      {
+        MutexLock lock(&check->mutex);
+        check->all_there = check->all_there && there;
+        if (--check->left > 0) return;
+        all_there = check->all_there;
+      }
+      (*shared_join)(all_there);
+    };
+    Worker* const worker = default_session_->workers()->Find(members[i].task);
+    if (worker == nullptr) {
+      answered(NotFound(members[i].task));
+    } else {
+      worker->GetStatus({.timeout = options_.peer_timeout, .cancellation = options.cancellation}, &check->responses[i],
+                        answered);
+    }
+  }
 }
 
 void LocalWorker::CompleteInstance(const CallOptions& options, const tensorflow::CompleteInstanceRequest& request,

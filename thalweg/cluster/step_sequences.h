@@ -30,8 +30,7 @@ class StepSequences {
   void Set(const std::string& session, int64_t graph_key, int64_t step_id);
   // As the leader, for all sessions: starts a sequence if there is none.
   int64_t NextOfLeader(int64_t graph_key);
-  // The step is over, here or, if it failed, elsewhere: its number is not used
-  // again.
+  // The step is over: its number is not used again.
   void Retire(int64_t step_id);
   void Forget(const std::string& session);
 

@@ -115,8 +115,9 @@ std::vector<std::shared_ptr<TaskCollectives::Run>> TaskCollectives::Running() co
   return runs;
 }
 
+// One that has not come to the step yet fails when it does: every member sees
+// one failure, and counts on.
 void TaskCollectives::AbortStep(int64_t step_id, const absl::Status& why) {
-  options_.sequences->Retire(step_id);
   if (!buffers_.Abort(step_id, why)) return;
   for (const auto& run : Running()) {
     if (run->step_id() == step_id) run->Abort(why);

@@ -16,7 +16,6 @@
 #include "thalweg/cluster/buffer_table.h"
 #include "thalweg/cluster/collective_groups.h"
 #include "thalweg/cluster/membership.h"
-#include "thalweg/cluster/step_sequences.h"
 #include "thalweg/cluster/worker.h"
 #include "thalweg/kernel/collectives.h"
 
@@ -50,7 +49,6 @@ class GraphCollectives {
 struct TaskCollectivesOptions {
   std::string task;
   Membership* membership = nullptr;                 // borrowed
-  StepSequences* sequences = nullptr;               // borrowed
   absl::Duration peer_timeout = absl::Seconds(10);  // a task that does not answer for so long is dead
 };
 

@@ -5,6 +5,7 @@
 
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
+#include "thalweg/cluster/step_sequences.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/runtime/functions.h"
