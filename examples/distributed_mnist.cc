@@ -86,7 +86,8 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
     const auto batch = mnist.train.NextBatch(absl::GetFlag(FLAGS_batch_size));
     ASSIGN_OR_RETURN(const auto out,
                      session.Run({train_op, loss, global_step}, {{images, batch.images}, {labels, batch.labels}}));
-    if (const auto step = out[2].scalar<int64_t>(); step >= report) {  // the steps of all workers count
+    const auto step = out[2].scalar<int64_t>();
+    if (step >= report || session.ShouldStop()) {  // the steps of all workers count
       report = step + 100;
       std::printf("Train step %ld, loss: %f\n", step, out[1].scalar<float>());
     }

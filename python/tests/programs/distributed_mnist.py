@@ -64,7 +64,8 @@ def main():
             if first is None:
                 first = step
                 print("First step %d" % step, flush=True)
-            if step >= report:  # other workers' steps count too, so a worker does not see every number
+            # Other workers' steps count too, so a worker does not see every number.
+            if step >= report or session.should_stop():
                 report = step + 100
                 print("Train step %d, loss: %f" % (step, value), flush=True)
     print("Done at step %d, loss: %f, %.1f s" % (step, value, time.time() - start), flush=True)
