@@ -156,6 +156,31 @@ class ServerTest(unittest.TestCase):
         self.assertEqual(server.end(), 132, server.output)
         self.assertIn("DEADLINE_EXCEEDED: /job:ps/replica:0/task:0: there was no worker for 300ms", server.output)
 
+    def test_orphans_save_what_they_have_and_another_job_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ports = free_ports(3)
+            ps_hosts = ["localhost:%d" % port for port in ports[:2]]
+            servers = [Running(THALWEG, "server", "--cluster=ps|%s,worker|localhost:%d" % (";".join(ps_hosts), ports[2]),
+                               "--job_name=ps", "--task_index=%d" % i, "--orphan_after=500ms",
+                               "--orphan_checkpoint=" + os.path.join(folder, "orphan")) for i in range(2)]
+            worker = Running(example("distributed_mnist"), "--ps_hosts=" + ",".join(ps_hosts),
+                             "--worker_hosts=localhost:%d" % ports[2], "--job_name=worker", "--task_index=0",
+                             "--checkpoint_dir=" + folder, "--save_steps=100000", "--steps=100000")
+            self.assertTrue(worker.wait_for(r"Train step 1\d\d"), worker.output)
+            worker.process.kill()
+            worker.end()
+            for i, server in enumerate(servers):
+                self.assertEqual(server.end(), 132, server.output)
+                self.assertRegex(server.output, r"no worker for 500ms; its \d+ variables are in .*/orphan-ps-%d" % i)
+            checkpoints = [os.path.join(folder, name) for name in ("model.ckpt-orphan", "orphan-ps-0", "orphan-ps-1")]
+            merged = subprocess.run([THALWEG, "checkpoint", "merge", *checkpoints], capture_output=True, text=True)
+            self.assertEqual(merged.returncode, 0, merged.stderr)
+            run = Running(THALWEG, "run", "--ps=1", "--workers=1", "--", example("distributed_mnist"),
+                          "--checkpoint_dir=" + folder, "--steps=100")
+            self.assertEqual(run.end(), 0, run.output)
+            self.assertRegex(run.output, "Restoring .*model.ckpt-orphan")
+            self.assertGreaterEqual(int(re.search(r"Saved .*model.ckpt-(\d+)", run.output).group(1)), 100)
+
 
 if __name__ == "__main__":
     unittest.main()

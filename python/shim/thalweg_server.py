@@ -31,6 +31,8 @@ class ServerProcess:
                    "--lifeline=%d" % lifeline]
         if os.environ.get("THALWEG_ORPHAN_AFTER"):
             command.append("--orphan_after=" + os.environ["THALWEG_ORPHAN_AFTER"])
+        if os.environ.get("THALWEG_ORPHAN_CHECKPOINT"):
+            command.append("--orphan_checkpoint=" + os.environ["THALWEG_ORPHAN_CHECKPOINT"])
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(lifeline,))

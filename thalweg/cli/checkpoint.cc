@@ -210,6 +210,28 @@ absl::Status Diff(std::ostream& out, const Arguments& paths) {
   return absl::OkStatus();
 }
 
+// One checkpoint, the latest of its folder, of several that tasks have written.
+absl::Status Merge(std::ostream& out, const Arguments& paths) {
+  const std::string& merged = paths[0];
+  if (CheckpointExists(merged).ok()) return AlreadyExists("there is a checkpoint ", merged, " already");
+  std::vector<std::string> prefixes;
+  for (size_t i = 1; i < paths.size(); ++i) {
+    ASSIGN_OR_RETURN(prefixes.emplace_back(), FindPrefix(paths[i]));
+    RETURN_IF_ERROR(CheckpointExists(prefixes.back()));
+  }
+  RETURN_IF_ERROR(MergeBundles(PosixFileSystem(), prefixes, merged));
+  const std::string folder = internal::Folder(merged);
+  absl::StatusOr<CheckpointState> state = ReadCheckpointState(folder);
+  if (absl::IsNotFound(state.status())) state = CheckpointState();
+  RETURN_IF_ERROR(state.status());
+  state->saved.push_back({.prefix = merged, .timestamp = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch())});
+  state->latest = merged;
+  RETURN_IF_ERROR(WriteCheckpointState(folder, *state));
+  ASSIGN_OR_RETURN(const auto reader, Open(merged));
+  out << merged << ": " << reader->Names().size() << " tensors, the latest of " << folder << "\n";
+  return absl::OkStatus();
+}
+
 const std::vector<std::string>& Flags() {
   static const std::vector<std::string>& flags = *new std::vector<std::string>{"tensor", "max_elements", "tolerance"};
   return flags;
@@ -241,8 +263,9 @@ absl::Status Run(std::ostream& out, const Arguments& args) {
   constexpr Verb kVerbs[] = {{"list", "FOLDER", 1, 1, List},
                              {"show", "CHECKPOINT", 1, 1, Show},
                              {"verify", "CHECKPOINT...", 1, 1000, Verify},
-                             {"diff", "CHECKPOINT CHECKPOINT", 2, 2, Diff}};
-  if (rest.empty()) return InvalidArgument("expected what to do: list, show, verify or diff");
+                             {"diff", "CHECKPOINT CHECKPOINT", 2, 2, Diff},
+                             {"merge", "NEW CHECKPOINT...", 2, 1000, Merge}};
+  if (rest.empty()) return InvalidArgument("expected what to do: list, show, verify, diff or merge");
   for (const Verb& verb : kVerbs) {
     if (rest[0] != verb.name) continue;
     if (rest.size() - 1 < verb.least || rest.size() - 1 > verb.most) {
@@ -250,20 +273,23 @@ absl::Status Run(std::ostream& out, const Arguments& args) {
     }
     return verb.run(out, Arguments(rest.begin() + 1, rest.end()));
   }
-  return InvalidArgument("cannot '", rest[0], "' checkpoints: expected list, show, verify or diff");
+  return InvalidArgument("cannot '", rest[0], "' checkpoints: expected list, show, verify, diff or merge");
 }
 
 }  // namespace
 
 Command CheckpointCommand() {
-  return {.name = "checkpoint",
-          .summary = "Lists checkpoints, shows what is in one, checks that it is whole, compares two.",
-          .usage =
-              "list FOLDER | show CHECKPOINT | verify CHECKPOINT... | diff CHECKPOINT CHECKPOINT\n\n"
-              "A CHECKPOINT is a prefix (dir/model.ckpt-100), one of its files, or a folder: the latest there.\n"
-              "verify and diff end with code 1 if something is damaged or differs.",
-          .flags = Flags(),
-          .run_with_rest = Run};
+  return {
+      .name = "checkpoint",
+      .summary = "Lists checkpoints, shows what is in one, checks that it is whole, compares two, joins several.",
+      .usage =
+          "list FOLDER | show CHECKPOINT | verify CHECKPOINT... | diff CHECKPOINT CHECKPOINT |\n"
+          "merge NEW CHECKPOINT...\n\n"
+          "A CHECKPOINT is a prefix (dir/model.ckpt-100), one of its files, or a folder: the latest there.\n"
+          "verify and diff end with code 1 if something is damaged or differs. merge moves what several tasks have\n"
+          "written into one checkpoint, and makes it the latest of its folder.",
+      .flags = Flags(),
+      .run_with_rest = Run};
 }
 
 }  // namespace thalweg::cli

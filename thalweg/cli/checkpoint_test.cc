@@ -91,10 +91,24 @@ TEST_F(CheckpointTest, Diff) {
   EXPECT_EQ(out_, "w: float [2] against float []\n");
 }
 
+TEST_F(CheckpointTest, MergeMakesOneOfSeveral) {
+  const auto writer = BundleWriter::Create(PosixFileSystem(), Path("orphan-ps-1"));
+  CHECK((*writer)->Add("v", Tensor::Scalar<float>(5)).ok() && (*writer)->Finish().ok());
+  EXPECT_EQ(Run({"merge", Path("m-3"), Path("m-2"), Path("m-1")}), 1);
+  EXPECT_THAT(err_, HasSubstr("INVALID_ARGUMENT"));
+  EXPECT_EQ(Run({"merge", Path("m-1"), Path("m-2")}), 1);
+  EXPECT_EQ(err_, "ALREADY_EXISTS: there is a checkpoint " + Path("m-1") + " already\n");
+  EXPECT_EQ(Run({"merge", Path("m-3"), Path("m-2"), Path("none")}), 1);
+  ASSERT_EQ(Run({"merge", Path("m-3"), Path("m-2"), Path("orphan-ps-1.index")}), 0) << err_;
+  EXPECT_EQ(out_, Path("m-3") + ": 3 tensors, the latest of " + folder_ + "\n");
+  EXPECT_EQ(Run({"verify", folder_}), 0) << err_;
+  EXPECT_EQ(out_, Path("m-3") + ": 3 tensors, all whole\n");
+}
+
 TEST_F(CheckpointTest, WrongArguments) {
   EXPECT_EQ(Run({}), 1);
   EXPECT_EQ(Run({"eat", folder_}), 1);
-  EXPECT_EQ(err_, "INVALID_ARGUMENT: cannot 'eat' checkpoints: expected list, show, verify or diff\n");
+  EXPECT_EQ(err_, "INVALID_ARGUMENT: cannot 'eat' checkpoints: expected list, show, verify, diff or merge\n");
   EXPECT_EQ(Run({"diff", folder_}), 1);
   EXPECT_EQ(err_, "INVALID_ARGUMENT: expected: thalweg checkpoint diff CHECKPOINT CHECKPOINT\n");
   EXPECT_EQ(Run({"show", Path("none")}), 1);

@@ -1,11 +1,14 @@
 // How jobs end: tasks that wait leave when the others are done.
+#include <cstdlib>
 #include <memory>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/file_system.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
+#include "thalweg/checkpoint/bundle_reader.h"
 #include "thalweg/client/announce_done.h"
 #include "thalweg/client/cluster_testlib.h"
 #include "thalweg/client/session.h"
@@ -13,6 +16,7 @@
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/state_ops.h"
 
 namespace thalweg {
 namespace {
@@ -103,6 +107,36 @@ TEST(JobEndTest, AnOrphanLeavesWithAnError) {
   cluster.Stop(kWorker0);
   EXPECT_THAT(ps.status(),
               Fails(absl::StatusCode::kDeadlineExceeded, "/job:ps/replica:0/task:0: there was no worker for 200ms"));
+}
+
+TEST(JobEndTest, AnOrphanSavesItsVariables) {
+  std::string folder = testing::TempDir() + "orphan_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  for (const bool has_variables : {false, true}) {
+    const std::string prefix = folder + "/a/orphan";
+    TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, TasksIn::kThisProcess,
+                        {.orphan_after = absl::Milliseconds(200), .orphan_checkpoint = prefix});
+    if (has_variables) {
+      Graph graph;
+      const Scope s = graph.root().WithDevice("/job:ps/task:0");
+      const Output w = RefVariable(s.WithOpName("w"), kFloat, {2}), none = RefVariable(s, kFloat, {2});
+      const Output assign = Assign(s, w, Const(s, Tensor::Vector<float>({3, 4})));
+      ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(kWorker0)}));
+      ASSERT_OK(session->Run({assign, IsVariableInitialized(s, none)}).status());
+    }
+    Joined ps(cluster.server(kPs0));
+    cluster.Stop(kWorker0);
+    const absl::Status status = ps.status();
+    EXPECT_THAT(status, Fails(absl::StatusCode::kDeadlineExceeded,
+                              has_variables ? "; its 1 variables are in " + prefix + "-ps-0" : "it had no variables"));
+    // Nobody works on with what is not saved.
+    Graph graph;
+    EXPECT_FALSE(Session::Create(graph, {.target = cluster.target(kPs0)}).ok());
+  }
+  ASSERT_OK_AND_ASSIGN(const auto reader, BundleReader::Open(PosixFileSystem(), folder + "/a/orphan-ps-0"));
+  EXPECT_THAT(reader->Names(), testing::ElementsAre("w"));
+  EXPECT_EQ(reader->Read("w")->data<float>()[1], 4);
+  EXPECT_TRUE(PosixFileSystem().DeleteRecursively(folder).ok());
 }
 
 // A parameter server of an elastic job knows only itself.

@@ -6,6 +6,7 @@
 
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
+#include "thalweg/client/save_variables.h"
 #include "thalweg/cluster/job_watch.h"
 #include "thalweg/cluster/local_master.h"
 #include "thalweg/cluster/local_worker.h"
@@ -25,6 +26,7 @@ class Server::State {
 
   TaskId task;
   std::string target;
+  std::string orphan_checkpoint;
   CallGate gate;
   std::optional<LocalDevices> devices;
   Membership membership;
@@ -49,6 +51,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   auto state = std::make_unique<State>(options.local_links);
   State* s = state.get();
   s->task = task;
+  s->orphan_checkpoint = options.orphan_checkpoint;
   s->devices.emplace(LocalDevicesOptions{
       .job = task.job, .task = task.index, .cpus = options.cpu_devices, .threads = options.threads});
   const WorkersFactory make_workers = [s](const ClusterSpec& c, const TaskId& self) {
@@ -146,8 +149,22 @@ void Server::Drain(absl::Duration timeout) {
   Stop();
 }
 
+// What nobody works with any more is kept, so that the job can go on from there.
+absl::Status Server::SaveOrphan(const absl::Status& orphaned) {
+  if (state_->orphan_checkpoint.empty()) return orphaned;
+  // Who comes now would work with what is not saved.
+  state_->gate.Close(Unavailable(state_->task, " is leaving: ", orphaned.message()), absl::Seconds(1));
+  const std::string prefix = absl::StrCat(state_->orphan_checkpoint, "-", state_->task.job, "-", state_->task.index);
+  const absl::StatusOr<int> saved = SaveVariables(PosixFileSystem(), state_->devices->devices(), prefix);
+  if (!saved.ok()) {
+    return Append(orphaned, absl::StrCat("; its variables are lost: saving ", prefix, ": ", saved.status().message()));
+  }
+  if (*saved == 0) return Append(orphaned, "; it had no variables");
+  return Append(orphaned, absl::StrCat("; its ", *saved, " variables are in ", prefix));
+}
+
 absl::Status Server::Join() {
-  RETURN_IF_ERROR(state_->watch->Wait());
+  if (const absl::Status waited = state_->watch->Wait(); !waited.ok()) return SaveOrphan(waited);
   bool stopping = false;
   {
     MutexLock lock(&state_->mutex);

@@ -29,6 +29,9 @@ struct ServerOptions {
   tensorflow::ConfigProto default_session_config;
   // How long Join() waits while there is no worker and nobody uses this task.
   absl::Duration orphan_after = absl::InfiniteDuration();
+  // If Join() gives up so, all variables of this task go into the checkpoint
+  // `orphan_checkpoint`-<job>-<index> first: "ckpt/orphan" is "ckpt/orphan-ps-0".
+  std::string orphan_checkpoint;
   // Once some worker is done, one that has not said so and cannot be reached for
   // this long is not waited for.
   absl::Duration gone_after = absl::Seconds(30);
@@ -66,12 +69,14 @@ class Server {
   // OK when the job is over, which is when all workers have said that they are
   // done (AnnounceDone()), wait here too, or have gone away; or when another
   // thread has called Stop(). The server serves until it is stopped.
-  // DEADLINE_EXCEEDED if there was no worker for options.orphan_after.
+  // DEADLINE_EXCEEDED if there was no worker for options.orphan_after; it says
+  // where the variables were saved, or why they were not.
   absl::Status Join();
 
  private:
   class State;
   explicit Server(std::unique_ptr<State> state);
+  absl::Status SaveOrphan(const absl::Status& orphaned);
   const std::unique_ptr<State> state_;
 };
 

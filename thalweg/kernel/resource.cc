@@ -93,4 +93,12 @@ int ResourceManager::size() const {
   return static_cast<int>(resources_.size());
 }
 
+std::vector<std::shared_ptr<Resource>> ResourceManager::All() const {
+  std::vector<std::shared_ptr<Resource>> all;
+  MutexLock lock(&mutex_);
+  all.reserve(resources_.size());
+  for (const auto& [key, resource] : resources_) all.push_back(resource);
+  return all;
+}
+
 }  // namespace thalweg

@@ -8,6 +8,7 @@
 #include <string>
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -74,6 +75,8 @@ class ResourceManager {
   void ClearAll();
 
   int size() const;
+  // Those that there are now, of all containers and types.
+  std::vector<std::shared_ptr<Resource>> All() const;
 
  private:
   struct Key {

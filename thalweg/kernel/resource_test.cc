@@ -52,6 +52,7 @@ TEST(ResourceManager, KeepsByContainerTypeAndName) {
   EXPECT_EQ((*resources.Find<Box>("other", "a"))->value, 2);
   EXPECT_EQ((*resources.Find<Crate>("", "a"))->Describe(), "a crate");
   EXPECT_EQ(resources.size(), 3);
+  EXPECT_EQ(resources.All().size(), 3);
   EXPECT_THAT(resources.Create("home", "a", std::make_shared<Box>(3)),
               Fails(StatusCode::kAlreadyExists, "Resource home/a already exists"));
   EXPECT_THAT(resources.Find<Box>("", "b"), Fails(StatusCode::kNotFound, "Resource home/b does not exist"));

@@ -39,6 +39,10 @@ std::string SaveDevice(const Var& variable) {
   return name->ToString();
 }
 
+bool Contains(const std::vector<std::string>& sorted, const std::string& name) {
+  return std::binary_search(sorted.begin(), sorted.end(), name);
+}
+
 std::string Describe(DType dtype, const Shape& shape) { return absl::StrCat(ToString(dtype), " ", shape.ToString()); }
 
 // "a, b, c and 7 more"
@@ -160,9 +164,10 @@ Output Saver::AddRestore(const Scope& s, Output prefix, const std::vector<std::s
     std::vector<DType> types;
     std::vector<Var> variables;
     for (const Item* item : shard) {
-      if (!wanted.empty() && !std::binary_search(wanted.begin(), wanted.end(), item->name)) continue;
-      names.push_back(item->name);
-      slices.push_back(item->slice);
+      const bool whole = wanted.empty() || Contains(wanted, item->name);
+      if (!whole && !(item->is_part() && Contains(wanted, item->variable.name()))) continue;
+      names.push_back(whole ? item->name : item->variable.name());
+      slices.push_back(whole ? item->slice : "");
       types.push_back(item->variable.dtype());
       variables.push_back(item->variable);
     }
@@ -265,17 +270,23 @@ absl::StatusOr<RestoreReport> Saver::Compare(const std::string& prefix) const {
   RestoreReport report;
   std::set<std::string> seen;
   for (const Item& item : items_) {
-    if (!seen.insert(item.name).second) continue;  // another part of it
-    if (!std::binary_search(stored.begin(), stored.end(), item.name)) {
-      report.missing.push_back(item.name);
+    std::string name = item.name;
+    Shape shape = item.shape;
+    if (item.is_part() && !Contains(stored, name) && Contains(stored, item.variable.name())) {
+      name = item.variable.name();
+      shape = *item.variable.shape().AsShape();
+    }
+    if (!seen.insert(name).second) continue;  // another part of it
+    if (!Contains(stored, name)) {
+      report.missing.push_back(name);
       continue;
     }
-    ASSIGN_OR_RETURN(const BundleReader::Info info, reader->Find(item.name));
+    ASSIGN_OR_RETURN(const BundleReader::Info info, reader->Find(name));
     const DType dtype = item.variable.dtype();
-    if (info.dtype != dtype || info.shape != item.shape) {
-      report.mismatched.push_back({item.name, Describe(info.dtype, info.shape), Describe(dtype, item.shape)});
+    if (info.dtype != dtype || info.shape != shape) {
+      report.mismatched.push_back({name, Describe(info.dtype, info.shape), Describe(dtype, shape)});
     } else {
-      report.restored.push_back(item.name);
+      report.restored.push_back(name);
     }
   }
   for (const std::string& name : stored) {
@@ -294,6 +305,10 @@ absl::Status Saver::Restore(Session& session, const std::string& prefix) {
   }
   // NOT_FOUND: it is one of the older format.
   if (!report.ok() && !absl::IsNotFound(report.status())) return report.status();
+  const auto is_whole = [&](const Item& item) { return Contains(report->restored, item.name); };
+  if (report.ok() && !std::all_of(items_.begin(), items_.end(), is_whole)) {
+    return RestoreMatching(session, prefix).status();  // parts under their own names
+  }
   return Prepend(session.Run({restore_}, {{filename_, Tensor::Scalar<std::string>(prefix)}}).status(),
                  absl::StrCat("restoring ", prefix, ": "));
 }

@@ -67,7 +67,9 @@ class Saver {
 
   // Gives all variables the values of the checkpoint. FAILED_PRECONDITION that
   // says what does not fit, and no variable changes, unless all of them are in
-  // it. How variables were divided and on which tasks they were does not matter.
+  // it. How variables were divided and on which tasks they were does not matter;
+  // parts may also be there under their own names, as in what orphaned parameter
+  // servers save.
   absl::Status Restore(Session& session, const std::string& prefix);
   // Gives what fits, and reports what does not.
   absl::StatusOr<RestoreReport> RestoreMatching(Session& session, const std::string& prefix);
@@ -82,6 +84,7 @@ class Saver {
     Var variable;
     std::string name;   // in the checkpoint
     std::string slice;  // empty: all of it
+    bool is_part() const { return !slice.empty(); }
     Shape shape;        // of the whole
     std::string device;
   };

@@ -6,6 +6,7 @@
 #include "thalweg/base/fault_file_system_testlib.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/checkpoint/bundle.h"
+#include "thalweg/checkpoint/bundle_writer.h"
 #include "thalweg/client/cluster_testlib.h"
 #include "thalweg/client/session_testlib.h"
 #include "thalweg/ops/array_ops.h"
@@ -243,6 +244,23 @@ TEST_F(SaverTest, PartsOfAVariable) {
   const auto again = whole.Start();
   ASSERT_OK(whole.saver->Restore(*again, Path("parts")));
   EXPECT_THAT(whole.Values(*again), ElementsAre(1, -1));
+  // Parts under names of their own, as tasks save them that do not know the whole.
+  const auto write = [&](const std::string& name, std::vector<std::pair<std::string, Tensor>> values) {
+    const auto writer = *BundleWriter::Create(PosixFileSystem(), Path(name));
+    for (const auto& [tensor, value] : values) EXPECT_TRUE(writer->Add(tensor, value).ok());
+    EXPECT_TRUE(writer->Finish().ok());
+  };
+  const Tensor upper = Tensor::Of<float>({3, 2}, {1, 2, 3, 4, 5, 6}), lower = Tensor::Of<float>({1, 2}, {7, 8});
+  write("some", {{"b/part_1", lower}});
+  EXPECT_FALSE(saver.Restore(*divided, Path("some")).ok());
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, saver.RestoreMatching(*divided, Path("some")));
+  EXPECT_EQ(report.ToString(), "1 tensors restored; not in the checkpoint: a, b");
+  EXPECT_EQ((*divided->Run({bottom}))[0].data<float>()[1], 8);
+  write("all", {{"a", Tensor::Vector<float>({1, 1})}, {"b/part_0", upper}, {"b/part_1", upper}});
+  EXPECT_THAT(saver.Restore(*divided, Path("all")).ToString(), HasSubstr("b/part_1 (float [3,2] in the checkpoint"));
+  write("all", {{"a", Tensor::Vector<float>({1, 1})}, {"b/part_0", upper}, {"b/part_1", lower}});
+  ASSERT_OK(saver.Restore(*divided, Path("all")));
+  EXPECT_EQ((*divided->Run({top}))[0].data<float>()[5], 6);
 }
 
 }  // namespace
