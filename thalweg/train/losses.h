@@ -6,6 +6,7 @@
 
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/sampling_ops.h"
+#include "thalweg/train/partitioned_variable.h"
 
 namespace thalweg {
 
@@ -44,14 +45,19 @@ struct SampledLossOptions {
 };
 // Losses over many classes, of which only the labels and a sample are looked at.
 // weights [num_classes, depth], biases [num_classes], inputs [n, depth], labels
-// int64 [n, num_true]. For training; evaluate with all classes.
+// int64 [n, num_true]. For training; evaluate with all classes. If weights and
+// biases are in parts, only the rows that are looked at leave their tasks.
 //
 // Noise-contrastive estimation (Gutmann and Hyvarinen 2010).
 Output NceLoss(const Scope& s, Output weights, Output biases, Output labels, Output inputs,
                const SampledLossOptions& options);
+Output NceLoss(const Scope& s, const PartitionedVariable& weights, const PartitionedVariable& biases, Output labels,
+               Output inputs, const SampledLossOptions& options);
 // Jean et al. 2014.
 Output SampledSoftmaxLoss(const Scope& s, Output weights, Output biases, Output labels, Output inputs,
                           const SampledLossOptions& options);
+Output SampledSoftmaxLoss(const Scope& s, const PartitionedVariable& weights, const PartitionedVariable& biases,
+                          Output labels, Output inputs, const SampledLossOptions& options);
 
 // The part of examples whose largest logit is that of the label; a number.
 Output Accuracy(const Scope& s, Output logits, Output labels);

@@ -36,7 +36,10 @@ TEST(Losses, ValuesAndGradients) {
 }
 
 TEST(Losses, OfSampledClasses) {
-  const auto expect = [](decltype(&NceLoss) loss, int num_true, const std::vector<double>& marks) {
+  using Loss = Output (*)(const Scope&, Output, Output, Output, Output, const SampledLossOptions&);
+  using LossInParts = Output (*)(const Scope&, const PartitionedVariable&, const PartitionedVariable&, Output, Output,
+                                 const SampledLossOptions&);
+  const auto expect = [](Loss loss, LossInParts in_parts, int num_true, const std::vector<double>& marks) {
     Model m;
     const Scope& s = m.s;
     const Var weights = MakeVariable(s, "w", Const(s, Wave({20, 4}, 0.9, 1)));
@@ -51,13 +54,26 @@ TEST(Losses, OfSampledClasses) {
     for (const Gradient& g : Gradients(s, {l}, {weights.ref, biases.ref, x})) all.push_back(ToDense(s, g));
     m.Run(InitializeVariables(s));
     ExpectMarks(m.Run(all), marks);
+    // The same of tables in parts, with their values.
+    const PartitionedVarOptions parts{.partitioner = partitioners::FixedSize(3), .initializer = initializers::Zeros()};
+    const auto w = MakePartitionedVariable(s, "w_parts", {20, 4}, parts);
+    const auto b = MakePartitionedVariable(s, "b_parts", {20}, parts);
+    const Output same = in_parts(s, w, b, labels, x, options);
+    const Output x_gradient = Gradients(s, {same}, {x})[0].values;
+    m.Run(InitializeVariables(s));
+    for (int i = 0, begin = 0; i < 3; begin += static_cast<int>(w.parts[i++].shape().dim(0))) {
+      const int end = begin + static_cast<int>(w.parts[i].shape().dim(0));
+      m.Run({Assign(s, w.parts[i].ref, Const(s, Wave({20, 4}, 0.9, 1).Rows(begin, end))),
+             Assign(s, b.parts[i].ref, Const(s, Wave({20}, 0.5, 1).Rows(begin, end)))});
+    }
+    ExpectMarks(m.Run({same, x_gradient}), {marks[0], marks[3]});
   };
-  expect(NceLoss, 1, {31.55966, 0.5673641, -1.884534, 0.04055522});
-  expect(NceLoss, 2, {37.52013, 2.47671, -0.8488431, -0.4999245});
-  expect(SampledSoftmaxLoss, 1, {6.946548, 0.4817167, -1.419383, 3.026023});
-  expect(SampledSoftmaxLoss, 2, {7.262575, -1.482133, -1.041204, 4.2938});
+  expect(NceLoss, NceLoss, 1, {31.55966, 0.5673641, -1.884534, 0.04055522});
+  expect(NceLoss, NceLoss, 2, {37.52013, 2.47671, -0.8488431, -0.4999245});
+  expect(SampledSoftmaxLoss, SampledSoftmaxLoss, 1, {6.946548, 0.4817167, -1.419383, 3.026023});
+  expect(SampledSoftmaxLoss, SampledSoftmaxLoss, 2, {7.262575, -1.482133, -1.041204, 4.2938});
   Model bad;
-  NceLoss(bad.s, {}, {}, {}, {}, {});
+  NceLoss(bad.s, Output(), Output(), {}, {}, {});
   EXPECT_THAT(std::string(bad.s.status().message()), HasSubstr("num_classes"));
 }
 

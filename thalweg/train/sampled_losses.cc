@@ -1,4 +1,6 @@
 // Losses over a sample of the classes.
+#include <functional>
+
 #include "thalweg/base/status.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
@@ -21,17 +23,25 @@ absl::Status CheckOptions(absl::string_view loss, const SampledLossOptions& o) {
   return absl::OkStatus();
 }
 
-Output Rows(const Scope& s, Output x, Output begin, Output count) {
-  // Of a matrix or a vector: all of the other dimension.
-  const bool is_matrix = x.shape().rank() == 2;
+// What a class has, of some classes: the rows of a table.
+using Lookup = std::function<Output(const Scope& s, Output ids)>;
+
+Lookup Of(Output table) {
+  return [table](const Scope& s, Output ids) { return Gather(s, table, ids); };
+}
+Lookup Of(const PartitionedVariable& table) {
+  return [&table](const Scope& s, Output ids) { return EmbeddingLookup(s, table, ids); };
+}
+
+Output Slices(const Scope& s, Output x, bool is_matrix, Output begin, Output count) {
   const Output zero = Const(s, {0}), all = Const(s, {-1});
   return is_matrix ? Slice(s, x, Concat(s, {begin, zero}, 0), Concat(s, {count, all}, 0)) : Slice(s, x, begin, count);
 }
 
 // Logits of the labels and of the sample, less the logarithm of how often each
 // class is expected in a sample.
-SampledLogits ComputeSampledLogits(const Scope& s, Output weights, Output biases, Output labels, Output inputs,
-                                   const SampledLossOptions& options, bool remove_accidental_hits) {
+SampledLogits ComputeSampledLogits(const Scope& s, const Lookup& weights, const Lookup& biases, Output labels,
+                                   Output inputs, const SampledLossOptions& options, bool remove_accidental_hits) {
   labels = Cast(s, labels, kInt64);
   const CandidateSamples sampled = options.sampled
                                        ? *options.sampled
@@ -42,12 +52,12 @@ SampledLogits ComputeSampledLogits(const Scope& s, Output weights, Output biases
   if (!s.ok()) return {};
   // One gather, and so one sparse gradient, for both.
   const Output ids = Concat(s, {flat, candidates}, 0);
-  const Output all_weights = Gather(s, weights, ids);
-  const Output all_biases = Gather(s, biases, ids);
+  const Output all_weights = weights(s, ids);
+  const Output all_biases = biases(s, ids);
   const Output begin = Const(s, {0}), rest = Const(s, {-1}), num_labels = ShapeOf(s, flat);
   if (!s.ok()) return {};
-  const Output true_weights = Rows(s, all_weights, begin, num_labels);
-  const Output sampled_weights = Rows(s, all_weights, num_labels, rest);
+  const Output true_weights = Slices(s, all_weights, /*is_matrix=*/true, begin, num_labels);
+  const Output sampled_weights = Slices(s, all_weights, /*is_matrix=*/true, num_labels, rest);
   SampledLogits logits;
   logits.sampled_logits = MatMul(s, inputs, sampled_weights, {.transpose_b = true});
   // The products of each input with the weights of its labels, summed over the depth.
@@ -57,13 +67,14 @@ SampledLogits ComputeSampledLogits(const Scope& s, Output weights, Output biases
     products = Mul(s, inputs, true_weights);
   } else {
     if (!s.ok()) return {};
-    const int32_t depth = static_cast<int32_t>(weights.shape().dim(1));
-    products = Mul(s, ExpandDims(s, inputs, 1), Reshape(s, true_weights, {-1, num_true, depth}));
+    const Output depth = Slice(s, ShapeOf(s, true_weights), Const(s, {1}), Const(s, {1}));
+    const Output by_example = Concat(s, {Const(s, {-1, num_true}), depth}, 0);
+    products = Mul(s, ExpandDims(s, inputs, 1), Reshape(s, true_weights, by_example));
   }
   const Output sums = ReduceSum(s, products, {-1});
-  logits.true_logits =
-      Add(s, Reshape(s, sums, {-1, num_true}), Reshape(s, Rows(s, all_biases, begin, num_labels), {-1, num_true}));
-  logits.sampled_logits = Add(s, logits.sampled_logits, Rows(s, all_biases, num_labels, rest));
+  const Output true_biases = Slices(s, all_biases, /*is_matrix=*/false, begin, num_labels);
+  logits.true_logits = Add(s, Reshape(s, sums, {-1, num_true}), Reshape(s, true_biases, {-1, num_true}));
+  logits.sampled_logits = Add(s, logits.sampled_logits, Slices(s, all_biases, /*is_matrix=*/false, num_labels, rest));
   if (remove_accidental_hits) {
     const AccidentalHits hits = ComputeAccidentalHits(s, labels, candidates, options.num_true);
     if (!s.ok()) return {};
@@ -81,10 +92,8 @@ SampledLogits ComputeSampledLogits(const Scope& s, Output weights, Output biases
   return logits;
 }
 
-}  // namespace
-
-Output NceLoss(const Scope& scope, Output weights, Output biases, Output labels, Output inputs,
-               const SampledLossOptions& options) {
+Output Nce(const Scope& scope, const Lookup& weights, const Lookup& biases, Output labels, Output inputs,
+           const SampledLossOptions& options) {
   if (!scope.ok()) return {};
   scope.Fail(CheckOptions("NceLoss", options));
   const Scope s = scope.SubScope("nce_loss");
@@ -98,8 +107,8 @@ Output NceLoss(const Scope& scope, Output weights, Output biases, Output labels,
   return Add(s, ReduceSum(s, positive, {1}), ReduceSum(s, negative, {1}));
 }
 
-Output SampledSoftmaxLoss(const Scope& scope, Output weights, Output biases, Output labels, Output inputs,
-                          const SampledLossOptions& options) {
+Output SampledSoftmax(const Scope& scope, const Lookup& weights, const Lookup& biases, Output labels, Output inputs,
+                      const SampledLossOptions& options) {
   if (!scope.ok()) return {};
   scope.Fail(CheckOptions("SampledSoftmaxLoss", options));
   const Scope s = scope.SubScope("sampled_softmax_loss");
@@ -110,6 +119,26 @@ Output SampledSoftmaxLoss(const Scope& scope, Output weights, Output biases, Out
   const Output targets =
       Concat(s, {Mul(s, OnesLike(s, logits.true_logits), share), ZerosLike(s, logits.sampled_logits)}, 1);
   return SoftmaxCrossEntropy(s, Concat(s, {logits.true_logits, logits.sampled_logits}, 1), StopGradient(s, targets));
+}
+
+}  // namespace
+
+Output NceLoss(const Scope& s, Output weights, Output biases, Output labels, Output inputs,
+               const SampledLossOptions& options) {
+  return Nce(s, Of(weights), Of(biases), labels, inputs, options);
+}
+Output NceLoss(const Scope& s, const PartitionedVariable& weights, const PartitionedVariable& biases, Output labels,
+               Output inputs, const SampledLossOptions& options) {
+  return Nce(s, Of(weights), Of(biases), labels, inputs, options);
+}
+
+Output SampledSoftmaxLoss(const Scope& s, Output weights, Output biases, Output labels, Output inputs,
+                          const SampledLossOptions& options) {
+  return SampledSoftmax(s, Of(weights), Of(biases), labels, inputs, options);
+}
+Output SampledSoftmaxLoss(const Scope& s, const PartitionedVariable& weights, const PartitionedVariable& biases,
+                          Output labels, Output inputs, const SampledLossOptions& options) {
+  return SampledSoftmax(s, Of(weights), Of(biases), labels, inputs, options);
 }
 
 }  // namespace thalweg
