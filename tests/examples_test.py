@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Runs the examples on small generated sets: each has to learn, show that it does, and say what is wrong."""
 
+import glob
 import os
 import subprocess
+import tempfile
 import unittest
 
 BIN = os.path.join(os.environ.get("THALWEG_BIN", "build/release/bin"), "examples")
@@ -36,8 +38,11 @@ class ExamplesTest(unittest.TestCase):
 
   def test_word2vec(self):  # at the beginning: more than 20
     output = self.learns("word2vec", "--steps=5000", "--depth=16", "--require_loss=6")
-    # "near g3w0: g3w2 g3w1 ...": words of a group are near each other.
-    found = [line.split()[1:] for line in output.splitlines() if line.startswith("near ")]
+    self.groups_are_near(output)
+
+  def groups_are_near(self, output):
+    """"near g3w0: g3w2 g3w1 ...": words of a group are near each other."""
+    found = [line.split("near ")[1].split() for line in output.splitlines() if "near " in line]
     same = sum(near.split("w")[0] == words[0].split("w")[0] for words in found for near in words[1:])
     self.assertGreater(same, 20, output)  # of 40; by chance 2
 
@@ -61,6 +66,30 @@ class ExamplesTest(unittest.TestCase):
   def test_model_parallel(self):  # by chance: 0.69
     output = self.job(0, 2, "model_parallel", "--steps=100", "--units=16", "--time=8", "--require_loss=0.4")
     self.assertRegex(output, r"layer_1/lstm_cell/kernel .* /job:worker/task:1")
+
+  def test_word2vec_in_parts(self):
+    output = self.job(2, 2, "distributed_word2vec", "--generated", "--steps=2000", "--depth=16")
+    self.assertRegex(output, r"embeddings/part_0 .* /job:ps/task:0")
+    self.assertRegex(output, r"embeddings/part_1 .* /job:ps/task:1")
+    self.groups_are_near(output)
+
+  def test_an_evaluator_follows_the_training(self):
+    with tempfile.TemporaryDirectory() as folder:
+      flags = ("--generated", "--checkpoint_dir=" + folder, "--steps=60")
+      evaluator = subprocess.Popen([os.path.join(BIN, "cifar10_eval"), *flags, "--idle=5m", "--require_accuracy=0.6"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+      try:
+        self.job(1, 2, "cifar10_train", *flags, "--batch_size=32", "--save_steps=20", "--learning_rate=0.02")
+        output, errors = evaluator.communicate(timeout=300)  # it ends by itself
+      finally:
+        evaluator.kill()
+      self.assertEqual(evaluator.returncode, 0, output + errors)
+      self.assertRegex(output.splitlines()[-1], r"step 6\d: test accuracy")
+      self.assertTrue(glob.glob(os.path.join(folder, "eval", "events.out.tfevents.*")))
+
+  def test_large_batch(self):  # by chance: 0.1
+    output = self.job(1, 2, "large_batch", "--epochs=1", "--warmup_epochs=0.5", "--require_accuracy=0.65")
+    self.assertIn("58 steps with batches of 1024, learning rate 0.32", output)
 
   def test_what_is_not_learnt_fails(self):
     result = run("word2vec", "--generated", "--steps=1", "--require_loss=6")
