@@ -9,6 +9,7 @@ import unittest
 import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
+from tensorboard.backend.event_processing import event_accumulator
 from tensorflow_testlib import PROGRAM
 
 v1 = tf.compat.v1
@@ -106,6 +107,28 @@ class TrainingTest(unittest.TestCase):
         # The next run has a file of its own.
         self.train(120)
         self.assertEqual(len(glob.glob(os.path.join(self.folder, "events.out.tfevents.*"))), 2)
+
+    def test_tensorboard_reads_images_and_histograms(self):
+        out = subprocess.run([os.path.join(os.path.dirname(REGRESSION), "cifar10_train"), "--generated", "--steps=2",
+                              "--batch_size=4", "--checkpoint_dir=" + self.folder],
+                             capture_output=True, text=True, timeout=120)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        events = event_accumulator.EventAccumulator(self.folder)
+        events.Reload()
+        for i in range(3):
+            (image,) = events.Images("images/image/%d" % i)
+            self.assertEqual((image.step, image.height, image.width), (1, 24, 24))
+            with v1.Session() as session:
+                pixels = session.run(tf.io.decode_png(image.encoded_image_string))
+            self.assertEqual(pixels.shape, (24, 24, 3))
+            self.assertGreater(pixels.std(), 10)
+        weights = events.Histograms("conv2d/kernel/values")[0].histogram_value
+        self.assertEqual(weights.num, 5 * 5 * 3 * 64)
+        self.assertEqual(sum(weights.bucket), weights.num)
+        self.assertLess(weights.max, 0.2)  # twice the deviation of 0.05, and two steps
+        self.assertAlmostEqual(events.Scalars("learning_rate")[0].value, 0.1, places=6)
+        self.assertIn("conv2d/kernel", [node.name for node in v1.GraphDef.FromString(
+            events.Graph().SerializeToString()).node])
 
 
 if __name__ == "__main__":
