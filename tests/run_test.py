@@ -112,16 +112,23 @@ class RunTest(unittest.TestCase):
         with open(os.path.join(folder, "checkpoint")) as state:
             return int(re.search(r"model.ckpt-(\d+)", state.read()).group(1))
 
+    def accuracy(self, run):
+        self.check(run)
+        return float(re.search(r"worker 0 \| test accuracy (\d+\.\d+) %", run.output).group(1))
+
     def test_training_survives_the_loss_of_any_task(self):
-        for victim, index in (("ps", 1), ("worker", 1), ("worker", 0)):
-            with self.subTest(victim=victim, index=index), tempfile.TemporaryDirectory() as folder:
-                run = self.train(folder, "--steps=600", "--learning_rate=1e-3", "--require_accuracy=0.6")
+        flags = ("--steps=400", "--learning_rate=1e-3")
+        with tempfile.TemporaryDirectory() as folder:
+            undisturbed = self.accuracy(self.train(folder, *flags))
+        for victim, index, mode in (("ps", 1, ()), ("worker", 0, ()), ("worker", 1, ()), ("ps", 0, ("--is_sync",)),
+                                    ("worker", 1, ("--is_sync",))):
+            with self.subTest(victim=victim, index=index, mode=mode), tempfile.TemporaryDirectory() as folder:
+                run = self.train(folder, *flags, *mode)
                 self.assertTrue(run.wait_for(r"Saved .*model.ckpt-[1-9]"), run.output)
                 os.kill(pid_of(run, victim, index), signal.SIGKILL)
                 self.assertTrue(run.wait_for("%s %d was ended by signal 9.*started again" % (victim, index)), run.output)
-                self.check(run)
-                self.assertRegex(run.output, r"worker 0 \| test accuracy [6-9]\d\.\d+ %")
-                self.assertGreaterEqual(self.last_saved(folder), 600)
+                self.assertGreater(self.accuracy(run), undisturbed - 6, run.output)  # runs differ by some percent
+                self.assertGreaterEqual(self.last_saved(folder), 400)
 
     def test_training_in_step_stops_at_a_signal_and_goes_on(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -226,12 +226,19 @@ TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
     ASSERT_OK(session->Close());
   });
   waits.WaitForNotification();
-  ASSERT_OK_AND_ASSIGN(auto session,
-                       MonitoredTrainingSession::Start(chief.graph, {.master = cluster.target({"worker", 0}),
-                                                                     .checkpoint_dir = folder_,
-                                                                     .hooks = {StopAtStep(40)},
-                                                                     .save_checkpoint_steps = 10}));
+  ASSERT_OK_AND_ASSIGN(
+      auto session, MonitoredTrainingSession::Start(chief.graph, {.master = cluster.target({"worker", 0}),
+                                                                  .checkpoint_dir = folder_,
+                                                                  .hooks = {StopAtStep(40), Profiler(Path("traces"))},
+                                                                  .save_checkpoint_steps = 10}));
   steps += Train(session, chief);
+  // A trace has the whole step, whichever task ran it.
+  const std::vector<std::string> traces = Files(Path("traces"));
+  ASSERT_EQ(traces.size(), 1);
+  ASSERT_OK_AND_ASSIGN(const std::string trace, PosixFileSystem().ReadFileToString(Path("traces/" + traces[0])));
+  for (const char* task : {"/job:ps/replica:0/task:0", "/job:ps/replica:0/task:1", "/job:worker/replica:0/task:0"}) {
+    EXPECT_THAT(trace, HasSubstr(task));
+  }
   EXPECT_GE(StepOf(session.session(), chief), 40);
   ASSERT_OK(session.Close());
   // One that comes when all is done has nothing to do.

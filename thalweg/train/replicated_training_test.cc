@@ -95,12 +95,12 @@ TEST_F(ReplicatedTrainingTest, InStep) {
   }
 }
 
-TEST_F(ReplicatedTrainingTest, AWorkerWithLessData) {
+TEST_F(ReplicatedTrainingTest, WorkersWithLessDataAndWithNone) {
   TestCluster cluster({{"ps", 1}, {"worker", 3}});
   const std::vector<int64_t> steps =
-      RunAll(cluster, 3, {.optimizer = [] { return InStep(3); }, .own_steps = {-1, 4, -1}});
+      RunAll(cluster, 3, {.optimizer = [] { return InStep(3); }, .own_steps = {-1, 4, 0}});
   EXPECT_EQ(Latest(), Path("model.ckpt-20"));
-  EXPECT_EQ(steps[1], 4);
+  EXPECT_THAT(steps, testing::ElementsAre(20, 4, 0));
 }
 
 TEST_F(ReplicatedTrainingTest, AChiefWithLessData) {
