@@ -117,7 +117,7 @@ class RunTest(unittest.TestCase):
         return float(re.search(r"worker 0 \| test accuracy (\d+\.\d+) %", run.output).group(1))
 
     def test_training_survives_the_loss_of_any_task(self):
-        flags = ("--steps=400", "--learning_rate=1e-3")
+        flags = ("--steps=400", "--learning_rate=3e-4")
         with tempfile.TemporaryDirectory() as folder:
             undisturbed = self.accuracy(self.train(folder, *flags))
         for victim, index, mode in (("ps", 1, ()), ("worker", 0, ()), ("worker", 1, ()), ("ps", 0, ("--is_sync",)),
@@ -127,7 +127,7 @@ class RunTest(unittest.TestCase):
                 self.assertTrue(run.wait_for(r"Saved .*model.ckpt-[1-9]"), run.output)
                 os.kill(pid_of(run, victim, index), signal.SIGKILL)
                 self.assertTrue(run.wait_for("%s %d was ended by signal 9.*started again" % (victim, index)), run.output)
-                self.assertGreater(self.accuracy(run), undisturbed - 6, run.output)  # runs differ by some percent
+                self.assertGreater(self.accuracy(run), undisturbed - 6, run.output)  # undisturbed runs differ by up to 3
                 self.assertGreaterEqual(self.last_saved(folder), 400)
 
     def test_training_in_step_stops_at_a_signal_and_goes_on(self):
@@ -141,7 +141,7 @@ class RunTest(unittest.TestCase):
             run = self.train(folder, "--is_sync", "--steps=%d" % (saved + 100))
             self.check(run)
             first = int(re.search(r"Train step (\d+)", run.output).group(1))
-            self.assertGreater(first, saved, run.output)
+            self.assertGreaterEqual(first, saved, run.output)  # the step is read before the update
 
 
 class ServerTest(unittest.TestCase):
@@ -167,8 +167,8 @@ class ServerTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             ports = free_ports(3)
             ps_hosts = ["localhost:%d" % port for port in ports[:2]]
-            servers = [Running(THALWEG, "server", "--cluster=ps|%s,worker|localhost:%d" % (";".join(ps_hosts), ports[2]),
-                               "--job_name=ps", "--task_index=%d" % i, "--orphan_after=500ms",
+            cluster = "--cluster=ps|%s,worker|localhost:%d" % (";".join(ps_hosts), ports[2])
+            servers = [Running(THALWEG, "server", cluster, "--job_name=ps", "--task_index=%d" % i, "--orphan_after=500ms",
                                "--orphan_checkpoint=" + os.path.join(folder, "orphan")) for i in range(2)]
             worker = Running(example("distributed_mnist"), "--ps_hosts=" + ",".join(ps_hosts),
                              "--worker_hosts=localhost:%d" % ports[2], "--job_name=worker", "--task_index=0",
