@@ -24,6 +24,7 @@ ABSL_FLAG(std::string, data, "text8", "a text of words that are separated by spa
 ABSL_FLAG(bool, generated, false, "train on a small text that is made for this run");
 ABSL_FLAG(std::string, checkpoint_dir, "", "where checkpoints go; none: nowhere");
 ABSL_FLAG(int64_t, steps, 100000, "the global step to stop at");
+ABSL_FLAG(int64_t, save_steps, 10000, "global steps between checkpoints");
 ABSL_FLAG(int, batch_size, 128, "pairs of words in a batch");
 ABSL_FLAG(int, vocabulary, 50000, "words that have a number; the rest are one");
 ABSL_FLAG(int, depth, 128, "numbers that describe a word");
@@ -121,6 +122,7 @@ absl::Status Train(const tw::Job& job, const tw::Server& server, const std::stri
                                              .is_chief = job.is_chief(),
                                              .checkpoint_dir = absl::GetFlag(FLAGS_checkpoint_dir),
                                              .hooks = {tw::StopAtStep(absl::GetFlag(FLAGS_steps)), tw::StopOnSignal()},
+                                             .save_checkpoint_steps = absl::GetFlag(FLAGS_save_steps),
                                              .log_step_count_steps = 0}));
   double average = 0;  // over about the last 100 steps of this worker
   int64_t own_steps = 0;

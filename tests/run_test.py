@@ -1,5 +1,6 @@
 """Whole jobs under `thalweg run`: real programs, real processes, some of them killed."""
 
+import glob
 import os
 import re
 import signal
@@ -129,6 +130,27 @@ class RunTest(unittest.TestCase):
                 self.assertTrue(run.wait_for("%s %d was ended by signal 9.*started again" % (victim, index)), run.output)
                 self.assertGreater(self.accuracy(run), undisturbed - 6, run.output)  # undisturbed runs differ by up to 3
                 self.assertGreaterEqual(self.last_saved(folder), 400)
+
+    def test_a_parameter_server_dies_in_the_middle_of_a_save(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # Two tables of 40 MB: a save takes some time.
+            run = Running(THALWEG, "run", "--ps=2", "--workers=1", "--restart=on-failure", "--",
+                          example("distributed_word2vec"), "--generated", "--depth=50000", "--batch_size=8",
+                          "--sampled=8", "--steps=20", "--save_steps=4", "--checkpoint_dir=" + folder)
+            self.assertTrue(run.wait_for(r"Saved .*model.ckpt-[1-9]"), run.output)
+            victim = pid_of(run, "ps", 1)
+            saved = self.last_saved(folder)
+            unfinished = os.path.join(folder, "*_temp_*")
+            while not glob.glob(os.path.join(unfinished, "*")):
+                self.assertIsNone(run.process.poll(), run.output)
+            os.kill(victim, signal.SIGKILL)
+            self.assertTrue(run.wait_for("ps 1 was ended by signal 9.*started again"), run.output)
+            self.check(run)
+            self.assertIn("Restoring %s/model.ckpt-%d" % (folder, saved), run.output)
+            self.assertGreaterEqual(self.last_saved(folder), 20)
+            self.assertEqual(glob.glob(unfinished), [])
+            verified = subprocess.run([THALWEG, "checkpoint", "verify", folder], capture_output=True, text=True)
+            self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
 
     def test_training_in_step_stops_at_a_signal_and_goes_on(self):
         with tempfile.TemporaryDirectory() as folder:
