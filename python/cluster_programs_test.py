@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-import tensorflow  # noqa: F401  (this file needs the interpreter that has it)
+import tensorflow
 from ports import free_ports
 
 THALWEG = os.path.join(os.environ["THALWEG_BIN"], "thalweg")
@@ -24,11 +24,11 @@ PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tests", "pr
 class Process:
     """A program under `thalweg python` (or plain TensorFlow), whose output is kept."""
 
-    def __init__(self, program, *args, thalweg=True):
+    def __init__(self, program, *args, thalweg=True, env={}):
         command = [THALWEG, "python", "--python", sys.executable] if thalweg else [sys.executable]
         self._process = subprocess.Popen(
             command + [os.path.join(PROGRAMS, program)] + [str(a) for a in args],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2"))
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", **env))
         self._lines = []
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read)
@@ -195,6 +195,20 @@ class ClusterProgramsTest(unittest.TestCase):
         again = self.start("ends.py", *hosts, "--job_name=worker", "--task_index=1")
         self.assert_ends(again, "counted to 2")
         self.assert_ends(ps, "join() has returned")
+
+    def test_an_orphan_saves_what_tensorflow_reads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            prefix = os.path.join(folder, "orphan")
+            hosts = self.cluster(1, 1)
+            ps, = self.start_job("distributed_mnist.py", hosts, "ps", 1,
+                                 env={"THALWEG_ORPHAN_AFTER": "1s", "THALWEG_ORPHAN_CHECKPOINT": prefix})
+            worker, = self.start_job("distributed_mnist.py", hosts, "worker", 1, "--steps=100000")
+            self.assertTrue(worker.wait_for("Train step"), worker.output)
+            worker.stop(signal.SIGKILL)
+            self.assertEqual(ps.wait(), 132, ps.output)
+            saved = tensorflow.train.load_checkpoint(prefix + "-ps-0")
+            self.assertEqual(saved.get_variable_to_shape_map()["dense/kernel"], [784, 500])
+            self.assertGreater(saved.get_tensor("global_step"), 0)
 
     def test_towers(self):
         for args in ((), ("--is_sync",)):

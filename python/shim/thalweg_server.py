@@ -14,6 +14,7 @@ import threading
 # TensorFlow's Coordinator grants threads this long to end before the session is closed, which ends them at once.
 _TENSORFLOW_GRACE_SECONDS = 120
 _GRACE_SECONDS = 5
+_ORPHAN_CODE = 132  # of a server that no worker needs any more
 
 
 def _log(text):
@@ -173,6 +174,8 @@ def patch_server_class(module):
 
     def join(self):
         code = self._server.join()
+        if code == _ORPHAN_CODE:
+            sys.exit(code)  # for launchers, as in programs without Python; the server has said why
         if code != 0:
             raise _errors_of(module).UnavailableError(
                 None, None, "The server at %s ended with code %d" % (self._server.target, code))
