@@ -24,6 +24,14 @@ def functions(c):
                only=("float32", "float64"))
         c.case(op, "ends", a=array("float64", [1, 0, -1, 2, 3, np.nan]), x=array("float64", [0, 1, 1, -1, np.inf, 1]),
                tolerance=1e-5)
+    for op, names in (("IgammaGradA", ("a", "x")), ("RandomGammaGrad", ("alpha", "sample"))):
+        c.each(op, lambda t: dict(zip(names, (numbers(t, (6, 1), .1, 30), numbers(t, (1, 30), .1, 40, seed=2)))),
+               tolerance=1e-3, only=("float32", "float64"))
+    c.each("Betainc", lambda t: dict(a=numbers(t, (50,), .1, 20), b=numbers(t, (50,), .1, 20, seed=2),
+                                     x=numbers(t, (50,), 0, 1, seed=3)), tolerance=1e-4)
+    c.case("Betainc", "ends", a=array("float64", [1, 2, 0, 3, 2, np.nan]), b=array("float64", 2),
+           x=array("float64", [0, 1, .5, -1, 2, .5]))
+    c.error("Betainc", "shapes", a=array("float32", [1, 2]), b=array("float32", [1, 2, 3]), x=array("float32", .5))
 
 
 FAMILIES = (functions,)

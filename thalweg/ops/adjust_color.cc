@@ -190,7 +190,8 @@ const OpRegistration kOps[] = {
         .Output("output: T")
         .Attr("T: {half, bfloat16, float, double} = DT_FLOAT")
         .Shape(ConvertShape)
-        .Compute(ComputeHsvToRgb),
+        .Compute(ComputeHsvToRgb)
+        .NotDifferentiable(),
 };
 
 }  // namespace

@@ -1,12 +1,15 @@
 // Bessel functions of order 0 and 1, elementwise: J and Y, the modified I and K,
 // and I and K with their exponential taken off ("e": I0e(x) = exp(-|x|) I0(x),
 // K0e(x) = exp(x) K0(x)).
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/broadcast.h"
 #include "thalweg/ops/elementwise.h"
+#include "thalweg/ops/math_ops.h"
 
 namespace thalweg {
 namespace {
@@ -76,6 +79,50 @@ struct Fn {
   }
 };
 
+// Every derivative is p * other(x) + q * y / x + r * y, with the other order of
+// the same kind; r may be times the sign of x. `at_0` is its value there, if the
+// division has none.
+struct Slope {
+  const char* other;
+  double p;
+  double q = 0;
+  double r = 0;
+  bool signed_r = false;
+  double at_0 = 0;
+};
+constexpr std::pair<const char*, Slope> kSlopes[] = {
+    {"BesselI0", {"BesselI1", 1}},
+    {"BesselI1", {"BesselI0", 1, -1, 0, false, .5}},
+    {"BesselI0e", {"BesselI1e", 1, 0, -1, true}},
+    {"BesselI1e", {"BesselI0e", 1, -1, -1, true, .5}},
+    {"BesselK0", {"BesselK1", -1}},
+    {"BesselK1", {"BesselK0", -1, -1}},
+    {"BesselK0e", {"BesselK1e", -1, 0, 1}},
+    {"BesselK1e", {"BesselK0e", -1, -1, 1}},
+    {"BesselJ0", {"BesselJ1", -1}},
+    {"BesselJ1", {"BesselJ0", 1, -1, 0, false, .5}},
+    {"BesselY0", {"BesselY1", -1}},
+    {"BesselY1", {"BesselY0", 1, -1}},
+};
+
+absl::Status BesselGradient(GradientContext& g) {
+  const Scope& s = g.scope();
+  const Output x = g.input(0), y = g.output(0);
+  const auto number = [&](double value) { return ScalarConst(s, x.dtype(), value); };
+  const Slope& rule = std::find_if(std::begin(kSlopes), std::end(kSlopes), [&](const auto& row) {
+                        return g.node()->op() == row.first;
+                      })->second;
+  Output slope = Mul(s, number(rule.p), s.Add(rule.other, {x}));
+  if (rule.r != 0) {
+    const Output r = rule.signed_r ? Mul(s, number(rule.r), Sign(s, x)) : number(rule.r);
+    slope = Add(s, slope, Mul(s, r, y));
+  }
+  if (rule.q != 0) slope = Add(s, slope, Mul(s, number(rule.q), RealDiv(s, y, x)));
+  if (rule.at_0 != 0) slope = s.Add("SelectV2", {Equal(s, x, number(0)), number(rule.at_0), slope});
+  g.set_dx(0, Mul(s, g.dy(), slope));
+  return absl::OkStatus();
+}
+
 template <double (*F)(double)>
 Op Bessel(absl::string_view name) {
   return Op(name)
@@ -83,7 +130,8 @@ Op Bessel(absl::string_view name) {
       .Output("y: T")
       .Attr("T: {bfloat16, half, float, double}")
       .Shape(shapes::LikeInput0)
-      .Kernel<UnaryKernel>(SelectUnary<Fn<F>, Types<float, double>>);
+      .Kernel<UnaryKernel>(SelectUnary<Fn<F>, Floats>)
+      .Gradient(BesselGradient);
 }
 
 const OpRegistration kOps[] = {

@@ -130,7 +130,8 @@ const OpRegistration kOps[] = {
         .Attr("T: {bfloat16, half, float, double}")
         .Attr("Tidx: {int32, int64} = DT_INT32")
         .Shape(LinSpaceShape)
-        .Compute(ComputeLinSpace),
+        .Compute(ComputeLinSpace)
+        .NotDifferentiable(),
 };
 
 }  // namespace

@@ -331,7 +331,8 @@ const OpRegistration kOps[] = {
         .Output("b_val_grad: T")
         .Attr("T: numbertype")
         .Shape(AddGradShape)
-        .Compute(SparseAddGrad),
+        .Compute(SparseAddGrad)
+        .NotDifferentiable(),
     Extreme("SparseSparseMaximum", true),
     Extreme("SparseSparseMinimum", false),
     Op("SparseTensorDenseAdd")

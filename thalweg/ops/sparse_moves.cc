@@ -454,7 +454,8 @@ const OpRegistration kOps[] = {
         .Attr("N: int >= 2")
         .Attr("T: type")
         .Shape(BoxShape)
-        .Kernel<SparseConcatKernel>(),
+        .Kernel<SparseConcatKernel>()
+        .NotDifferentiable(),
     Op("SparseSplit")
         .Input("split_dim: int64")
         .Input("indices: int64")

@@ -664,7 +664,8 @@ const OpRegistration kOps[] = {
         .Output("output_handles: variant")
         .Attr(kType)
         .Shape(shapes::LikeInput0)
-        .Compute(PushBackBatch),
+        .Compute(PushBackBatch)
+        .NotDifferentiable(),
     Op("TensorListPopBack")
         .Input("input_handle: variant")
         .Input("element_shape: int32")
@@ -673,13 +674,19 @@ const OpRegistration kOps[] = {
         .Attr(kType)
         .Shape(ListShape)
         .Compute(PopBack),
-    Op("TensorListLength").Input("input_handle: variant").Output("length: int32").Shape(shapes::Scalar).Compute(Length),
+    Op("TensorListLength")
+        .Input("input_handle: variant")
+        .Output("length: int32")
+        .Shape(shapes::Scalar)
+        .Compute(Length)
+        .NotDifferentiable(),
     Op("TensorListElementShape")
         .Input("input_handle: variant")
         .Output("element_shape: shape_type")
         .Attr(kShapeType)
         .Shape(shapes::Unknown)
-        .Compute(ElementShape),
+        .Compute(ElementShape)
+        .NotDifferentiable(),
     Op("TensorListStack")
         .Input("input_handle: variant")
         .Input("element_shape: int32")
@@ -787,7 +794,8 @@ const OpRegistration kOps[] = {
         .Output("output: variant")
         .Attr(kType)
         .Shape(shapes::LikeInput0)
-        .Kernel<ConcatListsKernel>(),
+        .Kernel<ConcatListsKernel>()
+        .NotDifferentiable(),
 };
 
 }  // namespace

@@ -4,14 +4,15 @@
 //   Expint(x) = integral of exp(t) / t from -infinity to x (its principal value)
 //   FresnelCos(x), FresnelSin(x) = integral of cos, sin(pi t^2 / 2) from 0 to x
 //   Spence(x) = -integral of log(t) / (t - 1) from 1 to x
-//   Igamma(a, x) = integral of t^(a-1) exp(-t) from 0 to x, by gamma(a); Igammac is the rest to 1
 #include <cmath>
 #include <complex>
 #include <limits>
 #include <numbers>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/broadcast.h"
 #include "thalweg/ops/elementwise.h"
+#include "thalweg/ops/math_ops.h"
 
 namespace thalweg {
 namespace {
@@ -104,42 +105,6 @@ double Spence(double x) {
   return -(kPi * kPi / 6 + log * std::log1p(-1 / x) - SmallDilogarithm(1 / x)) - log * log / 2;
 }
 
-// The lower part by its series, or the upper by a continued fraction, whichever
-// converges.
-struct GammaParts {
-  double lower, upper;
-};
-GammaParts IncompleteGamma(double a, double x) {
-  if (std::isnan(a) || std::isnan(x) || a <= 0 || x < 0) return {kNan, kNan};
-  if (x == 0) return {0, 1};
-  if (std::isinf(a)) return std::isinf(x) ? GammaParts{kNan, kNan} : GammaParts{0, 1};
-  if (std::isinf(x)) return {1, 0};
-  int sign;
-  const double front = std::exp(a * std::log(x) - x - lgamma_r(a, &sign));
-  constexpr int kTerms = 20000;
-  if (x < a + 1) {
-    double term = 1 / a, sum = term;
-    for (int k = 1; k < kTerms && term > 1e-17 * sum; ++k) {
-      term *= x / (a + k);
-      sum += term;
-    }
-    return {sum * front, 1 - sum * front};
-  }
-  double b = x + 1 - a, c = 1e300, d = 1 / b, h = d;
-  for (int k = 1; k < kTerms; ++k) {
-    const double factor = -k * (k - a);
-    b += 2;
-    d = factor * d + b;
-    c = b + factor / c;
-    if (d == 0) d = 1e-300;
-    if (c == 0) c = 1e-300;
-    d = 1 / d;
-    h *= d * c;
-    if (std::fabs(d * c - 1) < 1e-16) break;
-  }
-  return {1 - h * front, h * front};
-}
-
 template <double (*F)(double)>
 struct Fn {
   static constexpr float kNanos = 100;
@@ -148,49 +113,49 @@ struct Fn {
     return static_cast<T>(F(x));
   }
 };
-struct IgammaFn {
-  static constexpr float kNanos = 200;
-  template <typename T>
-  T operator()(T a, T x) const {
-    return static_cast<T>(IncompleteGamma(a, x).lower);
-  }
-};
-struct IgammacFn {
-  static constexpr float kNanos = 200;
-  template <typename T>
-  T operator()(T a, T x) const {
-    return static_cast<T>(IncompleteGamma(a, x).upper);
-  }
-};
-
-using Floats = Types<float, double>;
+// Sets the derivative with respect to x.
+absl::Status Chain(GradientContext& g, Output slope) {
+  g.set_dx(0, Mul(g.scope(), g.dy(), slope));
+  return absl::OkStatus();
+}
+absl::Status DawsnGradient(GradientContext& g) {  // 1 - 2 x y
+  const Scope& s = g.scope();
+  const Output x = g.input(0), two = ScalarConst(s, x.dtype(), 2), one = ScalarConst(s, x.dtype(), 1);
+  return Chain(g, Sub(s, one, Mul(s, Mul(s, two, x), g.output(0))));
+}
+absl::Status ExpintGradient(GradientContext& g) {
+  return Chain(g, RealDiv(g.scope(), Exp(g.scope(), g.input(0)), g.input(0)));
+}
+Output HalfPiSquare(GradientContext& g) {
+  const Scope& s = g.scope();
+  return Mul(s, ScalarConst(s, g.input(0).dtype(), kPi / 2), Square(s, g.input(0)));
+}
+absl::Status FresnelCosGradient(GradientContext& g) { return Chain(g, Cos(g.scope(), HalfPiSquare(g))); }
+absl::Status FresnelSinGradient(GradientContext& g) { return Chain(g, Sin(g.scope(), HalfPiSquare(g))); }
+absl::Status SpenceGradient(GradientContext& g) {  // log(x) / (1 - x); -1 at 1
+  const Scope& s = g.scope();
+  const Output x = g.input(0), one = ScalarConst(s, x.dtype(), 1);
+  const Output slope = RealDiv(s, Log(s, x), Sub(s, one, x));
+  return Chain(g, s.Add("SelectV2", {Equal(s, x, one), Neg(s, one), slope}));
+}
 
 template <double (*F)(double)>
-Op Unary(absl::string_view name) {
+Op Unary(absl::string_view name, GradientFn gradient) {
   return Op(name)
       .Input("x: T")
       .Output("y: T")
       .Attr("T: {bfloat16, half, float, double}")
       .Shape(shapes::LikeInput0)
-      .Kernel<UnaryKernel>(SelectUnary<Fn<F>, Floats>);
-}
-Op Gamma(absl::string_view name) {
-  return Op(name)
-      .Input("a: T")
-      .Input("x: T")
-      .Output("z: T")
-      .Attr("T: {bfloat16, half, float, double}")
-      .Shape(shapes::Broadcast);
+      .Kernel<UnaryKernel>(SelectUnary<Fn<F>, Floats>)
+      .Gradient(gradient);
 }
 
 const OpRegistration kOps[] = {
-    Unary<Dawsn>("Dawsn"),
-    Unary<Expint>("Expint"),
-    Unary<FresnelCos>("FresnelCos"),
-    Unary<FresnelSin>("FresnelSin"),
-    Unary<Spence>("Spence"),
-    Gamma("Igamma").Kernel<BinaryKernel>(SelectBinary<IgammaFn, Floats>),
-    Gamma("Igammac").Kernel<BinaryKernel>(SelectBinary<IgammacFn, Floats>),
+    Unary<Dawsn>("Dawsn", DawsnGradient),
+    Unary<Expint>("Expint", ExpintGradient),
+    Unary<FresnelCos>("FresnelCos", FresnelCosGradient),
+    Unary<FresnelSin>("FresnelSin", FresnelSinGradient),
+    Unary<Spence>("Spence", SpenceGradient),
 };
 
 }  // namespace

@@ -239,6 +239,32 @@ TEST(UnaryTest, BesselFunctionsAndIntegrals) {
   }
   EXPECT_TRUE(std::isnan(gamma("Igamma", 0, 1)));
   gamma("Igamma", 1e300, 1e300);
+  EXPECT_EQ(gamma("IgammaGradA", 1e300, 1e-300), 0);
+}
+
+TEST(UnaryTest, BesselFunctionsAndIntegralsHaveGradients) {
+  for (const char* op :
+       {"BesselI0", "BesselI1", "BesselI0e", "BesselI1e", "BesselK0", "BesselK1", "BesselK0e", "BesselK1e", "BesselJ0",
+        "BesselJ1", "BesselY0", "BesselY1", "Dawsn", "Expint", "FresnelCos", "FresnelSin", "Spence"}) {
+    SCOPED_TRACE(op);
+    ExpectGradient([&](const Scope& s, const std::vector<Output>& x) { return Output(s.Add(op, {x[0]})); },
+                   {TestValues(kDouble, {7}, 0.3, 4)});
+  }
+  for (const char* op : {"Igamma", "Igammac"}) {
+    SCOPED_TRACE(op);
+    ExpectGradient(
+        [&](const Scope& s, const std::vector<Output>& x) {
+          return Output(s.Add(op, {x[0], x[1]}));
+        },
+        {TestValues(kDouble, {4, 1}, 0.5, 6), TestValues(kDouble, {5}, 0.2, 9, 2)});
+  }
+  ExpectGradient(
+      [](const Scope& s, const std::vector<Output>& x) {
+        const Output a = s.Add("Const", {}, {{"dtype", kDouble}, {"value", Tensor::Scalar<double>(2.5)}});
+        const Output b = s.Add("Const", {}, {{"dtype", kDouble}, {"value", TestValues(kDouble, {6}, 0.5, 4)}});
+        return Output(s.Add("Betainc", {a, b, x[0]}));
+      },
+      {TestValues(kDouble, {6}, 0.1, 0.9)});
 }
 
 }  // namespace
