@@ -13,11 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/element_moves.h"
 #include "thalweg/ops/gemm.h"
+#include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/numbers.h"
 
 namespace thalweg {
@@ -258,6 +260,45 @@ absl::Status EinsumShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
+// Of each operand by an equation of the others: "ij,jk->ik" gives "ik,jk->ij"
+// and "ij,ik->jk". What only the operand has was summed over, and is repeated.
+absl::Status EinsumGradient(GradientContext& g) {
+  const Scope& s = g.scope();
+  const int n = g.node()->num_inputs();
+  ASSIGN_OR_RETURN(const std::string text, g.Attr<std::string>("equation"));
+  ASSIGN_OR_RETURN(const Equation equation, Parse(text, n));
+  for (const std::string& operand : equation.operands) {
+    const bool repeats = std::set<char>(operand.begin(), operand.end()).size() != operand.size();
+    if (repeats || absl::StrContains(operand, '.')) {
+      return Unimplemented("Einsum: no gradient of equations with \"...\" or a label that repeats in an operand: ",
+                           text);
+    }
+  }
+  for (int i = 0; i < n; ++i) {
+    const std::string& own = equation.operands[i];
+    const std::string others = n == 1 ? equation.result : absl::StrCat(equation.result, ",", equation.operands[1 - i]);
+    std::string have;
+    std::vector<int32_t> missing;
+    for (size_t d = 0; d < own.size(); ++d) {
+      if (absl::StrContains(others, own[d])) {
+        have.push_back(own[d]);
+      } else {
+        missing.push_back(static_cast<int32_t>(d));
+      }
+    }
+    std::vector<Output> inputs{g.dy()};
+    if (n == 2) inputs.push_back(Conj(s, g.input(1 - i)));
+    Output dx = s.Add("Einsum", {OpInput(inputs)}, {{"equation", absl::StrCat(others, "->", have)}});
+    for (const int32_t d : missing) {
+      const Output axis = s.Add("Const", {}, {{"dtype", kInt32}, {"value", Tensor::Scalar(d)}});
+      dx = s.Add("ExpandDims", {dx, axis});
+    }
+    if (!missing.empty()) dx = s.Add("BroadcastTo", {dx, Output(s.Add("Shape", {g.input(i)}))});
+    g.set_dx(i, dx);
+  }
+  return absl::OkStatus();
+}
+
 const OpRegistration kEinsum = Op("Einsum")
                                    .Input("inputs: N * T")
                                    .Output("output: T")
@@ -265,7 +306,8 @@ const OpRegistration kEinsum = Op("Einsum")
                                    .Attr("N: int >= 1")
                                    .Attr("T: type")
                                    .Shape(EinsumShape)
-                                   .Kernel<EinsumKernel>();
+                                   .Kernel<EinsumKernel>()
+                                   .Gradient(EinsumGradient);
 
 }  // namespace
 }  // namespace thalweg

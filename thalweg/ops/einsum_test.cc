@@ -45,5 +45,25 @@ TEST(DistributionsTest, BadInput) {
   }
 }
 
+TEST(EinsumTest, Gradient) {
+  const auto check = [](const char* equation, std::vector<Tensor> xs) {
+    SCOPED_TRACE(equation);
+    ExpectGradient(
+        [&](const Scope& s, const std::vector<Output>& x) {
+          return Output(s.Add("Einsum", {OpInput(x)}, {{"equation", equation}}));
+        },
+        xs);
+  };
+  check("ij,jk->ik", {TestValues(kDouble, {2, 3}), TestValues(kDouble, {3, 4})});
+  check("bij,bjk->bki", {TestValues(kDouble, {2, 3, 2}), TestValues(kDouble, {2, 2, 3})});
+  check("ijl,jk->k", {TestValues(kDouble, {2, 3, 2}), TestValues(kDouble, {3, 4})});
+  check("ijk->k", {TestValues(kDouble, {2, 3, 2})});
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = s.Add("Const", {}, {{"dtype", kDouble}, {"value", TestValues(kDouble, {2, 2})}});
+  Gradients(s, {Output(s.Add("Einsum", {OpInput(std::vector<Output>{x})}, {{"equation", "ii->i"}}))}, {x});
+  EXPECT_TRUE(absl::IsUnimplemented(s.status())) << s.status();
+}
+
 }  // namespace
 }  // namespace thalweg
