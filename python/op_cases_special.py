@@ -1,6 +1,7 @@
-"""Cases of compare_test.py: Bessel functions, integrals and the incomplete gamma function."""
+"""Cases of compare_test.py: Bessel functions, integrals, incomplete gamma and beta, Fourier transforms."""
 
 import numpy as np
+import tensorflow as tf
 from op_cases import array, numbers
 
 UNARY = {
@@ -34,4 +35,28 @@ def functions(c):
     c.error("Betainc", "shapes", a=array("float32", [1, 2]), b=array("float32", [1, 2, 3]), x=array("float32", .5))
 
 
-FAMILIES = (functions,)
+def transforms(c):
+    shapes = {"": [(7,), (2, 12), (3, 1), (2, 37), (0, 4), (5, 128), (1, 1009)], "2D": [(4, 6), (2, 5, 7), (3, 1, 1)],
+              "3D": [(2, 3, 4), (2, 3, 2, 5)]}
+    for rank, suffix in enumerate(shapes, 1):
+        for shape in shapes[suffix]:
+            for op in ("FFT", "IFFT"):
+                c.each(op + suffix, lambda t: dict(input=numbers(t, shape)), attr="Tcomplex", label=f"{shape}",
+                       tolerance=1e-4)
+            for real, pair in (("float32", "complex64"), ("float64", "complex128")):
+                lengths = [shape[-rank:], tuple(max(n - 1, 1) for n in shape[-rank:])]
+                for length in lengths:
+                    c.case("RFFT" + suffix, f"{real} {shape} {length}", input=numbers(real, shape), tolerance=1e-4,
+                           fft_length=np.array(length, np.int32), Tcomplex=tf.as_dtype(pair))
+                    half = shape[:-1] + (shape[-1] // 2 + 1,)
+                    c.case("IRFFT" + suffix, f"{real} {shape} {length}", input=numbers(pair, half), tolerance=1e-4,
+                           fft_length=np.array(length, np.int32), Treal=tf.as_dtype(real))
+    c.error("FFT2D", "rank", input=numbers("complex64", (3,)))
+    c.error("RFFT", "length", input=numbers("float32", (3,)), fft_length=np.array([4], np.int32), Tcomplex=tf.complex64)
+    c.error("IRFFT", "length", input=numbers("complex64", (3,)), fft_length=np.array([2, 2], np.int32),
+            Treal=tf.float32)
+    c.error("RFFT", "negative", input=numbers("float32", (3,)), fft_length=np.array([-1], np.int32),
+            Tcomplex=tf.complex64)
+
+
+FAMILIES = (functions, transforms)
