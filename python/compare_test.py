@@ -37,6 +37,10 @@ NOT_COMPARED = {
     "LoadAndRemapMatrix": "the same", "GenerateVocabRemapping": "the same",
     "DisableCopyOnRead": "the same",
     "ImageSummary": "summary_test.py looks into the images",
+    **dict.fromkeys(("SummaryWriter", "CreateSummaryFileWriter", "FlushSummaryWriter", "CloseSummaryWriter",
+                     "WriteSummary", "WriteScalarSummary", "WriteHistogramSummary", "WriteImageSummary",
+                     "WriteAudioSummary", "WriteGraphSummary", "WriteRawProtoSummary", "ImportEvent"),
+                    "summary_test.py reads what they wrote"),
 }
 
 

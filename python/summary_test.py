@@ -1,11 +1,18 @@
-"""Summaries of images: what is in the PNG files must be the same, whatever the compressor made of it."""
+"""Summaries of images, and event files that ops write.
 
+What is in the PNG files must be the same, whatever the compressor made of it.
+"""
+
+import glob
+import itertools
+import tempfile
 import unittest
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import summary_pb2
-from tensorflow_testlib import Step, difference, run_tensorflow, run_thalweg
+from tensorflow.core.util import event_pb2
+from tensorflow_testlib import Failure, Step, difference, run_tensorflow, run_thalweg
 
 v1 = tf.compat.v1
 
@@ -40,6 +47,65 @@ class SummaryTest(unittest.TestCase):
             self.assertEqual([x[:4] for x in a], [x[:4] for x in b])
             for x, y in zip(a, b):
                 self.assertIsNone(difference(x[4], y[4]), x[0])
+
+    def writers(self, folder):
+        """A graph that writes one event of each kind, and its steps."""
+        steps, random = [], np.random.RandomState(1)
+        raw = tf.raw_ops
+        with tf.Graph().as_default() as graph:
+            writer = raw.SummaryWriter(shared_name="w", container="")
+
+            def step(op):
+                steps.append(Step(targets=[op.name]))
+            step(raw.FlushSummaryWriter(writer=writer))  # nobody opened it
+            step(raw.CreateSummaryFileWriter(writer=writer, logdir=folder, max_queue=2, flush_millis=1000,
+                                             filename_suffix=".end"))
+            at = dict(writer=writer, step=tf.constant(7, tf.int64))
+            for dtype in (tf.float32, tf.int32, tf.float16):
+                step(raw.WriteScalarSummary(tag="s", value=tf.cast(3.5, dtype), **at))
+            step(raw.WriteHistogramSummary(tag="h", values=random.uniform(-3, 3, 50).astype(np.float32), **at))
+            step(raw.WriteHistogramSummary(tag="h", values=[True, False, True], **at))
+            metadata = summary_pb2.SummaryMetadata(display_name="d").SerializeToString()
+            for value in ([1., 2.], ["a", "b"]):
+                step(raw.WriteSummary(tensor=value, tag="t", summary_metadata=metadata, **at))
+            step(raw.WriteAudioSummary(tag="a", tensor=random.uniform(-1, 1, (2, 9)).astype(np.float32),
+                                       sample_rate=8000., **at))
+            step(raw.WriteImageSummary(tag="i", tensor=random.uniform(0, 255, (2, 3, 4, 1)).astype(np.float32),
+                                       bad_color=tf.constant([255, 0, 0, 255], tf.uint8), **at))
+            step(raw.WriteGraphSummary(tensor=tf.Graph().as_graph_def().SerializeToString(), **at))
+            summary = summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag="r", simple_value=2)])
+            step(raw.WriteRawProtoSummary(tensor=[summary.SerializeToString()] * 2, **at))
+            event = event_pb2.Event(step=3, wall_time=4, summary=summary)
+            step(raw.ImportEvent(writer=writer, event=event.SerializeToString()))
+            step(raw.ImportEvent(writer=writer, event="no event"))
+            step(raw.WriteRawProtoSummary(tensor="no summary", **at))
+            step(raw.CloseSummaryWriter(writer=writer))
+            step(raw.CloseSummaryWriter(writer=writer))
+        return graph, steps
+
+    def events(self, folder):
+        (path,) = glob.glob(folder + "/events.out.tfevents.*.end")
+        for event in v1.train.summary_iterator(path):
+            if event.wall_time != 4:
+                self.assertGreater(event.wall_time, 1e9)
+                event.ClearField("wall_time")
+            event.ClearField("source_metadata")
+            for value in event.summary.value:
+                if value.HasField("image"):
+                    value.image.encoded_image_string = b""
+                elif value.HasField("tensor"):  # packed or not
+                    value.tensor.CopyFrom(tf.make_tensor_proto(tf.make_ndarray(value.tensor)))
+            yield event
+
+    def test_writers(self):
+        with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
+            results = [run(*self.writers(folder))
+                       for run, folder in ((run_thalweg, ours), (run_tensorflow, theirs))]
+            codes = [[r.code if isinstance(r, Failure) else 0 for r in steps] for steps in results]
+            self.assertEqual(codes[0], codes[1])
+            self.assertGreater(codes[0].count(0), 10)
+            for a, b in itertools.zip_longest(self.events(ours), self.events(theirs)):
+                self.assertEqual(a, b)
 
 
 if __name__ == "__main__":

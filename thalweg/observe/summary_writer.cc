@@ -1,81 +1,20 @@
 #include "thalweg/observe/summary_writer.h"
 
-#include <unistd.h>
-
-#include <atomic>
-
-#include "absl/strings/str_format.h"
 #include "google/protobuf/text_format.h"
 #include "thalweg/base/status.h"
 #include "thalweg/ops/histogram.h"
 
 namespace thalweg {
-namespace {
-
-constexpr char kFileVersion[] = "brain.Event:2";
-
-std::string HostName() {
-  char name[256] = {};
-  if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
-  return name;
-}
-
-// Of a file that nobody else has.
-absl::StatusOr<std::string> NewPath(const std::string& folder, const SummaryWriterOptions& options) {
-  static std::atomic<int64_t> next{0};
-  while (true) {
-    std::string path =
-        absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d.%d%s", folder, options.clock->WallMicros() / 1'000'000,
-                        HostName(), getpid(), next.fetch_add(1), options.suffix);
-    const absl::Status exists = options.files->FileExists(path);
-    if (absl::IsNotFound(exists)) return path;
-    RETURN_IF_ERROR(exists);
-  }
-}
-
-}  // namespace
-
-SummaryWriter::SummaryWriter(std::string path, const SummaryWriterOptions& options,
-                             std::unique_ptr<data::RecordWriter> records)
-    : path_(std::move(path)),
-      options_(options),
-      records_(std::move(records)),
-      flushed_nanos_(options.clock->MonotonicNanos()) {}
-
-SummaryWriter::~SummaryWriter() {
-  if (const absl::Status status = Close(); !status.ok()) LOG(WARNING) << "Events are lost: " << status;
-}
 
 absl::StatusOr<std::unique_ptr<SummaryWriter>> SummaryWriter::Open(const std::string& folder,
                                                                    const SummaryWriterOptions& options) {
-  RETURN_IF_ERROR(options.files->CreateDirectories(folder));
-  ASSIGN_OR_RETURN(std::string path, NewPath(folder, options));
-  ASSIGN_OR_RETURN(auto records, data::RecordWriter::Open(path, data::Compression::kNone, *options.files));
-  std::unique_ptr<SummaryWriter> writer(new SummaryWriter(std::move(path), options, std::move(records)));
-  tensorflow::Event version;
-  version.set_file_version(kFileVersion);
-  RETURN_IF_ERROR(writer->Add(std::move(version), 0));
-  RETURN_IF_ERROR(writer->Flush());
-  return writer;
+  ASSIGN_OR_RETURN(auto file, data::EventFile::Open(folder, options));
+  return std::unique_ptr<SummaryWriter>(new SummaryWriter(std::move(file)));
 }
 
 absl::Status SummaryWriter::Add(tensorflow::Event event, int64_t step) {
-  event.set_wall_time(1e-6 * static_cast<double>(options_.clock->WallMicros()));
   event.set_step(step);
-  std::string bytes;
-  if (!event.SerializeToString(&bytes)) {
-    return ResourceExhausted("an event of ", event.ByteSizeLong(), " bytes is too large for a message");
-  }
-  MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(status_);
-  if (records_ == nullptr) return FailedPrecondition("the event file ", path_, " is closed");
-  status_ = records_->Write(bytes);
-  const int64_t now = options_.clock->MonotonicNanos();
-  if (status_.ok() && now - flushed_nanos_ >= absl::ToInt64Nanoseconds(options_.flush_every)) {
-    flushed_nanos_ = now;
-    status_ = records_->Flush();
-  }
-  return status_;
+  return file_->Add(std::move(event));
 }
 
 absl::Status SummaryWriter::AddSummary(tensorflow::Summary summary, int64_t step) {
@@ -129,22 +68,6 @@ absl::Status SummaryWriter::AddSessionLog(tensorflow::SessionLog::SessionStatus 
   event.mutable_session_log()->set_status(status);
   event.mutable_session_log()->set_checkpoint_path(checkpoint_path);
   return Add(std::move(event), step);
-}
-
-absl::Status SummaryWriter::Flush() {
-  MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(status_);
-  if (records_ == nullptr) return absl::OkStatus();
-  flushed_nanos_ = options_.clock->MonotonicNanos();
-  return status_ = records_->Flush();
-}
-
-absl::Status SummaryWriter::Close() {
-  MutexLock lock(&mutex_);
-  if (records_ == nullptr) return absl::OkStatus();
-  const absl::Status closed = records_->Close();
-  records_ = nullptr;
-  return status_.ok() ? closed : status_;
 }
 
 absl::Status WriteGraphText(const Graph& graph, const std::string& folder, FileSystem& files) {

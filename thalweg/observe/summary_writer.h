@@ -3,23 +3,17 @@
 //   ASSIGN_OR_RETURN(auto writer, SummaryWriter::Open("logs", {.suffix = ".worker_1"}));
 //   RETURN_IF_ERROR(writer->AddScalar("loss", loss, step));
 //
-// A file is a TFRecord of tensorflow.Event messages,
-// events.out.tfevents.<seconds>.<host>.<process>.<number><suffix>: no two writers
-// have the same one.
+// Every writer has a file of its own, data/event_file.h.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
-#include "thalweg/base/clock.h"
 #include "thalweg/base/file_system.h"
-#include "thalweg/base/mutex.h"
-#include "thalweg/data/tfrecord.h"
+#include "thalweg/data/event_file.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/proto/config.pb.h"
 #include "thalweg/proto/event.pb.h"
@@ -27,12 +21,7 @@
 
 namespace thalweg {
 
-struct SummaryWriterOptions {
-  std::string suffix;                              // of the file's name, to tell tasks apart
-  absl::Duration flush_every = absl::Seconds(10);  // so late readers see it at most
-  FileSystem* files = &PosixFileSystem();
-  Clock* clock = &RealClock();
-};
+using SummaryWriterOptions = data::EventFileOptions;
 
 // Thread-safe. A failure to write is given by every later call.
 class SummaryWriter {
@@ -40,9 +29,8 @@ class SummaryWriter {
   // Makes the folder if it is not there.
   static absl::StatusOr<std::unique_ptr<SummaryWriter>> Open(const std::string& folder,
                                                              const SummaryWriterOptions& options = {});
-  ~SummaryWriter();
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_->path(); }
 
   absl::Status AddScalar(absl::string_view tag, float value, int64_t step);
   // How the values of a tensor of real numbers are spread. INVALID_ARGUMENT if
@@ -57,20 +45,15 @@ class SummaryWriter {
                              const std::string& checkpoint_path = "");
 
   // Readers see what was added.
-  absl::Status Flush();
+  absl::Status Flush() { return file_->Flush(); }
   // Flushes. Nothing can be added afterwards.
-  absl::Status Close();
+  absl::Status Close() { return file_->Close(); }
 
  private:
-  SummaryWriter(std::string path, const SummaryWriterOptions& options, std::unique_ptr<data::RecordWriter> records);
+  explicit SummaryWriter(std::unique_ptr<data::EventFile> file) : file_(std::move(file)) {}
   absl::Status Add(tensorflow::Event event, int64_t step);
 
-  const std::string path_;
-  const SummaryWriterOptions options_;
-  Mutex mutex_;
-  std::unique_ptr<data::RecordWriter> records_ ABSL_GUARDED_BY(mutex_);  // nullptr: closed
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  int64_t flushed_nanos_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<data::EventFile> file_;
 };
 
 // The graph as text, for people and TensorBoard: "graph.pbtxt" of a folder.

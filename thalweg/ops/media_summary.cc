@@ -1,5 +1,7 @@
 // ImageSummary and AudioSummaryV2 report the first few of a batch of images, as
 // PNG, or of sounds, as WAV of 16 bits.
+#include "thalweg/ops/media_summary.h"
+
 #include <cmath>
 #include <limits>
 
@@ -12,14 +14,6 @@ namespace thalweg {
 namespace {
 
 using tensorflow::Summary;
-
-absl::Status Emit(KernelContext& c, const Summary& summary) {
-  ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, Shape()));
-  if (!summary.SerializeToString(out->mutable_data<std::string>())) {
-    return InvalidArgument("the summary is too large for a message: ", summary.ByteSizeLong(), " bytes");
-  }
-  return absl::OkStatus();
-}
 
 // Into [0, 255]: by the largest value if none is negative, else so that 0 is in
 // the middle. Pixels with anything that is not finite get the bad color.
@@ -52,63 +46,6 @@ void Normalize(const T* values, int64_t pixels, int depth, const uint8_t* bad_co
   }
 }
 
-class ImageSummaryKernel : public Kernel {
- public:
-  absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(max_images_, init.Attr<int64_t>("max_images"));
-    if (max_images_ >= int64_t{1} << 31) return InvalidArgument("max_images must be < 2^31");
-    ASSIGN_OR_RETURN(bad_color_, init.Attr<Tensor>("bad_color"));
-    if (bad_color_.dtype() != kUint8) return InvalidArgument("bad_color must be uint8, got ", bad_color_.dtype());
-    if (bad_color_.rank() != 1) return InvalidArgument("bad_color must be a vector, got shape ", bad_color_.shape());
-    return absl::OkStatus();
-  }
-  absl::Status Compute(KernelContext& c) override {
-    const Tensor& images = c.input(1);
-    const Shape& shape = images.shape();
-    if (c.input(0).rank() != 0) return InvalidArgument("Tags must be a scalar");
-    if (shape.rank() != 4 || (shape.dim(3) != 1 && shape.dim(3) != 3 && shape.dim(3) != 4)) {
-      return InvalidArgument("Tensor must be 4-D with last dim 1, 3, or 4, not ", shape);
-    }
-    if (shape.dim(0) >= int64_t{1} << 31 || shape.dim(1) * shape.dim(2) >= int64_t{1} << 29) {
-      return InvalidArgument("Tensor too large for summary ", shape);
-    }
-    const int64_t pixels = shape.dim(1) * shape.dim(2);
-    const int depth = static_cast<int>(shape.dim(3));
-    if (pixels == 0) return InvalidArgument("input tensor must have non-zero dims. Found: ", shape, ".");
-    if (images.dtype() != kUint8 && bad_color_.dim(0) < depth) {
-      return InvalidArgument("expected depth <= bad_color.size, got depth = ", depth,
-                             ", bad_color.size = ", bad_color_.dim(0));
-    }
-    Summary summary;
-    std::vector<uint8_t> bytes(pixels * depth);
-    for (int64_t i = 0; i < std::min(max_images_, shape.dim(0)); ++i) {
-      RETURN_IF_ERROR(Dispatch(Types<uint8_t, float, Half, double>(), images.dtype(), [&]<typename T>() {
-        const T* const values = images.data<T>() + i * pixels * depth;
-        if constexpr (std::is_same_v<T, uint8_t>) {
-          std::copy_n(values, bytes.size(), bytes.begin());
-        } else {
-          Normalize(values, pixels, depth, bad_color_.data<uint8_t>(), bytes.data());
-        }
-        return absl::OkStatus();
-      }));
-      Summary::Value* const value = summary.add_value();
-      value->set_tag(absl::StrCat(c.input(0).scalar<std::string>(), "/image"));
-      if (max_images_ > 1) absl::StrAppend(value->mutable_tag(), "/", i);
-      Summary::Image* const image = value->mutable_image();
-      image->set_height(static_cast<int>(shape.dim(1)));
-      image->set_width(static_cast<int>(shape.dim(2)));
-      image->set_colorspace(depth);
-      const ImageView view{bytes.data(), shape.dim(1), shape.dim(2), depth, 8};
-      ASSIGN_OR_RETURN(*image->mutable_encoded_image_string(), EncodePng(view, -1));
-    }
-    return Emit(c, summary);
-  }
-
- private:
-  int64_t max_images_ = 3;
-  Tensor bad_color_;
-};
-
 // RIFF, little endian: a head of 44 bytes and the samples, channel by channel.
 std::string EncodeWav(absl::Span<const float> samples, uint32_t rate, uint16_t channels) {
   std::string wav;
@@ -135,6 +72,115 @@ std::string EncodeWav(absl::Span<const float> samples, uint32_t rate, uint16_t c
   return wav;
 }
 
+}  // namespace
+
+absl::Status AddImages(absl::string_view tag, const Tensor& images, const Tensor& bad_color, int64_t max_images,
+                       Summary* summary) {
+  const Shape& shape = images.shape();
+  if (shape.rank() != 4 || (shape.dim(3) != 1 && shape.dim(3) != 3 && shape.dim(3) != 4)) {
+    return InvalidArgument("Tensor must be 4-D with last dim 1, 3, or 4, not ", shape);
+  }
+  if (shape.dim(0) >= int64_t{1} << 31 || shape.dim(1) * shape.dim(2) >= int64_t{1} << 29) {
+    return InvalidArgument("Tensor too large for summary ", shape);
+  }
+  const int64_t pixels = shape.dim(1) * shape.dim(2);
+  const int depth = static_cast<int>(shape.dim(3));
+  if (pixels == 0) return InvalidArgument("input tensor must have non-zero dims. Found: ", shape, ".");
+  if (images.dtype() != kUint8 && bad_color.dim(0) < depth) {
+    return InvalidArgument("expected depth <= bad_color.size, got depth = ", depth,
+                           ", bad_color.size = ", bad_color.dim(0));
+  }
+  std::vector<uint8_t> bytes(pixels * depth);
+  for (int64_t i = 0; i < std::min(max_images, shape.dim(0)); ++i) {
+    RETURN_IF_ERROR(Dispatch(Types<uint8_t, float, Half, double>(), images.dtype(), [&]<typename T>() {
+      const T* const values = images.data<T>() + i * pixels * depth;
+      if constexpr (std::is_same_v<T, uint8_t>) {
+        std::copy_n(values, bytes.size(), bytes.begin());
+      } else {
+        Normalize(values, pixels, depth, bad_color.data<uint8_t>(), bytes.data());
+      }
+      return absl::OkStatus();
+    }));
+    Summary::Value* const value = summary->add_value();
+    value->set_tag(absl::StrCat(tag, "/image"));
+    if (max_images > 1) absl::StrAppend(value->mutable_tag(), "/", i);
+    Summary::Image* const image = value->mutable_image();
+    image->set_height(static_cast<int>(shape.dim(1)));
+    image->set_width(static_cast<int>(shape.dim(2)));
+    image->set_colorspace(depth);
+    const ImageView view{bytes.data(), shape.dim(1), shape.dim(2), depth, 8};
+    ASSIGN_OR_RETURN(*image->mutable_encoded_image_string(), EncodePng(view, -1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddSounds(absl::string_view tag, const Tensor& sounds, const Tensor& sample_rate, int64_t max_outputs,
+                       Summary* summary) {
+  if (sounds.rank() != 2 && sounds.rank() != 3) {
+    return InvalidArgument("Tensor must be 3-D or 2-D, got: ", sounds.shape());
+  }
+  if (sample_rate.num_elements() != 1) {
+    return InvalidArgument("sample_rate must be rank-0 or contain a single value");
+  }
+  const float rate = sample_rate.scalar<float>();
+  if (!(rate > 0)) return InvalidArgument("sample_rate must be > 0");
+  const int64_t channels = sounds.rank() == 2 ? 1 : sounds.dim(2);
+  if (channels < 1 || channels > std::numeric_limits<uint16_t>::max()) {
+    return InvalidArgument("num_channels must be in (0, 2^16), got: ", channels);
+  }
+  if (rate > 4294967040.0f) return InvalidArgument("sample_rate must be in (0, 2^32), got: ", rate);
+  const int64_t length = sounds.dim(1) * channels;
+  if (length > (std::numeric_limits<int32_t>::max() - 44) / 2) {
+    return InvalidArgument("Provided channels and frames cannot be encoded as a WAV.");
+  }
+  for (int64_t i = 0; i < std::min(max_outputs, sounds.dim(0)); ++i) {
+    Summary::Value* const value = summary->add_value();
+    value->set_tag(absl::StrCat(tag, "/audio"));
+    if (max_outputs > 1) absl::StrAppend(value->mutable_tag(), "/", i);
+    Summary::Audio* const audio = value->mutable_audio();
+    audio->set_sample_rate(rate);
+    audio->set_num_channels(channels);
+    audio->set_length_frames(sounds.dim(1));
+    audio->set_content_type("audio/wav");
+    audio->set_encoded_audio_string(EncodeWav(sounds.flat<float>().subspan(i * length, length),
+                                              static_cast<uint32_t>(std::max<int64_t>(std::llrint(rate), 1)),
+                                              static_cast<uint16_t>(channels)));
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+absl::Status Emit(KernelContext& c, const Summary& summary) {
+  ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, Shape()));
+  if (!summary.SerializeToString(out->mutable_data<std::string>())) {
+    return InvalidArgument("the summary is too large for a message: ", summary.ByteSizeLong(), " bytes");
+  }
+  return absl::OkStatus();
+}
+
+class ImageSummaryKernel : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(max_images_, init.Attr<int64_t>("max_images"));
+    if (max_images_ >= int64_t{1} << 31) return InvalidArgument("max_images must be < 2^31");
+    ASSIGN_OR_RETURN(bad_color_, init.Attr<Tensor>("bad_color"));
+    if (bad_color_.dtype() != kUint8) return InvalidArgument("bad_color must be uint8, got ", bad_color_.dtype());
+    if (bad_color_.rank() != 1) return InvalidArgument("bad_color must be a vector, got shape ", bad_color_.shape());
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    if (c.input(0).rank() != 0) return InvalidArgument("Tags must be a scalar");
+    Summary summary;
+    RETURN_IF_ERROR(AddImages(c.input(0).scalar<std::string>(), c.input(1), bad_color_, max_images_, &summary));
+    return Emit(c, summary);
+  }
+
+ private:
+  int64_t max_images_ = 3;
+  Tensor bad_color_;
+};
+
 class AudioSummaryKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
@@ -145,42 +191,10 @@ class AudioSummaryKernel : public Kernel {
     return absl::OkStatus();
   }
   absl::Status Compute(KernelContext& c) override {
-    const Tensor& sounds = c.input(1);
     if (c.input(0).rank() != 0) return InvalidArgument("Tag must be a scalar");
-    if (sounds.rank() != 2 && sounds.rank() != 3) {
-      return InvalidArgument("Tensor must be 3-D or 2-D, got: ", sounds.shape());
-    }
-    float rate = rate_;
-    if (c.num_inputs() > 2) {
-      if (c.input(2).num_elements() != 1) {
-        return InvalidArgument("sample_rate must be rank-0 or contain a single value");
-      }
-      rate = c.input(2).scalar<float>();
-    }
-    if (!(rate > 0)) return InvalidArgument("sample_rate must be > 0");
-    const int64_t channels = sounds.rank() == 2 ? 1 : sounds.dim(2);
-    if (channels < 1 || channels > std::numeric_limits<uint16_t>::max()) {
-      return InvalidArgument("num_channels must be in (0, 2^16), got: ", channels);
-    }
-    if (rate > 4294967040.0f) return InvalidArgument("sample_rate must be in (0, 2^32), got: ", rate);
-    const int64_t length = sounds.dim(1) * channels;
-    if (length > (std::numeric_limits<int32_t>::max() - 44) / 2) {
-      return InvalidArgument("Provided channels and frames cannot be encoded as a WAV.");
-    }
+    const Tensor rate = c.num_inputs() > 2 ? c.input(2) : Tensor::Scalar(rate_);
     Summary summary;
-    for (int64_t i = 0; i < std::min(max_outputs_, sounds.dim(0)); ++i) {
-      Summary::Value* const value = summary.add_value();
-      value->set_tag(absl::StrCat(c.input(0).scalar<std::string>(), "/audio"));
-      if (max_outputs_ > 1) absl::StrAppend(value->mutable_tag(), "/", i);
-      Summary::Audio* const audio = value->mutable_audio();
-      audio->set_sample_rate(rate);
-      audio->set_num_channels(channels);
-      audio->set_length_frames(sounds.dim(1));
-      audio->set_content_type("audio/wav");
-      audio->set_encoded_audio_string(EncodeWav(sounds.flat<float>().subspan(i * length, length),
-                                                static_cast<uint32_t>(std::max<int64_t>(std::llrint(rate), 1)),
-                                                static_cast<uint16_t>(channels)));
-    }
+    RETURN_IF_ERROR(AddSounds(c.input(0).scalar<std::string>(), c.input(1), rate, max_outputs_, &summary));
     return Emit(c, summary);
   }
 
