@@ -65,12 +65,7 @@ def run(command, is_sync, steps, limit=600):
         try:
             for i in range(PS):
                 launch("ps", i)
-            launch("worker", 0)
-            # A worker of TensorFlow that comes before the chief has initialized sleeps for 30 s. In step, the chief
-            # needs the others for its first step.
-            while not is_sync and not tasks["worker", 0].steps and time.time() - start < limit:
-                time.sleep(0.01)
-            for i in range(1, WORKERS):
+            for i in range(WORKERS):
                 launch("worker", i)
             workers = [t for (job, _), t in tasks.items() if job == "worker"]
             while time.time() - start < limit:
@@ -94,9 +89,13 @@ def run(command, is_sync, steps, limit=600):
     seen = sorted(s for t in workers for s in t.steps)
     if not seen or seen[-1][1] < steps // 2:
         sys.exit("no training in %s:\n%s" % (command, "".join(workers[0].lines[-20:])))
-    # While all train: a worker that starts late is no part of it.
-    first = next(s for s in seen if s[1] >= steps // 2)
-    last = next(s for s in seen if s[1] >= steps * 0.95)
+    # While all train: one of TensorFlow's that comes before the chief has initialized sleeps for 30 s.
+    began = max(t.steps[0][0] for t in workers if t.steps)
+    first = next(s for s in seen if s[0] >= began)
+    last = next((s for s in seen if s[1] >= steps * 0.95), seen[-1])
+    if not all(t.steps for t in workers) or last[1] - first[1] < steps // 10:
+        sys.exit("the workers of %s trained together for %d steps only: take more --steps" % (
+            command, last[1] - first[1]))
     return ((last[1] - first[1]) / (last[0] - first[0]), seen[0][0] - start,
             max(t.ended for t in workers) - seen[-1][0] if ended else None,
             all_ended - seen[-1][0] if all_ended else None)

@@ -40,41 +40,58 @@ EventLoop::EventLoop(std::string name, grpc::CompletionQueue* queue) : name_(std
 
 EventLoop::~EventLoop() {
   MutexLock lock(&mutex_);
-  while (threads_ > 0) changed_.Wait(&mutex_);
+  while (threads_ > 0) ended_.Wait(&mutex_);
 }
 
 void EventLoop::AddThread() {
   ++threads_;
-  ++idle_;
   std::thread([this] {
     pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
     Run();
   }).detach();
 }
 
-// One event: false if this thread is to end.
-bool EventLoop::RunOne() {
-  void* tag = nullptr;
-  bool ok = false;
-  const bool open = queue_->Next(&tag, &ok);
-  {
-    MutexLock lock(&mutex_);
-    --idle_;
-    if (!open) return false;
-    if (idle_ == 0) AddThread();  // somebody must wait while this one works
-  }
-  static_cast<RpcEvent*>(tag)->Run(ok);
+void EventLoop::PassOn() {
   MutexLock lock(&mutex_);
-  if (idle_ >= kMaxIdle) return false;
-  ++idle_;
-  return true;
+  if (leader_ != std::this_thread::get_id()) return;
+  leader_ = {};
+  if (asleep_ == 0) return AddThread();
+  wake_.Signal();
+}
+
+bool EventLoop::Lead() {
+  MutexLock lock(&mutex_);
+  while (leader_ != std::thread::id() && !closed_) {
+    if (asleep_ >= kMaxAsleep) return false;
+    ++asleep_;
+    wake_.Wait(&mutex_);
+    --asleep_;
+  }
+  if (!closed_) leader_ = std::this_thread::get_id();
+  return !closed_;
+}
+
+bool EventLoop::Leads() {
+  MutexLock lock(&mutex_);
+  return leader_ == std::this_thread::get_id();
 }
 
 void EventLoop::Run() {
-  while (RunOne()) {
+  while (Lead()) {
+    do {
+      void* tag = nullptr;
+      bool ok = false;
+      if (!queue_->Next(&tag, &ok)) {
+        MutexLock lock(&mutex_);
+        closed_ = true;
+        wake_.SignalAll();
+        break;
+      }
+      static_cast<RpcEvent*>(tag)->Run(ok, *this);
+    } while (Leads());
   }
   MutexLock lock(&mutex_);
-  if (--threads_ == 0) changed_.SignalAll();
+  if (--threads_ == 0) ended_.SignalAll();
 }
 
 }  // namespace thalweg

@@ -1,24 +1,29 @@
 // Threads that wait for gRPC's events and run what they are for, in place.
 //
-// What runs may take long (a whole step) or block; there is always another
-// thread to wait for the next event meanwhile, started when it is needed.
+// One thread waits; the others sleep. What an event is for may take long (a whole
+// step) or block: before that, it passes the waiting on to another thread. What is
+// done at once costs no thread more.
 #pragma once
 
 #include <grpcpp/completion_queue.h>
 
 #include <string>
+#include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "thalweg/base/mutex.h"
 
 namespace thalweg {
 
+class EventLoop;
+
 // What an operation on a completion queue is tagged with.
 class RpcEvent {
  public:
   virtual ~RpcEvent() = default;
-  // `ok` is gRPC's: false if the operation did not take place.
-  virtual void Run(bool ok) = 0;
+  // `ok` is gRPC's: false if the operation did not take place. Calls
+  // loop.PassOn() before anything that may take long.
+  virtual void Run(bool ok, EventLoop& loop) = 0;
 };
 
 // Thread-safe.
@@ -28,19 +33,27 @@ class EventLoop {
   EventLoop(std::string name, grpc::CompletionQueue* queue);
   ~EventLoop();  // waits until the queue, which must have been shut down, is empty
 
+  // From an event: another thread waits from now on. Does nothing the second time.
+  void PassOn();
+
  private:
   void AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool RunOne();
+  // Becomes the thread that waits; false if this thread is to end.
+  bool Lead();
+  bool Leads();
   void Run();
 
-  // More than these end. Threads that come and go cost more than some that wait.
-  static constexpr int kMaxIdle = 16;
+  // More than these end. Threads that come and go cost more than some that sleep.
+  static constexpr int kMaxAsleep = 16;
   const std::string name_;
   grpc::CompletionQueue* const queue_;
   Mutex mutex_;
-  CondVar changed_;
+  CondVar wake_;
+  CondVar ended_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread::id leader_ ABSL_GUARDED_BY(mutex_);  // who waits, or runs what it has not passed on
   int threads_ ABSL_GUARDED_BY(mutex_) = 0;
-  int idle_ ABSL_GUARDED_BY(mutex_) = 0;  // threads that wait for an event
+  int asleep_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace thalweg

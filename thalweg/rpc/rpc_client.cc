@@ -64,7 +64,8 @@ class RpcClient::PendingCall : public RpcEvent {
     Send();
   }
 
-  void Run(bool) override {
+  void Run(bool, EventLoop& loop) override {
+    loop.PassOn();
     if (connecting_) return Connect();
     const absl::Status status = FromGrpc(status_);
     if (absl::IsCancelled(status) && cancelled()) return End(Cancelled("The call was cancelled"));

@@ -84,11 +84,11 @@ class RpcServer::Call : public ServerCall {
   }
 
  private:
-  template <void (Call::*method)(bool)>
+  template <void (Call::*method)(bool, EventLoop&)>
   class Event : public RpcEvent {
    public:
     explicit Event(Call* call) : call_(call) {}
-    void Run(bool ok) override { (call_->*method)(ok); }
+    void Run(bool ok, EventLoop& loop) override { (call_->*method)(ok, loop); }
 
    private:
     Call* const call_;
@@ -100,17 +100,21 @@ class RpcServer::Call : public ServerCall {
                                       state_->queue.get(), &received_);
   }
 
-  void Received(bool ok) {
+  void Received(bool ok, EventLoop& loop) {
     if (!ok) {  // the server is closing; gRPC does not tell `done_` then
       references_.store(1);
       return Release();
     }
     Accept(state_, method_);
+    loop.PassOn();
     state_->methods[method_].handler(*this);
   }
-  void Finished(bool) { Release(); }
-  void Done(bool) {
-    if (context_.IsCancelled()) cancellation_.Cancel(Cancelled("The client has cancelled the call or gone away"));
+  void Finished(bool, EventLoop&) { Release(); }
+  void Done(bool, EventLoop& loop) {
+    if (context_.IsCancelled()) {
+      loop.PassOn();
+      cancellation_.Cancel(Cancelled("The client has cancelled the call or gone away"));
+    }
     Release();
   }
   void Release() {
