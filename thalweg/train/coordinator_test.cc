@@ -60,7 +60,10 @@ TEST(PatienceTest, GivesUpInTheEnd) {
   Patience patience(absl::Seconds(30), clock);
   int pauses = 0;
   absl::Status status;
-  while ((status = patience.Pause("for Godot")).ok()) ++pauses;
+  for (absl::Duration before; (status = patience.Pause("for Godot")).ok(); before = patience.waited()) {
+    EXPECT_LE(patience.waited(), std::max(before + absl::Milliseconds(5), 1.13 * before));
+    ++pauses;
+  }
   EXPECT_EQ(status.ToString(), "DEADLINE_EXCEEDED: gave up after 30s: for Godot");
   EXPECT_GT(pauses, 100) << "pauses stay short";
 }

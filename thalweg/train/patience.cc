@@ -7,15 +7,15 @@
 namespace thalweg {
 namespace {
 
-constexpr int64_t kFirstPauseNanos = 5'000'000;
-constexpr int64_t kLongestPauseNanos = 250'000'000;
+constexpr absl::Duration kShortestPause = absl::Milliseconds(5);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
 
 std::string Seconds(absl::Duration d) { return absl::FormatDuration(absl::Trunc(d, absl::Seconds(1))); }
 
 }  // namespace
 
 Patience::Patience(absl::Duration max_wait, Clock& clock)
-    : max_wait_(max_wait), clock_(clock), start_nanos_(clock.MonotonicNanos()), pause_nanos_(kFirstPauseNanos) {}
+    : max_wait_(max_wait), clock_(clock), start_nanos_(clock.MonotonicNanos()) {}
 
 absl::Duration Patience::waited() const { return absl::Nanoseconds(clock_.MonotonicNanos() - start_nanos_); }
 
@@ -26,8 +26,8 @@ absl::Status Patience::Pause(absl::string_view what) {
     LOG(INFO) << "Waiting since " << Seconds(so_far) << ": " << what;
     next_line_ *= 2;
   }
-  clock_.SleepNanos(std::min(pause_nanos_, absl::ToInt64Nanoseconds(max_wait_ - so_far)));
-  pause_nanos_ = std::min(2 * pause_nanos_, kLongestPauseNanos);
+  const absl::Duration pause = std::clamp(so_far / 8, kShortestPause, kLongestPause);
+  clock_.SleepNanos(absl::ToInt64Nanoseconds(std::min(pause, max_wait_ - so_far)));
   return absl::OkStatus();
 }
 

@@ -10,9 +10,10 @@
 
 namespace thalweg {
 
-// One wait of unknown length: pauses that grow from 5 to 250 ms. After 10 s a
-// line says what is waited for and since when, and again each time that has
-// doubled. Not thread-safe.
+// One wait of unknown length: pauses of an eighth of what was waited so far, 5 to
+// 250 ms, so that little is added to a short wait. After 10 s a line says what is
+// waited for and since when, and again each time that has doubled. Not
+// thread-safe.
 class Patience {
  public:
   explicit Patience(absl::Duration max_wait, Clock& clock = RealClock());
@@ -26,7 +27,6 @@ class Patience {
   const absl::Duration max_wait_;
   Clock& clock_;
   const int64_t start_nanos_;
-  int64_t pause_nanos_;
   absl::Duration next_line_ = absl::Seconds(10);
 };
 
