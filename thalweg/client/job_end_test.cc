@@ -109,33 +109,40 @@ TEST(JobEndTest, AnOrphanLeavesWithAnError) {
               Fails(absl::StatusCode::kDeadlineExceeded, "/job:ps/replica:0/task:0: there was no worker for 200ms"));
 }
 
+// How a parameter server leaves that had a worker, and has it no more.
+absl::Status LeaveAsOrphan(const std::string& checkpoint, bool has_variables) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, TasksIn::kThisProcess,
+                      {.orphan_after = absl::Milliseconds(200), .orphan_checkpoint = checkpoint});
+  if (has_variables) {
+    Graph graph;
+    const Scope s = graph.root().WithDevice("/job:ps/task:0");
+    const Output w = RefVariable(s.WithOpName("w"), kFloat, {2}), none = RefVariable(s, kFloat, {2});
+    const Output assign = Assign(s, w, Const(s, Tensor::Vector<float>({3, 4})));
+    ASSIGN_OR_RETURN(auto session, Session::Create(graph, {.target = cluster.target(kWorker0)}));
+    RETURN_IF_ERROR(session->Run({assign, IsVariableInitialized(s, none)}).status());
+  }
+  Joined ps(cluster.server(kPs0));
+  cluster.Stop(kWorker0);
+  const absl::Status status = ps.status();
+  // Nobody works on with what is not saved.
+  Graph graph;
+  EXPECT_FALSE(Session::Create(graph, {.target = cluster.target(kPs0)}).ok());
+  return status;
+}
+
 TEST(JobEndTest, AnOrphanSavesItsVariables) {
   std::string folder = testing::TempDir() + "orphan_XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  for (const bool has_variables : {false, true}) {
-    const std::string prefix = folder + "/a/orphan";
-    TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, TasksIn::kThisProcess,
-                        {.orphan_after = absl::Milliseconds(200), .orphan_checkpoint = prefix});
-    if (has_variables) {
-      Graph graph;
-      const Scope s = graph.root().WithDevice("/job:ps/task:0");
-      const Output w = RefVariable(s.WithOpName("w"), kFloat, {2}), none = RefVariable(s, kFloat, {2});
-      const Output assign = Assign(s, w, Const(s, Tensor::Vector<float>({3, 4})));
-      ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(kWorker0)}));
-      ASSERT_OK(session->Run({assign, IsVariableInitialized(s, none)}).status());
-    }
-    Joined ps(cluster.server(kPs0));
-    cluster.Stop(kWorker0);
-    const absl::Status status = ps.status();
-    EXPECT_THAT(status, Fails(absl::StatusCode::kDeadlineExceeded,
-                              has_variables ? "; its 1 variables are in " + prefix + "-ps-0" : "it had no variables"));
-    // Nobody works on with what is not saved.
-    Graph graph;
-    EXPECT_FALSE(Session::Create(graph, {.target = cluster.target(kPs0)}).ok());
-  }
-  ASSERT_OK_AND_ASSIGN(const auto reader, BundleReader::Open(PosixFileSystem(), folder + "/a/orphan-ps-0"));
+  const std::string prefix = folder + "/a/orphan", saved = prefix + "-ps-0";
+  constexpr absl::StatusCode kCode = absl::StatusCode::kDeadlineExceeded;
+  EXPECT_THAT(LeaveAsOrphan(prefix, /*has_variables=*/false), Fails(kCode, "; it had no variables"));
+  EXPECT_THAT(LeaveAsOrphan(prefix, /*has_variables=*/true), Fails(kCode, "; its 1 variables are in " + saved));
+  ASSERT_OK_AND_ASSIGN(const auto reader, BundleReader::Open(PosixFileSystem(), saved));
   EXPECT_THAT(reader->Names(), testing::ElementsAre("w"));
   EXPECT_EQ(reader->Read("w")->data<float>()[1], 4);
+  const std::string no_folder = saved + ".index/x";
+  EXPECT_THAT(LeaveAsOrphan(no_folder, true),
+              Fails(kCode, "; its variables are lost: saving " + no_folder + "-ps-0: "));
   EXPECT_TRUE(PosixFileSystem().DeleteRecursively(folder).ok());
 }
 
