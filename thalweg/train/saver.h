@@ -84,9 +84,10 @@ class Saver {
     Var variable;
     std::string name;   // in the checkpoint
     std::string slice;  // empty: all of it
-    bool is_part() const { return !slice.empty(); }
     Shape shape;        // of the whole
     std::string device;
+
+    bool is_part() const { return !slice.empty(); }
   };
 
   std::vector<std::vector<const Item*>> Shards() const;
