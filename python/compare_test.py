@@ -19,6 +19,9 @@ NOT_COMPARED = {
     "RefNextIteration": "only hand-made graphs have it",
     **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase",
                      "While", "StatelessWhile", "For", "SymbolicGradient", "RemoteCall"), "functions_test.py has them"),
+    **dict.fromkeys(("CollectiveBcastRecv", "CollectiveBcastRecvV2", "CollectiveBcastSend", "CollectiveBcastSendV2",
+                     "CollectiveGather", "CollectiveGatherV2", "CollectiveReduce", "CollectiveReduceV2"),
+                    "they need a cluster: cluster_programs_test.py has them"),
     **dict.fromkeys((
         "TensorDataset", "TensorSliceDataset", "RangeDataset", "TFRecordDataset", "TextLineDataset",
         "FixedLengthRecordDataset", "FixedLengthRecordDatasetV2", "RepeatDataset", "TakeDataset", "SkipDataset",

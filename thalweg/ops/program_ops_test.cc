@@ -81,7 +81,9 @@ constexpr const char* kCalls[] = {"If",   "StatelessIf",   "While",           "S
 // Asking for a gradient of these is an error, as in TensorFlow, which has none
 // for them either; nor for the updates of optimizers.
 constexpr char kNoGradient[] = R"(
-        AdjustContrastv2 AdjustHue AdjustSaturation CholeskyGrad Conv Conv2DBackpropFilterV2 Conv2DBackpropInputV2
+        AdjustContrastv2 AdjustHue AdjustSaturation CholeskyGrad CollectiveBcastRecv CollectiveBcastRecvV2
+        CollectiveBcastSend CollectiveBcastSendV2 CollectiveGather CollectiveGatherV2 CollectiveReduce
+        CollectiveReduceV2 Conv Conv2DBackpropFilterV2 Conv2DBackpropInputV2
         Conv3DBackpropFilter Conv3DBackpropInput CropAndResizeGradBoxes CropAndResizeGradImage DeepCopy
         DeserializeManySparse DeserializeSparse Dilation2DBackpropFilter Dilation2DBackpropInput EmptyTensorList For
         FractionalAvgPoolGrad FractionalMaxPoolGrad LRNGrad Lu MatrixLogarithm MaxPoolGradGradV2 MaxPoolGradWithArgmax

@@ -25,7 +25,7 @@ class LocalServer::State {
 
   FileHandle listener;
   uint64_t listener_id = 0;
-  std::unique_ptr<SocketLoop> loop;  // ends first
+  SocketLoop loop{"local-server"};  // ends first
 
   bool Enter() {
     MutexLock lock(&mutex);
@@ -64,7 +64,7 @@ class LocalServer::Connection : public std::enable_shared_from_this<Connection> 
   absl::Status Start(FileHandle socket) {
     const auto self = shared_from_this();
     ASSIGN_OR_RETURN(
-        link_, LocalLink::Create(state_->loop.get(), std::move(socket),
+        link_, LocalLink::Create(&state_->loop, std::move(socket),
                                  {.receive = [self](LinkMessage message) { return self->Receive(std::move(message)); },
                                   .lost = [self](const absl::Status&) { self->Lost(); }}));
     const absl::Status status = link_->Start();
@@ -170,7 +170,7 @@ class LocalServer::Listener : public SocketLoop::Source {
         VLOG(1) << "A client cannot be linked: " << status;
       }
     }
-    state_->loop->Wait(state_->listener_id, state_->listener.get(), /*write=*/false);
+    state_->loop.Wait(state_->listener_id, state_->listener.get(), /*write=*/false);
   }
 
  private:
@@ -178,16 +178,15 @@ class LocalServer::Listener : public SocketLoop::Source {
 };
 
 absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(int port, const std::vector<RpcMethod>& methods) {
-  auto state = std::make_shared<State>();
+  auto state = std::make_unique<State>();
   for (const RpcMethod& method : methods) state->methods.emplace(method.path, &method);
   ASSIGN_OR_RETURN(state->listener, ListenLocally(port));
-  state->loop = std::make_unique<SocketLoop>("local-server");
-  state->listener_id = state->loop->Add(state->listener.get(), std::make_shared<Listener>(state.get()));
-  state->loop->Wait(state->listener_id, state->listener.get(), /*write=*/false);
+  state->listener_id = state->loop.Add(state->listener.get(), std::make_shared<Listener>(state.get()));
+  state->loop.Wait(state->listener_id, state->listener.get(), /*write=*/false);
   return std::unique_ptr<LocalServer>(new LocalServer(std::move(state)));
 }
 
-LocalServer::LocalServer(std::shared_ptr<State> state) : state_(std::move(state)) {}
+LocalServer::LocalServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 LocalServer::~LocalServer() { Shutdown(); }
 
 void LocalServer::Shutdown() {
@@ -198,7 +197,7 @@ void LocalServer::Shutdown() {
     state_->closed = true;
     connections = state_->connections;
   }
-  state_->loop->Remove(state_->listener_id, state_->listener.get());
+  state_->loop.Remove(state_->listener_id, state_->listener.get());
   for (const auto& connection : connections) connection->CancelAll();
   {
     MutexLock lock(&state_->mutex);
@@ -210,8 +209,6 @@ void LocalServer::Shutdown() {
     state_->connections.clear();
   }
   for (const auto& connection : connections) connection->Close();
-  connections.clear();
-  state_->loop.reset();
 }
 
 }  // namespace thalweg

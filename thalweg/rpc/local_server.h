@@ -24,8 +24,8 @@ class LocalServer {
   class Connection;
   class Call;
   class Listener;
-  explicit LocalServer(std::shared_ptr<State> state);
-  const std::shared_ptr<State> state_;
+  explicit LocalServer(std::unique_ptr<State> state);
+  const std::unique_ptr<State> state_;
 };
 
 }  // namespace thalweg
