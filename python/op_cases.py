@@ -742,13 +742,15 @@ def build(registered):
     import op_cases_linalg  # not above: they use what is defined there
     import op_cases_more
     import op_cases_nn
+    import op_cases_quantize
     import op_cases_sparse
     import op_cases_special
     c = Cases(registered)
     with c.graph.as_default():
         for family in FAMILIES + op_cases_io.FAMILIES + op_cases_images.FAMILIES:
             family(c)
-        for module in (op_cases_linalg, op_cases_more, op_cases_nn, op_cases_sparse, op_cases_special):
+        for module in (op_cases_linalg, op_cases_more, op_cases_nn, op_cases_quantize, op_cases_sparse,
+                       op_cases_special):
             for family in module.FAMILIES:
                 family(c)
     return c

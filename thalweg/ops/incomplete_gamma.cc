@@ -170,9 +170,8 @@ Op Binary(absl::string_view name, absl::string_view types, const char* a = "a: T
 const OpRegistration kOps[] = {
     Binary<IgammaFn>("Igamma", "bfloat16, half, float, double").Gradient(IgammaGradient),
     Binary<IgammacFn>("Igammac", "bfloat16, half, float, double").Gradient(IgammacGradient),
-    Binary<IgammaGradAFn>("IgammaGradA", "float, double").NotDifferentiable(),
-    Binary<RandomGammaGradFn>("RandomGammaGrad", "float, double", "alpha: T", "sample: T", "output: T")
-        .NotDifferentiable(),
+    Binary<IgammaGradAFn>("IgammaGradA", "float, double"),
+    Binary<RandomGammaGradFn>("RandomGammaGrad", "float, double", "alpha: T", "sample: T", "output: T"),
 };
 
 }  // namespace

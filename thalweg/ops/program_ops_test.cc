@@ -85,11 +85,12 @@ constexpr char kNoGradient[] = R"(
         CollectiveBcastSend CollectiveBcastSendV2 CollectiveGather CollectiveGatherV2 CollectiveReduce
         CollectiveReduceV2 Conv Conv2DBackpropFilterV2 Conv2DBackpropInputV2
         Conv3DBackpropFilter Conv3DBackpropInput CropAndResizeGradBoxes CropAndResizeGradImage DeepCopy
-        DeserializeManySparse DeserializeSparse Dilation2DBackpropFilter Dilation2DBackpropInput EmptyTensorList For
+        DeserializeManySparse DeserializeSparse Dilation2DBackpropFilter Dilation2DBackpropInput EmptyTensorList FakeQuantWithMinMaxArgsGradient
+        FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannelGradient IgammaGradA ScaleAndTranslateGrad RandomGammaGrad For
         FractionalAvgPoolGrad FractionalMaxPoolGrad LRNGrad Lu MatrixLogarithm MaxPoolGradGradV2 MaxPoolGradWithArgmax
         Mod ParallelConcat PartitionedCall RemoteCall ResizeArea ResizeBicubicGrad ResizeBilinearGrad
         ResizeNearestNeighborGrad ResourceStridedSliceAssign SerializeManySparse SerializeSparse SoftsignGrad
-        SparseFillEmptyRowsGrad SparseReduceMax SparseReduceMaxSparse SparseReduceSumSparse SparseReshape
+        SparseFillEmptyRowsGrad RaggedFillEmptyRowsGrad SparseReduceMax SparseReduceMaxSparse SparseReduceSumSparse SparseReshape
         SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2
         SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSliceGrad SparseSplit StatefulPartitionedCall
         StridedSliceAssign SymbolicGradient TensorArrayPack TensorArrayUnpack TensorListReserve TruncateMod)";
@@ -97,9 +98,9 @@ constexpr char kNoGradient[] = R"(
 // this library get an error that names the op.
 constexpr char kOnlyOfTheClient[] = R"(
         BandedTriangularSolve Case Eig ExtractImagePatches ExtractVolumePatches FractionalAvgPool
-        FractionalMaxPool FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 If LogMatrixDeterminant
+        FractionalMaxPool FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 If IsotonicRegression LogMatrixDeterminant
         MatrixDeterminant MatrixSolveLs MatrixSquareRoot MatrixTriangularSolve MaxPool3DGradGrad MaxPoolGradGrad
-        MaxPoolGradV2 NthElement OptionalFromValue OptionalGetValue Qr RGBToHSV RaggedTensorToSparse ResourceGatherNd
+        MaxPoolGradV2 NthElement OptionalFromValue OptionalGetValue Qr QuantizeAndDequantizeV4Grad RGBToHSV RaggedTensorToSparse RaggedGather RaggedTensorToTensor RaggedFillEmptyRows RaggedTensorToVariant RaggedTensorFromVariant ResourceGatherNd
         SelfAdjointEigV2 SparseAdd SparseDenseCwiseAdd SparseDenseCwiseDiv SparseDenseCwiseMul SparseFillEmptyRows
         SparseReduceSum SparseReorder SparseSlice SparseSoftmax SparseSparseMaximum SparseSparseMinimum
         SparseTensorDenseAdd SparseTensorDenseMatMul StatelessCase StatelessIf StatelessWhile Svd TensorArrayConcat
