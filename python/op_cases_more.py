@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from op_cases import floats, ints, kernel_types, numbers
+from op_cases import floats, index, ints, kernel_types, numbers
 from op_cases_sparse import OTHERS, PLACES, SHAPE, longs
 
 
@@ -162,6 +162,46 @@ def rows(c):
         c.case("RaggedRange", f"{t} scalars", starts=np.array(2, t), limits=np.array([3, 7], t), deltas=np.array(2, t))
     c.error("RaggedRange", "delta", starts=ints(1), limits=ints(2), deltas=ints(0))
     text = np.array([b"a", b"b", b"c", b"d"], object)
+    nested = [longs(0, 2, 2, 3), longs(0, 1, 4, 5)]
+    for t in ("float32", "string", "int64"):
+        for at in (ints(2, 0, 0), ints(), index([[1, 2], [0, 0]]), index(2)):
+            c.case("RaggedGather", f"{t} {at.shape}", params_nested_splits=[longs(0, 2, 2, 5)], indices=at,
+                   params_dense_values=numbers(t, (5, 2)), OUTPUT_RAGGED_RANK=at.ndim)
+        c.case("RaggedGather", f"{t} nested", params_nested_splits=nested, indices=ints(2, 0),
+               params_dense_values=numbers(t, (5,)), OUTPUT_RAGGED_RANK=2)
+        for shape in (tf.constant(-1), ints(-1, -1), ints(2, 2), ints(4, 5)):
+            for kind, parts in ((["ROW_SPLITS"], [longs(0, 2, 2, 5)]),
+                                (["FIRST_DIM_SIZE", "VALUE_ROWIDS"], [index(3, np.int64), longs(0, 0, 2, 2, 2)])):
+                c.case("RaggedTensorToTensor", f"{t} {shape if isinstance(shape, np.ndarray) else -1} {kind}", shape=shape, values=numbers(t, (5,)),
+                       default_value=numbers(t, ()), row_partition_tensors=parts, row_partition_types=kind)
+        c.case("RaggedTensorToTensor", f"{t} nested", shape=ints(-1, -1, 2, -1), values=numbers(t, (5, 2)),
+               default_value=numbers(t, (2,)), row_partition_tensors=nested,
+               row_partition_types=["ROW_SPLITS", "ROW_SPLITS"])
+        c.case("RaggedFillEmptyRows", t, value_rowids=longs(1, 1, 3), values=numbers(t, (3,)),
+               nrows=index(5, np.int64), default_value=numbers(t, ()))
+        if {"RaggedTensorToVariant", "RaggedTensorFromVariant"} <= c.registered:
+            for batched in (False, True):
+                for splits, values in (([], numbers(t, (3, 2))), ([longs(0, 2, 2, 5)], numbers(t, (5,))),
+                                       (nested, numbers(t, (5, 2)))):
+                    (encoded,) = c.apply("RaggedTensorToVariant", rt_nested_splits=splits, rt_dense_values=values,
+                                         batched_input=batched, **({} if splits else dict(Tsplits=tf.int64)))
+                    back = dict(encoded_ragged=encoded, input_ragged_rank=-1, Tvalues=tf.as_dtype(values.dtype.name if
+                                t != "string" else "string"), Tsplits=tf.int64)
+                    rank = max(len(splits), int(batched))
+                    c.add(f"RaggedTensorFromVariant {t} {batched} {len(splits)}",
+                          c.apply("RaggedTensorFromVariant", output_ragged_rank=rank, **back))
+                    if batched and splits:
+                        pair = tf.stack([encoded, encoded])
+                        c.add(f"RaggedTensorFromVariant {t} of matrices {len(splits)}",
+                              c.apply("RaggedTensorFromVariant", output_ragged_rank=rank + 1, **back |
+                                      dict(encoded_ragged=pair)))
+    c.case("RaggedFillEmptyRowsGrad", reverse_index_map=longs(1, 2, 4), grad_values=floats((6,)))
+    c.error("RaggedGather", "index", params_nested_splits=[longs(0, 2, 5)], indices=ints(2),
+            params_dense_values=floats((5,)), OUTPUT_RAGGED_RANK=1)
+    c.error("RaggedTensorToTensor", "shape", shape=ints(2, 2, 2), values=floats((5,)), default_value=floats(()),
+            row_partition_tensors=[longs(0, 2, 5)], row_partition_types=["ROW_SPLITS"])
+    c.error("RaggedFillEmptyRows", "row", value_rowids=longs(1, 5), values=floats((2,)), nrows=index(5, np.int64),
+            default_value=floats(()))
     c.case("SparseCrossV2", indices=[PLACES, OTHERS], values=[text, longs(1, 2, 3, 4, 5)], shapes=[SHAPE, SHAPE],
            dense_inputs=[numbers("string", (4, 2)), numbers("int64", (4, 1))], sep=np.array(b"_X_", object))
     c.case("SparseCrossV2", "sparse", indices=[PLACES, PLACES], values=[text, text], shapes=[SHAPE, SHAPE],
@@ -172,6 +212,21 @@ def rows(c):
             dense_output_dim0=np.array(6, np.int32)), tolerance=1e-2)
         c.error(f"SparseSegment{name}GradV2", "index", grad=floats((3, 2)), indices=ints(9), segment_ids=ints(0),
                 dense_output_dim0=np.array(6, np.int32))
+    columns = dict(indices=[PLACES, OTHERS], values=[text, longs(1, 2, 3, 4, 5)], shapes=[SHAPE, SHAPE])
+    for buckets in (0, 100):
+        c.case("SparseCross", f"hashed {buckets}", dense_inputs=[text.reshape(-1, 1)], hashed_output=True,
+               num_buckets=buckets, hash_key=956888297470, out_type=tf.int64, internal_type=tf.int64, **columns)
+        c.case("SparseCrossHashed", f"{buckets}", dense_inputs=[text.reshape(-1, 1)],
+               num_buckets=index(buckets, np.int64), strong_hash=np.array(False), salt=longs(1, 2), **columns)
+        c.case("SparseCrossHashed", f"strong {buckets}", indices=[PLACES, PLACES], values=[text, text],
+               shapes=[SHAPE, SHAPE], dense_inputs=[], num_buckets=index(buckets, np.int64),
+               strong_hash=np.array(True), salt=longs(17, -3))
+    both = dict(dense_inputs=[], hashed_output=False, num_buckets=0, hash_key=0, out_type=tf.string,
+                internal_type=tf.string)
+    c.case("SparseCross", "text", indices=[PLACES, PLACES], values=[text, text], shapes=[SHAPE, SHAPE], **both)
+    c.error("SparseCross", "numbers", **columns, **both)
+    c.error("SparseCrossHashed", "rows", dense_inputs=[text.reshape(-1, 2)], num_buckets=index(0, np.int64),
+            strong_hash=np.array(False), salt=longs(1, 2), **columns)
 
 
 def ctc(c):
@@ -190,6 +245,13 @@ def ctc(c):
         c.case("CTCGreedyDecoder", f"{t} blank", inputs=x, sequence_length=ints(6, 2, 5), blank_index=1)
     c.error("CTCLoss", "short", inputs=x, **(labels | dict(sequence_length=ints(1, 2, 5))))
     c.error("CTCLoss", "length", inputs=x, **(labels | dict(sequence_length=ints(7, 2, 5))))
+    for t in ("float32", "float64"):
+        for shape, width, paths in (((6, 3, 4), 5, 1), ((6, 3, 4), 20, 3), ((12, 3, 5), 100, 4), ((4, 3, 2), 3, 2)):
+            for merge in (False, True):
+                c.case("CTCBeamSearchDecoder", f"{t} {shape} {width} {merge}", inputs=numbers(t, shape, -3, 3),
+                       sequence_length=ints(shape[0], 2, 3), beam_width=width, top_paths=paths, merge_repeated=merge,
+                       tolerance=1e-5)
+    c.error("CTCBeamSearchDecoder", "paths", inputs=x, sequence_length=ints(6, 2, 5), beam_width=2, top_paths=3)
     c.error("CTCGreedyDecoder", "length", inputs=x, sequence_length=ints(7, 2, 5))
 
 

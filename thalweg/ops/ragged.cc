@@ -2,6 +2,8 @@
 // RaggedTensorToSparse: as a sparse tensor, whose dimensions are as long as the
 // longest rows. RaggedRange: a row start, start + delta, ... below limit for
 // every triple.
+#include "thalweg/ops/ragged.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,7 +13,6 @@
 #include "thalweg/ops/element_moves.h"
 
 namespace thalweg {
-namespace {
 
 absl::StatusOr<std::vector<int64_t>> ReadSplits(const Tensor& splits, int64_t length) {
   if (splits.rank() != 1 || splits.num_elements() == 0) return InvalidArgument("ragged splits may not be empty.");
@@ -27,6 +28,18 @@ absl::StatusOr<std::vector<int64_t>> ReadSplits(const Tensor& splits, int64_t le
   }
   return values;
 }
+
+absl::Status WriteSplits(absl::Span<const int64_t> splits, Tensor* out) {
+  return Dispatch(IndexTypes(), out->dtype(), [&]<typename T>() -> absl::Status {
+    if (!splits.empty() && splits.back() > std::numeric_limits<T>::max()) {
+      return InvalidArgument("ragged splits do not fit into ", out->dtype(), ": ", splits.back());
+    }
+    std::copy(splits.begin(), splits.end(), out->mutable_data<T>());
+    return absl::OkStatus();
+  });
+}
+
+namespace {
 
 absl::Status RaggedTensorToSparse(KernelContext& context) {
   const int levels = context.num_inputs() - 1;
@@ -129,13 +142,7 @@ absl::Status RaggedRange(KernelContext& context) {
         ASSIGN_OR_RETURN(Tensor * out_splits, context.Allocate(0, Shape({rows + 1})));
         ASSIGN_OR_RETURN(const Shape shape, Shape::Make({splits.back()}));
         ASSIGN_OR_RETURN(Tensor * values, context.Allocate(1, shape));
-        for (int64_t r = 0; r <= rows; ++r) {
-          if (out_splits->dtype() == kInt64) {
-            out_splits->mutable_data<int64_t>()[r] = splits[r];
-          } else {
-            out_splits->mutable_data<int32_t>()[r] = static_cast<int32_t>(splits[r]);
-          }
-        }
+        RETURN_IF_ERROR(WriteSplits(splits, out_splits));
         T* to = values->mutable_data<T>();
         for (int64_t r = 0; r < rows; ++r) {
           F value = at(0, r);

@@ -509,6 +509,14 @@ const OpRegistration kOps[] = {
         .Attr("T: type")
         .Shape(FillGradShape)
         .Compute(SparseFillEmptyRowsGrad),
+    Op("RaggedFillEmptyRowsGrad")
+        .Input("reverse_index_map: int64")
+        .Input("grad_values: T")
+        .Output("d_values: T")
+        .Output("d_default_value: T")
+        .Attr("T: type")
+        .Shape(FillGradShape)
+        .Compute(SparseFillEmptyRowsGrad),
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 // (StringToHashBucketFast), of SipHash with a key (StringToHashBucketStrong), or
 // of the 64-bit MurmurHash2 (StringToHashBucket). The numbers are TensorFlow's:
 // models are trained on them.
+#include "thalweg/ops/string_hash.h"
+
 #include <farmhash.h>
 
 #include <bit>
@@ -35,7 +37,8 @@ uint64_t MurmurHash(absl::string_view text) {
   return hash ^ (hash >> kShift);
 }
 
-// SipHash-2-4 of Aumasson and Bernstein.
+}  // namespace
+
 uint64_t SipHash(const uint64_t key[2], absl::string_view text) {
   uint64_t v0 = key[0] ^ 0x736f6d6570736575, v1 = key[1] ^ 0x646f72616e646f6d;
   uint64_t v2 = key[0] ^ 0x6c7967656e657261, v3 = key[1] ^ 0x7465646279746573;
@@ -59,6 +62,8 @@ uint64_t SipHash(const uint64_t key[2], absl::string_view text) {
   rounds(4);
   return v0 ^ v1 ^ v2 ^ v3;
 }
+
+namespace {
 
 enum class Hash { kFarm, kSip, kMurmur };
 

@@ -1,0 +1,13 @@
+// Hashes of strings that several ops use.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+
+namespace thalweg {
+
+// SipHash-2-4 of Aumasson and Bernstein.
+uint64_t SipHash(const uint64_t key[2], absl::string_view text);
+
+}  // namespace thalweg
