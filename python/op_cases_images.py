@@ -62,6 +62,25 @@ def resizing(c):
     c.error("ResizeNearestNeighborGrad", "size", grads=pixels((2, 3, 3, 1)), size=size(0, 6))
 
 
+def scaling(c):
+    for kind in ("lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"):
+        for antialias in (False, True):
+            for target, scale, move in (((9, 4), (1.8, .5), (0, 0)), ((3, 12), (.6, 1.5), (.5, -2)), ((5, 8), (1, 1), (1, 9))):
+                place = dict(scale=np.array(scale, np.float32), translation=np.array(move, np.float32))
+                mode = dict(kernel_type=kind, antialias=antialias, tolerance=1e-4)
+                label = f"{kind} {antialias} {target}"
+                c.case("ScaleAndTranslate", label, images=pixels((2, 5, 8, 3)), size=size(*target), **place, **mode)
+                c.case("ScaleAndTranslateGrad", label, grads=pixels((2, *target, 3)), **place, **mode,
+                       original_image=pixels((2, 5, 8, 3), seed=2))
+    ones = dict(scale=np.ones(2, np.float32), translation=np.zeros(2, np.float32))
+    for dtype in ("uint8", "int32", "float64", "float16"):
+        c.case("ScaleAndTranslate", dtype, images=pixels((1, 5, 8, 1), dtype), size=size(7, 7), tolerance=1e-3, **ones)
+    c.error("ScaleAndTranslate", "kernel", images=pixels((1, 5, 8, 1)), size=size(7, 7), kernel_type="none", **ones)
+    c.error("ScaleAndTranslate", "size", images=pixels((1, 5, 8, 1)), size=size(7, 0), **ones)
+    c.error("ScaleAndTranslate", "scale", images=pixels((1, 5, 8, 1)), size=size(7, 7),
+            **ones | dict(scale=np.zeros(2, np.float32)))
+
+
 def crops(c):
     boxes = np.array([[0, 0, 1, 1], [.1, .2, .7, .9], [.8, .9, .2, .1], [-.3, .1, .6, 1.4], [.5, .5, .5, .5]],
                      np.float32)
@@ -254,4 +273,4 @@ def files(c):
     c.error("EncodePng", "rank", image=np.zeros((2, 2), np.uint8))
 
 
-FAMILIES = (resizing, crops, colors, boxes, samples, files)
+FAMILIES = (resizing, scaling, crops, colors, boxes, samples, files)

@@ -1,4 +1,4 @@
-"""Cases of compare_test.py: Bessel functions, integrals, incomplete gamma and beta, Fourier transforms."""
+"""Cases of compare_test.py: Bessel functions, integrals, incomplete gamma and beta, transforms."""
 
 import numpy as np
 import tensorflow as tf
@@ -59,4 +59,11 @@ def transforms(c):
             Tcomplex=tf.complex64)
 
 
-FAMILIES = (functions, transforms)
+def regression(c):
+    for source, target in (("float32", "float32"), ("float64", "float64"), ("int32", "float64"), ("int8", "float32")):
+        for shape in ((9,), (2, 3, 7), (1,), (3, 0)):
+            c.case("IsotonicRegression", f"{source} {shape}", input=numbers(source, shape, -9, 9), tolerance=1e-5,
+                   output_dtype=tf.as_dtype(target))
+
+
+FAMILIES = (functions, transforms, regression)

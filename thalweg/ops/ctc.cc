@@ -3,6 +3,8 @@
 // log probability of the labels of each sequence, summed over all ways to spread
 // them over time, and its gradient by the logits. CTCGreedyDecoder: the labels
 // of the most likely class of each moment, without blanks.
+#include "thalweg/ops/ctc.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,19 +15,7 @@
 #include "thalweg/ops/sparse.h"
 
 namespace thalweg {
-namespace {
 
-template <typename T>
-constexpr T kLogZero = -std::numeric_limits<T>::infinity();
-
-template <typename T>
-T LogSum(T a, T b) {
-  if (a == kLogZero<T>) return b;
-  if (b == kLogZero<T>) return a;
-  return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
-}
-
-// Checks what both ops have: logits and the lengths of the sequences.
 absl::Status CheckSequences(const Tensor& inputs, const Tensor& lengths) {
   if (inputs.rank() != 3) return InvalidArgument("inputs is not a 3-Tensor");
   if (lengths.rank() != 1) return InvalidArgument("sequence_length is not a vector");
@@ -42,6 +32,18 @@ absl::Status CheckSequences(const Tensor& inputs, const Tensor& lengths) {
     if (length > inputs.dim(0)) return FailedPrecondition("sequence_length(", b, ") <= ", inputs.dim(0));
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+template <typename T>
+constexpr T kLogZero = -std::numeric_limits<T>::infinity();
+
+template <typename T>
+T LogSum(T a, T b) {
+  if (a == kLogZero<T>) return b;
+  if (b == kLogZero<T>) return a;
+  return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
 // One sequence: `y` are the probabilities [time, classes].

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
 
@@ -25,6 +27,24 @@ TEST(CtcTest, GreedyDecoder) {
   ExpectTensor((*y)[3], Tensor::Of<float>({1, 1}, {-15}));
   EXPECT_FALSE(RunOp("CTCGreedyDecoder", {x, Tensor::Vector<int32_t>({4})}).ok());
   EXPECT_FALSE(RunOp("CTCGreedyDecoder", {x, Tensor::Vector<int32_t>({3})}, {{"blank_index", 3}}).ok());
+}
+
+TEST(CtcTest, BeamSearch) {
+  // "0" may be 0 0, 0 - or - 0: likelier together than -, which is the likeliest of all paths.
+  const float p = std::log(0.4f), q = std::log(0.6f);
+  const Tensor x = Tensor::Of<float>({2, 1, 2}, {p, q, p, q});
+  const auto decode = [&](int32_t length, int width, int paths) {
+    return RunOp("CTCBeamSearchDecoder", {x, Tensor::Vector<int32_t>({length})},
+                 {{"beam_width", width}, {"top_paths", paths}});
+  };
+  const absl::StatusOr<std::vector<Tensor>> y = decode(2, 4, 2);
+  ASSERT_TRUE(y.ok()) << y.status();
+  ExpectTensor((*y)[2], Tensor::Vector<int64_t>({0}));
+  EXPECT_EQ((*y)[3].num_elements(), 0);
+  ExpectTensor((*y)[6], Tensor::Of<float>({1, 2}, {std::log(0.64f), std::log(0.36f)}));
+  EXPECT_FALSE(decode(3, 4, 1).ok());
+  EXPECT_FALSE(decode(2, 1, 2).ok());
+  EXPECT_FALSE(decode(0, 4, 2).ok());
 }
 
 TEST(CtcTest, BadInput) {

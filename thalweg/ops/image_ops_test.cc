@@ -46,6 +46,34 @@ TEST(ResizeTest, Gradients) {
       xs, 1e-2);
 }
 
+TEST(ResizeTest, ScaleAndTranslate) {
+  const auto run = [](const Tensor& images, const Tensor& size, float scale, float move,
+                      const char* kind = "triangle") {
+    return RunOp("ScaleAndTranslate",
+                 {images, size, Tensor::Vector<float>({scale, scale}), Tensor::Vector<float>({move, move})},
+                 {{"kernel_type", kind}});
+  };
+  const Tensor image = Noise({1, 3, 3, 2});
+  ExpectTensor((*run(image, Ints({3, 3}), 1, 0))[0], image);
+  EXPECT_FALSE(run(Noise({3, 3}), Ints({3, 3}), 1, 0).ok());
+  EXPECT_FALSE(run(image, Ints({3, -1}), 1, 0).ok());
+  EXPECT_FALSE(run(image, Ints({3}), 1, 0).ok());
+  EXPECT_FALSE(run(image, Ints({3, 3}), 0, 0).ok());
+  EXPECT_FALSE(run(image, Ints({3, 3}), NAN, 0).ok());
+  EXPECT_FALSE(run(image, Ints({3, 3}), 1, 0, "cubist").ok());
+  EXPECT_FALSE(run(Noise({100, 1, 1, 100}), Ints({INT32_MAX, INT32_MAX}), 1, 0).ok());
+  EXPECT_TRUE(run(image, Ints({3, 3}), 1e-30f, NAN).ok());
+  EXPECT_FALSE(RunOp("ScaleAndTranslateGrad",
+                     {Noise({1, 2, 2, 1}), image, Tensor::Vector<float>({1, 1}), Tensor::Vector<float>({0, 0})})
+                   .ok());
+  ExpectGradient(
+      [](const Scope& s, const auto& x) {
+        return Output(
+            s.Add("ScaleAndTranslate", {x[0], Const(s, {2, 5}), Const(s, {.7f, 1.6f}), Const(s, {0.f, .1f})}));
+      },
+      {image}, 1e-2);
+}
+
 TEST(CropAndResizeTest, BadInput) {
   const Tensor image = Noise({1, 3, 3, 1}), box = Tensor::Of<float>({1, 4}, {0, 0, 1, 1}), size = Ints({2, 2});
   ExpectTensor(Result("CropAndResize", {image, box, Ints({0}), Ints({3, 3})}), image);
