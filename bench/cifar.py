@@ -1,30 +1,25 @@
 #!/usr/bin/env python3
-"""Compares training of the CIFAR-10 tutorial's CNN with TensorFlow, side by side.
+"""Compares training of the CIFAR-10 tutorial's CNN with TensorFlow and PyTorch, side by side.
 
-Runs Thalweg (bin/bench/cifar) and TensorFlow, each in a process of its own, in
-turns, several rounds, and prints the median rates and their ratio. Usage:
+Thalweg is bin/bench/cifar. Usage:
 
-    build/tensorflow/bin/python bench/cifar.py [--rounds N] [--seconds S] [--bench build/release/bin/bench/cifar]
+    build/tensorflow/bin/python bench/cifar.py [--rounds N] [--seconds S] [--batch N] [--pytorch PYTHON]
 """
 
-import argparse
 import os
-import statistics
-import subprocess
-import sys
-import time
 
-TENSORFLOW = "--as-tensorflow"
+import side_by_side
 
 
-def tensorflow_rate(batch, threads, seconds):
-  """Images per second of TensorFlow's session on the same model."""
-  os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+def pixels(np, batch):
+  return (np.arange(batch * 24 * 24 * 3) * 7919 % 1000 / 500 - 1).astype(np.float32).reshape(batch, 24, 24, 3)
+
+
+def tensorflow(args):
   import numpy as np
-  import tensorflow.compat.v1 as tf
-  tf.disable_v2_behavior()
-  images = tf.placeholder(tf.float32, [batch, 24, 24, 3])
-  labels = tf.placeholder(tf.int32, [batch])
+  tf = side_by_side.import_tensorflow()
+  images = tf.placeholder(tf.float32, [args.batch, 24, 24, 3])
+  labels = tf.placeholder(tf.int32, [args.batch])
 
   def variables(name, shape, stddev, bias):
     with tf.variable_scope(name):
@@ -50,58 +45,51 @@ def tensorflow_rate(batch, threads, seconds):
 
   net = norm(pool(conv("conv1", images, [5, 5, 3, 64], 0.)))
   net = pool(norm(conv("conv2", net, [5, 5, 64, 64], .1)))
-  net = local("local4", local("local3", tf.reshape(net, [batch, -1]), [6 * 6 * 64, 384]), [384, 192])
+  net = local("local4", local("local3", tf.reshape(net, [args.batch, -1]), [6 * 6 * 64, 384]), [384, 192])
   kernel, biases = variables("softmax_linear", [192, 10], 1 / 192., 0.)
   logits = tf.matmul(net, kernel) + biases
   loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)) + sum(decay)
   train_op = tf.train.GradientDescentOptimizer(.01).minimize(loss)
-  config = tf.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
-  with tf.Session(config=config) as session:
-    session.run(tf.global_variables_initializer())
-    x = (np.arange(batch * 24 * 24 * 3) * 7919 % 1000 / 500 - 1).astype(np.float32).reshape(batch, 24, 24, 3)
-    y = (np.arange(batch) % 10).astype(np.int32)
-    step = session.make_callable([train_op, loss], [images, labels])
-    for _ in range(3):
-      step(x, y)
-    start, steps = time.monotonic(), 0
-    while time.monotonic() - start < seconds:
-      step(x, y)
-      steps += 1
-    return steps * batch / (time.monotonic() - start)
+  feeds = pixels(np, args.batch), (np.arange(args.batch) % 10).astype(np.int32)
+  return side_by_side.session_step(tf, args, train_op, loss, [images, labels], lambda i: feeds)
 
 
-def run(command, cores):
-  if cores == 1:
-    command = ["taskset", "-c", "0"] + command
-  output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-  return float(output.split("images_per_second")[1].split()[0])
+def pytorch(args):
+  """The same layers; images stay in NHWC memory, which is faster there too."""
+  import numpy as np
+  torch = side_by_side.import_torch(args)
+  nn = torch.nn
 
+  def pool():  # "SAME": one more row below, one more column to the right
+    return nn.Sequential(nn.ZeroPad2d((0, 1, 0, 1)), nn.MaxPool2d(3, 2))
 
-def main():
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument("--rounds", type=int, default=5)
-  parser.add_argument("--seconds", type=float, default=5)
-  parser.add_argument("--bench", default="build/release/bin/bench/cifar")
-  parser.add_argument(TENSORFLOW, action="store_true", help=argparse.SUPPRESS)
-  parser.add_argument("--batch", type=int, default=128)
-  parser.add_argument("--threads", type=int, default=0)
-  args = parser.parse_args()
-  if args.as_tensorflow:
-    print("images_per_second", tensorflow_rate(args.batch, args.threads, args.seconds))
-    return
+  def norm():  # PyTorch divides alpha by the size
+    return nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
 
-  all_cores = os.cpu_count()
-  print(f"{'batch':>5} {'cores':>5} {'thalweg':>9} {'tensorflow':>10} {'ratio':>6}   {args.rounds} rounds of {args.seconds} s, medians of images/s")
-  for batch, cores in [(128, all_cores), (128, 1)]:
-    ours, theirs = [], []
-    for _ in range(args.rounds):
-      common = [f"--batch={batch}", f"--threads={cores}", f"--seconds={args.seconds}"]
-      ours.append(run([args.bench] + common, cores))
-      theirs.append(run([sys.executable, __file__, TENSORFLOW] + common, cores))
-    a, b = statistics.median(ours), statistics.median(theirs)
-    ratio = statistics.median(x / y for x, y in zip(ours, theirs))
-    print(f"{batch:>5} {cores:>5} {a:>9.0f} {b:>10.0f} {ratio:>6.2f}", flush=True)
+  net = nn.Sequential(nn.Conv2d(3, 64, 5, padding=2), nn.ReLU(), pool(), norm(),
+                      nn.Conv2d(64, 64, 5, padding=2), nn.ReLU(), norm(), pool(), nn.Flatten(),
+                      nn.Linear(6 * 6 * 64, 384), nn.ReLU(), nn.Linear(384, 192), nn.ReLU(), nn.Linear(192, 10))
+  for layer in net:
+    if hasattr(layer, "weight"):
+      nn.init.trunc_normal_(layer.weight, std=.05 if layer.weight.dim() == 4 else .04)
+      nn.init.constant_(layer.bias, .1)
+  net = net.to(memory_format=torch.channels_last)
+  decayed = [layer.weight for layer in net if isinstance(layer, nn.Linear)][:2]
+  optimizer = torch.optim.SGD(net.parameters(), lr=.01)
+  x = torch.from_numpy(pixels(np, args.batch)).permute(0, 3, 1, 2)
+  y = torch.from_numpy(np.arange(args.batch) % 10)
+
+  def step(_):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(net(x), y) + sum(w.square().sum() for w in decayed) * .002
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+  return step
 
 
 if __name__ == "__main__":
-  main()
+  side_by_side.main(__doc__, unit="images", tensorflow=tensorflow, pytorch=pytorch, seconds=5., warm_up=3,
+                    per_step=lambda args: args.batch, arguments={"batch": 128},
+                    rows=[side_by_side.Row(cores, flags=("--batch=128",)) for cores in (os.cpu_count(), 1)])

@@ -1,29 +1,26 @@
 #!/usr/bin/env python3
-"""Compares training of the PTB tutorial's language model with TensorFlow, side by side.
+"""Compares training of the PTB tutorial's language model with TensorFlow and PyTorch, side by side.
 
-Runs Thalweg (bin/bench/ptb) and TensorFlow, each in a process of its own, in
-turns, several rounds, and prints the median rates and their ratio. Usage:
+Thalweg is bin/bench/ptb. Usage:
 
-    build/tensorflow/bin/python bench/ptb.py [--rounds N] [--seconds S] [--bench build/release/bin/bench/ptb]
+    build/tensorflow/bin/python bench/ptb.py [--rounds N] [--seconds S] [--pytorch PYTHON]
 """
 
-import argparse
 import os
-import statistics
-import subprocess
-import sys
-import time
 
-TENSORFLOW = "--as-tensorflow"
+import side_by_side
+
 BATCH, STEPS, HIDDEN, WORDS = 20, 20, 200, 10000
 
 
-def tensorflow_rate(threads, seconds):
-  """Words per second of TensorFlow's session on the same model, unrolled as in the tutorial."""
-  os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+def words(np, first, dtype):
+  return (np.arange(first, first + BATCH * STEPS) * 7919 % WORDS).astype(dtype).reshape(BATCH, STEPS)
+
+
+def tensorflow(args):
+  """Unrolled as in the tutorial."""
   import numpy as np
-  import tensorflow.compat.v1 as tf
-  tf.disable_v2_behavior()
+  tf = side_by_side.import_tensorflow()
   x = tf.placeholder(tf.int32, [BATCH, STEPS])
   y = tf.placeholder(tf.int32, [BATCH, STEPS])
   with tf.variable_scope("model", initializer=tf.random_uniform_initializer(-.1, .1)):
@@ -39,55 +36,37 @@ def tensorflow_rate(threads, seconds):
   variables = tf.trainable_variables()
   gradients, _ = tf.clip_by_global_norm(tf.gradients(loss, variables), 5)
   train_op = tf.train.GradientDescentOptimizer(.1).apply_gradients(zip(gradients, variables))
-  config = tf.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
-  with tf.Session(config=config) as session:
-    session.run(tf.global_variables_initializer())
-    words = (np.arange(BATCH * STEPS) * 7919 % WORDS).astype(np.int32).reshape(BATCH, STEPS)
-    following = (np.arange(1, BATCH * STEPS + 1) * 7919 % WORDS).astype(np.int32).reshape(BATCH, STEPS)
-    step = session.make_callable([train_op, loss], [x, y])
-    for _ in range(5):
-      step(words, following)
-    start, steps = time.monotonic(), 0
-    while time.monotonic() - start < seconds:
-      step(words, following)
-      steps += 1
-    return steps * BATCH * STEPS / (time.monotonic() - start)
+  feeds = words(np, 0, np.int32), words(np, 1, np.int32)
+  return side_by_side.session_step(tf, args, train_op, loss, [x, y], lambda i: feeds)
 
 
-def run(command, cores):
-  if cores == 1:
-    command = ["taskset", "-c", "0"] + command
-  output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-  return float(output.split("words_per_second")[1].split()[0])
+def pytorch(args):
+  """With the LSTM of its library. The embedding's gradient is dense: sparse ones cannot be clipped."""
+  import numpy as np
+  torch = side_by_side.import_torch(args)
+  embedding = torch.nn.Embedding(WORDS, HIDDEN)
+  lstm = torch.nn.LSTM(HIDDEN, HIDDEN, num_layers=2, batch_first=True)
+  softmax = torch.nn.Linear(HIDDEN, WORDS)
+  model = torch.nn.ModuleList([embedding, lstm, softmax])
+  for parameter in model.parameters():
+    torch.nn.init.uniform_(parameter, -.1, .1)
+  optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+  x, y = (torch.from_numpy(words(np, first, np.int64)) for first in (0, 1))
 
+  def step(_):
+    optimizer.zero_grad()
+    logits = softmax(lstm(embedding(x))[0].reshape(-1, HIDDEN))
+    loss = torch.nn.functional.cross_entropy(logits, y.reshape(-1), reduction="sum") / BATCH
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 5)
+    optimizer.step()
+    return loss.item()
 
-def main():
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument("--rounds", type=int, default=5)
-  parser.add_argument("--seconds", type=float, default=5)
-  parser.add_argument("--bench", default="build/release/bin/bench/ptb")
-  parser.add_argument(TENSORFLOW, action="store_true", help=argparse.SUPPRESS)
-  parser.add_argument("--threads", type=int, default=0)
-  args = parser.parse_args()
-  if args.as_tensorflow:
-    print("words_per_second", tensorflow_rate(args.threads, args.seconds))
-    return
-
-  print(f"{'cores':>5} {'layers of':<9} {'thalweg':>9} {'tensorflow':>10} {'ratio':>6}   {args.rounds} rounds of "
-        f"{args.seconds} s, medians of words/s")
-  for cores in [os.cpu_count(), 1]:
-    forms = {"one op": [], "cells": ["--cells"]}
-    ours, theirs = {form: [] for form in forms}, []
-    for _ in range(args.rounds):
-      common = [f"--threads={cores}", f"--seconds={args.seconds}"]
-      for form, flags in forms.items():
-        ours[form].append(run([args.bench] + common + flags, cores))
-      theirs.append(run([sys.executable, __file__, TENSORFLOW] + common, cores))
-    for form, rates in ours.items():
-      ratio = statistics.median(x / y for x, y in zip(rates, theirs))
-      print(f"{cores:>5} {form:<9} {statistics.median(rates):>9.0f} {statistics.median(theirs):>10.0f} {ratio:>6.2f}",
-            flush=True)
+  return step
 
 
 if __name__ == "__main__":
-  main()
+  FORMS = {"one op": (), "cells": ("--cells",)}
+  side_by_side.main(__doc__, unit="words", tensorflow=tensorflow, pytorch=pytorch, seconds=5., warm_up=5,
+                    per_step=lambda args: BATCH * STEPS,
+                    rows=[side_by_side.Row(cores, forms=FORMS) for cores in (os.cpu_count(), 1)])

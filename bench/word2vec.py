@@ -1,29 +1,27 @@
 #!/usr/bin/env python3
-"""Compares training of word2vec's skip-gram model with TensorFlow, side by side.
+"""Compares training of word2vec's skip-gram model with TensorFlow and PyTorch, side by side.
 
-Runs Thalweg (bin/bench/word2vec) and TensorFlow, each in a process of its own, in
-turns, several rounds, and prints the median rates and their ratio. Usage:
+Thalweg is bin/bench/word2vec. Usage:
 
-    build/tensorflow/bin/python bench/word2vec.py [--rounds N] [--seconds S] [--bench build/release/bin/bench/word2vec]
+    build/tensorflow/bin/python bench/word2vec.py [--rounds N] [--seconds S] [--pytorch PYTHON]
 """
 
-import argparse
 import os
-import statistics
-import subprocess
-import sys
-import time
 
-TENSORFLOW = "--as-tensorflow"
+import side_by_side
+
 BATCH, DEPTH, WORDS, SAMPLED = 128, 128, 50000, 64
 
 
-def tensorflow_rate(threads, seconds):
-  """Steps per second of TensorFlow's session on the same model."""
-  os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+def batch(np, i):
+  """Words, and those near to them."""
+  numbers = np.arange(i * BATCH, (i + 1) * BATCH)
+  return numbers * 7919 % WORDS, numbers * 104729 % WORDS
+
+
+def tensorflow(args):
   import numpy as np
-  import tensorflow.compat.v1 as tf
-  tf.disable_v2_behavior()
+  tf = side_by_side.import_tensorflow()
   words = tf.placeholder(tf.int32, [BATCH])
   near = tf.placeholder(tf.int64, [BATCH, 1])
   embeddings = tf.Variable(tf.random_uniform([WORDS, DEPTH], -1., 1.))
@@ -32,55 +30,45 @@ def tensorflow_rate(threads, seconds):
   loss = tf.reduce_mean(
       tf.nn.nce_loss(weights, biases, near, tf.nn.embedding_lookup(embeddings, words), SAMPLED, WORDS))
   train_op = tf.train.GradientDescentOptimizer(1.).minimize(loss)
-  config = tf.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
-  with tf.Session(config=config) as session:
-    session.run(tf.global_variables_initializer())
-    step = session.make_callable([train_op, loss], [words, near])
 
-    def run_step(i):
-      numbers = np.arange(i * BATCH, (i + 1) * BATCH)
-      step((numbers * 7919 % WORDS).astype(np.int32), (numbers * 104729 % WORDS).reshape(BATCH, 1))
+  def feeds(i):
+    x, y = batch(np, i)
+    return x.astype(np.int32), y.reshape(BATCH, 1)
 
-    for i in range(30):
-      run_step(i)
-    start, steps = time.monotonic(), 0
-    while time.monotonic() - start < seconds:
-      for _ in range(10):
-        run_step(steps)
-        steps += 1
-    return steps / (time.monotonic() - start)
+  return side_by_side.session_step(tf, args, train_op, loss, [words, near], feeds)
 
 
-def run(command, cores):
-  if cores == 1:
-    command = ["taskset", "-c", "0"] + command
-  output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-  return float(output.split("steps_per_second")[1].split()[0])
+def pytorch(args):
+  """Noise-contrastive estimation written out, on sparse gradients; samples are drawn with replacement."""
+  import numpy as np
+  torch = side_by_side.import_torch(args)
+  embeddings = torch.nn.Embedding(WORDS, DEPTH, sparse=True)
+  weights = torch.nn.Embedding(WORDS, DEPTH, sparse=True)
+  biases = torch.nn.Embedding(WORDS, 1, sparse=True)
+  torch.nn.init.uniform_(embeddings.weight, -1., 1.)
+  torch.nn.init.trunc_normal_(weights.weight, std=DEPTH**-.5)
+  torch.nn.init.zeros_(biases.weight)
+  optimizer = torch.optim.SGD([*embeddings.parameters(), *weights.parameters(), *biases.parameters()], lr=1.)
 
+  def log_expected(ids):
+    return torch.log(SAMPLED * torch.log1p(1 / (ids.double() + 1)) / np.log(WORDS + 1)).float()
 
-def main():
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument("--rounds", type=int, default=5)
-  parser.add_argument("--seconds", type=float, default=2)
-  parser.add_argument("--bench", default="build/release/bin/bench/word2vec")
-  parser.add_argument(TENSORFLOW, action="store_true", help=argparse.SUPPRESS)
-  parser.add_argument("--threads", type=int, default=0)
-  args = parser.parse_args()
-  if args.as_tensorflow:
-    print("steps_per_second", tensorflow_rate(args.threads, args.seconds))
-    return
+  def step(i):
+    words, near = (torch.from_numpy(a) for a in batch(np, i))
+    sampled = (torch.exp(torch.rand(SAMPLED) * np.log(WORDS + 1)) - 1).long().clamp_(0, WORDS - 1)
+    x = embeddings(words)
+    true = (x * weights(near)).sum(1) + biases(near).squeeze(1) - log_expected(near)
+    noise = x @ weights(sampled).T + biases(sampled).squeeze(1) - log_expected(sampled)
+    softplus = torch.nn.functional.softplus
+    loss = (softplus(-true) + softplus(noise).sum(1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
 
-  print(f"{'cores':>5} {'thalweg':>9} {'tensorflow':>10} {'ratio':>6}   {args.rounds} rounds of "
-        f"{args.seconds} s, medians of steps/s")
-  for cores in [os.cpu_count(), 1]:
-    ours, theirs = [], []
-    for _ in range(args.rounds):
-      common = [f"--threads={cores}", f"--seconds={args.seconds}"]
-      ours.append(run([args.bench] + common, cores))
-      theirs.append(run([sys.executable, __file__, TENSORFLOW] + common, cores))
-    ratio = statistics.median(x / y for x, y in zip(ours, theirs))
-    print(f"{cores:>5} {statistics.median(ours):>9.0f} {statistics.median(theirs):>10.0f} {ratio:>6.2f}", flush=True)
+  return step
 
 
 if __name__ == "__main__":
-  main()
+  side_by_side.main(__doc__, unit="steps", tensorflow=tensorflow, pytorch=pytorch,
+                    rows=[side_by_side.Row(cores) for cores in (os.cpu_count(), 1)])
