@@ -13,6 +13,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <limits>
 #include <map>
 #include <random>
@@ -28,6 +29,7 @@
 #include "thalweg/base/thread.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/fuzz_hints_testlib.h"
 #include "thalweg/ops/variable_update.h"
 #include "thalweg/tensor/resource_handle.h"
 
@@ -500,6 +502,8 @@ class Fuzzer {
       const tensorflow::OpDef::AttrDef* const attr = FindAttr(op_.def, arg.number_attr());
       (*def.mutable_attr())[arg.number_attr()].set_i(attr->minimum() + Int(4));
     }
+    const FuzzHint* const hint = Chance(60) ? FindFuzzHint(op_.def.name()) : nullptr;
+    if (hint != nullptr) SetHintedAttrs(*hint, op_.def, &def);
     AddDefaultAttrs(op_.def, def);
     RETURN_IF_ERROR(CheckAttrs(op_.def, def));
     ASSIGN_OR_RETURN(const NodeTypes types, ComputeTypes(op_.def, def));
@@ -509,6 +513,8 @@ class Fuzzer {
       Slot slot;
       const auto arg = std::upper_bound(types.input_starts.begin(), types.input_starts.end(), i);
       slot.tensor = Named(op_.def.input_arg(arg - types.input_starts.begin() - 1).name(), dtype, static_cast<int>(i));
+      if (hint != nullptr)
+        ReplaceByHint(*hint, op_.def.input_arg(arg - types.input_starts.begin() - 1).name(), dtype, def, &slot);
       if (IsRef(types.inputs[i])) {
         variables_.push_back(std::make_unique<Variable>("v", dtype));
         if (Chance(95)) variables_.back()->Assign(std::exchange(slot.tensor, Tensor()));
@@ -517,6 +523,17 @@ class Fuzzer {
       slots_.push_back(std::move(slot));
     }
     return AddNode(def, known_shapes);
+  }
+
+  void ReplaceByHint(const FuzzHint& hint, absl::string_view input, DType dtype, const tensorflow::NodeDef& def,
+                     Slot* slot) {
+    DType element = kFloat;  // of what a handle names
+    for (const char* attr : {"T", "dtype"}) {
+      if (const auto it = def.attr().find(attr); it != def.attr().end())
+        element = static_cast<DType>(it->second.type());
+    }
+    std::optional<Tensor> value = HintedInput(hint, input, dtype, element, Int(1 << 20), *device_);
+    if (value.has_value()) slot->tensor = *std::move(value);
   }
 
   absl::Status AddNode(const tensorflow::NodeDef& def, bool known_shapes) {
@@ -644,7 +661,7 @@ TEST(FuzzTest, NoInputKillsAKernel) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   std::filesystem::current_path(folder);
   const uint64_t seed = ::testing::UnitTest::GetInstance()->random_seed();
-  int ran = 0, succeeded = 0;
+  int ran = 0, succeeded = 0, ops = 0, reached = 0;
   std::string never;
   {
     Guard guard;
@@ -668,6 +685,8 @@ TEST(FuzzTest, NoInputKillsAKernel) {
       }
       ran += cases;
       succeeded += good;
+      ++ops;
+      reached += good > 0;
       if (good == 0) absl::StrAppend(&never, " ", name);
     }
     RecordProperty("refused", absl::StrJoin(run.refused, " "));
@@ -679,6 +698,7 @@ TEST(FuzzTest, NoInputKillsAKernel) {
   RecordProperty("cases", ran);
   RecordProperty("succeeded", succeeded);
   RecordProperty("never", never);
+  std::cout << reached << " of " << ops << " ops gave results; " << ran << " cases" << std::endl;
   // A fuzzer that only meets refusals finds nothing.
   EXPECT_GT(succeeded, ran / 8) << never;
 }
