@@ -34,11 +34,11 @@ EventLoop::EventLoop(std::string name, grpc::CompletionQueue* queue) : name_(std
     return true;
   }();
   (void)initialized;
-  MutexLock lock(&mutex_);
-  AddThread();
 }
 
 EventLoop::~EventLoop() {
+  queue_->Shutdown();
+  Begin();  // the end of the queue
   MutexLock lock(&mutex_);
   while (threads_ > 0) ended_.Wait(&mutex_);
 }
@@ -55,13 +55,29 @@ void EventLoop::PassOn() {
   MutexLock lock(&mutex_);
   if (leader_ != std::this_thread::get_id()) return;
   leader_ = {};
+  if (under_way_ > 0) WakeOne();
+}
+
+void EventLoop::WakeOne() {
   if (asleep_ == 0) return AddThread();
   wake_.Signal();
 }
 
+void EventLoop::Begin() {
+  MutexLock lock(&mutex_);
+  ++under_way_;
+  if (under_way_ == 1 && leader_ == std::thread::id()) WakeOne();
+}
+
+void EventLoop::End() {
+  MutexLock lock(&mutex_);
+  --under_way_;
+}
+
 bool EventLoop::Lead() {
   MutexLock lock(&mutex_);
-  while (leader_ != std::thread::id() && !closed_) {
+  if (leader_ == std::this_thread::get_id()) leader_ = {};
+  while ((leader_ != std::thread::id() || under_way_ == 0) && !closed_) {
     if (asleep_ >= kMaxAsleep) return false;
     ++asleep_;
     wake_.Wait(&mutex_);
@@ -73,7 +89,7 @@ bool EventLoop::Lead() {
 
 bool EventLoop::Leads() {
   MutexLock lock(&mutex_);
-  return leader_ == std::this_thread::get_id();
+  return leader_ == std::this_thread::get_id() && under_way_ > 0;
 }
 
 void EventLoop::Run() {

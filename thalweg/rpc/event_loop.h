@@ -2,7 +2,9 @@
 //
 // One thread waits; the others sleep. What an event is for may take long (a whole
 // step) or block: before that, it passes the waiting on to another thread. What is
-// done at once costs no thread more.
+// done at once costs no thread more. Nobody waits for a queue on which nothing is
+// under way: gRPC would let such a thread find the events of other queues, only to
+// wake the threads that wait for them.
 #pragma once
 
 #include <grpcpp/completion_queue.h>
@@ -31,13 +33,18 @@ class EventLoop {
  public:
   // Borrows the queue; every tag that is put on it is an RpcEvent*.
   EventLoop(std::string name, grpc::CompletionQueue* queue);
-  ~EventLoop();  // waits until the queue, which must have been shut down, is empty
+  // Shuts the queue down, and waits until it is empty.
+  ~EventLoop();
 
+  // An operation is put on the queue; its event has come.
+  void Begin();
+  void End();
   // From an event: another thread waits from now on. Does nothing the second time.
   void PassOn();
 
  private:
   void AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WakeOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Becomes the thread that waits; false if this thread is to end.
   bool Lead();
   bool Leads();
@@ -51,6 +58,7 @@ class EventLoop {
   CondVar wake_;
   CondVar ended_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  int under_way_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread::id leader_ ABSL_GUARDED_BY(mutex_);  // who waits, or runs what it has not passed on
   int threads_ ABSL_GUARDED_BY(mutex_) = 0;
   int asleep_ ABSL_GUARDED_BY(mutex_) = 0;

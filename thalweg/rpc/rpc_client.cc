@@ -65,6 +65,7 @@ class RpcClient::PendingCall : public RpcEvent {
   }
 
   void Run(bool, EventLoop& loop) override {
+    loop.End();
     loop.PassOn();
     if (connecting_) return Connect();
     const absl::Status status = FromGrpc(status_);
@@ -96,6 +97,7 @@ class RpcClient::PendingCall : public RpcEvent {
       context_ = std::move(context);
       if (cancelled_) context_->TryCancel();
     }
+    state_->loop->Begin();
     reader_ = grpc::GenericStub(channel_).PrepareUnaryCall(context_.get(), method_, request_, &state_->queue);
     reader_->StartCall();
     reader_->Finish(&response_, &status_, this);
@@ -112,6 +114,7 @@ class RpcClient::PendingCall : public RpcEvent {
     const bool cancelled = this->cancelled();
     const grpc_connectivity_state now = channel_->GetState(/*try_to_connect=*/true);
     if (now != GRPC_CHANNEL_READY && !cancelled && absl::Now() < connect_until_) {
+      state_->loop->Begin();
       channel_->NotifyOnStateChange(now, absl::ToChronoTime(connect_until_), &state_->queue, this);
       return;
     }
@@ -212,7 +215,6 @@ RpcClient::~RpcClient() {
       }
     }
   }
-  state_->queue.Shutdown();
   state_->loop.reset();
 }
 

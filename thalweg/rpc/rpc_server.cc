@@ -164,6 +164,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     for (int k = 0; k < kDepth; ++k) Call::Accept(state.get(), i);
   }
   state->loop = std::make_unique<EventLoop>("rpc-server", state->queue.get());
+  state->loop->Begin();  // there may always be another call
   // A server of one address only cannot tell whether a client means that one.
   if (options.links && (options.bind == "0.0.0.0" || options.bind == "[::]")) {
     absl::StatusOr<std::unique_ptr<LocalServer>> local = LocalServer::Start(state->port, state->methods);
@@ -193,7 +194,6 @@ void RpcServer::Shutdown() {
       }
     }
   }
-  state_->queue->Shutdown();
   state_->loop.reset();
 }
 
