@@ -231,7 +231,7 @@ class CandidateSamplerKernel : public Kernel {
     // As much as TensorFlow reserves: 2048 numbers a sample.
     PhiloxSingle random(generator_.Reserve(512 * num_sampled_));
     MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const int64_t tries, Draw(random, sampled->flat<int64_t>()));
+    ASSIGN_OR_RETURN(const int64_t tries, Draw(random, context.step().cancellation, sampled->flat<int64_t>()));
     const auto expect = [&](absl::Span<const int64_t> values, float* out) {
       for (const int64_t value : values) {
         *out++ = ExpectedCount(distribution_->Probability(value), num_sampled_, tries);
@@ -245,7 +245,7 @@ class CandidateSamplerKernel : public Kernel {
 
  private:
   // Fills `out`; returns how many draws it took.
-  absl::StatusOr<int64_t> Draw(PhiloxSingle& random, absl::Span<int64_t> out) const
+  absl::StatusOr<int64_t> Draw(PhiloxSingle& random, Cancellation* cancellation, absl::Span<int64_t> out) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!unique_) {
       for (int64_t& value : out) value = distribution_->Sample(random);
@@ -258,6 +258,8 @@ class CandidateSamplerKernel : public Kernel {
       if (++tries == std::numeric_limits<int32_t>::max()) {
         return InvalidArgument("did not find ", num_sampled_, " different classes in ", tries, " draws");
       }
+      // Rare classes may take millions.
+      if (tries % (1 << 16) == 0 && cancellation != nullptr) RETURN_IF_ERROR(cancellation->status());
       const int64_t value = distribution_->Sample(random);
       if (used.insert(value).second) out[found++] = value;
     }
@@ -296,7 +298,12 @@ class CandidateSamplerKernel : public Kernel {
       id = static_cast<int64_t>(weights.size());
     }
     for (const float weight : unigrams) {
-      if (id++ % shards == shard) weights.push_back(std::pow(weight, distortion));
+      if (id++ % shards != shard) continue;
+      weights.push_back(std::pow(weight, distortion));
+      if (!(weights.back() >= 0 && std::isfinite(weights.back()))) {
+        return InvalidArgument("The weight of class ", weights.size() - 1, " is ", weight, " ^ ", distortion,
+                               ", which is no number >= 0");
+      }
     }
     if (static_cast<int64_t>(weights.size()) != range) {
       return InvalidArgument("range is ", range, " must be equal to weights size  ", weights.size());

@@ -1,4 +1,5 @@
 #include <cfloat>
+#include <cmath>
 #include <set>
 
 #include "thalweg/kernel/op_testlib.h"
@@ -44,6 +45,10 @@ TEST(CandidateSamplerTest, BadInput) {
   EXPECT_THAT(RunOp("FixedUnigramCandidateSampler", {truth}, attrs).status().message(), HasSubstr("too small"));
   attrs.back() = {"unigrams", std::vector<float>{1, 1}};
   EXPECT_THAT(RunOp("FixedUnigramCandidateSampler", {truth}, attrs).status().message(), HasSubstr("weights size"));
+  for (const float weight : {-1.0f, INFINITY, NAN}) {
+    attrs.back() = {"unigrams", std::vector<float>{1, weight, 1}};
+    EXPECT_THAT(RunOp("FixedUnigramCandidateSampler", {truth}, attrs).status().message(), HasSubstr("class 1"));
+  }
   attrs.emplace_back("num_reserved_ids", int64_t{1} << 60);
   EXPECT_FALSE(RunOp("FixedUnigramCandidateSampler", {truth}, attrs).ok());
   attrs.back() = {"vocab_file", "/nowhere/at/all"};
