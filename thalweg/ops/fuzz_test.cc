@@ -187,6 +187,7 @@ class Fuzzer {
       if (status.ok()) break;
     }
     RETURN_IF_ERROR(status);
+    if (Chance(80)) Prepare();
     return Execute();
   }
 
@@ -519,10 +520,81 @@ class Fuzzer {
         variables_.push_back(std::make_unique<Variable>("v", dtype));
         if (Chance(95)) variables_.back()->Assign(std::exchange(slot.tensor, Tensor()));
         slot.variable = variables_.back().get();
+        if (dtype == kString && Chance(90)) MakeRefHandle(&slot);
       }
+      if (i == 0 && given_ != nullptr) slot = *given_;
       slots_.push_back(std::move(slot));
     }
     return AddNode(def, known_shapes);
+  }
+
+  // The handle of ops that name their resource by two strings.
+  void MakeRefHandle(Slot* slot) {
+    std::vector<const OpSchema*> fitting;
+    for (const OpSchema* op : OpRegistry::Global().All()) {
+      const auto& def = op->def;
+      const bool makes = def.output_arg_size() == 1 && def.output_arg(0).is_ref() && def.input_arg_size() == 0 &&
+                         def.output_arg(0).type() == tensorflow::DT_STRING;
+      if (!makes || !KernelRegistry::Global().Has(def.name(), "CPU")) continue;
+      for (const auto& [mine, its] : kFamilies) {
+        const absl::string_view kind = absl::string_view(its).substr(0, absl::string_view(its).find("V"));
+        if (absl::StrContains(op_.def.name(), mine) && absl::StrContains(def.name(), kind)) fitting.push_back(op);
+      }
+    }
+    if (fitting.empty()) return;
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      Fuzzer inner(*Pick(fitting), random_(), run_);
+      if (!RunInner(inner)) continue;
+      slot->variable = inner.slots_[inner.node_->num_inputs()].variable;
+      kept_.push_back(std::move(inner.kernel_));
+      return;
+    }
+  }
+  bool RunInner(Fuzzer& inner) {
+    inner.device_ = device_;
+    inner.home_ = home_;
+    inner.depth_ = depth_ + 1;
+    const std::string outer = *g_case;
+    const bool ok = inner.Build(/*known_shapes=*/true).ok() && inner.Execute().ok();
+    *g_case = outer;
+    return ok;
+  }
+
+  // Puts something into a resource of which the op takes it out.
+  void Prepare() {
+    static constexpr std::pair<const char*, const char*> kBefore[] = {
+        {"QueueDequeue", "QueueEnqueue"},
+        {"StackPop", "StackPush"},
+        {"TensorArrayRead", "TensorArrayWrite"},
+        {"TensorArrayGather", "TensorArrayScatter"},
+        {"TensorArrayConcat", "TensorArraySplit"},
+        {"TensorArrayPack", "TensorArrayUnpack"},
+        {"LookupTableExport", "LookupTableInsert"},
+        {"LookupTableFind", "LookupTableInsert"},
+        {"BarrierTakeMany", "BarrierInsertMany"},
+        {"AccumulatorTakeGradient", "AccumulatorApplyGradient"},
+        {"SummaryWriter", "CreateSummaryFileWriter"},
+        {"Write", "CreateSummaryFileWriter"},
+        {"ImportEvent", "CreateSummaryFileWriter"},
+    };
+    if (slots_.empty() || (slots_[0].variable == nullptr && slots_[0].tensor.dtype() != kResource)) return;
+    std::string version = op_.def.name().substr(op_.def.name().size() - 2);
+    if (version != "V2" && version != "V3") version.clear();
+    for (const auto& [mine, its] : kBefore) {
+      if (!absl::StrContains(op_.def.name(), mine)) continue;
+      std::string name = its;
+      if (absl::StartsWith(op_.def.name(), "Resource") || absl::StartsWith(op_.def.name(), "Sparse")) {
+        name = absl::StrCat(op_.def.name().substr(0, op_.def.name().find("Accumulator")), its);
+      }
+      const OpSchema* op = OpRegistry::Global().Find(name + version);
+      if (op == nullptr) op = OpRegistry::Global().Find(name);
+      if (op == nullptr || op->def.name() == op_.def.name()) continue;
+      for (int attempt = 0; attempt < 12; ++attempt) {
+        Fuzzer inner(*op, random_(), run_);
+        inner.given_ = &slots_[0];
+        if (RunInner(inner)) break;
+      }
+    }
   }
 
   void ReplaceByHint(const FuzzHint& hint, absl::string_view input, DType dtype, const tensorflow::NodeDef& def,
@@ -632,8 +704,9 @@ class Fuzzer {
   std::mt19937_64 random_;
   Run* const run_;
   std::shared_ptr<Device> device_ = MakeDevice();
-  int depth_ = 0;          // of makers of what makers need
-  DType home_ = kInvalid;  // the type of most attributes, of what makes handles too
+  int depth_ = 0;                // of makers of what makers need
+  const Slot* given_ = nullptr;  // input 0, if another case made it
+  DType home_ = kInvalid;        // the type of most attributes, of what makes handles too
   bool shapes_like_image_ = false;
   bool all_same_ = false;
   bool usual_attrs_ = false;
