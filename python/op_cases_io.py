@@ -346,6 +346,15 @@ def formats(c):
     c.case("SerializeTensor", "bytes", tensor=np.arange(6, dtype=np.float32).reshape(2, 3))
     c.error("ParseTensor", "garbage", serialized=scalar(b"garbage"), out_type=tf.float32)
     c.error("ParseTensor", "type", serialized=scalar(tf.make_tensor_proto(1.).SerializeToString()), out_type=tf.int32)
+    json = b'{"features": {"feature": {"a": {"int64List": {"value": ["1", "2"]}}}}}'
+    if "DecodeJSONExample" in c.registered:  # TensorFlow does not pack numbers: only what is in it is the same
+        (binary,) = c.apply("DecodeJSONExample", json_examples=texts(json, b"{}"))
+        parsed = tf.io.parse_example(binary, {"a": tf.io.FixedLenFeature([2], tf.int64, [7, 8])})
+        c.add("DecodeJSONExample numbers", [parsed["a"]])
+    c.case("DecodeJSONExample", "bytes", json_examples=scalar(
+        b'{"features": {"feature": {"b": {"bytesList": {"value": ["eHl6"]}}}}}'))
+    for bad in (b"", b"{", b"[1]", b'{"other": 1}', b'{"features": {"feature": {"a": {"int64List": {"value": ["x"]}}}}}'):
+        c.error("DecodeJSONExample", str(bad), json_examples=scalar(bad))
     c.error("ParseTensor", "vector", serialized=texts(b""), out_type=tf.int32)
 
 
