@@ -29,6 +29,7 @@ class QrKernel : public Kernel {
     ASSIGN_OR_RETURN(const Shape r_shape, m.With(inner, m.columns));
     ASSIGN_OR_RETURN(Tensor * q, context.Allocate(0, q_shape));
     ASSIGN_OR_RETURN(Tensor * r, context.Allocate(1, r_shape));
+    if (q->num_elements() == 0 && r->num_elements() == 0) return absl::OkStatus();
     return ForEachMatrix(context, m.count, Cubic(m.rows, m.columns), [&]<typename S>(int64_t i) {
       const QrFactors<S> factors = FactorQr(LoadMatrix<S>(x, i, m.rows, m.columns), inner);
       StoreMatrix<S>(factors.q, i, q);
@@ -54,12 +55,13 @@ class SvdKernel : public Kernel {
     const Tensor& x = context.input(0);
     ASSIGN_OR_RETURN(const MatrixBatch m, MatrixBatch::Of(x));
     const int64_t rank = std::min(m.rows, m.columns);
+    const bool full = full_ && vectors_;
     ASSIGN_OR_RETURN(const Shape s_shape, m.With(rank));
     ASSIGN_OR_RETURN(Tensor * s, context.Allocate(0, s_shape));
     Shape u_shape({0}), v_shape({0});
     if (vectors_) {
-      ASSIGN_OR_RETURN(u_shape, m.With(m.rows, full_ ? m.rows : rank));
-      ASSIGN_OR_RETURN(v_shape, m.With(m.columns, full_ ? m.columns : rank));
+      ASSIGN_OR_RETURN(u_shape, m.With(m.rows, full ? m.rows : rank));
+      ASSIGN_OR_RETURN(v_shape, m.With(m.columns, full ? m.columns : rank));
     } else {
       u_shape = v_shape = Shape();
     }
@@ -68,14 +70,15 @@ class SvdKernel : public Kernel {
     if (!vectors_) {
       for (Tensor* t : {u, v}) std::fill_n(static_cast<char*>(t->raw()), ElementSize(t->dtype()), 0);
     }
+    if (rank == 0 && !full) return absl::OkStatus();  // the other side may be any number
     return ForEachMatrix(context, m.count, 10 * Cubic(m.rows, m.columns), [&]<typename S>(int64_t i) {
       const Matrix<S> a = LoadMatrix<S>(x, i, m.rows, m.columns);
       const S nan(std::numeric_limits<double>::quiet_NaN());
       Matrix<S> values(rank, 1, nan);
       SvdFactors<S> factors{
-          Matrix<S>(m.rows, full_ ? m.rows : rank, nan), {}, Matrix<S>(m.columns, full_ ? m.columns : rank, nan)};
+          Matrix<S>(m.rows, full ? m.rows : rank, nan), {}, Matrix<S>(m.columns, full ? m.columns : rank, nan)};
       if (a.AllFinite()) {
-        factors = FactorSvd(a, full_);
+        factors = FactorSvd(a, full);
         std::copy(factors.s.begin(), factors.s.end(), values.data());
       }
       StoreMatrix<S>(values, i, s);
