@@ -358,6 +358,48 @@ absl::Status MatrixSolveGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
+// A number for each matrix, to be multiplied with its elements.
+Output PerMatrix(const Scope& s, Output x) {
+  const Output last = s.Add("Const", {}, {{"dtype", kInt32}, {"value", Tensor::Scalar<int32_t>(-1)}});
+  return s.Add("ExpandDims", {Output(s.Add("ExpandDims", {x, last})), last});
+}
+Output AdjointInverse(const Scope& s, Output matrix) { return s.Add("MatrixInverse", {matrix}, {{"adjoint", true}}); }
+
+// d det(A) = det(A) tr(A^-1 dA), and d log|det(A)| is that without the factor.
+absl::Status DeterminantGradient(GradientContext& g) {
+  const Scope& s = g.scope();
+  const Output factor = Mul(s, g.dy(), Conj(s, g.output(0)));
+  g.set_dx(0, Mul(s, PerMatrix(s, factor), AdjointInverse(s, g.input(0))));
+  return absl::OkStatus();
+}
+absl::Status LogDeterminantGradient(GradientContext& g) {
+  const Scope& s = g.scope();
+  g.set_dx(0, Mul(s, PerMatrix(s, g.dy(1)), AdjointInverse(s, g.input(0))));
+  return absl::OkStatus();
+}
+
+// As MatrixSolve, for the triangle that was read.
+absl::Status TriangularSolveGradient(GradientContext& g) {
+  ASSIGN_OR_RETURN(const bool lower, g.Attr<bool>("lower"));
+  ASSIGN_OR_RETURN(const bool adjoint, g.Attr<bool>("adjoint"));
+  const PartialShape &a = g.input(0).shape(), &b = g.input(1).shape();
+  if (!a.has_rank() || a.rank() != b.rank() ||
+      !std::equal(a.dims().begin(), a.dims().end() - 2, b.dims().begin(), b.dims().end() - 2)) {
+    return Unimplemented("gradient of MatrixTriangularSolve of batches that are not known to be the same: ", a, " and ",
+                         b);
+  }
+  const Scope& s = g.scope();
+  const Output x = g.output(0);
+  const Output db = s.Add("MatrixTriangularSolve", {g.input(0), g.dy()}, {{"lower", lower}, {"adjoint", !adjoint}});
+  const Output da = Neg(s, adjoint ? Product(s, x, db, false, true) : Product(s, db, x, false, true));
+  const auto number = [&](int64_t n) {
+    return Output(s.Add("Const", {}, {{"dtype", kInt64}, {"value", Tensor::Scalar(n)}}));
+  };
+  g.set_dx(0, Output(s.Add("MatrixBandPart", {da, number(lower ? -1 : 0), number(lower ? 0 : -1)})));
+  g.set_dx(1, db);
+  return absl::OkStatus();
+}
+
 constexpr char kTypes[] = "T: {double, float, half, complex64, complex128}";
 constexpr char kOtherTypes[] = "T: {half, float, double, complex64, complex128}";
 
@@ -389,14 +431,16 @@ const OpRegistration kOps[] = {
         .Output("output: T")
         .Attr(kOtherTypes)
         .Shape(DeterminantShape)
-        .Compute(MatrixDeterminant),
+        .Compute(MatrixDeterminant)
+        .Gradient(DeterminantGradient),
     Op("LogMatrixDeterminant")
         .Input("input: T")
         .Output("sign: T")
         .Output("log_abs_determinant: T")
         .Attr(kOtherTypes)
         .Shape(DeterminantShape)
-        .Compute(LogMatrixDeterminant),
+        .Compute(LogMatrixDeterminant)
+        .Gradient(LogDeterminantGradient),
     Op("MatrixSolve")
         .Input("matrix: T")
         .Input("rhs: T")
@@ -414,7 +458,8 @@ const OpRegistration kOps[] = {
         .Attr("adjoint: bool = false")
         .Attr("T: {bfloat16, double, float, half, complex64, complex128}")
         .Shape(TriangularSolveShape)
-        .Kernel<TriangularSolveKernel>(false),
+        .Kernel<TriangularSolveKernel>(false)
+        .Gradient(TriangularSolveGradient),
     Op("BandedTriangularSolve")
         .Input("matrix: T")
         .Input("rhs: T")

@@ -67,7 +67,20 @@ TEST(LinalgTest, Gradients) {
   for (const bool adjoint : {false, true}) {
     ExpectGradient([&](const Scope& s, const std::vector<Output>& v) { return MatrixSolve(s, v[0], v[1], {adjoint}); },
                    {kMatrix, TestValues(kDouble, {3, 2})});
+    for (const bool lower : {false, true}) {
+      ExpectGradient(
+          [&](const Scope& s, const std::vector<Output>& v) {
+            return Output(s.Add("MatrixTriangularSolve", {v[0], v[1]}, {{"lower", lower}, {"adjoint", adjoint}}));
+          },
+          {TestValues(kDouble, {2, 3, 3}, 1, 2), TestValues(kDouble, {2, 3, 2})}, 1e-4);
+    }
   }
+  const Tensor matrices = TestValues(kDouble, {2, 3, 3}, -2, 2);
+  ExpectGradient([](const Scope& s, const std::vector<Output>& v) { return MatrixDeterminant(s, v[0]); }, {matrices},
+                 1e-4);
+  ExpectGradient(
+      [](const Scope& s, const std::vector<Output>& v) { return s.Add("LogMatrixDeterminant", {v[0]})->out(1); },
+      {matrices}, 1e-4);
 }
 
 TEST(LinalgTest, BadInput) {
@@ -81,6 +94,12 @@ TEST(LinalgTest, BadInput) {
   EXPECT_FALSE(RunOp("MatrixTriangularSolve", {TestValues(kFloat, {2, 2, 2}), TestValues(kFloat, {3, 2, 2})}).ok());
   EXPECT_FALSE(RunOp("BandedTriangularSolve", {Tensor(kFloat, {0, 2}), zero}).ok());
   EXPECT_FALSE(RunOp("TridiagonalSolve", {flat, zero}).ok());
+  // Sides of nothing, and no memory for vectors that nobody wants.
+  const Tensor none(kDouble, Shape({0, int64_t{1} << 40}));
+  EXPECT_EQ(Results("Svd", {none}, {{"full_matrices", true}, {"compute_uv", false}})[0].num_elements(), 0);
+  EXPECT_FALSE(RunOp("Svd", {none}, {{"full_matrices", true}}).ok());
+  EXPECT_EQ(Results("Qr", {Tensor(kDouble, Shape({int64_t{1} << 40, 0}))})[0].num_elements(), 0);
+  Results("Svd", {Tensor::Zeros(kDouble, {1, 1 << 20})}, {{"full_matrices", true}, {"compute_uv", false}});
   // NaN comes back, and does not loop for ever.
   const Tensor nan = Tensor::Of<double>({2, 2}, {NAN, 1, 1, 1});
   EXPECT_FALSE(RunOp("Eig", {nan}, {{"Tout", kComplex128}}).ok());

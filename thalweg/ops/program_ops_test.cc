@@ -98,12 +98,11 @@ constexpr char kNoGradient[] = R"(
 // this library get an error that names the op.
 constexpr char kOnlyOfTheClient[] = R"(
         BandedTriangularSolve Case Eig ExtractImagePatches ExtractVolumePatches FractionalAvgPool
-        FractionalMaxPool FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 If IsotonicRegression LogMatrixDeterminant
-        MatrixDeterminant MatrixSolveLs MatrixSquareRoot MatrixTriangularSolve MaxPool3DGradGrad MaxPoolGradGrad
+        FractionalMaxPool FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 If IsotonicRegression         MatrixSolveLs MatrixSquareRoot MaxPool3DGradGrad MaxPoolGradGrad
         MaxPoolGradV2 NthElement OptionalFromValue OptionalGetValue Qr QuantizeAndDequantizeV4Grad RGBToHSV RaggedTensorToSparse RaggedGather RaggedTensorToTensor RaggedFillEmptyRows RaggedTensorToVariant RaggedTensorFromVariant ResourceGatherNd
         SelfAdjointEigV2 SparseAdd SparseDenseCwiseAdd SparseDenseCwiseDiv SparseDenseCwiseMul SparseFillEmptyRows
         SparseReduceSum SparseReorder SparseSlice SparseSoftmax SparseSparseMaximum SparseSparseMinimum
-        SparseTensorDenseAdd SparseTensorDenseMatMul StatelessCase StatelessIf StatelessWhile Svd TensorArrayConcat
+        SparseTensorDenseAdd StatelessCase StatelessIf StatelessWhile Svd TensorArrayConcat
         TensorArrayConcatV2 TensorArrayGather TensorArrayGatherV2 TensorArrayRead TensorArrayReadV2 TensorArrayScatter
         TensorArrayScatterV2 TensorArraySplit TensorArraySplitV2 TensorArrayWrite TensorArrayWriteV2 TensorListConcat
         TensorListConcatV2 TensorListFromTensor TensorListGather TensorListGetItem TensorListPopBack

@@ -9,6 +9,7 @@
 #include "thalweg/base/simd.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/element_moves.h"
+#include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/sparse.h"
 
 namespace thalweg {
@@ -242,6 +243,36 @@ Op Reduce(const char* name, bool maximum, bool sparse) {
       .Kernel<SparseReduceKernel>(maximum, sparse);
 }
 
+// By b: the product with the adjoint of the sparse matrix. By each value, at row
+// r and column c: row r of dy times row c of the other factor.
+absl::Status MatMulGradient(GradientContext& g) {
+  const Scope& s = g.scope();
+  ASSIGN_OR_RETURN(const bool adjoint_a, g.Attr<bool>("adjoint_a"));
+  ASSIGN_OR_RETURN(const bool adjoint_b, g.Attr<bool>("adjoint_b"));
+  const auto integers = [&](std::vector<int32_t> values) {
+    return Output(s.Add("Const", {}, {{"dtype", kInt32}, {"value", Tensor::Vector<int32_t>(values)}}));
+  };
+  const auto adjoint = [&](Output x) { return Output(s.Add("ConjugateTranspose", {x, integers({1, 0})})); };
+  const Output indices = g.input(0), values = g.input(1), b = g.input(3), dy = g.dy();
+  const Output db = s.Add("SparseTensorDenseMatMul", {indices, values, g.input(2), dy}, {{"adjoint_a", !adjoint_a}});
+  g.set_dx(3, adjoint_b ? adjoint(db) : db);
+  const auto column = [&](int i) {
+    const Output picked = s.Add("StridedSlice", {indices, integers({0, i}), integers({0, i + 1}), integers({1, 1})},
+                                {{"begin_mask", 1}, {"end_mask", 1}, {"shrink_axis_mask", 2}});
+    return picked;
+  };
+  const auto rows = [&](Output x, Output which) {
+    return Output(
+        s.Add("GatherV2",
+              {x, which, Output(s.Add("Const", {}, {{"dtype", kInt32}, {"value", Tensor::Scalar<int32_t>(0)}}))}));
+  };
+  const Output from_dy = rows(dy, column(adjoint_a ? 1 : 0));
+  const Output from_b = rows(adjoint_b ? adjoint(b) : b, column(adjoint_a ? 0 : 1));
+  const Output product = Mul(s, from_dy, Conj(s, from_b));
+  g.set_dx(1, Output(s.Add("Sum", {product, integers({1})})));
+  return absl::OkStatus();
+}
+
 const OpRegistration kOps[] = {
     Op("SparseTensorDenseMatMul")
         .Input("a_indices: Tindices")
@@ -254,7 +285,8 @@ const OpRegistration kOps[] = {
         .Attr("adjoint_a: bool = false")
         .Attr("adjoint_b: bool = false")
         .Shape(MatMulShape)
-        .Kernel<SparseMatMulKernel>(),
+        .Kernel<SparseMatMulKernel>()
+        .Gradient(MatMulGradient),
     Reduce("SparseReduceSum", false, false),
     Reduce("SparseReduceMax", true, false),
     Reduce("SparseReduceSumSparse", false, true),

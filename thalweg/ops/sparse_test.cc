@@ -122,6 +122,24 @@ TEST(SparseTest, BadInput) {
           .ok());
 }
 
+TEST(SparseTest, MatMulGradient) {
+  for (const bool adjoint_a : {false, true}) {
+    for (const bool adjoint_b : {false, true}) {
+      ExpectGradient(
+          [&](const Scope& s, const std::vector<Output>& x) {
+            const auto integers = [&](const Tensor& t) {
+              return Output(s.Add("Const", {}, {{"dtype", kInt64}, {"value", t}}));
+            };
+            const Output places = integers(Tensor::Of<int64_t>({3, 2}, {0, 1, 2, 0, 2, 2}));
+            return Output(s.Add("SparseTensorDenseMatMul",
+                                {places, x[0], integers(Tensor::Vector<int64_t>({3, 3})), x[1]},
+                                {{"adjoint_a", adjoint_a}, {"adjoint_b", adjoint_b}}));
+          },
+          {TestValues(kDouble, {3}), TestValues(kDouble, adjoint_b ? Shape({2, 3}) : Shape({3, 2}), -1, 1, 2)});
+    }
+  }
+}
+
 TEST(SparseTest, TheGradientOfASumWantsMatrices) {
   const Tensor matrix(kInt64, {0, 2});
   const auto result = RunOp("SparseAddGrad", {Tensor(kFloat, {0}), matrix, matrix, Tensor(kInt64, Shape({0}))});
