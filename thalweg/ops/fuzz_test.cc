@@ -6,17 +6,11 @@
 //
 // is a longer run; each round has a seed of its own. A case that dies says its
 // op, its node and its inputs first.
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/time.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <limits>
 #include <map>
-#include <random>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -26,10 +20,11 @@
 #include "google/protobuf/stubs/logging.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/notification.h"
-#include "thalweg/base/thread.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/fuzz_guard_testlib.h"
 #include "thalweg/ops/fuzz_hints_testlib.h"
+#include "thalweg/ops/fuzz_values_testlib.h"
 #include "thalweg/ops/variable_update.h"
 #include "thalweg/tensor/resource_handle.h"
 
@@ -37,106 +32,6 @@ namespace thalweg {
 namespace {
 
 constexpr int kCasesPerOp = 8;
-constexpr size_t kLargestBlock = size_t{256} << 20;
-constexpr int64_t kMemory = int64_t{4} << 30;  // beyond what the process has at the start
-constexpr int kSeconds = 20;                   // of processor time, for one case
-
-// What runs now, for the signal handler.
-std::string* g_case = new std::string;
-
-void ShowCase(int signal) {
-  const char* const what = signal == SIGPROF ? "hangs in " : "died in ";
-  (void)!write(STDERR_FILENO, what, strlen(what));
-  (void)!write(STDERR_FILENO, g_case->data(), g_case->size());
-  (void)!write(STDERR_FILENO, "\n", 1);
-  ::signal(signal, SIG_DFL);
-  raise(signal == SIGPROF ? SIGABRT : signal);
-}
-
-// Handlers and limits for the time of the test.
-class Guard {
- public:
-  Guard() {
-    const stack_t stack = {.ss_sp = stack_, .ss_flags = 0, .ss_size = sizeof(stack_)};  // the other may be full
-    sigaltstack(&stack, nullptr);
-    for (size_t i = 0; i < std::size(kSignals); ++i) {
-      struct sigaction action = {};
-      action.sa_handler = ShowCase;
-      action.sa_flags = SA_ONSTACK;
-      sigaction(kSignals[i], &action, &before_[i]);
-    }
-    getrlimit(RLIMIT_AS, &limit_);
-    std::ifstream statm("/proc/self/statm");
-    int64_t pages = 0;
-    statm >> pages;
-    rlimit limit = limit_;
-#ifndef __SANITIZE_ADDRESS__  // which reserves terabytes
-    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, pages * sysconf(_SC_PAGESIZE) + kMemory);
-#endif
-    setrlimit(RLIMIT_AS, &limit);
-  }
-  ~Guard() {
-    const itimerval none = {};
-    setitimer(ITIMER_PROF, &none, nullptr);
-    setrlimit(RLIMIT_AS, &limit_);
-    const stack_t none_such = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
-    sigaltstack(&none_such, nullptr);
-    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
-  }
-  void StartCase() {
-    const itimerval time = {.it_interval = {}, .it_value = {.tv_sec = kSeconds, .tv_usec = 0}};
-    setitimer(ITIMER_PROF, &time, nullptr);
-  }
-
- private:
-  static constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF};
-  struct sigaction before_[std::size(kSignals)];
-  rlimit limit_;
-  char stack_[1 << 16];
-};
-
-// Cancels what takes long, as whoever waits for a step would: kernels that loop
-// over what they are told must listen. Thread-safe.
-class Watch {
- public:
-  Watch() : thread_("watch", [this] { Run(); }) {}
-  ~Watch() {
-    MutexLock lock(&mutex_);
-    ended_ = true;
-    changed_.SignalAll();
-  }
-  void Begin(Cancellation* cancellation) {
-    MutexLock lock(&mutex_);
-    running_ = cancellation;
-    since_ = absl::Now();
-  }
-
- private:
-  void Run() {
-    MutexLock lock(&mutex_);
-    while (!ended_) {
-      changed_.WaitWithDeadline(&mutex_, absl::Now() + absl::Milliseconds(500));
-      if (running_ == nullptr || absl::Now() < since_ + absl::Seconds(3)) continue;
-      running_->Cancel(absl::DeadlineExceededError("the case takes long"));
-      running_ = nullptr;
-    }
-  }
-
-  Mutex mutex_;
-  CondVar changed_;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  Cancellation* running_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  absl::Time since_ ABSL_GUARDED_BY(mutex_);
-  Thread thread_;  // the last: joined first
-};
-
-// Refuses large blocks, so that a kernel that wants them shows how it fails.
-class SmallAllocator final : public Allocator {
- public:
-  void* Allocate(size_t bytes) override { return bytes > kLargestBlock ? nullptr : HostAllocator().Allocate(bytes); }
-  void Deallocate(void* memory, size_t bytes) override { HostAllocator().Deallocate(memory, bytes); }
-  AllocatorStats Stats() const override { return HostAllocator().Stats(); }
-};
 
 // Names a resource of this family, for ops whose own name does not.
 constexpr std::pair<const char*, const char*> kFamilies[] = {
@@ -166,15 +61,15 @@ const std::vector<const OpSchema*>& Makers(DType dtype) {
   return it == kAll->end() ? kNone : it->second;
 }
 
-class Fuzzer {
+class Fuzzer : private FuzzValues {
  public:
   // What a whole run shares.
   struct Run {
-    Watch watch;
+    FuzzWatch watch;
     std::set<std::string> refused;  // "op|type" of types that a kernel does not take
   };
 
-  Fuzzer(const OpSchema& op, uint64_t seed, Run* run) : op_(op), random_(seed), run_(run) {}
+  Fuzzer(const OpSchema& op, uint64_t seed, Run* run) : FuzzValues(seed), op_(op), run_(run) {}
 
   // A case of its own. Most are drawn until the shape function likes one: what
   // it refuses does not get far in the kernel either.
@@ -217,106 +112,8 @@ class Fuzzer {
   }
 
  private:
-  int Int(int below) { return static_cast<int>(random_() % below); }
-  bool Chance(int percent) { return Int(100) < percent; }
-  template <typename C>
-  const auto& Pick(const C& c) {
-    return c[Int(static_cast<int>(std::size(c)))];
-  }
-
-  int64_t AnyInt() {
-    static constexpr int64_t kEdges[] = {0,
-                                         1,
-                                         -1,
-                                         2,
-                                         1 << 16,
-                                         1 << 30,
-                                         std::numeric_limits<int32_t>::max(),
-                                         std::numeric_limits<int32_t>::min(),
-                                         int64_t{1} << 32,
-                                         int64_t{1} << 61,
-                                         std::numeric_limits<int64_t>::max(),
-                                         std::numeric_limits<int64_t>::min()};
-    if (Chance(85)) return Int(5) - (Chance(20) ? 2 : 0);
-    return Pick(kEdges);
-  }
-  double AnyFloat() {
-    static constexpr double kEdges[] = {0.0,
-                                        -0.0,
-                                        1.0,
-                                        -1.0,
-                                        1e-40,
-                                        1e30,
-                                        -1e300,
-                                        std::numeric_limits<double>::infinity(),
-                                        -std::numeric_limits<double>::infinity(),
-                                        std::numeric_limits<double>::quiet_NaN()};
-    return Chance(85) ? Int(2000) / 500.0 - 1 : Pick(kEdges);
-  }
-  std::string AnyString() {
-    static constexpr const char* kWords[] = {
-        "",      "a",           "abc",      "1",    "-2.5", "1,2,3",   "file",  "dir/file", "ij,jk->ik", "...ij->...ji",
-        "NHWC",  "NCHW",        "SAME",     "mean", "sum",  "float32", "(a+)*", "%s %d",    "\xff\xfe",  "\xe4\xbd\xa0",
-        "UTF-8", "2 2 0,1:0,1", "log(info)"};
-    if (Chance(80)) return Pick(kWords);
-    std::string s(Int(40), ' ');
-    for (char& c : s) c = static_cast<char>(Chance(30) ? Int(256) : 'a' + Int(26));
-    for (char& c : s) c = c == '/' || c == '.' ? '_' : c;  // it may become the name of a file
-    return s;
-  }
-
-  Shape AnyShape(int max_rank = 5) {
-    Dims dims(Int(max_rank), 0);
-    for (int64_t& d : dims) d = Chance(8) ? 0 : 1 + Int(4);
-    return Shape(dims);
-  }
-  // Shapes that often fit together: the same for all, its rows, vectors, scalars.
-  Shape InputShape(int index) {
-    if (Chance(2)) return Shape({0, int64_t{1} << 40});
-    if (index == 0 && shapes_like_image_) return base_;
-    const int kind = Int(100);
-    if (all_same_ && kind < 90) return base_;
-    if (kind < 30) return base_;
-    if (kind < 50) return Shape();
-    if (kind < 75) return Shape({Chance(50) && base_.rank() > 0 ? base_.dim(Int(base_.rank())) : Int(5)});
-    if (kind < 80) return Shape({int64_t{base_.rank()}});
-    if (kind < 90 && base_.rank() > 0) {
-      Shape shape = base_;
-      shape.RemoveDim(Int(shape.rank()));
-      return shape;
-    }
-    return AnyShape();
-  }
-
-  DType AnyType() {
-    static constexpr DType kTypes[] = {
-        kFloat,  kFloat,  kInt32,  kInt64, kDouble,    kHalf,    kBfloat16, kInt8,       kInt16, kUint8,  kUint16,
-        kUint32, kUint64, kString, kBool,  kComplex64, kVariant, kResource, kComplex128, kQint8, kQuint8, kQint32};
-    return Pick(kTypes);
-  }
-
   Tensor AnyTensor(DType dtype, const Shape& shape) {
-    if (dtype == kResource || dtype == kVariant) return AnyHandle(dtype, shape);
-    Tensor t = Tensor::Zeros(dtype, shape);
-    const int kind = Int(4);
-    if (dtype == kString) {
-      for (std::string& s : t.flat<std::string>()) s = AnyString();
-    } else if (dtype == kBool) {
-      for (bool& b : t.flat<bool>()) b = Chance(50);
-    } else if (StorageType(dtype) == dtype) {
-      (void)Dispatch(NumberTypes(), dtype, [&]<typename T>() {
-        int64_t rising = Int(3);
-        for (T& v : t.flat<T>()) {
-          if constexpr (std::is_integral_v<T>) {
-            v = static_cast<T>(kind == 0 ? Int(3) : kind == 1 ? rising++ : AnyInt());
-          } else {
-            v = static_cast<T>(static_cast<float>(kind == 0 ? Int(3) : AnyFloat()));
-          }
-        }
-        return absl::OkStatus();
-      });
-    }
-    return t;
+    return dtype == kResource || dtype == kVariant ? AnyHandle(dtype, shape) : AnyNumbers(dtype, shape);
   }
 
   // A value for an input of this name.
@@ -359,14 +156,14 @@ class Fuzzer {
     if (makers.empty()) return t;
     const OpSchema* const maker = Pick(makers);
     for (int attempt = 0; attempt < 8; ++attempt) {
-      Fuzzer inner(*maker, random_(), run_);
+      Fuzzer inner(*maker, Bits(), run_);
       inner.device_ = device_;
-      inner.home_ = home_;
+      inner.home = home;
       inner.depth_ = depth_ + 1;
       if (!inner.Build(/*known_shapes=*/true).ok()) continue;
-      const std::string outer = *g_case;
+      const std::string outer = FuzzCase();
       const bool made = inner.Execute().ok() && inner.slots_[inner.node_->num_inputs()].tensor.dtype() == dtype;
-      *g_case = outer;
+      FuzzCase() = outer;
       if (!made) continue;
       Tensor result = inner.slots_[inner.node_->num_inputs()].tensor;
       if (result.num_elements() == 0) continue;
@@ -386,93 +183,8 @@ class Fuzzer {
     if (variable.ok()) (*variable)->Assign(AnyTensor(dtype, InputShape(0)));
   }
 
-  tensorflow::AttrValue AnyAttr(const tensorflow::OpDef::AttrDef& attr) {
-    tensorflow::AttrValue value;
-    const auto& allowed = attr.allowed_values().list();
-    const absl::string_view type = attr.type();
-    const auto any_int = [&] {
-      const int64_t v = AnyInt();
-      return attr.has_minimum() && v < attr.minimum() ? attr.minimum() + Int(3) : v;
-    };
-    const auto any_type = [&]() -> tensorflow::DataType {
-      const bool fits = allowed.type_size() == 0 ||
-                        std::count(allowed.type().begin(), allowed.type().end(), static_cast<int>(home_)) > 0;
-      if (fits && Chance(85)) return static_cast<tensorflow::DataType>(home_);
-      if (allowed.type_size() == 0) return static_cast<tensorflow::DataType>(AnyType());
-      return static_cast<tensorflow::DataType>(allowed.type(Int(allowed.type_size())));
-    };
-    if (type == "int") {
-      value.set_i(any_int());
-    } else if (type == "float") {
-      value.set_f(static_cast<float>(AnyFloat()));
-    } else if (type == "bool") {
-      value.set_b(Chance(50));
-    } else if (type == "string") {
-      value.set_s(allowed.s_size() > 0 ? allowed.s(Int(allowed.s_size())) : AnyString());
-    } else if (type == "type") {
-      value.set_type(any_type());
-    } else if (type == "shape") {
-      value = AttrArg("", Chance(30) ? PartialShape() : PartialShape(Chance(50) ? base_ : AnyShape())).value;
-    } else if (type == "tensor") {
-      static constexpr DType kTypes[] = {kFloat, kInt32, kInt64, kString};
-      value = AttrArg("", AnyTensor(Pick(kTypes), AnyShape())).value;
-    } else if (type == "func") {
-      value.mutable_func()->set_name(AnyString());
-    } else {
-      auto& list = *value.mutable_list();
-      const int n = std::max<int>(type == "list(type)" && Chance(70) ? 1 : Int(6),
-                                  attr.has_minimum() ? static_cast<int>(attr.minimum()) : 0);
-      // Windows and strides of images have ones at both ends.
-      const bool window = type == "list(int)" && Chance(60);
-      for (int i = 0; i < (window ? std::max(4, base_.rank()) : n); ++i) {
-        if (type == "list(int)") {
-          const bool end = i == 0 || i == std::max(4, base_.rank()) - 1;
-          list.add_i(!window ? AnyInt() : end ? 1 : Chance(95) ? 1 + Int(3) : AnyInt());
-        } else if (type == "list(float)") {
-          list.add_f(static_cast<float>(AnyFloat()));
-        } else if (type == "list(bool)") {
-          list.add_b(Chance(50));
-        } else if (type == "list(string)") {
-          list.add_s(AnyString());
-        } else if (type == "list(type)") {
-          list.add_type(any_type());
-        } else if (type == "list(shape)") {
-          *list.add_shape() = AttrArg("", PartialShape(AnyShape())).value.shape();
-        } else if (type == "list(func)") {
-          list.add_func()->set_name(AnyString());
-        }
-      }
-    }
-    return value;
-  }
-
-  Tensor Mutant(const Tensor& t) {
-    if (t.dtype() == kResource || t.dtype() == kVariant) return t;
-    if (Chance(50) || t.num_elements() == 0) {
-      Dims dims(t.shape().dims().begin(), t.shape().dims().end());
-      const int kind = Int(4);
-      if (kind == 0 || dims.empty())
-        dims.insert(dims.begin() + Int(static_cast<int>(dims.size()) + 1), Int(3));
-      else if (kind == 1)
-        dims.erase(dims.begin() + Int(static_cast<int>(dims.size())));
-      else
-        dims[Int(static_cast<int>(dims.size()))] = kind == 2 ? 0 : Int(9);
-      const absl::StatusOr<Shape> shape = Shape::Make(dims);
-      if (!shape.ok() || shape->num_elements() > 10000) return t;
-      return AnyTensor(t.dtype(), *shape);
-    }
-    Tensor other = AnyTensor(t.dtype(), t.shape());
-    if (Chance(50) || t.dtype() == kString || ElementSize(t.dtype()) == 0) return other;
-    // One element only.
-    Tensor result = t.Clone();
-    const size_t size = ElementSize(t.dtype());
-    const int64_t at = Int(static_cast<int>(t.num_elements())) * size;
-    memcpy(static_cast<char*>(result.raw()) + at, static_cast<char*>(other.raw()) + at, size);
-    return result;
-  }
-
   void Clear() {
-    home_ = Chance(60) ? kFloat : AnyType();
+    home = Chance(60) ? kFloat : AnyType();
     graph_ = Graph();
     made_.clear();
     slots_.clear();
@@ -481,15 +193,11 @@ class Fuzzer {
 
   // The node, its inputs and their values.
   absl::Status Build(bool known_shapes) {
-    shapes_like_image_ = Chance(30);
-    all_same_ = Chance(40);
+    NewShapes(/*volumes=*/absl::StrContains(op_.def.name(), "3D"));
     usual_attrs_ = Chance(70);
     like_sparse_ = absl::StrContains(op_.def.name(), "Sparse") && Chance(80);
     rows_ = Int(5);
     columns_ = 1 + Int(3);
-    base_ = AnyShape();
-    if (shapes_like_image_) base_ = Shape({1 + Int(2), 1 + Int(6), 1 + Int(6), 1 + Int(3)});
-    if (shapes_like_image_ && absl::StrContains(op_.def.name(), "3D")) base_.AddDim(1 + Int(3));
     tensorflow::NodeDef def;
     def.set_name("fuzzed");
     def.set_op(op_.def.name());
@@ -543,7 +251,7 @@ class Fuzzer {
     }
     if (fitting.empty()) return;
     for (int attempt = 0; attempt < 8; ++attempt) {
-      Fuzzer inner(*Pick(fitting), random_(), run_);
+      Fuzzer inner(*Pick(fitting), Bits(), run_);
       if (!RunInner(inner)) continue;
       slot->variable = inner.slots_[inner.node_->num_inputs()].variable;
       kept_.push_back(std::move(inner.kernel_));
@@ -552,11 +260,11 @@ class Fuzzer {
   }
   bool RunInner(Fuzzer& inner) {
     inner.device_ = device_;
-    inner.home_ = home_;
+    inner.home = home;
     inner.depth_ = depth_ + 1;
-    const std::string outer = *g_case;
+    const std::string outer = FuzzCase();
     const bool ok = inner.Build(/*known_shapes=*/true).ok() && inner.Execute().ok();
-    *g_case = outer;
+    FuzzCase() = outer;
     return ok;
   }
 
@@ -590,7 +298,7 @@ class Fuzzer {
       if (op == nullptr) op = OpRegistry::Global().Find(name);
       if (op == nullptr || op->def.name() == op_.def.name()) continue;
       for (int attempt = 0; attempt < 12; ++attempt) {
-        Fuzzer inner(*op, random_(), run_);
+        Fuzzer inner(*op, Bits(), run_);
         inner.given_ = &slots_[0];
         if (RunInner(inner)) break;
       }
@@ -625,7 +333,7 @@ class Fuzzer {
       }
       RETURN_IF_ERROR(scope.status());
     }
-    *g_case = absl::StrCat("the shape function of ", def.ShortDebugString());
+    FuzzCase() = absl::StrCat("the shape function of ", def.ShortDebugString());
     ASSIGN_OR_RETURN(node_, graph_.AddNode(def, sources, {}));
     return absl::OkStatus();
   }
@@ -640,7 +348,7 @@ class Fuzzer {
   }
 
   absl::Status Execute() {
-    *g_case = Describe();
+    FuzzCase() = Describe();
     const int inputs = node_->num_inputs();
     slots_.resize(inputs + node_->num_outputs());
     ASSIGN_OR_RETURN(kernel_, KernelRegistry::Global().Make(*node_, *device_));
@@ -650,7 +358,7 @@ class Fuzzer {
                                    .num_inputs = inputs,
                                    .first_output = inputs,
                                    .num_outputs = node_->num_outputs(),
-                                   .last_use = static_cast<uint32_t>(Chance(50) ? random_() : 0),
+                                   .last_use = static_cast<uint32_t>(Chance(50) ? Bits() : 0),
                                    .node = node_,
                                    .device = device_.get()};
     Cancellation cancellation;
@@ -694,26 +402,21 @@ class Fuzzer {
   }
 
   static std::shared_ptr<Device> MakeDevice() {
-    static SmallAllocator* const allocator = new SmallAllocator;
+    static FuzzAllocator* const allocator = new FuzzAllocator;
     static WorkCrew* const crew = new WorkCrew(1);
     return std::make_shared<Device>(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), crew,
                                     allocator);
   }
 
   const OpSchema& op_;
-  std::mt19937_64 random_;
   Run* const run_;
   std::shared_ptr<Device> device_ = MakeDevice();
   int depth_ = 0;                // of makers of what makers need
   const Slot* given_ = nullptr;  // input 0, if another case made it
-  DType home_ = kInvalid;        // the type of most attributes, of what makes handles too
-  bool shapes_like_image_ = false;
-  bool all_same_ = false;
   bool usual_attrs_ = false;
   bool like_sparse_ = false;  // inputs are indices [rows_,columns_], values [rows_] and a shape [columns_]
   int rows_ = 0;
   int columns_ = 0;
-  Shape base_;
   Graph graph_;
   Node* node_ = nullptr;
   std::string made_;  // how handles were made
@@ -737,7 +440,7 @@ TEST(FuzzTest, NoInputKillsAKernel) {
   int ran = 0, succeeded = 0, ops = 0, reached = 0;
   std::string never;
   {
-    Guard guard;
+    FuzzGuard guard;
     Fuzzer::Run run;
     for (const OpSchema* op : OpRegistry::Global().All()) {
       const std::string& name = op->def.name();
@@ -745,7 +448,7 @@ TEST(FuzzTest, NoInputKillsAKernel) {
       int good = 0;
       int cases = 0;
       for (int i = 0; i < kCasesPerOp; ++i) {
-        *g_case = absl::StrCat("making a case for ", name);
+        FuzzCase() = absl::StrCat("making a case for ", name);
         guard.StartCase();
         Fuzzer fuzzer(*op, std::hash<std::string>()(absl::StrCat(name, "/", i, "/", seed)), &run);
         bool ok = fuzzer.RunNew().ok();

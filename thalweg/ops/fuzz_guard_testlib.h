@@ -1,0 +1,74 @@
+// What a fuzz of kernels runs under: who dies or hangs says in which case, memory
+// has a limit, and what takes long is cancelled.
+#pragma once
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <iterator>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "thalweg/base/cancellation.h"
+#include "thalweg/base/memory.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/base/thread.h"
+
+namespace thalweg {
+
+// What runs now, as text.
+std::string& FuzzCase();
+
+// Handlers and limits for the time of the test.
+class FuzzGuard {
+ public:
+  FuzzGuard();
+  ~FuzzGuard();
+  void StartCase();
+
+ private:
+  static constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF};
+  struct sigaction before_[std::size(kSignals)];
+  rlimit limit_;
+  char stack_[1 << 16];
+};
+
+// Cancels what takes long, as whoever waits for a step would: kernels that loop
+// over what they are told must listen. Thread-safe.
+class FuzzWatch {
+ public:
+  FuzzWatch() : thread_("watch", [this] { Run(); }) {}
+  ~FuzzWatch() {
+    MutexLock lock(&mutex_);
+    ended_ = true;
+    changed_.SignalAll();
+  }
+  void Begin(Cancellation* cancellation) {
+    MutexLock lock(&mutex_);
+    running_ = cancellation;
+    since_ = absl::Now();
+  }
+
+ private:
+  void Run();
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  Cancellation* running_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  absl::Time since_ ABSL_GUARDED_BY(mutex_);
+  Thread thread_;  // the last: joined first
+};
+
+// Refuses large blocks, so that a kernel that wants them shows how it fails.
+class FuzzAllocator final : public Allocator {
+ public:
+  static constexpr size_t kLargestBlock = size_t{256} << 20;
+  void* Allocate(size_t bytes) override { return bytes > kLargestBlock ? nullptr : HostAllocator().Allocate(bytes); }
+  void Deallocate(void* memory, size_t bytes) override { HostAllocator().Deallocate(memory, bytes); }
+  AllocatorStats Stats() const override { return HostAllocator().Stats(); }
+};
+
+}  // namespace thalweg
