@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/synchronization/mutex.h"
 #include "google/protobuf/stubs/logging.h"
 #include "thalweg/base/logging.h"
 
@@ -29,6 +30,9 @@ EventLoop::EventLoop(std::string name, grpc::CompletionQueue* queue) : name_(std
   // poller of its own has to come round. It stays until the process ends.
   static const bool initialized = [] {
     grpc_init();
+    // Debian's abseil looks for cycles in the order of gRPC's locks; nobody here
+    // waits for the answer, and each lock costs a search.
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     gpr_set_log_function(LogQuietly);
     google::protobuf::SetLogHandler(LogProtobufQuietly);
     return true;
