@@ -11,6 +11,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/evaluate.h"
 #include "thalweg/runtime/forks.h"
+#include "thalweg/runtime/frame_id.h"
 
 namespace thalweg {
 namespace {
@@ -101,6 +102,8 @@ class Execution::Region {
     int64_t start_nanos = 0;
   };
 
+  // Of the frame that a loop opens in this iteration.
+  uint64_t FrameIdOf(const LoopPlan& loop) const { return ChildFrameId(frame_id_, iteration_, loop.name_hash); }
   void StartMeasuring(int64_t iteration) {
     iteration_ = iteration;
     measure_ = !plan_.forks->done() && plan_.forks->StartRun();
@@ -142,8 +145,8 @@ class Execution::Region {
 // Runs the iterations of a loop, one after the other.
 class Execution::Loop {
  public:
-  Loop(Execution& execution, const LoopPlan& plan, PlanFrame& outer, PlanFrame& inner)
-      : execution_(execution), plan_(plan), outer_(outer), region_(execution, plan.body, inner, plan.frame_id) {}
+  Loop(Execution& execution, const LoopPlan& plan, PlanFrame& outer, PlanFrame& inner, uint64_t frame_id)
+      : execution_(execution), plan_(plan), outer_(outer), region_(execution, plan.body, inner, frame_id) {}
 
   // For loops without waits.
   absl::Status RunToEnd() {
@@ -267,7 +270,8 @@ absl::Status Execution::Region::RunInstruction(const Instruction& in, KernelCont
     if (AnyDead(plan_, in, frame_.slots.data())) {
       for (const LoopPlan::Move& exit : in.loop->exits) frame_.slots[exit.to].dead = true;
     } else {
-      RETURN_IF_ERROR(Loop(execution_, *in.loop, frame_, *frame_.loops[in.loop->index]).RunToEnd());
+      RETURN_IF_ERROR(
+          Loop(execution_, *in.loop, frame_, *frame_.loops[in.loop->index], FrameIdOf(*in.loop)).RunToEnd());
     }
     FreeSlots(in);
     return absl::OkStatus();
@@ -429,7 +433,8 @@ void Execution::Region::StartWait(const Instruction& in) {
       for (const LoopPlan::Move& exit : in.loop->exits) slots[exit.to].dead = true;
       return EndWait(wait, absl::OkStatus());
     }
-    wait.loop = std::make_unique<Loop>(execution_, *in.loop, frame_, *frame_.loops[in.loop->index]);
+    wait.loop =
+        std::make_unique<Loop>(execution_, *in.loop, frame_, *frame_.loops[in.loop->index], FrameIdOf(*in.loop));
     wait.loop->Start([this, &wait](const absl::Status& status) { EndWait(wait, status); });
     return;
   }

@@ -117,8 +117,8 @@ struct LoopPlan {
   };
   Plan body;
   std::string name;
-  uint64_t frame_id = 0;  // for keys of sends and receives
-  int32_t index = 0;      // among the loops of the enclosing plan
+  uint64_t name_hash = 0;  // of which its frames have their numbers
+  int32_t index = 0;       // among the loops of the enclosing plan
   std::vector<Enter> enters;
   std::vector<Move> back_edges;  // inner slots: NextIteration's input -> Merge's input
   std::vector<Move> exits;       // inner slot -> outer slot

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/runtime/frame_id.h"
 #include "thalweg/runtime/frames.h"
 #include "thalweg/runtime/last_uses.h"
 #include "thalweg/runtime/late_reads.h"
@@ -16,25 +17,17 @@
 namespace thalweg {
 namespace {
 
-// A stable hash of a frame's path, the same in every task.
-uint64_t FrameId(const std::string& path) {
-  uint64_t hash = 1469598103934665603u;
-  for (const unsigned char c : path) hash = (hash ^ c) * 1099511628211u;
-  return hash | 1;  // 0 is the top level
-}
-
 // Compiles the nodes of one frame (the top level, or an iteration of a loop)
 // and, through it, of the frames inside. A loop inside is one *unit* here, as
 // every other node is.
 class RegionCompiler {
  public:
   RegionCompiler(const Graph& graph, const std::vector<Node*>& order, const Frames& frames, int frame,
-                 const std::string& path, const DeviceFinder& find_device, const KernelSource& make_kernel, Plan* plan)
+                 const DeviceFinder& find_device, const KernelSource& make_kernel, Plan* plan)
       : graph_(graph),
         order_(order),
         frames_(frames),
         frame_(frame),
-        path_(path),
         find_device_(find_device),
         make_kernel_(make_kernel),
         plan_(*plan) {}
@@ -115,10 +108,9 @@ class RegionCompiler {
     auto loop = std::make_unique<LoopPlan>();
     loop->name = frames_.frames[child].name;
     loop->index = static_cast<int32_t>(plan_.loops.size());
-    const std::string path = absl::StrCat(path_, ";", loop->name);
-    loop->frame_id = FrameId(path);
+    loop->name_hash = FrameNameHash(loop->name);
     auto body =
-        std::make_unique<RegionCompiler>(graph_, order_, frames_, child, path, find_device_, make_kernel_, &loop->body);
+        std::make_unique<RegionCompiler>(graph_, order_, frames_, child, find_device_, make_kernel_, &loop->body);
     RETURN_IF_ERROR(body->Compile());
     Unit& unit = units_.emplace_back();
     unit.loop = child;
@@ -446,7 +438,6 @@ class RegionCompiler {
   const std::vector<Node*>& order_;
   const Frames& frames_;
   const int frame_;
-  const std::string path_;
   const DeviceFinder& find_device_;
   const KernelSource& make_kernel_;
   Plan& plan_;
@@ -493,7 +484,7 @@ absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph, const DeviceFin
   RETURN_IF_ERROR(GuardLoopEdges(executable->graph));
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(executable->graph));
   ASSIGN_OR_RETURN(const Frames frames, FindFrames(executable->graph, order));
-  RegionCompiler compiler(executable->graph, order, frames, 0, "", find_device, make_kernel, &executable->plan);
+  RegionCompiler compiler(executable->graph, order, frames, 0, find_device, make_kernel, &executable->plan);
   RETURN_IF_ERROR(compiler.Compile());
   return executable;
 }
