@@ -60,6 +60,10 @@ class ExamplesTest(unittest.TestCase):
     self.assertIn("the sum of all elements of the product is 20000", output)
     self.assertIn("MatMul_1: (MatMul): /job:worker/replica:0/task:1", output)
 
+  def test_all_reduce(self):
+    output = self.job(0, 3, "all_reduce")
+    self.assertEqual(output.count("of 3: y = 2.00 x + 1.00; losses of all: 0.250 0.000 0.250"), 3, output)
+
   def test_towers(self):
     self.assertIn("done, loss", self.job(2, 2, "towers", "--towers=2", "--steps=40", "--batch_size=8"))
     self.assertIn("done, loss", self.job(1, 2, "towers", "--towers=2", "--steps=20", "--batch_size=8", "--is_sync"))

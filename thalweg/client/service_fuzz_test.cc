@@ -212,6 +212,45 @@ std::multimap<std::string, std::string> GoodRequests(Caller& caller, const Progr
   add("/thalweg.TransferService/Push", push);
   requests.emplace("/thalweg.TransferService/PushPiece",
                    Flatten(SerializePiece(17, {"key", {Tensor::Vector<float>({1, 2, 3, 4}), false}}, 4, 8)));
+
+  tensorflow::GetStatusResponse status;
+  EXPECT_TRUE(caller.Call(worker + "GetStatus", "", &status).ok());
+  tensorflow::CompleteGroupRequest group;
+  group.set_group_key(1);
+  group.set_group_size(1);
+  group.set_device_type("CPU");
+  *group.mutable_device_attributes() = status.device_attributes(0);
+  EXPECT_TRUE(caller.Call(worker + "CompleteGroup", group.SerializeAsString()).ok());
+  add(worker + "CompleteGroup", group);
+  tensorflow::CompleteInstanceRequest instance;
+  instance.set_name("reduce");
+  instance.set_data_type(tensorflow::DT_FLOAT);
+  instance.mutable_shape()->add_dim()->set_size(3);
+  instance.set_group_key(1);
+  instance.set_group_size(1);
+  instance.set_instance_key(5);
+  instance.set_device(status.device_attributes(0).name());
+  EXPECT_TRUE(caller.Call(worker + "CompleteInstance", instance.SerializeAsString()).ok());
+  add(worker + "CompleteInstance", instance);
+  instance.set_type(1);
+  instance.set_is_source(true);
+  instance.set_instance_key(6);
+  add(worker + "CompleteInstance", instance);
+  tensorflow::GetStepSequenceRequest sequence;
+  sequence.add_graph_key(7);
+  add(worker + "GetStepSequence", sequence);
+  tensorflow::RecvBufRequest recv_buf;
+  recv_buf.set_step_id(17);
+  recv_buf.set_buf_rendezvous_key("1:5:0:0:0:0:0");
+  recv_buf.set_num_bytes(12);
+  recv_buf.set_src_incarnation(status.device_attributes(0).incarnation());
+  add(worker + "RecvBuf", recv_buf);
+  tensorflow::AbortCollectiveRequest abort;
+  abort.set_step_id(17);
+  abort.set_task("/job:local/replica:0/task:1");
+  abort.set_code(14);
+  abort.set_message("lost");
+  add("/thalweg.TransferService/AbortCollective", abort);
   return requests;
 }
 

@@ -8,6 +8,11 @@
 #include "thalweg/cluster/local_worker.h"
 
 namespace thalweg {
+namespace {
+
+constexpr int kMaxGraphKeys = 1000;  // masters ask for one
+
+}  // namespace
 
 void LocalWorker::RecvBuf(const CallOptions& options, const tensorflow::RecvBufRequest& request, Tensor* value,
                           Done done) {
@@ -95,6 +100,9 @@ void LocalWorker::CompleteInstance(const CallOptions& options, const tensorflow:
 
 void LocalWorker::GetStepSequence(const CallOptions&, const tensorflow::GetStepSequenceRequest& request,
                                   tensorflow::GetStepSequenceResponse* response, Done done) {
+  if (request.graph_key_size() > kMaxGraphKeys) {
+    return done(InvalidArgument("GetStepSequence for ", request.graph_key_size(), " graphs at once"));
+  }
   for (const int64_t key : request.graph_key()) {
     tensorflow::StepSequence* sequence = response->add_step_sequence();
     sequence->set_graph_key(key);

@@ -1,0 +1,82 @@
+// all_reduce.cc - workers without parameter servers. Every one has the whole
+// model and fits a line to points of its own; the gradients of all are averaged
+// by a collective, so that all make the same steps.
+//
+//   thalweg run --ps 0 --workers 3 -- all_reduce
+#include <cstdio>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "thalweg/api.h"
+
+namespace tw = thalweg;
+
+ABSL_FLAG(int, steps, 200, "how many steps to train");
+
+namespace {
+
+absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
+  const int workers = job.cluster.num_tasks(job.task.job), me = job.task.index;
+  tw::Graph graph;
+  const tw::Scope s = graph.root().WithDevice(absl::StrCat("/job:", job.task.job, "/task:", me));
+  const auto x = tw::Placeholder(s, tw::kFloat, {-1}), y = tw::Placeholder(s, tw::kFloat, {-1});
+  const auto slope = tw::MakeVariable(s, "slope", {}, {.initializer = tw::initializers::Zeros()});
+  const auto offset = tw::MakeVariable(s, "offset", {}, {.initializer = tw::initializers::Zeros()});
+  const auto loss = tw::ReduceMean(s, tw::Square(s, tw::Sub(s, tw::Add(s, tw::Mul(s, x, slope), offset), y)));
+
+  const auto optimizer = tw::GradientDescent({.learning_rate = 0.2f});
+  auto gradients = optimizer->ComputeGradients(s, loss);
+  int instance = 0;  // the same number is the same variable, in every worker
+  for (tw::GradientAndVar& g : gradients) {
+    g.gradient =
+        tw::CollectiveReduce(s, g.gradient.values, {.group_size = workers, .instance_key = ++instance}, {.mean = true});
+  }
+  const auto train_op = optimizer->ApplyGradients(s, gradients);
+  const auto losses = tw::CollectiveGather(s, tw::Reshape(s, loss, {1}), {.group_size = workers, .instance_key = 100});
+
+  ASSIGN_OR_RETURN(
+      auto session,
+      tw::Session::Create(graph, {.target = server.target(),
+                                  .device_filters = {absl::StrCat("/job:", job.task.job, "/task:", me)},
+                                  .collective_leader = absl::StrCat("/job:", job.task.job, "/replica:0/task:0")}));
+  RETURN_IF_ERROR(session->Run({tw::InitializeVariables(s)}).status());
+  std::mt19937 random(static_cast<unsigned>(me));
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  tw::Tensor xs(tw::kFloat, {32}), ys(tw::kFloat, {32});
+  std::vector<tw::Tensor> out;
+  for (int step = 0; step < absl::GetFlag(FLAGS_steps); ++step) {
+    for (int i = 0; i < 32; ++i) {  // each worker sees another line; their mean is y = 2 x + 1
+      xs.mutable_data<float>()[i] = uniform(random);
+      ys.mutable_data<float>()[i] =
+          2 * xs.data<float>()[i] + 1 + 0.5f * static_cast<float>(me) - 0.25f * static_cast<float>(workers - 1);
+    }
+    ASSIGN_OR_RETURN(out, session->Run({losses, train_op}, {{x, xs}, {y, ys}}));
+  }
+  std::string all;
+  for (const float value : out[0].flat<float>()) absl::StrAppendFormat(&all, " %.3f", value);
+  ASSIGN_OR_RETURN(const auto line, session->Run({slope, offset}));
+  std::printf("worker %d of %d: y = %.2f x + %.2f; losses of all:%s\n", me, workers, line[0].scalar<float>(),
+              line[1].scalar<float>(), all.c_str());
+  RETURN_IF_ERROR(session->Close());
+  return tw::AnnounceDone(server.target());
+}
+
+absl::Status RunTask(const tw::Job& job) {
+  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
+  return RunWorker(job, *server);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Trains a line on several workers, with an all-reduce of the gradients.");
+  absl::ParseCommandLine(argc, argv);
+  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
+  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+}
