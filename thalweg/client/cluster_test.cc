@@ -234,7 +234,7 @@ TEST_P(ClusterTest, ATaskThatHasJustStartedIsReachedByAllOthers) {
   const Output y = Neg(s.WithDevice("/job:ps"), Neg(s.WithDevice("/job:worker/task:1"), x));
   // Leaves ps with a failed attempt to connect to worker 1.
   EXPECT_THAT(Session::Create(graph, {.target = cluster.target(kPs0), .operation_timeout = absl::Milliseconds(100)}),
-              Fails(absl::StatusCode::kDeadlineExceeded, ""));
+              Fails(absl::StatusCode::kDeadlineExceeded, "no answer from /job:worker/replica:0/task:1"));
   cluster.Start(kWorker1);
   ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(kWorker1)}));
   ASSERT_OK(session->Run({y}, {{x, Tensor::Scalar<float>(1)}}).status());

@@ -1,9 +1,11 @@
 #include "thalweg/cluster/local_master.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
@@ -75,7 +77,27 @@ absl::StatusOr<std::shared_ptr<MasterSession>> LocalMaster::Find(const std::stri
 
 void LocalMaster::CreateSession(const CallOptions& options, const tensorflow::CreateSessionRequest& request,
                                 tensorflow::CreateSessionResponse* response, Done done) {
-  const absl::StatusOr<std::shared_ptr<MasterSession>> session = Create(options, request);
+  const int64_t timeout_ms = request.config().operation_timeout_in_ms() > 0
+                                 ? request.config().operation_timeout_in_ms()
+                                 : options_.default_config.operation_timeout_in_ms();
+  // Ended by the client, or by time.
+  Cancellation limited;
+  CallOptions call = options;
+  call.cancellation = &limited;
+  std::optional<Cancellation::CallbackId> outside;
+  if (options.cancellation != nullptr) {
+    outside = options.cancellation->Register([&](const absl::Status& why) { limited.Cancel(why); });
+    if (!outside.has_value()) return done(options.cancellation->status());
+  }
+  std::optional<Timer::AlarmId> alarm;
+  if (timeout_ms > 0) {
+    alarm = timer_.Set(absl::Now() + absl::Milliseconds(timeout_ms), [&] {
+      limited.Cancel(DeadlineExceeded("CreateSession had ", timeout_ms, " ms (operation_timeout_in_ms)"));
+    });
+  }
+  const absl::StatusOr<std::shared_ptr<MasterSession>> session = Create(call, request);
+  if (alarm.has_value()) timer_.Unset(*alarm);
+  if (outside.has_value()) options.cancellation->Deregister(*outside);
   if (session.ok()) response->set_session_handle((*session)->handle());
   done(session.status());
 }

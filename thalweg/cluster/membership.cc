@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "thalweg/base/status.h"
 
@@ -172,7 +173,15 @@ absl::StatusOr<ClusterDevices> Membership::Discover(const CallOptions& options, 
     report = absl::Now() + absl::Seconds(10);
     for (const std::string& task : answered) AskAgain(inquiries, workers.Find(task));
   }
-  if (outside.has_value() && !options.cancellation->TryDeregister(*outside)) return options.cancellation->status();
+  if (outside.has_value() && !options.cancellation->TryDeregister(*outside)) {
+    const absl::Status why = options.cancellation->status();
+    if (!absl::IsDeadlineExceeded(why)) return why;
+    std::vector<std::string> silent;
+    for (const auto& inquiry : inquiries->all) {
+      if (!inquiry->status.ok()) silent.push_back(inquiry->task);
+    }
+    return DeadlineExceeded(why.message(), "; no answer from ", absl::StrJoin(silent, ", "));
+  }
 
   ClusterDevices devices;
   MutexLock lock(&mutex_);
