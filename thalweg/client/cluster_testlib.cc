@@ -115,7 +115,12 @@ void TestCluster::Stop(const TaskId& task) {
   }
 }
 
-void TestCluster::Signal(const TaskId& task, int signal) { CHECK(kill(processes_.at(task), signal) == 0); }
+void TestCluster::Signal(const TaskId& task, int signal) {
+  const pid_t process = processes_.at(task);
+  CHECK(kill(process, signal) == 0);
+  // It takes effect when the process is scheduled: it might still answer.
+  if (signal == SIGSTOP) CHECK(waitpid(process, nullptr, WUNTRACED) == process);
+}
 
 std::string TestCluster::target(const TaskId& task) const { return absl::StrCat("grpc://", *spec_.Address(task)); }
 
