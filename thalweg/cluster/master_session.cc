@@ -369,6 +369,31 @@ absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Pr
   return prepared;
 }
 
+absl::StatusOr<std::shared_ptr<const MasterSession::Prepared>> MasterSession::Prepare(
+    const Signature& signature, const std::vector<Tensor>& feeds) {
+  const auto depends_on_text = [&] {
+    MutexLock lock(&mutex_);
+    return by_text_.contains(signature.Key());
+  };
+  const bool by_text = any_by_text_.load(std::memory_order_acquire) && depends_on_text();
+  if (!by_text) {
+    absl::StatusOr<std::shared_ptr<const Prepared>> prepared = Prepare(signature);
+    if (!absl::IsUnimplemented(prepared.status())) return prepared;
+  }
+  Signature with_texts = signature;
+  with_texts.texts.resize(feeds.size());
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    if (feeds[i].dtype() == kString && feeds[i].rank() == 0) with_texts.texts[i] = feeds[i].scalar<std::string>();
+  }
+  absl::StatusOr<std::shared_ptr<const Prepared>> prepared = Prepare(with_texts);
+  if (prepared.ok() && !by_text) {
+    MutexLock lock(&mutex_);
+    by_text_.insert(signature.Key());
+    any_by_text_.store(true, std::memory_order_release);
+  }
+  return prepared;
+}
+
 void MasterSession::RunStep(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done) {
   if (!call.partial_run_handle.empty()) return RunPartial(options, std::move(call), result, std::move(done));
   Signature signature;
@@ -381,7 +406,7 @@ void MasterSession::RunStep(const CallOptions& options, RunStepCall call, RunSte
   }
   signature.fetches = std::move(call.fetches);
   signature.targets = std::move(call.targets);
-  absl::StatusOr<std::shared_ptr<const Prepared>> prepared = Prepare(signature);
+  absl::StatusOr<std::shared_ptr<const Prepared>> prepared = Prepare(signature, feeds);
   if (!prepared.ok()) return done(prepared.status());
   RunPrepared(options, *std::move(prepared), std::move(feeds), signature.fetches.size(), call.options, result,
               std::move(done));

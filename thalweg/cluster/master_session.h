@@ -2,6 +2,7 @@
 // the steps that run.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <set>
 #include <string>
@@ -84,6 +85,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   class StepCall;
 
   absl::StatusOr<std::shared_ptr<const Prepared>> Prepare(const Signature& signature);
+  // Where that depends on the text of a feed, for the one that is given.
+  absl::StatusOr<std::shared_ptr<const Prepared>> Prepare(const Signature& signature, const std::vector<Tensor>& feeds);
   absl::StatusOr<std::shared_ptr<const Prepared>> Build(const Signature& signature)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(graph_mutex_);
   void RunPartial(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done);
@@ -106,6 +109,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_set<std::shared_ptr<Cancellation>> running_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<const Prepared>> prepared_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<std::string> by_text_ ABSL_GUARDED_BY(mutex_);  // signatures that depend on the text of a feed
+  std::atomic<bool> any_by_text_{false};
   absl::flat_hash_map<std::string, std::shared_ptr<PartialRun>> partial_runs_ ABSL_GUARDED_BY(mutex_);
   struct Callable {
     std::shared_ptr<const Prepared> prepared;

@@ -73,16 +73,22 @@ class Extraction {
                             const std::vector<Node*>& targets) {
     RETURN_IF_ERROR(result_.AddFunctions(source_.library()));
     for (size_t i = 0; i < feeds_.size(); ++i) {
+      const bool is_text = i < signature.texts.size() && signature.texts[i].has_value();
       NodeDef def;
       def.set_name(EdgeNodeName("_arg", signature.feeds[i], i));
-      def.set_op("_Arg");
+      def.set_op(is_text ? "Const" : "_Arg");
       def.set_device(feeds_[i].node->device());
       const bool known = feeds_[i].node->schema() != nullptr;
       if (!known)
         return NotFound("Op type not registered '", feeds_[i].node->op(), "' of fed node '", feeds_[i].node->name(),
                         "'");
-      SetAttr(def, "T", RemoveRef(feeds_[i].dtype()));
-      SetAttr(def, "index", static_cast<int64_t>(i));
+      if (is_text) {
+        SetAttr(def, "dtype", kString);
+        SetAttr(def, "value", Tensor::Scalar<std::string>(*signature.texts[i]));
+      } else {
+        SetAttr(def, "T", RemoveRef(feeds_[i].dtype()));
+        SetAttr(def, "index", static_cast<int64_t>(i));
+      }
       ASSIGN_OR_RETURN(Node * arg, result_.AddNode(std::move(def), {}, {}));
       arg->set_output_shape(0, feeds_[i].shape());
       args_[feeds_[i]] = arg;
@@ -160,7 +166,12 @@ class Extraction {
 
 // Names cannot hold these bytes, so signatures cannot be confused.
 std::string Signature::Key() const {
-  return absl::StrCat(absl::StrJoin(feeds, ","), "\n", absl::StrJoin(fetches, ","), "\n", absl::StrJoin(targets, ","));
+  std::string key =
+      absl::StrCat(absl::StrJoin(feeds, ","), "\n", absl::StrJoin(fetches, ","), "\n", absl::StrJoin(targets, ","));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].has_value()) absl::StrAppend(&key, "\n", i, "=", *texts[i]);
+  }
+  return key;
 }
 
 absl::StatusOr<Graph> Extract(const Graph& graph, const Signature& signature) {
