@@ -43,6 +43,7 @@ class Partitioning {
   // The control loop of a frame in one part.
   struct ControlLoop {
     std::string merge;  // runs once per iteration, the last included
+    std::string go_on;  // a value of those iterations that are not the last; else dead
   };
 
   // A feed enters where it is used, if that is in one task only.
@@ -118,10 +119,7 @@ class Partitioning {
     NodeDef* start = add("start", "Const", {});
     SetAttr(*start, "dtype", kBool);
     SetAttr(*start, "value", Tensor::Scalar(true));
-    const auto parent_loop = control_loops_[loop.parent].find(part);
-    if (parent_loop != control_loops_[loop.parent].end()) {
-      start->add_input(absl::StrCat("^", parent_loop->second.merge));
-    }
+    if (loop.parent > 0) start->add_input(absl::StrCat("^", BodyOf(loop.parent, part)));
     NodeDef* enter = add("enter", "Enter", {absl::StrCat(base, "/start")});
     SetAttr(*enter, "T", kBool);
     SetAttr(*enter, "frame_name", loop.name);
@@ -130,13 +128,43 @@ class Partitioning {
     NodeDef* merge = add("again", "Merge", {absl::StrCat(base, "/enter"), absl::StrCat(base, "/next")});
     SetAttr(*merge, "T", kBool);
     SetAttr(*merge, "N", int64_t{2});
-    control_loops_[frame][part] = {.merge = absl::StrCat(base, "/again")};
+    control_loops_[frame][part] = {.merge = absl::StrCat(base, "/again"), .go_on = absl::StrCat(base, "/switch:1")};
     const std::string cond = Across(Output(loop_cond_[frame], 0), part, part_device_[part], frame);
     NodeDef* go_on = add("switch", "Switch", {absl::StrCat(base, "/again"), cond});
     SetAttr(*go_on, "T", kBool);
     NodeDef* next = add("next", "NextIteration", {absl::StrCat(base, "/switch:1")});
     SetAttr(*next, "T", kBool);
     return absl::OkStatus();
+  }
+
+  // A node of a part that runs in those iterations of a frame that its condition
+  // lets go on: a loop inside starts with it.
+  const std::string& BodyOf(int frame, int part) {
+    std::string& name = bodies_[{frame, part}];
+    if (!name.empty()) return name;
+    const auto loop = control_loops_[frame].find(part);
+    NodeDef body;
+    std::string go_on;
+    if (loop != control_loops_[frame].end()) {
+      go_on = loop->second.go_on;
+    } else {  // the condition is here
+      NodeDef branch;
+      branch.set_name(graph_.ReserveName(absl::StrCat("_cloop_", frame, "_", part, "/branch")));
+      branch.set_op("Switch");
+      branch.set_device(part_device_[part]);
+      for (int i = 0; i < 2; ++i) branch.add_input(NameOf(*loop_cond_[frame]));
+      SetAttr(branch, "T", kBool);
+      go_on = absl::StrCat(branch.name(), ":1");
+      AddNode(part, std::move(branch));
+    }
+    body.set_name(graph_.ReserveName(absl::StrCat("_cloop_", frame, "_", part, "/body")));
+    body.set_op("Identity");
+    body.set_device(part_device_[part]);
+    body.add_input(go_on);
+    SetAttr(body, "T", kBool);
+    name = body.name();
+    AddNode(part, std::move(body));
+    return name;
   }
 
   NodeDef* AddNode(int part, NodeDef def) {
@@ -311,6 +339,7 @@ class Partitioning {
   Frames frames_;                                          // empty if there is one part
   std::vector<Node*> loop_cond_;                           // by frame
   std::vector<std::map<int, ControlLoop>> control_loops_;  // by frame, then part
+  std::map<std::pair<int, int>, std::string> bodies_;      // by frame and part
 };
 
 }  // namespace
