@@ -145,6 +145,15 @@ def distributions(c):
         c.case("ParameterizedTruncatedNormal", f"{t} rows", shape=ints(2, 9), stdevs=one([1, 2]), seed=2, seed2=3, **many)
         c.case("StatelessParameterizedTruncatedNormal", f"{t} columns", shape=ints(9, 2), stddevs=one([1]),
                seed=ints(2, 3), **many)
+    for counts, probs in (([3, 9, 100], [.2, .9, .05]), ([50, 200, 1000], [.5, .3, .97]), ([0, -1, 5], [.5, .5, 0]),
+                          ([4, 40, 7], [1, 2, -1]), ([1e6, 30, 12], [.4, .34, .01])):
+        for t in ("float64", "float32"):
+            c.case("StatelessRandomBinomial", f"{t} {counts}", counts=np.array(counts, t), probs=np.array(probs, t),
+                   shape=ints(20, 3), seed=ints(4, 9), dtype=tf.int64)
+    c.case("StatelessRandomBinomial", "broadcast", counts=np.array([[30.], [5.]]), probs=np.array([.1, .5, .9]),
+           shape=ints(4, 2, 3), seed=ints(4, 9), dtype=tf.float32)
+    c.error("StatelessRandomBinomial", "shape", counts=np.array([3., 4.]), probs=np.array(.5), shape=ints(3),
+            seed=ints(1, 2))
     wrong = dict(means=np.float32([0]), stdevs=np.float32([1]), minvals=np.float32([2]), maxvals=np.float32([1]))
     c.error("ParameterizedTruncatedNormal", "limits", shape=ints(1), **wrong)
 

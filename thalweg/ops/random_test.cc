@@ -262,5 +262,19 @@ TEST(Random, BadInput) {
   EXPECT_FALSE(RunOp("StatelessRandomUniform", {Tensor::Scalar<int32_t>(1), Tensor::Vector<int32_t>({3, 4})}).ok());
 }
 
+TEST(RandomTest, BinomialBadInput) {
+  const auto run = [](const Tensor& shape, const Tensor& counts, const Tensor& probs) {
+    return RunOp("StatelessRandomBinomial", {shape, Tensor::Vector<int32_t>({1, 2}), counts, probs});
+  };
+  const Tensor shape = Tensor::Vector<int32_t>({4, 2}), count = Tensor::Vector<double>({10, 1e300}),
+               p = Tensor::Scalar(0.5);
+  EXPECT_TRUE(run(shape, count, p).ok());
+  EXPECT_FALSE(run(Tensor::Vector<int32_t>({2, 4}), count, p).ok());
+  EXPECT_FALSE(run(Tensor::Vector<int32_t>({-1, 2}), count, p).ok());
+  EXPECT_FALSE(run(shape, count, Tensor::Vector<double>({1, 1, 1})).ok());
+  const auto odd = run(shape, Tensor::Vector<double>({NAN, INFINITY}), p);
+  EXPECT_EQ((*odd)[0].data<int64_t>()[0], 0);
+}
+
 }  // namespace
 }  // namespace thalweg
