@@ -41,6 +41,10 @@ class SparseCrossKernel final : public Kernel {
 
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(sparse_, init.Attr<int64_t>("N"));
+    ASSIGN_OR_RETURN(const std::vector<DType> types, init.Attr<std::vector<DType>>("sparse_types"));
+    if (static_cast<int64_t>(types.size()) != sparse_) {
+      return InvalidArgument("Expected values count ", sparse_, ", one for each indices, got ", types.size());
+    }
     hashed_ = form_ == Form::kHashed;
     if (form_ != Form::kV1) return absl::OkStatus();
     ASSIGN_OR_RETURN(hashed_, init.Attr<bool>("hashed_output"));

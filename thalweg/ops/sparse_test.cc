@@ -122,6 +122,14 @@ TEST(SparseTest, BadInput) {
           .ok());
 }
 
+TEST(SparseTest, CrossWantsValuesForAllIndices) {
+  const std::vector<Tensor> none;
+  const auto cross = RunOp(
+      "SparseCross", {OpArg(none), OpArg(std::vector<Tensor>{Tensor(kInt64, {2})}), OpArg(none), OpArg(none)},
+      {{"hashed_output", true}, {"num_buckets", 0}, {"hash_key", 0}, {"out_type", kInt64}, {"internal_type", kInt64}});
+  EXPECT_THAT(cross.status().message(), testing::HasSubstr("Expected values count 0"));
+}
+
 TEST(SparseTest, MatMulGradient) {
   for (const bool adjoint_a : {false, true}) {
     for (const bool adjoint_b : {false, true}) {
