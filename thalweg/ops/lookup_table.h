@@ -46,7 +46,7 @@ class RowsByKey {
   void Clear();
 
  private:
-  bool IsNumber() const { return width_ == 1 && dtype_ != kString; }
+  bool IsNumber() const { return width_ == 1 && dtype_ != kString && ElementSize(dtype_) <= sizeof(uint64_t); }
   uint64_t NumberOf(const Tensor& keys, int64_t i) const;
   // The bytes of a key that is no single number; `scratch` may hold them.
   absl::string_view TextOf(const Tensor& keys, int64_t i, std::string* scratch) const;

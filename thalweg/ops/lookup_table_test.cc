@@ -63,6 +63,14 @@ TEST_F(LookupTableTest, Changed) {
               HasSubstr("Expected shape [] or [1] for default value, got [2]"));
 }
 
+TEST_F(LookupTableTest, KeysOfSixteenBytes) {
+  using Complex = std::complex<double>;
+  const Output table = MutableHashTable(s_, kComplex128, kInt64, {.shared_name = "t"});
+  const Output keys = Const(s_, Tensor::Vector<Complex>({{1, 0}, {1, 2}}));
+  Run(LookupTableInsert(s_, table, keys, Numbers({1, 2})));
+  ExpectTensor(Run(LookupTableFind(s_, table, keys, Const(s_, int64_t{-1}))), Tensor::Vector<int64_t>({1, 2}));
+}
+
 TEST(LookupTable, ThousandsOfKeysComeAndGo) {
   LookupTable table({.key_dtype = kString, .value_dtype = kInt32, .value_shape = {2}});
   const auto keys = [](int begin, int end) {
