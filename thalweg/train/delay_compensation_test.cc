@@ -53,7 +53,8 @@ struct Delayed {
     run(wake);
     worker.join();
     dense = run(w).data<float>()[1];
-    for (const float x : run(table).flat<float>()) sparse.push_back(x);
+    const Tensor rows_after = run(table);
+    for (const float x : rows_after.flat<float>()) sparse.push_back(x);
   }
 
   Graph graph;
