@@ -54,6 +54,7 @@ absl::Status ComputeStitch(KernelContext& c) {
   ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
   ASSIGN_OR_RETURN(Tensor* const merged, c.Allocate(0, shape));
   const int64_t inner = data.Product(c.input(0).rank(), data.rank());
+  if (inner == 0) return absl::OkStatus();  // rows of nothing may be many
   absl::InlinedVector<bool, 64> seen(rows, false);
   return DispatchMove(merged->dtype(), [&]<typename T>() {
     T* const to = MutableMoveData<T>(merged);

@@ -479,5 +479,24 @@ TEST(FuzzTest, NoInputKillsAKernel) {
   EXPECT_GT(succeeded, ran / 8) << never;
 }
 
+// Tensors without elements may have any number of rows: no kernel may count or
+// keep something for each.
+TEST(FuzzTest, RowsOfNothing) {
+  constexpr int64_t kMany = int64_t{1} << 60;
+  const Tensor rows = Tensor::Zeros(kFloat, {kMany, 0}), zero = Tensor::Vector<int32_t>({0});
+  const Tensor last = Tensor::Vector<int64_t>({std::numeric_limits<int64_t>::max()}), one = TestValues(kFloat, {1, 1});
+  const auto code = [](absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs = {}) {
+    return RunOp(op, std::move(inputs), std::move(attrs)).status().code();
+  };
+  using Code = absl::StatusCode;
+  EXPECT_EQ(code("TensorListFromTensor", {rows, zero}), Code::kResourceExhausted);
+  EXPECT_EQ(code("UniqueV2", {rows, Tensor::Vector<int64_t>({0})}), Code::kResourceExhausted);
+  EXPECT_EQ(code("SparseSegmentMeanGrad", {rows, zero, zero, Tensor::Scalar<int32_t>(1)}), Code::kOk);
+  EXPECT_EQ(code("SparseSegmentSumGradV2", {rows, zero, zero, Tensor::Scalar<int32_t>(1)}), Code::kOk);
+  EXPECT_EQ(code("BatchMatMulV2", {Tensor::Zeros(kFloat, {kMany, 0, 2}), TestValues(kFloat, {1, 2, 3})}), Code::kOk);
+  EXPECT_EQ(code("SegmentSum", {one, last}), Code::kInvalidArgument);
+  EXPECT_EQ(code("SparseSegmentSum", {one, zero, last}), Code::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace thalweg

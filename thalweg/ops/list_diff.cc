@@ -35,7 +35,10 @@ absl::Status ListDiff(KernelContext& context) {
   }
   return Dispatch(ListTypes(), x.dtype(), [&]<typename T>() -> absl::Status {
     absl::flat_hash_set<decltype(Key(std::declval<T>()))> known;
-    for (const T& value : y.flat<T>()) known.insert(Key(value));
+    for (const T& value : y.flat<T>()) {
+      const auto key = Key(value);
+      if (key == key) known.insert(key);  // what is not a number is in no list
+    }
     std::vector<int64_t> kept;
     for (int64_t i = 0; i < x.num_elements(); ++i) {
       if (!known.contains(Key(x.data<T>()[i]))) kept.push_back(i);

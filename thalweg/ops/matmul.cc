@@ -213,6 +213,7 @@ class BatchMatMulKernel : public Kernel {
     dims.push_back(products.gemm.n);
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, shape));
+    if (shape.num_elements() == 0) return absl::OkStatus();  // products of nothing may be many
     return Multiply(context, products, x, y, out);
   }
 

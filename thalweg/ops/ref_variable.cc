@@ -1,6 +1,9 @@
 // Variables that ref edges carry, as TensorFlow 1 has them: Variable(V2), and
 // TemporaryVariable, which lives as long as a step; what is known of one
 // (IsVariableInitialized); and CountUpTo, which counts in one.
+#include <algorithm>
+#include <limits>
+
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/state_ops.h"
@@ -113,7 +116,8 @@ class CountUpToKernel final : public Kernel {
       }
       return Dispatch(IndexTypes(), value.dtype(), [&]<typename T>() -> absl::Status {
         const T before = value.scalar<T>();
-        if (before >= limit_) return OutOfRange("Reached limit of ", limit_);
+        const int64_t limit = std::min<int64_t>(limit_, std::numeric_limits<T>::max());
+        if (before >= limit) return OutOfRange("Reached limit of ", limit);
         ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, Shape()));
         *out->mutable_data<T>() = before;
         MakeWritable(value);

@@ -33,7 +33,10 @@ class SegmentKernel : public Kernel {
     if (data.rank() < 1) return InvalidArgument("Shape must be at least rank 1");
     const int64_t n = ids.num_elements();
     if (n != data.dim(0)) return InvalidArgument("segment_ids should be the same size as dimension 0 of input.");
-    const int64_t segments = n == 0 ? 0 : ReadInteger(ids, n - 1) + 1;
+    int64_t segments = 0;
+    if (n > 0 && __builtin_add_overflow(ReadInteger(ids, n - 1), 1, &segments)) {
+      return InvalidArgument("a segment id of ", ReadInteger(ids, n - 1));
+    }
     if (n > 0 && segments <= 0) return InvalidArgument("segment ids must be >= 0");
     for (int64_t i = 0, last = 0; i < n; ++i) {
       const int64_t id = ReadInteger(ids, i);

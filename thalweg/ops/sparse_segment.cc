@@ -67,11 +67,12 @@ class SparseSegmentKernel : public Kernel {
     RETURN_IF_ERROR(CheckVectors(indices, ids));
     if (data.rank() < 1) return InvalidArgument("Shape must be at least rank 1");
     const int64_t n = ids.num_elements();
-    int64_t segments = n == 0 ? 0 : ReadInteger(ids, n - 1) + 1;
+    int64_t segments = 0;
     for (int64_t i = 0, last = 0; i < n; ++i) {
       const int64_t id = ReadInteger(ids, i);
       if (id < 0) return InvalidArgument("segment ids must be >= 0");
       if (id < last) return InvalidArgument("segment ids are not increasing");
+      if (__builtin_add_overflow(id, 1, &segments)) return InvalidArgument("a segment id of ", id);
       last = id;
     }
     if (c.num_inputs() > 3) {
@@ -151,13 +152,14 @@ class SparseSegmentGradKernel : public Kernel {
     if (grad.rank() < 1) return InvalidArgument("Shape must be at least rank 1");
     ASSIGN_OR_RETURN(const int64_t rows, ReadScalar(c.input(3), "output_dim0"));
     const int64_t n = ids.num_elements(), segments = grad.dim(0);
-    std::vector<int64_t> counts(segments, 0);
+    const int64_t inner = grad.shape().Product(1, grad.rank());
+    std::vector<int64_t> counts(inner == 0 ? 0 : segments, 0);  // rows of nothing may be many
     for (int64_t i = 0; i < n; ++i) {
       const int64_t id = ReadInteger(ids, i);
       if (id < 0 || id >= segments) {
         return InvalidArgument("Segment id ", id, " out of range [0, ", segments, ").");
       }
-      ++counts[id];
+      if (inner > 0) ++counts[id];
     }
     for (int64_t i = 0; i < n; ++i) {
       const int64_t index = ReadInteger(indices, i);
@@ -168,9 +170,8 @@ class SparseSegmentGradKernel : public Kernel {
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
     ClearElements(out);
-    const int64_t inner = grad.shape().Product(1, grad.rank());
     const int64_t bytes = inner * static_cast<int64_t>(ElementSize(grad.dtype()));
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n && inner > 0; ++i) {
       const int64_t id = ReadInteger(ids, i);
       add_scaled_(static_cast<const char*>(grad.raw()) + id * bytes, 1 / Divisor(average_, counts[id]),
                   static_cast<char*>(out->raw()) + ReadInteger(indices, i) * bytes, inner);

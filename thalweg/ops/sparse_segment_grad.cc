@@ -23,7 +23,9 @@ class SegmentGradKernel : public Kernel {
     if (context.input(3).rank() != 0) return InvalidArgument("dense_output_dim0 should be a scalar.");
     const int64_t count = indices.num_elements(), rows = context.input(3).scalar<int32_t>();
     if (segments.num_elements() != count) return InvalidArgument("segment_ids and indices should have same size.");
-    std::vector<int64_t> row(count), segment(count), sizes(grad.dim(0));
+    const int64_t width = grad.shape().Product(1, grad.rank());
+    // Rows of nothing may be many.
+    std::vector<int64_t> row(count), segment(count), sizes(width == 0 ? 0 : grad.dim(0));
     std::map<int64_t, int64_t> slot;  // of each row that is used
     for (int64_t i = 0; i < count; ++i) {
       row[i] = indices.dtype() == kInt64 ? indices.data<int64_t>()[i] : indices.data<int32_t>()[i];
@@ -33,10 +35,10 @@ class SegmentGradKernel : public Kernel {
         return InvalidArgument("Segment id ", segment[i], " out of range [0, ", grad.dim(0),
                                "), possibly because 'segment_ids' input is not sorted.");
       }
-      ++sizes[segment[i]];
+      if (width > 0) ++sizes[segment[i]];
       slot[row[i]] = 0;
     }
-    const int64_t used = static_cast<int64_t>(slot.size()), width = grad.shape().Product(1, grad.rank());
+    const int64_t used = static_cast<int64_t>(slot.size());
     ASSIGN_OR_RETURN(Tensor * unique, context.Allocate(1, Shape({used})));
     int64_t next = 0;
     for (auto& [number, place] : slot) {
@@ -53,7 +55,7 @@ class SegmentGradKernel : public Kernel {
     return Dispatch(FloatTypes(), grad.dtype(), [&]<typename T>() {
       using F = std::conditional_t<std::is_same_v<T, double>, double, float>;
       std::vector<F> sums(used * width);
-      for (int64_t i = 0; i < count; ++i) {
+      for (int64_t i = 0; i < count && width > 0; ++i) {
         const F size = static_cast<F>(sizes[segment[i]]);
         const F scale = form_ == kSum ? F(1) : form_ == kMean ? 1 / size : 1 / std::sqrt(size);
         const T* const from = grad.data<T>() + segment[i] * width;

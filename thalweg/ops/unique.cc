@@ -69,7 +69,7 @@ Classes ClassifyElements(const Tensor& x) {
 Classes ClassifySlices(const Tensor& x, int64_t outer, int64_t n, int64_t inner) {
   return Classify<std::string>(n, [&](int64_t i) {
     std::string key;
-    for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t o = 0; o < outer && inner > 0; ++o) {
       const int64_t at = (o * n + i) * inner;
       if (x.dtype() == kString) {
         for (int64_t k = 0; k < inner; ++k) {
@@ -85,8 +85,7 @@ Classes ClassifySlices(const Tensor& x, int64_t outer, int64_t n, int64_t inner)
   });
 }
 
-absl::Status PutIntegers(KernelContext& c, int output, const std::vector<int64_t>& values) {
-  ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(output, Shape({static_cast<int64_t>(values.size())})));
+absl::Status PutIntegers(const std::vector<int64_t>& values, Tensor* out) {
   return Dispatch(IndexTypes(), out->dtype(), [&]<typename T>() {
     for (size_t i = 0; i < values.size(); ++i) out->mutable_data<T>()[i] = static_cast<T>(values[i]);
     return absl::OkStatus();
@@ -115,6 +114,8 @@ absl::Status ComputeUnique(KernelContext& c) {
   if (whole && x.rank() != 1) return InvalidArgument("unique expects a 1D vector.");
   const int64_t outer = x.shape().Product(0, axis), n = x.dim(axis);
   const int64_t inner = x.shape().Product(axis + 1, x.rank());
+  // Before the work: slices of nothing may be more than there is memory for.
+  ASSIGN_OR_RETURN(Tensor* const index, c.Allocate(1, Shape({n})));
   Classes classes;
   if (outer == 1 && inner == 1) {
     RETURN_IF_ERROR(Dispatch(Types<float, double, Half, BFloat16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t,
@@ -133,7 +134,7 @@ absl::Status ComputeUnique(KernelContext& c) {
   shape.set_dim(axis, distinct);
   ASSIGN_OR_RETURN(Tensor* const y, c.Allocate(0, shape));
   RETURN_IF_ERROR(DispatchMove(x.dtype(), [&]<typename T>() {
-    for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t o = 0; o < outer && inner > 0; ++o) {
       for (int64_t k = 0; k < distinct; ++k) {
         CopyElements(MoveData<T>(x) + (o * n + classes.first[k]) * inner, inner,
                      MutableMoveData<T>(y) + (o * distinct + k) * inner);
@@ -141,8 +142,10 @@ absl::Status ComputeUnique(KernelContext& c) {
     }
     return absl::OkStatus();
   }));
-  RETURN_IF_ERROR(PutIntegers(c, 1, classes.of));
-  return c.num_outputs() > 2 ? PutIntegers(c, 2, classes.count) : absl::OkStatus();
+  RETURN_IF_ERROR(PutIntegers(classes.of, index));
+  if (c.num_outputs() < 3) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Tensor* const counts, c.Allocate(2, Shape({distinct})));
+  return PutIntegers(classes.count, counts);
 }
 
 absl::Status UniqueShape(ShapeContext& c) {
