@@ -183,8 +183,9 @@ class MachineFileSystem final : public FileSystem {
 }  // namespace
 
 absl::Status FileError(absl::string_view operation, absl::string_view path, int error) {
-  return absl::Status(absl::ErrnoToStatusCode(error),
-                      absl::StrCat(operation, " ", path, ": ", std::generic_category().message(error)));
+  // A file that must not grow is no end of data, which OUT_OF_RANGE would be.
+  const absl::StatusCode code = error == EFBIG ? absl::StatusCode::kResourceExhausted : absl::ErrnoToStatusCode(error);
+  return absl::Status(code, absl::StrCat(operation, " ", path, ": ", std::generic_category().message(error)));
 }
 
 absl::StatusOr<std::string> FileSystem::ReadFileToString(const std::string& path) {

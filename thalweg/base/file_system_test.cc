@@ -125,6 +125,7 @@ TEST_F(FileSystemTest, ErrorsSayWhatWhereAndWhy) {
 TEST_F(FileSystemTest, ErrorCodesFit) {
   const auto code = [](int error) { return FileError("write", "/x", error).code(); };
   EXPECT_EQ(code(ENOSPC), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(code(EFBIG), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(code(EDQUOT), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(code(EMFILE), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(code(EACCES), absl::StatusCode::kPermissionDenied);
