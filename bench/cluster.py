@@ -1,9 +1,12 @@
 """What a step on a server costs, from TensorFlow's Python client: Thalweg's servers beside TensorFlow's.
 
-    build/tensorflow/bin/python bench/cluster.py [--rounds N] [--seconds S]
+    build/tensorflow/bin/python bench/cluster.py [--rounds N] [--seconds S] [--tasks N]
 
 Two tasks of each kind run at the same time; measurements alternate between them. Every line is a ratio of times or
 rates of the same client in the same run.
+
+With --tasks, instead: how long it takes to open a session on a cluster of so many tasks, each a process: the first,
+which connects them, and those after it. Servers of TensorFlow are not started then: 64 take 20 GB.
 """
 
 import argparse
@@ -89,11 +92,40 @@ class Side:
             process.wait()
 
 
+def open_sessions(tasks, rounds):
+    """A session with a step in every task."""
+    hosts = [f"localhost:{port}" for port in free_ports(tasks)]
+    processes = [start("thalweg", hosts, task) for task in range(tasks)]
+    try:
+        with tf.Graph().as_default():
+            ones = []
+            for task in range(tasks):
+                with tf.device(f"/job:local/task:{task}"):
+                    ones.append(v1.placeholder_with_default(1.0, []))
+            total = tf.add_n(ones)
+            for i in range(1 + rounds):
+                begin = time.perf_counter()
+                with v1.Session("grpc://" + hosts[i % tasks]) as session:
+                    session.list_devices()
+                    opened = time.perf_counter() - begin
+                    assert session.run(total) == tasks
+                    ran = time.perf_counter() - begin - opened
+                print(f"{tasks} tasks, session {i}: opened in {1e3 * opened:.0f} ms, first step {1e3 * ran:.0f} ms",
+                      flush=True)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--tasks", type=int, default=0)
     flags = parser.parse_args()
+    if flags.tasks > 0:
+        return open_sessions(flags.tasks, flags.rounds)
     sides = {kind: Side(kind) for kind in ("thalweg", "tensorflow")}
     print(f"{'':12} {'Thalweg':>12} {'TensorFlow':>12}   ratio")
     for name in sides["thalweg"].cases:
