@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "thalweg/base/status.h"
 
@@ -20,8 +22,14 @@ std::string HostName() {
 
 // Of a file that nobody else has.
 absl::StatusOr<std::string> NewPath(const std::string& folder, const EventFileOptions& options) {
+  // The system would take what is before it for the name.
+  if (absl::StrContains(folder, '\0') || absl::StrContains(options.suffix, '\0')) {
+    return InvalidArgument("a byte 0 in the name of an event file: ",
+                           absl::CHexEscape(absl::StrCat(folder, "/...", options.suffix)));
+  }
   static std::atomic<int64_t> next{0};
-  while (true) {
+  constexpr int kTries = 1000;
+  for (int i = 0; i < kTries; ++i) {
     std::string path =
         absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d.%d%s", folder, options.clock->WallMicros() / 1'000'000,
                         HostName(), getpid(), next.fetch_add(1), options.suffix);
@@ -29,6 +37,7 @@ absl::StatusOr<std::string> NewPath(const std::string& folder, const EventFileOp
     if (absl::IsNotFound(exists)) return path;
     RETURN_IF_ERROR(exists);
   }
+  return AlreadyExists("no name for an event file in ", folder, " that was not taken, in ", kTries, " tries");
 }
 
 }  // namespace
@@ -44,8 +53,8 @@ EventFile::~EventFile() {
 }
 
 absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Open(const std::string& folder, const EventFileOptions& options) {
-  RETURN_IF_ERROR(options.files->CreateDirectories(folder));
   ASSIGN_OR_RETURN(std::string path, NewPath(folder, options));
+  RETURN_IF_ERROR(options.files->CreateDirectories(folder));
   ASSIGN_OR_RETURN(auto records, RecordWriter::Open(path, Compression::kNone, *options.files));
   std::unique_ptr<EventFile> file(new EventFile(std::move(path), options, std::move(records)));
   tensorflow::Event version;
