@@ -65,7 +65,8 @@ def resizing(c):
 def scaling(c):
     for kind in ("lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"):
         for antialias in (False, True):
-            for target, scale, move in (((9, 4), (1.8, .5), (0, 0)), ((3, 12), (.6, 1.5), (.5, -2)), ((5, 8), (1, 1), (1, 9))):
+            for target, scale, move in (((9, 4), (1.8, .5), (0, 0)), ((3, 12), (.6, 1.5), (.5, -2)),
+                                        ((5, 8), (1, 1), (1, 9))):
                 place = dict(scale=np.array(scale, np.float32), translation=np.array(move, np.float32))
                 mode = dict(kernel_type=kind, antialias=antialias, tolerance=1e-4)
                 label = f"{kind} {antialias} {target}"

@@ -181,7 +181,8 @@ def rows(c):
         for shape in (tf.constant(-1), ints(-1, -1), ints(2, 2), ints(4, 5)):
             for kind, parts in ((["ROW_SPLITS"], [longs(0, 2, 2, 5)]),
                                 (["FIRST_DIM_SIZE", "VALUE_ROWIDS"], [index(3, np.int64), longs(0, 0, 2, 2, 2)])):
-                c.case("RaggedTensorToTensor", f"{t} {shape if isinstance(shape, np.ndarray) else -1} {kind}", shape=shape, values=numbers(t, (5,)),
+                label = f"{t} {shape if isinstance(shape, np.ndarray) else -1} {kind}"
+                c.case("RaggedTensorToTensor", label, shape=shape, values=numbers(t, (5,)),
                        default_value=numbers(t, ()), row_partition_tensors=parts, row_partition_types=kind)
         c.case("RaggedTensorToTensor", f"{t} nested", shape=ints(-1, -1, 2, -1), values=numbers(t, (5, 2)),
                default_value=numbers(t, (2,)), row_partition_tensors=nested,
