@@ -45,14 +45,16 @@ with tf.device("/job:worker/task:%d" % me):
     gradient, = tf.gradients(tf.reduce_sum(tf.square(weights - data)), [weights])
     train = tf.assign_sub(weights, 0.1 * all_reduce(gradient, 2, "Add", "Div"))
     mine = tf.constant([float(me + 1), -2.0 * me])
-    values = {merge: all_reduce(mine, 3 + i, merge) for i, merge in enumerate(["Add", "Mul", "Max", "Min"])}
+    of_two = hasattr(collective_ops, "all_reduce_v2")  # TensorFlow 1 has less
+    merges = ["Add", "Mul", "Max", "Min"] if of_two else ["Add", "Mul"]
+    values = {merge: all_reduce(mine, 3 + i, merge) for i, merge in enumerate(merges)}
     values["ints"] = all_reduce(tf.constant([me + 1, 7 * me], tf.int64), 7, "Add", "Div")
     values["gathered"] = collective_ops.all_gather(tf.constant([[me, me * me]]), n, 1, 8)
     values["empty"] = all_reduce(tf.zeros([0]), 9)
     loop = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, all_reduce(x, 10)), (0, tf.constant(1.0)))
     values["loop"] = loop[1]
     later = {}  # of another group, whose keys are tensors
-    if hasattr(collective_ops, "all_reduce_v2"):
+    if of_two:
         later["sum"] = collective_ops.all_reduce_v2(mine, n, 2, 1)
         later["gathered sums"] = collective_ops.all_gather_v2(later["sum"], n, 2, 2)
 
