@@ -134,9 +134,8 @@ class LocalJob {
     absl::Time until = std::min(kill_at_, ps_told_ ? absl::InfiniteFuture() : end_ps_at_);
     if (options_.terminal) until = std::min(until, absl::Now() + kRedraw);
     for (const Task& task : tasks_) until = std::min(until, task.start_at);
-    const int64_t ms = absl::ToInt64Milliseconds(until - absl::Now()) + 1;
-    poll(fds.data(), fds.size(),
-         until == absl::InfiniteFuture() ? -1 : static_cast<int>(std::clamp<int64_t>(ms, 0, 60000)));
+    const int64_t ms = absl::ToInt64Milliseconds(std::min(until - absl::Now(), absl::Minutes(1)));
+    poll(fds.data(), fds.size(), until == absl::InfiniteFuture() ? -1 : static_cast<int>(std::max<int64_t>(ms + 1, 0)));
   }
 
   // The first is passed on; the second ends everything.
