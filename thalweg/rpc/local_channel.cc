@@ -173,23 +173,32 @@ void LocalChannel::GiveUp(uint64_t call, const absl::Status& why) {
   if (link != nullptr) {
     link->Send({.kind = LinkMessage::kCancel, .code = 0, .call = call, .text = "", .body = {}}).IgnoreError();
   }
-  loop_->Post([self = shared_from_this(), pending = *std::move(pending), why]() mutable {
-    self->End(std::move(pending), why, {});
-  });
+  {
+    // The loop lives until Close(), which cannot come in between.
+    MutexLock lock(&mutex_);
+    if (!closed_) {
+      loop_->Post([self = shared_from_this(), pending = *std::move(pending), why]() mutable {
+        self->End(std::move(pending), why, {});
+      });
+      return;
+    }
+  }
+  pending->timer.reset();  // went with the loop
+  End(*std::move(pending), why, {});
 }
 
 std::optional<LocalChannel::Pending> LocalChannel::Take(uint64_t call) {
   std::optional<Pending> pending;
-  bool last = false;
+  std::shared_ptr<LocalLink> unused;  // an abandoned channel's, after its last call
   {
     MutexLock lock(&mutex_);
     const auto it = pending_.find(call);
     if (it == pending_.end()) return std::nullopt;
     pending = std::move(it->second);
     pending_.erase(it);
-    last = abandoned_ && pending_.empty();
+    if (abandoned_ && pending_.empty()) unused.swap(link_);
   }
-  if (last) Close();
+  if (unused != nullptr) unused->Close();
   return pending;
 }
 
