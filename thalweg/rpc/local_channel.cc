@@ -81,7 +81,7 @@ bool LocalChannel::Call(const char* method, const grpc::ByteBuffer& request, con
   const auto give_up = [self = shared_from_this(), call = message.call](const absl::Status& why) {
     self->GiveUp(call, why);
   };
-  Pending pending{.done = {}, .cancellation = options.cancellation, .callback = {}, .timer = {}};
+  Pending pending{.done = {}, .cancellation = options.cancellation, .callback = {}, .alarm = {}};
   if (options.cancellation != nullptr) {
     pending.callback = options.cancellation->Register(
         [give_up](const absl::Status&) { give_up(Cancelled("The call was cancelled")); });
@@ -92,8 +92,8 @@ bool LocalChannel::Call(const char* method, const grpc::ByteBuffer& request, con
     }
   }
   if (options.timeout != absl::InfiniteDuration()) {
-    pending.timer = loop_->PostAt(absl::Now() + options.timeout,
-                                  [give_up] { give_up(absl::DeadlineExceededError("Deadline Exceeded")); });
+    pending.alarm = timer_->Set(absl::Now() + options.timeout,
+                                [give_up] { give_up(absl::DeadlineExceededError("Deadline Exceeded")); });
   }
   bool waits = false;
   {
@@ -114,7 +114,7 @@ bool LocalChannel::Call(const char* method, const grpc::ByteBuffer& request, con
   }
   // Not sent: gRPC finds out why.
   if (pending.callback.has_value()) pending.cancellation->Deregister(*pending.callback);
-  if (pending.timer.has_value()) loop_->Forget(*pending.timer);
+  if (pending.alarm.has_value()) timer_->Unset(*pending.alarm);
   return false;
 }
 
@@ -183,7 +183,6 @@ void LocalChannel::GiveUp(uint64_t call, const absl::Status& why) {
       return;
     }
   }
-  pending->timer.reset();  // went with the loop
   End(*std::move(pending), why, {});
 }
 
@@ -204,7 +203,7 @@ std::optional<LocalChannel::Pending> LocalChannel::Take(uint64_t call) {
 
 void LocalChannel::End(Pending pending, const absl::Status& status, grpc::ByteBuffer body) {
   if (pending.callback.has_value()) pending.cancellation->Deregister(*pending.callback);
-  if (pending.timer.has_value()) loop_->Forget(*pending.timer);
+  if (pending.alarm.has_value()) timer_->Unset(*pending.alarm);
   pending.done(status, body);
 }
 

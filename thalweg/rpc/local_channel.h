@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/base/timer.h"
 #include "thalweg/rpc/rpc_client.h"
 #include "thalweg/transport/local_link.h"
 
@@ -21,8 +22,8 @@ int LocalPort(const std::string& address);
 // Thread-safe.
 class LocalChannel : public std::enable_shared_from_this<LocalChannel> {
  public:
-  // The loop must live until Close().
-  LocalChannel(SocketLoop* loop, int port) : loop_(loop), port_(port) {}
+  // The loop must live until Close(), the timer longer.
+  LocalChannel(SocketLoop* loop, Timer* timer, int port) : loop_(loop), timer_(timer), port_(port) {}
 
   // As RpcChannel::Call(). False if the server has no link: then nothing was
   // called, and `done` is as it was.
@@ -37,7 +38,7 @@ class LocalChannel : public std::enable_shared_from_this<LocalChannel> {
     RpcChannel::Done done;
     Cancellation* cancellation = nullptr;
     std::optional<Cancellation::CallbackId> callback;
-    std::optional<SocketLoop::Timer> timer;
+    std::optional<Timer::AlarmId> alarm;
   };
 
   std::shared_ptr<LocalLink> Link();
@@ -48,6 +49,7 @@ class LocalChannel : public std::enable_shared_from_this<LocalChannel> {
   void End(Pending pending, const absl::Status& status, grpc::ByteBuffer body);
 
   SocketLoop* const loop_;
+  Timer* const timer_;  // of deadlines
   const int port_;
   Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

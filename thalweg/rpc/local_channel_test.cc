@@ -74,7 +74,7 @@ class LocalChannelTest : public testing::Test {
     server_ = *std::move(server);
   }
 
-  std::shared_ptr<LocalChannel> Connect() { return std::make_shared<LocalChannel>(&loop_, server_->port()); }
+  std::shared_ptr<LocalChannel> Connect() { return std::make_shared<LocalChannel>(&loop_, &timer_, server_->port()); }
 
   static absl::StatusOr<std::string> Call(LocalChannel& channel, const char* method, const std::string& text,
                                           const CallOptions& options = {}) {
@@ -93,6 +93,7 @@ class LocalChannelTest : public testing::Test {
   std::vector<RpcMethod> methods_;
   Notification waiting_, cancelled_;
   SocketLoop loop_{"test"};
+  Timer timer_;
   std::unique_ptr<RpcServer> server_;
 };
 

@@ -32,6 +32,8 @@ class RpcClient::State {
   CondVar changed;
   bool closed ABSL_GUARDED_BY(mutex) = false;
   absl::flat_hash_set<PendingCall*> pending ABSL_GUARDED_BY(mutex);
+
+  Timer timer;  // of calls over links; ends first
 };
 
 // A call that found nobody to connect to was not sent. The task may have just
@@ -221,7 +223,7 @@ RpcClient::~RpcClient() {
 std::shared_ptr<RpcChannel> RpcClient::Connect(const std::string& address) {
   std::shared_ptr<LocalChannel> local;
   if (const int port = state_->links == nullptr ? 0 : LocalPort(address); port != 0) {
-    local = std::make_shared<LocalChannel>(state_->links.get(), port);
+    local = std::make_shared<LocalChannel>(state_->links.get(), &state_->timer, port);
     MutexLock lock(&state_->mutex);
     std::erase_if(state_->local, [](const auto& entry) { return entry.expired(); });
     state_->local.push_back(local);

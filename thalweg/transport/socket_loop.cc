@@ -3,35 +3,27 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <thread>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "thalweg/base/logging.h"
 
 namespace thalweg {
 namespace {
 
-// The ids of what is no socket.
-constexpr uint64_t kPosted = 0;
-constexpr uint64_t kTimer = 1;
+constexpr uint64_t kPosted = 0;  // the id of the counter of what was posted
 
 }  // namespace
 
 SocketLoop::SocketLoop(std::string name)
     : name_(std::move(name)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      posted_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)),
-      timer_fd_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
-  CHECK(epoll_.valid() && posted_fd_.valid() && timer_fd_.valid()) << "no more file descriptors";
+      posted_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
+  CHECK(epoll_.valid() && posted_fd_.valid()) << "no more file descriptors";
   epoll_event posted{.events = EPOLLIN, .data = {.u64 = kPosted}};
   CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, posted_fd_.get(), &posted) == 0);
-  epoll_event timer{.events = EPOLLIN, .data = {.u64 = kTimer}};
-  CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, timer_fd_.get(), &timer) == 0);
   MutexLock lock(&mutex_);
   AddThread();
 }
@@ -96,32 +88,6 @@ void SocketLoop::AddThread() {
   }).detach();
 }
 
-SocketLoop::Timer SocketLoop::PostAt(absl::Time time, absl::AnyInvocable<void()> work) {
-  MutexLock lock(&mutex_);
-  const Timer timer(time, next_id_++);
-  timers_.emplace(timer, std::move(work));
-  if (timers_.begin()->first == timer) SetTimer();
-  return timer;
-}
-
-void SocketLoop::Forget(const Timer& timer) {
-  absl::AnyInvocable<void()> forgotten;  // ends after the lock
-  MutexLock lock(&mutex_);
-  const auto it = timers_.find(timer);
-  if (it == timers_.end()) return;
-  forgotten = std::move(it->second);
-  timers_.erase(it);
-}
-
-void SocketLoop::SetTimer() {
-  itimerspec next{};  // zero: none
-  if (!timers_.empty()) {
-    const absl::Duration left = timers_.begin()->first.first - absl::Now();
-    next.it_value = absl::ToTimespec(std::max(left, absl::Microseconds(1)));
-  }
-  timerfd_settime(timer_fd_.get(), 0, &next, nullptr);
-}
-
 // What was posted first; an empty one if another thread has taken it.
 absl::AnyInvocable<void()> SocketLoop::TakePosted() {
   uint64_t one = 0;
@@ -130,20 +96,6 @@ absl::AnyInvocable<void()> SocketLoop::TakePosted() {
   if (posted_.empty()) return nullptr;
   absl::AnyInvocable<void()> work = std::move(posted_.front());
   posted_.pop_front();
-  return work;
-}
-
-// A timer whose time has come; an empty one if there is none.
-absl::AnyInvocable<void()> SocketLoop::TakeDue() {
-  absl::AnyInvocable<void()> work;
-  uint64_t times = 0;
-  MutexLock lock(&mutex_);
-  (void)!read(timer_fd_.get(), &times, sizeof(times));
-  if (!timers_.empty() && timers_.begin()->first.first <= absl::Now()) {
-    work = std::move(timers_.begin()->second);
-    timers_.erase(timers_.begin());
-  }
-  SetTimer();
   return work;
 }
 
@@ -159,7 +111,7 @@ bool SocketLoop::RunOne() {
       return false;
     }
     if (n <= 0) return true;  // interrupted
-    if (event.data.u64 != kPosted && event.data.u64 != kTimer) {
+    if (event.data.u64 != kPosted) {
       const auto it = sources_.find(event.data.u64);
       if (it == sources_.end()) return true;
       source = it->second;
@@ -169,7 +121,7 @@ bool SocketLoop::RunOne() {
   if (source != nullptr) {
     source->Ready();
     source.reset();
-  } else if (absl::AnyInvocable<void()> work = event.data.u64 == kPosted ? TakePosted() : TakeDue(); work) {
+  } else if (absl::AnyInvocable<void()> work = TakePosted(); work) {
     work();
   }
   MutexLock lock(&mutex_);

@@ -6,15 +6,12 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
-#include "absl/time/time.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/transport/shared_memory.h"
 
@@ -43,32 +40,23 @@ class SocketLoop {
   void Remove(uint64_t source, int fd);
   // Runs on one of the threads.
   void Post(absl::AnyInvocable<void()> work);
-  // The same, at a time.
-  using Timer = std::pair<absl::Time, uint64_t>;
-  Timer PostAt(absl::Time time, absl::AnyInvocable<void()> work);
-  // Does nothing if it has begun to run.
-  void Forget(const Timer& timer);
 
  private:
   void AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
   bool RunOne();
   absl::AnyInvocable<void()> TakePosted();
-  absl::AnyInvocable<void()> TakeDue();
-  void SetTimer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // More than these end.
   static constexpr int kMaxIdle = 16;
   const std::string name_;
   const FileHandle epoll_;
   const FileHandle posted_fd_;  // counts what is in posted_
-  const FileHandle timer_fd_;   // set to the first of timers_
   Mutex mutex_;
   CondVar changed_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Source>> sources_ ABSL_GUARDED_BY(mutex_);
   std::deque<absl::AnyInvocable<void()>> posted_ ABSL_GUARDED_BY(mutex_);
-  std::map<Timer, absl::AnyInvocable<void()>> timers_ ABSL_GUARDED_BY(mutex_);
-  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 2;  // of sources and timers
+  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   int threads_ ABSL_GUARDED_BY(mutex_) = 0;
   int idle_ ABSL_GUARDED_BY(mutex_) = 0;
