@@ -181,7 +181,7 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(int port, const 
   auto state = std::make_unique<State>();
   for (const RpcMethod& method : methods) state->methods.emplace(method.path, &method);
   ASSIGN_OR_RETURN(state->listener, ListenLocally(port));
-  state->listener_id = state->loop.Add(state->listener.get(), std::make_shared<Listener>(state.get()));
+  ASSIGN_OR_RETURN(state->listener_id, state->loop.Add(state->listener.get(), std::make_shared<Listener>(state.get())));
   state->loop.Wait(state->listener_id, state->listener.get(), /*write=*/false);
   return std::unique_ptr<LocalServer>(new LocalServer(std::move(state)));
 }

@@ -53,7 +53,7 @@ absl::Status LocalLink::Start() {
   const Packet hello{.bytes = std::string(reinterpret_cast<const char*>(&header), sizeof(header)), .file = {}};
   RETURN_IF_ERROR(Write(hello, outgoing_.fd()).status());
   MutexLock lock(&mutex_);  // that the other side has gone may come at once
-  id_ = loop_->Add(socket_.get(), shared_from_this());
+  ASSIGN_OR_RETURN(id_, loop_->Add(socket_.get(), shared_from_this()));
   loop_->Wait(id_, socket_.get(), /*write=*/false);
   return absl::OkStatus();
 }

@@ -5,10 +5,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <thread>
 #include <utility>
 
 #include "thalweg/base/logging.h"
+#include "thalweg/base/status.h"
 
 namespace thalweg {
 namespace {
@@ -43,7 +46,7 @@ SocketLoop::~SocketLoop() {
   while (threads_ > 0) changed_.Wait(&mutex_);
 }
 
-uint64_t SocketLoop::Add(int fd, std::shared_ptr<Source> source) {
+absl::StatusOr<uint64_t> SocketLoop::Add(int fd, std::shared_ptr<Source> source) {
   uint64_t id = 0;
   {
     MutexLock lock(&mutex_);
@@ -51,7 +54,11 @@ uint64_t SocketLoop::Add(int fd, std::shared_ptr<Source> source) {
     sources_.emplace(id, std::move(source));
   }
   epoll_event event{.events = EPOLLONESHOT, .data = {.u64 = id}};
-  CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0);
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    const int error = errno;
+    Remove(id, fd);
+    return ResourceExhausted("Cannot wait for another socket: ", std::strerror(error));
+  }
   return id;
 }
 

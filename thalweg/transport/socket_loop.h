@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/transport/shared_memory.h"
 
@@ -32,8 +33,8 @@ class SocketLoop {
   explicit SocketLoop(std::string name);
   ~SocketLoop();  // ends when everything that was begun has ended; sources that are left are let go of
 
-  // Waits for nothing yet.
-  uint64_t Add(int fd, std::shared_ptr<Source> source);
+  // Waits for nothing yet. RESOURCE_EXHAUSTED if the system waits for too much.
+  absl::StatusOr<uint64_t> Add(int fd, std::shared_ptr<Source> source);
   // The next time that the socket of the source can be read, or written.
   void Wait(uint64_t source, int fd, bool write);
   // REQUIRES: the socket is still open.
