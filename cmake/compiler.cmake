@@ -23,8 +23,7 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Without these two it does not cache files that use precompiled headers.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/ccache)
 endif()
 find_program(LLD ld.lld)
 if(LLD)
