@@ -38,6 +38,22 @@ bool SameElement(const T& a, const T& b, double tolerance) {
   }
 }
 
+std::set<std::string>& CheckedOps() {
+  static auto* const ops = new std::set<std::string>;
+  return *ops;
+}
+
+// Notes the op types on the paths to `y` from those nodes of which `depends` is
+// true already; whether there is one.
+bool NotePath(const Node* y, absl::flat_hash_map<const Node*, bool>& depends) {
+  const auto [known, is_new] = depends.try_emplace(y, false);
+  if (!is_new) return known->second;
+  bool on_path = false;
+  for (const Output& input : y->inputs()) on_path |= NotePath(input.node, depends);
+  if (on_path) CheckedOps().insert(y->op());
+  return depends[y] = on_path;
+}
+
 }  // namespace
 
 Device& TestDevice() {
@@ -128,6 +144,9 @@ void ExpectGradient(const std::function<Output(const Scope&, const std::vector<O
   feeds[w] = weights;
   const std::vector<Gradient> gradients = Gradients(s, {y}, inputs, {w});
   ASSERT_TRUE(s.ok()) << s.status();
+  absl::flat_hash_map<const Node*, bool> depends;
+  for (const Output& x : inputs) depends[x.node] = IsFloating(x.dtype());
+  NotePath(y.node, depends);
 
   const auto weighted_sum = [&](const absl::flat_hash_map<Output, Tensor>& at) {
     absl::StatusOr<std::vector<Tensor>> value = Evaluate(graph, at, {y}, TestDevice());
@@ -158,6 +177,8 @@ void ExpectGradient(const std::function<Output(const Scope&, const std::vector<O
     }
   }
 }
+
+const std::set<std::string>& OpsOfCheckedGradients() { return CheckedOps(); }
 
 Tensor TestValues(DType dtype, Shape shape, double low, double high, int seed) {
   Tensor t(dtype, std::move(shape));

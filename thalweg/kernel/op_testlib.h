@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,9 @@ void ExpectTensor(const Tensor& actual, const Tensor& expected, double tolerance
 // (double is far more exact).
 void ExpectGradient(const std::function<Output(const Scope&, const std::vector<Output>&)>& build,
                     const std::vector<Tensor>& xs, double tolerance = 1e-5);
+
+// The op types that ExpectGradient went through so far, from an x to the y.
+const std::set<std::string>& OpsOfCheckedGradients();
 
 // A tensor of values in [low, high) from a fixed sequence.
 Tensor TestValues(DType dtype, Shape shape, double low = -1, double high = 1, int seed = 1);

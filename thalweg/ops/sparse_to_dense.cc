@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/element_moves.h"
+#include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/sparse.h"
 
 namespace thalweg {
@@ -67,13 +69,17 @@ absl::Status SparseToDenseShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
+// A single value goes to many places, and has the sum of their gradients; the
+// default has that of all places where no value is.
 absl::Status SparseToDenseGradient(GradientContext& g) {
   const Scope& s = g.scope();
-  // A single value goes to many places, and has the sum of their gradients; the
-  // default is where no value is.
-  if (g.input(2).shape().has_rank() && g.input(2).shape().rank() == 1 && g.input(0).shape().rank() == 2) {
-    g.set_dx(2, Output(s.Add("GatherNd", {g.dy(), g.input(0)})));
-  }
+  const PartialShape& indices = g.input(0).shape();
+  const bool is_matrix = !indices.has_rank() || indices.rank() == 2;
+  const Output places = is_matrix ? g.input(0) : Reshape(s, g.input(0), {-1, 1});
+  const Output at_values = GatherNd(s, g.dy(), places);
+  const PartialShape& values = g.input(2).shape();
+  g.set_dx(2, values.has_rank() && values.rank() == 0 ? ReduceSum(s, at_values) : at_values);
+  g.set_dx(3, Sub(s, ReduceSum(s, g.dy()), ReduceSum(s, at_values)));
   return absl::OkStatus();
 }
 
