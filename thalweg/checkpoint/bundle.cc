@@ -30,7 +30,7 @@ std::string Folder(const std::string& path) {
 std::string TemporaryPath(const std::string& path) {
   static std::atomic<uint64_t> next{0};
   std::random_device random;
-  return absl::StrCat(path, ".tempstate", (uint64_t{random()} << 32) + next.fetch_add(1));
+  return absl::StrCat(path, kTemporarySuffix, (uint64_t{random()} << 32) + next.fetch_add(1));
 }
 
 absl::Status WriteIndex(FileSystem& files, const std::string& path, const tensorflow::BundleHeaderProto& header,

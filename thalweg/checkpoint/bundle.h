@@ -36,7 +36,8 @@ namespace internal {
 
 // "/a/b" for "/a/b/c", "." for "c".
 std::string Folder(const std::string& path);
-// A name beside `path` that nobody else uses.
+// A name beside `path` that nobody else uses: it, kTemporarySuffix and a number.
+constexpr char kTemporarySuffix[] = ".tempstate";
 std::string TemporaryPath(const std::string& path);
 // Writes header and entries, synced, into a new file.
 absl::Status WriteIndex(FileSystem& files, const std::string& path, const tensorflow::BundleHeaderProto& header,

@@ -1,5 +1,8 @@
 #include "thalweg/train/checkpoint_state.h"
 
+#include <algorithm>
+#include <map>
+
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "google/protobuf/text_format.h"
@@ -19,6 +22,23 @@ std::string Join(const std::string& folder, const std::string& path) {
 std::string Relative(const std::string& folder, absl::string_view path) {
   absl::ConsumePrefix(&path, absl::StrCat(absl::StripSuffix(folder, "/"), "/"));
   return std::string(path);
+}
+
+// DATA_LOSS if a data file ends before what the index says is in it.
+absl::Status DataIsThere(FileSystem& files, const std::string& prefix, const BundleIndex& index) {
+  std::map<int, int64_t> ends;  // of what is in each file
+  for (const auto& [key, value] : index.entries()) {
+    ASSIGN_OR_RETURN(const tensorflow::BundleEntryProto tensor, index.Parse(key, value));
+    if (tensor.slices_size() > 0) continue;  // its parts have entries of their own
+    int64_t& end = ends[tensor.shard_id()];
+    end = std::max(end, tensor.offset() + tensor.size());
+  }
+  for (const auto& [shard, end] : ends) {
+    const std::string path = DataPath(prefix, shard, index.header().num_shards());
+    ASSIGN_OR_RETURN(const uint64_t size, files.FileSize(path));
+    if (static_cast<int64_t>(size) < end) return DataLoss(path, " has ", size, " bytes, expected at least ", end);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -68,8 +88,9 @@ absl::Status WriteCheckpointState(const std::string& folder, const CheckpointSta
 }
 
 absl::Status CheckpointExists(const std::string& prefix, FileSystem& files) {
-  const absl::Status index = BundleIndex::Read(files, prefix).status();
-  if (!absl::IsNotFound(index)) return index;
+  const absl::StatusOr<BundleIndex> index = BundleIndex::Read(files, prefix);
+  if (index.ok()) return DataIsThere(files, prefix, *index);
+  if (!absl::IsNotFound(index.status())) return index.status();
   // The older format is one file, or several that the prefix is a pattern for.
   if (files.FileExists(prefix).ok() && !files.ListDirectory(prefix).ok()) return absl::OkStatus();
   return NotFound("there is no checkpoint ", prefix, ": ", IndexPath(prefix), " does not exist");

@@ -36,8 +36,8 @@ absl::Status WriteCheckpointState(const std::string& folder, const CheckpointSta
                                   const CheckpointStateOptions& options = {});
 
 // The prefix of the latest checkpoint of the folder. If its index is missing or
-// damaged, that of the latest before it, with a warning. NOT_FOUND if there is
-// none.
+// damaged, or its data not all there, that of the latest before it, with a
+// warning. NOT_FOUND if there is none.
 absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const CheckpointStateOptions& options = {});
 
 // Waits for a checkpoint other than `last` to be the latest, and returns it: for
@@ -46,7 +46,8 @@ absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const Ch
 absl::StatusOr<std::string> WaitForCheckpoint(const std::string& folder, const std::string& last,
                                               absl::Duration timeout, const CheckpointStateOptions& options = {});
 
-// OK if there is a checkpoint of that prefix, in either format.
+// OK if there is a checkpoint of that prefix, in either format. DATA_LOSS if its
+// index is damaged or a file is too short; the data itself is not read.
 absl::Status CheckpointExists(const std::string& prefix, FileSystem& files = PosixFileSystem());
 
 // Puts `contents` in the place of a file, in one step; on disk when it returns.

@@ -5,9 +5,11 @@
 #include <random>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "thalweg/base/status.h"
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/checkpoint/bundle_reader.h"
@@ -51,6 +53,24 @@ std::string Some(const std::vector<std::string>& names) {
   if (names.size() <= kShown) return absl::StrJoin(names, ", ");
   return absl::StrCat(absl::StrJoin(names.begin(), names.begin() + kShown, ", "), " and ", names.size() - kShown,
                       " more");
+}
+
+// Of a deletion: what was to go is still there, which harms nobody.
+void Log(const absl::Status& status) {
+  if (!status.ok() && !absl::IsNotFound(status)) LOG(WARNING) << "An old checkpoint is not deleted: " << status;
+}
+
+void DeleteCheckpoint(FileSystem& files, const std::string& prefix) {
+  // The index first: what is left after a crash is no checkpoint.
+  Log(files.DeleteFile(IndexPath(prefix)));
+  Log(files.DeleteFile(absl::StrCat(prefix, ".meta")));
+  const absl::StatusOr<std::vector<std::string>> names = files.ListDirectory(internal::Folder(prefix));
+  Log(names.status());
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (!absl::StartsWith(name, absl::StrCat(BaseName(prefix), ".data-"))) continue;
+    Log(files.DeleteFile(absl::StrCat(internal::Folder(prefix), "/", name)));
+  }
 }
 
 }  // namespace
@@ -196,15 +216,37 @@ absl::Status Saver::TakeOverState(const std::string& folder, const std::string& 
     LOG(WARNING) << "Starting a new list of checkpoints: " << before.status();
   }
   if (state.last_preserved == 0) state.last_preserved = 1e-6 * static_cast<double>(options_.clock->WallMicros());
-  // What a save that did not end has left.
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, options_.state.files->ListDirectory(folder));
-  for (const std::string& name : names) {
-    if (!absl::StartsWith(name, base) || !absl::StrContains(name, kTemporary)) continue;
-    options_.state.files->DeleteRecursively(absl::StrCat(folder, "/", name)).IgnoreError();
-  }
+  DeleteLeftovers(folder, base);
   folder_ = folder;
   state_ = std::move(state);
   return absl::OkStatus();
+}
+
+// What a save, or a deletion, that did not end has left: what has a temporary
+// name, and files of checkpoints without an index.
+void Saver::DeleteLeftovers(const std::string& folder, const std::string& base) const {
+  FileSystem& files = *options_.state.files;
+  const absl::StatusOr<std::vector<std::string>> names = files.ListDirectory(folder);
+  if (!names.ok()) {
+    LOG(WARNING) << "What unfinished saves have left is not deleted: " << names.status();
+    return;
+  }
+  for (const std::string& name : *names) {
+    absl::string_view suffix = name;
+    if (!absl::ConsumePrefix(&suffix, base)) continue;
+    const std::string path = absl::StrCat(folder, "/", name);
+    if (absl::StrContains(suffix, kTemporary) || absl::StrContains(suffix, internal::kTemporarySuffix)) {
+      Log(files.DeleteRecursively(path));
+      continue;
+    }
+    // "-100.data-00000-of-00001", "-100.meta"
+    const std::string checkpoint = name.substr(0, name.rfind('.'));
+    const absl::string_view kind = absl::string_view(name).substr(checkpoint.size());
+    absl::ConsumePrefix(&suffix, "-");
+    while (!suffix.empty() && absl::ascii_isdigit(suffix[0])) suffix.remove_prefix(1);
+    if (suffix != kind || !(absl::StartsWith(kind, ".data-") || kind == ".meta")) continue;
+    if (!Contains(*names, checkpoint + ".index")) Log(files.DeleteFile(path));
+  }
 }
 
 absl::StatusOr<std::string> Saver::Save(Session& session, const std::string& prefix, std::optional<int64_t> step) {
@@ -213,6 +255,7 @@ absl::StatusOr<std::string> Saver::Save(Session& session, const std::string& pre
     return InvalidArgument("\"", prefix, "\" is no name for a checkpoint: expected folder/name");
   }
   const std::string name = step ? absl::StrCat(prefix, "-", *step) : prefix;
+  AwaitDeletions();  // one of them may have this name
   RETURN_IF_ERROR(TakeOverState(internal::Folder(prefix), BaseName(prefix)));
   const absl::Status saved = session.Run({save_}, {{filename_, Tensor::Scalar<std::string>(name)}}).status();
   if (!saved.ok()) {
@@ -247,21 +290,12 @@ absl::Status Saver::Publish(const std::string& prefix) {
   }
   RETURN_IF_ERROR(WriteCheckpointState(*folder_, state, options_.state));
   state_ = std::move(state);
-  for (const std::string& old : dropped) DeleteCheckpoint(old);
-  return absl::OkStatus();
-}
-
-void Saver::DeleteCheckpoint(const std::string& prefix) {
-  // The index first: what is left after a crash is no checkpoint.
-  FileSystem& files = *options_.state.files;
-  files.DeleteFile(IndexPath(prefix)).IgnoreError();
-  files.DeleteFile(absl::StrCat(prefix, ".meta")).IgnoreError();
-  const absl::StatusOr<std::vector<std::string>> names = files.ListDirectory(internal::Folder(prefix));
-  if (!names.ok()) return;
-  for (const std::string& name : *names) {
-    if (!absl::StartsWith(name, absl::StrCat(BaseName(prefix), ".data-"))) continue;
-    files.DeleteFile(absl::StrCat(internal::Folder(prefix), "/", name)).IgnoreError();
+  if (!dropped.empty()) {
+    deletions_ = std::make_unique<Thread>("old-checkpoints", [&files, dropped] {
+      for (const std::string& old : dropped) DeleteCheckpoint(files, old);
+    });
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RestoreReport> Saver::Compare(const std::string& prefix) const {

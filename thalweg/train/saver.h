@@ -10,12 +10,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "thalweg/base/clock.h"
+#include "thalweg/base/thread.h"
 #include "thalweg/client/session.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/proto/saver.pb.h"
@@ -53,7 +55,8 @@ struct RestoreReport {
   std::string ToString() const;
 };
 
-// Movable. Used by one thread at a time. The graph must outlive it.
+// Movable. Used by one thread at a time. The graph must outlive it. The
+// destructor waits for deletions to end.
 class Saver {
  public:
   // Adds its operations to the graph, under "save/", on the tasks of the
@@ -61,9 +64,12 @@ class Saver {
   explicit Saver(const Scope& s, SaverOptions options = {});
 
   // Writes `prefix`-`step` (or `prefix`, without a step), then makes it the
-  // latest of its folder, then deletes what is not kept any more. Returns the
-  // name. If it fails or the process dies, the latest stays what it was.
+  // latest of its folder. Returns the name. If it fails or the process dies, the
+  // latest stays what it was. What is not kept any more is deleted by a thread,
+  // while the caller goes on; the next Save waits for it.
   absl::StatusOr<std::string> Save(Session& session, const std::string& prefix, std::optional<int64_t> step = {});
+  // Waits until what was not kept any more is deleted.
+  void AwaitDeletions() { deletions_.reset(); }
 
   // Gives all variables the values of the checkpoint. FAILED_PRECONDITION that
   // says what does not fit, and no variable changes, unless all of them are in
@@ -95,7 +101,7 @@ class Saver {
   Output AddRestore(const Scope& s, Output prefix, const std::vector<std::string>& names) const;
   absl::Status Publish(const std::string& prefix);
   absl::Status TakeOverState(const std::string& folder, const std::string& base);
-  void DeleteCheckpoint(const std::string& prefix);
+  void DeleteLeftovers(const std::string& folder, const std::string& base) const;
 
   Scope scope_;
   SaverOptions options_;
@@ -105,6 +111,7 @@ class Saver {
   std::string temporary_suffix_;  // of the folder that a save with several tasks uses
   std::optional<std::string> folder_;
   CheckpointState state_;
+  std::unique_ptr<Thread> deletions_;  // last: it ends before the rest goes
 };
 
 }  // namespace thalweg

@@ -4,6 +4,8 @@
 #include "gmock/gmock.h"
 #include "thalweg/base/clock_testlib.h"
 #include "thalweg/base/fault_file_system_testlib.h"
+#include "thalweg/base/notification.h"
+#include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/checkpoint/bundle_writer.h"
@@ -93,6 +95,7 @@ TEST_F(SaverTest, KeepsTheLastAndOneInAWhile) {
     ASSERT_OK(model.saver->Save(*session, Path("m"), step).status());
     clock.AdvanceNanos(15 * 60 * int64_t{1'000'000'000});
   }
+  model.saver->AwaitDeletions();
   for (const std::string& name : Files()) {
     if (absl::EndsWith(name, ".index")) there.push_back(name);
   }
@@ -102,14 +105,86 @@ TEST_F(SaverTest, KeepsTheLastAndOneInAWhile) {
   const auto again = next.Start();
   ASSERT_OK(next.saver->Save(*again, Path("m"), 10).status());
   EXPECT_THAT(ReadCheckpointState(folder_)->saved, testing::SizeIs(2));
+  next.saver->AwaitDeletions();
   EXPECT_FALSE(CheckpointExists(Path("m-8")).ok());
   EXPECT_TRUE(CheckpointExists(Path("m-4")).ok()) << "is kept for good";
+}
+
+// A disk that deletes nothing until it is told to, and one file not at all.
+class SlowToDelete final : public FileSystem {
+ public:
+  explicit SlowToDelete(std::string keeps) : keeps_(std::move(keeps)) {}
+  absl::Status DeleteFile(const std::string& path) override {
+    go_on.WaitForNotification();
+    return absl::EndsWith(path, keeps_) ? PermissionDenied("delete ", path) : base_.DeleteFile(path);
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path, WriteMode mode) override {
+    return base_.NewWritableFile(path, mode);
+  }
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> NewRandomAccessFile(const std::string& path) override {
+    return base_.NewRandomAccessFile(path);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override { return base_.Rename(from, to); }
+  absl::Status DeleteRecursively(const std::string& path) override { return base_.DeleteRecursively(path); }
+  absl::Status FileExists(const std::string& path) override { return base_.FileExists(path); }
+  absl::StatusOr<uint64_t> FileSize(const std::string& path) override { return base_.FileSize(path); }
+  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override {
+    return base_.ListDirectory(path);
+  }
+  absl::Status CreateDirectories(const std::string& path) override { return base_.CreateDirectories(path); }
+  absl::Status SyncDirectory(const std::string& path) override { return base_.SyncDirectory(path); }
+
+  Notification go_on;
+
+ private:
+  const std::string keeps_;
+  FileSystem& base_ = PosixFileSystem();
+};
+
+TEST_F(SaverTest, ASaveDoesNotWaitForTheDeletionOfOthers) {
+  SlowToDelete disk("m-1.meta");
+  Model model(1, {.max_to_keep = 1, .state = {.files = &disk}});
+  const auto session = model.Start();
+  ASSERT_OK(model.saver->Save(*session, Path("m"), 1).status());
+  ASSERT_OK(model.saver->Save(*session, Path("m"), 2).status());
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("m-2"));
+  EXPECT_TRUE(CheckpointExists(Path("m-1")).ok()) << "it takes its time";
+  disk.go_on.Notify();
+  // A name that is about to go is good for the next save.
+  ASSERT_OK(model.saver->Save(*session, Path("m"), 1).status());
+  EXPECT_TRUE(CheckpointExists(Path("m-1")).ok());
+  static std::string* const log = new std::string;
+  SetLogSink([](LogLevel, const std::string& line) { absl::StrAppend(log, line, "\n"); });
+  ASSERT_OK(model.saver->Save(*session, Path("m"), 3).status());
+  model.saver.reset();  // when the deletion has ended
+  SetLogSink(nullptr);
+  EXPECT_THAT(*log, HasSubstr("An old checkpoint is not deleted: PERMISSION_DENIED: delete " + Path("m-1.meta")));
+  EXPECT_THAT(Files(), ElementsAre("checkpoint", "m-1.meta", "m-3.data-00000-of-00001", "m-3.index", "m-3.meta"));
+}
+
+TEST_F(SaverTest, WhatWasLeftHalfDoneIsDeleted) {
+  for (const char* name :
+       {"m-1.data-00000-of-00002", "m-1.meta", "m.data-00000-of-00001", "m-4.index.tempstate7",
+        "m-4.data-00000-of-00001.tempstate8", "m-4_temp_9", "m2-1.meta", "m-notes.meta", "m-7.txt"}) {
+    ASSERT_OK(PosixFileSystem().WriteStringToFile(Path(name), "x"));
+  }
+  Model model(1, {.write_meta_graph = false});
+  const auto session = model.Start();
+  ASSERT_OK(model.saver->Save(*session, Path("m"), 2).status());
+  EXPECT_THAT(Files(), ElementsAre("checkpoint", "m-2.data-00000-of-00001", "m-2.index", "m-7.txt", "m-notes.meta",
+                                   "m2-1.meta"));
 }
 
 TEST_F(SaverTest, TheLatestThatCanBeRead) {
   Model model(1);
   const auto session = model.Start();
-  for (int step = 1; step <= 3; ++step) ASSERT_OK(model.saver->Save(*session, Path("m"), step).status());
+  for (int step = 1; step <= 4; ++step) ASSERT_OK(model.saver->Save(*session, Path("m"), step).status());
+  const std::string data = DataPath(Path("m-4"), 0, 1);
+  ASSERT_OK(PosixFileSystem().DeleteFile(data));
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("m-3"));
+  ASSERT_OK(PosixFileSystem().WriteStringToFile(data, "cut"));
+  EXPECT_EQ(CheckpointExists(Path("m-4")), DataLoss(data, " has 3 bytes, expected at least 40"));
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("m-3"));
   ASSERT_OK(PosixFileSystem().WriteStringToFile(IndexPath(Path("m-3")), "damaged"));
   ASSERT_OK(PosixFileSystem().DeleteFile(IndexPath(Path("m-2"))));
   EXPECT_EQ(*LatestCheckpoint(folder_), Path("m-1"));
