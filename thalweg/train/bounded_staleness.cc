@@ -51,12 +51,13 @@ absl::Status Leave(Session& session, const StalenessGraph& g, int64_t worker) {
   return session.Run({g.leave}, {{g.member, Tensor::Scalar<int64_t>(worker)}}, {.timeout = kShortStep}).status();
 }
 
-// The chief's thread that looks for workers which hold up others. Ends before
-// the session does.
+// A thread that looks for workers which hold up others: the chief's, anyone;
+// another worker's, itself, since the chief may be the one. Ends before the
+// session does.
 class Watch {
  public:
-  Watch(Session& session, std::shared_ptr<const StalenessGraph> graph)
-      : session_(session), graph_(std::move(graph)), thread_("ssp-watch", [this] { Run(); }) {}
+  Watch(Session& session, std::shared_ptr<const StalenessGraph> graph, bool is_chief)
+      : session_(session), graph_(std::move(graph)), is_chief_(is_chief), thread_("ssp-watch", [this] { Run(); }) {}
   ~Watch() {
     {
       MutexLock lock(&mutex_);
@@ -89,7 +90,7 @@ class Watch {
     if (!clocks.ok()) return;  // steps fail, too
     int64_t fastest = 0;
     for (const WorkerClock& c : *clocks) {
-      if (c.present) fastest = std::max(fastest, c.steps);
+      if (c.present && (is_chief_ || c.worker == graph_->worker)) fastest = std::max(fastest, c.steps);
     }
     const absl::Time now = absl::Now();
     for (const WorkerClock& c : *clocks) {
@@ -112,6 +113,7 @@ class Watch {
 
   Session& session_;
   const std::shared_ptr<const StalenessGraph> graph_;
+  const bool is_chief_;
   Cancellation cancellation_;
   Mutex mutex_;
   CondVar changed_;
@@ -134,7 +136,7 @@ class StalenessHook final : public Hook {
                         .Run({graph_->join.was_present}, {{graph_->member, Tensor::Scalar<int64_t>(graph_->worker)}},
                              {.timeout = kShortStep})
                         .status());
-    if (is_chief_) watch_ = std::make_unique<Watch>(session, graph_);
+    watch_ = std::make_unique<Watch>(session, graph_, is_chief_);
     return absl::OkStatus();
   }
   // An error here is only told: the training ended well.

@@ -1,6 +1,7 @@
 #include "thalweg/train/sync_hook.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -20,7 +21,6 @@ namespace {
 
 // Steps that only read or write a few numbers.
 constexpr absl::Duration kShortStep = absl::Minutes(1);
-constexpr absl::Duration kSayAfter = absl::Seconds(10);
 
 std::string Since(absl::Duration waited) {
   return absl::FormatDuration(
@@ -58,6 +58,91 @@ absl::StatusOr<std::set<int64_t>> Present(Session& session, const SyncGraph& g) 
   return present;
 }
 
+// Whom a step waits for.
+struct Attendance {
+  int64_t step = 0;
+  std::map<int64_t, int64_t> last_steps;  // of the gradients of each worker
+  std::set<int64_t> missing;              // have given none for this step, and have not left
+};
+
+absl::StatusOr<Attendance> ReadAttendance(Session& session, const SyncGraph& g, Cancellation* cancellation) {
+  ASSIGN_OR_RETURN(const auto out, session.Run({g.ledger.worker, g.ledger.last_step, g.members.worker,
+                                                g.members.present, g.global_step},
+                                               {}, {.timeout = kShortStep, .cancellation = cancellation}));
+  Attendance a{.step = out[4].scalar<int64_t>()};
+  for (int64_t i = 0; i < out[0].num_elements(); ++i) {
+    a.last_steps[out[0].data<int64_t>()[i]] = out[1].data<int64_t>()[i];
+  }
+  for (int64_t w = 0; w < g.options.total_num_replicas; ++w) {
+    const auto last = a.last_steps.find(w);
+    if (last == a.last_steps.end() || last->second < a.step) a.missing.insert(w);
+  }
+  for (int64_t i = 0; i < out[2].num_elements(); ++i) {
+    if (!out[3].data<bool>()[i]) a.missing.erase(out[2].data<int64_t>()[i]);
+  }
+  return a;
+}
+
+void SayWhomFor(const Attendance& a, absl::Duration waited) {
+  const std::string whom = a.missing.empty() ? "the chief, which takes the means"
+                                             : absl::StrCat("gradients of worker ", absl::StrJoin(a.missing, ", "));
+  LOG(INFO) << "step " << a.step << " has waited for " << Since(waited) << " for " << whom;
+}
+
+// A thread that looks now and then how long something takes.
+class WaitWatch {
+ public:
+  // `say`: when that has been `say_after`, and each time it has doubled.
+  using Look = std::function<void(absl::Duration waited, bool say)>;
+
+  WaitWatch(absl::Duration every, absl::Duration say_after, Look look)
+      : every_(std::min(every, say_after)),
+        say_after_(say_after),
+        look_(std::move(look)),
+        thread_("sync-watch", [this] { Run(); }) {}
+  ~WaitWatch() {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+
+  void Begin() {
+    MutexLock lock(&mutex_);
+    since_ = absl::Now();
+  }
+  void End() {
+    MutexLock lock(&mutex_);
+    since_ = absl::InfiniteFuture();
+  }
+
+ private:
+  // How long it takes by now, after a while; none: it is the end.
+  std::optional<absl::Duration> Pause() {
+    MutexLock lock(&mutex_);
+    if (!stopping_) changed_.WaitWithTimeout(&mutex_, every_);
+    if (stopping_) return std::nullopt;
+    return std::max(absl::Now() - since_, absl::ZeroDuration());
+  }
+
+  void Run() {
+    absl::Duration say_at = say_after_;
+    while (const std::optional<absl::Duration> waited = Pause()) {
+      if (*waited < say_after_) say_at = say_after_;
+      const bool say = *waited >= say_at;
+      if (say) say_at = 2 * *waited;
+      look_(*waited, say);
+    }
+  }
+
+  const absl::Duration every_, say_after_;
+  const Look look_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  Thread thread_;  // last: it is joined before the rest goes
+};
+
 // The chief's threads on a session: one runs rounds, the other looks after
 // workers that hold one up. Ends before the session does.
 class Aggregation {
@@ -65,13 +150,13 @@ class Aggregation {
   Aggregation(Session& session, std::shared_ptr<const SyncGraph> graph)
       : session_(session),
         graph_(std::move(graph)),
-        rounds_thread_("sync-rounds", [this] { RunRounds(); }),
-        watch_thread_("sync-watch", [this] { Watch(); }) {}
+        watch_(graph_->options.expel_after, graph_->options.say_after,
+               [this](absl::Duration waited, bool say) { LookAfter(waited, say); }),
+        rounds_thread_("sync-rounds", [this] { RunRounds(); }) {}
   ~Aggregation() {
     {
       MutexLock lock(&mutex_);
       stopping_ = true;
-      changed_.SignalAll();
     }
     cancellation_.Cancel(Cancelled("the aggregation of gradients ends"));
   }
@@ -90,13 +175,14 @@ class Aggregation {
     const absl::StatusOr<Session::Callable> round = session_.Prepare({graph_->round});
     absl::Status status = round.status();
     while (status.ok()) {
+      watch_.Begin();
       status = round->Run({}, {.cancellation = &cancellation_}).status();
       MutexLock lock(&mutex_);
       if (stopping_) return;
       if (!status.ok()) break;
       ++rounds_;
-      last_round_ = absl::Now();
     }
+    watch_.End();
     // Cancelled, but not by us: its server was stopped.
     if (absl::IsCancelled(status)) status = Unavailable(status.message());
     LOG(WARNING) << "the aggregation of gradients failed: " << status;
@@ -109,59 +195,26 @@ class Aggregation {
     RunShort(session_, {graph_->release_again}).IgnoreError();
   }
 
-  // How long the round has waited, after `pause`; none: it is the end.
-  std::optional<absl::Duration> Pause(absl::Duration pause) {
-    MutexLock lock(&mutex_);
-    if (!stopping_) changed_.WaitWithTimeout(&mutex_, pause);
-    if (stopping_ || !status_.ok()) return std::nullopt;
-    return absl::Now() - last_round_;
-  }
-
-  void Watch() {
-    const absl::Duration expel_after = graph_->options.expel_after;
-    const absl::Duration pause = std::min(kSayAfter, expel_after);
-    absl::Duration say_at = kSayAfter;
-    while (const std::optional<absl::Duration> waited = Pause(pause)) {
-      if (*waited < pause) say_at = kSayAfter;
-      if (*waited < pause && expelled_.empty()) continue;
-      const bool say = *waited >= say_at;
-      if (say) say_at = 2 * *waited;
-      LookAfter(*waited, say, *waited >= expel_after);
-    }
-  }
-
   // Says whom the round waits for, takes workers for lost or takes them back.
-  void LookAfter(absl::Duration waited, bool say, bool expel) {
+  void LookAfter(absl::Duration waited, bool say) {
     const SyncGraph& g = *graph_;
-    const auto out =
-        session_.Run({g.ledger.worker, g.ledger.last_step, g.members.worker, g.members.present, g.global_step}, {},
-                     {.timeout = kShortStep, .cancellation = &cancellation_});
-    if (!out.ok()) return;  // the round fails, too
-    std::map<int64_t, int64_t> last_steps;
-    for (int64_t i = 0; i < (*out)[0].num_elements(); ++i) {
-      last_steps[(*out)[0].data<int64_t>()[i]] = (*out)[1].data<int64_t>()[i];
-    }
-    std::set<int64_t> missing;
-    for (int64_t w = 0; w < g.options.total_num_replicas; ++w) {
-      const auto last = last_steps.find(w);
-      if (last == last_steps.end() || last->second < (*out)[4].scalar<int64_t>()) missing.insert(w);
-    }
-    for (int64_t i = 0; i < (*out)[2].num_elements(); ++i) {
-      if (!(*out)[3].data<bool>()[i]) missing.erase((*out)[2].data<int64_t>()[i]);
-    }
-    if (say) {
-      LOG(INFO) << "step " << (*out)[4].scalar<int64_t>() << " has waited for " << Since(waited)
-                << " for gradients of worker " << absl::StrJoin(missing, ", ");
-    }
-    for (const int64_t worker : missing) {
+    const bool expel = waited >= g.options.expel_after;
+    if (!say && !expel && expelled_.empty()) return;
+    const absl::StatusOr<Attendance> a = ReadAttendance(session_, g, &cancellation_);
+    if (!a.ok()) return;  // the round fails, too
+    if (say) SayWhomFor(*a, waited);
+    const auto last_step = [&](int64_t worker) {
+      const auto found = a->last_steps.find(worker);
+      return found == a->last_steps.end() ? -1 : found->second;
+    };
+    for (const int64_t worker : a->missing) {
       if (!expel || worker == g.worker) continue;
       LOG(WARNING) << "worker " << worker << " gave no gradient for " << Since(waited)
                    << ": the training goes on without it";
-      if (Leave(session_, g, worker).ok()) expelled_[worker] = last_steps.contains(worker) ? last_steps[worker] : -1;
+      if (Leave(session_, g, worker).ok()) expelled_[worker] = last_step(worker);
     }
     for (auto it = expelled_.begin(); it != expelled_.end();) {
-      const auto last = last_steps.find(it->first);
-      if (last == last_steps.end() || last->second <= it->second || !Join(session_, g, it->first).ok()) {
+      if (last_step(it->first) <= it->second || !Join(session_, g, it->first).ok()) {
         ++it;
         continue;
       }
@@ -174,15 +227,34 @@ class Aggregation {
   const std::shared_ptr<const SyncGraph> graph_;
   Cancellation cancellation_;
   mutable Mutex mutex_;
-  CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   int64_t rounds_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Time last_round_ ABSL_GUARDED_BY(mutex_) = absl::Now();
   std::map<int64_t, int64_t> expelled_;  // and their last steps; of the watching thread
   // Last: they are joined before the rest goes.
+  WaitWatch watch_;
   Thread rounds_thread_;
-  Thread watch_thread_;
+};
+
+// Another worker's thread that says whom its step waits for: the chief, which
+// would say it, may be away. Ends before the session does.
+class StepWatch {
+ public:
+  StepWatch(Session& session, std::shared_ptr<const SyncGraph> graph)
+      : watch_(absl::InfiniteDuration(), graph->options.say_after,
+               [this, &session, graph](absl::Duration waited, bool say) {
+                 if (!say) return;
+                 const absl::StatusOr<Attendance> a = ReadAttendance(session, *graph, &cancellation_);
+                 if (a.ok()) SayWhomFor(*a, waited);
+               }) {}
+  ~StepWatch() { cancellation_.Cancel(Cancelled("the step has ended")); }
+
+  void StepBegins() { watch_.Begin(); }
+  void StepEnds() { watch_.End(); }
+
+ private:
+  Cancellation cancellation_;
+  WaitWatch watch_;  // last: it ends before the rest goes
 };
 
 class SyncHook final : public Hook {
@@ -196,10 +268,13 @@ class SyncHook final : public Hook {
 
   absl::Status AfterCreateSession(Session& session) override {
     const SyncGraph& g = *graph_;
-    aggregation_.reset();
+    BeforeCloseSession(session);
     RETURN_IF_ERROR(session.Run({is_chief_ ? g.chief_init : g.local_init}).status());
     ASSIGN_OR_RETURN(const bool again, Join(session, g, g.worker));
-    if (!is_chief_) return absl::OkStatus();
+    if (!is_chief_) {
+      step_watch_ = std::make_unique<StepWatch>(session, graph_);
+      return absl::OkStatus();
+    }
     // If it was here before, a round may have been cut off: the others may wait
     // for its end, with gradients that are lost.
     RETURN_IF_ERROR(RunShort(session, {again ? g.release_again : g.release}));
@@ -209,9 +284,13 @@ class SyncHook final : public Hook {
 
   absl::StatusOr<StepRequest> BeforeRun(StepContext&) override {
     RETURN_IF_ERROR(Health());
+    if (step_watch_ != nullptr) step_watch_->StepBegins();
     return StepRequest{};
   }
-  absl::Status AfterRun(StepContext&, absl::Span<const Tensor>) override { return Health(); }
+  absl::Status AfterRun(StepContext&, absl::Span<const Tensor>) override {
+    if (step_watch_ != nullptr) step_watch_->StepEnds();
+    return Health();
+  }
 
   // Errors here are only told: the training ended well.
   absl::Status End(Session& session) override {
@@ -226,7 +305,10 @@ class SyncHook final : public Hook {
     return absl::OkStatus();
   }
 
-  void BeforeCloseSession(Session&) override { aggregation_.reset(); }
+  void BeforeCloseSession(Session&) override {
+    aggregation_.reset();
+    step_watch_.reset();
+  }
 
  private:
   absl::Status Health() const { return aggregation_ == nullptr ? absl::OkStatus() : aggregation_->status(); }
@@ -238,7 +320,7 @@ class SyncHook final : public Hook {
     absl::Time progress = start;
     int64_t rounds = aggregation_->rounds();
     while (aggregation_->status().ok()) {
-      const absl::Duration pause = std::clamp(linger, absl::Milliseconds(10), kSayAfter);
+      const absl::Duration pause = std::clamp(linger, absl::Milliseconds(10), graph_->options.say_after);
       const absl::Status status = session.Run({graph_->await_empty}, {}, {.timeout = pause}).status();
       if (status.ok()) return;
       if (!absl::IsDeadlineExceeded(status)) {
@@ -273,7 +355,8 @@ class SyncHook final : public Hook {
 
   const std::shared_ptr<const SyncGraph> graph_;
   const bool is_chief_;
-  std::unique_ptr<Aggregation> aggregation_;
+  std::unique_ptr<Aggregation> aggregation_;  // the chief's
+  std::unique_ptr<StepWatch> step_watch_;     // another worker's
 };
 
 }  // namespace

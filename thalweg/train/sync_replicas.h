@@ -33,6 +33,9 @@ struct SyncReplicasOptions {
   // A worker that holds up a step for so long is taken for lost; it may come
   // back.
   absl::Duration expel_after = absl::InfiniteDuration();
+  // After so long a line says whom a step waits for, and again each time that
+  // has doubled.
+  absl::Duration say_after = absl::Seconds(10);
   // So long the chief, at its end, waits for others that make no progress.
   absl::Duration linger = absl::Seconds(60);
 };
