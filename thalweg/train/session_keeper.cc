@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_join.h"
 #include "thalweg/base/status.h"
+#include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/train/variable.h"
 
 namespace thalweg {
 namespace {
@@ -18,7 +20,15 @@ std::string Some(const std::vector<std::string>& names) {
 }  // namespace
 
 SessionKeeper::SessionKeeper(const Scope& s, Scaffold scaffold, SessionKeeperOptions options)
-    : scope_(s), scaffold_(std::move(scaffold)), options_(std::move(options)), ready_(s) {}
+    : scope_(s), scaffold_(std::move(scaffold)), options_(std::move(options)), ready_(s) {
+  const std::vector<Var> variables = GlobalVariables(s.graph());
+  if (options_.session.target.empty() || variables.empty()) return;
+  const Scope own = s.InScope("").WithoutControlDependencies().SubScope("chief_ready").ColocateWith(variables[0].ref);
+  const Output queue = FIFOQueue(own, {kBool}, {Shape()}, {.capacity = 1, .shared_name = "thalweg_chief_ready"});
+  signal_ = QueueClose(own, queue);
+  const std::vector<Output> taken = QueueDequeue(own, queue, {kBool});
+  if (!taken.empty()) await_signal_ = taken[0];
+}
 
 absl::StatusOr<std::unique_ptr<Session>> SessionKeeper::Open(bool again) {
   Patience patience(options_.max_wait);
@@ -27,7 +37,7 @@ absl::StatusOr<std::unique_ptr<Session>> SessionKeeper::Open(bool again) {
     const absl::StatusOr<std::string> waits_for = TryOpen(again, patience, &session);
     if (waits_for.ok()) {
       if (waits_for->empty()) return session;
-      RETURN_IF_ERROR(patience.Pause(*waits_for));
+      RETURN_IF_ERROR(AwaitChief(*session, patience, *waits_for));
       continue;
     }
     session = nullptr;
@@ -48,6 +58,7 @@ absl::StatusOr<std::string> SessionKeeper::TryOpen(bool again, const Patience& p
     SessionOptions session_options = options_.session;
     session_options.open_timeout = std::min(session_options.open_timeout, patience.left());
     ASSIGN_OR_RETURN(*session, Session::Create(scope_.graph(), session_options));
+    signalled_ = false;
   }
   std::vector<std::string> missing;
   if (!options_.is_chief || again) {
@@ -59,12 +70,23 @@ absl::StatusOr<std::string> SessionKeeper::TryOpen(bool again, const Patience& p
     if (!missing.empty()) {
       return FailedPrecondition("variables without a value after initialization: ", Some(missing));
     }
+    if (signal_) (*session)->Run({signal_}).status().IgnoreError();  // it may have been given before
   }
   if (!missing.empty()) {
     return absl::StrCat("for the chief to give values to the variables: ", Some(missing), " have none yet");
   }
   if (scaffold_.local_init_op) RETURN_IF_ERROR((*session)->Run({scaffold_.local_init_op}).status());
   return std::string();
+}
+
+absl::Status SessionKeeper::AwaitChief(Session& session, Patience& patience, const std::string& what) {
+  if (await_signal_ && !signalled_) {
+    const absl::Duration timeout = std::min(options_.ask_every, std::max(patience.left(), absl::Milliseconds(1)));
+    const absl::Status status = session.Run({await_signal_}, {}, {.timeout = timeout}).status();
+    signalled_ = absl::IsOutOfRange(status);
+    if (signalled_) return absl::OkStatus();
+  }
+  return patience.Pause(what);
 }
 
 absl::Status SessionKeeper::GiveValues(Session& session, bool again, const std::vector<std::string>& lost) {
