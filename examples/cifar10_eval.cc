@@ -46,7 +46,10 @@ absl::Status Follow(const std::string& data) {
     }
     RETURN_IF_ERROR(next.status());
     last = *next;
-    RETURN_IF_ERROR(saver.Restore(*session, last));
+    if (const auto restored = saver.Restore(*session, last); !restored.ok()) {
+      if (absl::IsNotFound(tw::CheckpointExists(last))) continue;  // it is not kept any more: there is a newer one
+      return restored;
+    }
     ASSIGN_OR_RETURN(const auto out, session->Run({global_step}));
     step = out[0].scalar<int64_t>();
     ASSIGN_OR_RETURN(accuracy, cifar10::TestAccuracy(*session, c, data));

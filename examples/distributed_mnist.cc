@@ -6,13 +6,13 @@
 // The same program is any task of the cluster, which it finds in its flags
 // (--ps_hosts --worker_hosts --job_name --task_index), TF_CONFIG, or the
 // variables of Slurm or MPI; started alone it trains alone.
-#include <algorithm>
 #include <cstdio>
 #include <string>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "test_accuracy.h"
 #include "thalweg/api.h"
 
 namespace tw = thalweg;
@@ -33,18 +33,6 @@ tw::Output Model(const tw::Scope& s, tw::Output images) {
   auto net = tw::layers::Dense(s, images, 500, {.activation = tw::Relu});
   net = tw::layers::Dense(s, net, 500, {.activation = tw::Relu});
   return tw::layers::Dense(s, net, 10);
-}
-
-absl::StatusOr<double> TestAccuracy(tw::Session& session, tw::Output accuracy, tw::Output images, tw::Output labels,
-                                    const tw::data::ImageSet& test) {
-  constexpr int64_t kBatch = 1000;
-  double correct = 0;
-  for (int64_t begin = 0; begin < test.size(); begin += kBatch) {
-    const auto batch = test.Slice(begin, std::min(begin + kBatch, test.size()));
-    ASSIGN_OR_RETURN(const auto out, session.Run({accuracy}, {{images, batch.images}, {labels, batch.labels}}));
-    correct += out[0].scalar<float>() * static_cast<double>(batch.labels.dim(0));
-  }
-  return correct / static_cast<double>(test.size());
 }
 
 absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {

@@ -12,6 +12,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "test_accuracy.h"
 #include "thalweg/api.h"
 
 namespace tw = thalweg;
@@ -30,18 +31,6 @@ namespace {
 tw::Output Model(const tw::Scope& s, tw::Output images) {
   const auto hidden = tw::layers::Dense(s, images, 128, {.activation = tw::Relu});
   return tw::layers::Dense(s, hidden, 10);
-}
-
-absl::StatusOr<double> TestAccuracy(tw::Session& session, tw::Output accuracy, tw::Output images, tw::Output labels,
-                                    const tw::data::ImageSet& test) {
-  constexpr int64_t kBatch = 1000;
-  double correct = 0;
-  for (int64_t begin = 0; begin < test.size(); begin += kBatch) {
-    const auto batch = test.Slice(begin, std::min(begin + kBatch, test.size()));
-    ASSIGN_OR_RETURN(const auto out, session.Run({accuracy}, {{images, batch.images}, {labels, batch.labels}}));
-    correct += out[0].scalar<float>() * static_cast<double>(batch.labels.dim(0));
-  }
-  return correct / static_cast<double>(test.size());
 }
 
 absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {

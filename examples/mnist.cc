@@ -1,12 +1,12 @@
 // mnist.cc - a classifier for MNIST, or any set of images in its format, trained
 // in one process: 784 -> 500 -> 500 -> 10, Adam.
-#include <algorithm>
 #include <cstdio>
 #include <string>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "test_accuracy.h"
 #include "thalweg/api.h"
 
 namespace tw = thalweg;
@@ -38,17 +38,6 @@ Classifier BuildClassifier(const tw::Scope& s) {
   return c;
 }
 
-absl::StatusOr<double> TestAccuracy(tw::Session& session, const Classifier& c, const tw::data::ImageSet& test) {
-  constexpr int64_t kBatch = 1000;
-  double correct = 0;
-  for (int64_t begin = 0; begin < test.size(); begin += kBatch) {
-    const auto batch = test.Slice(begin, std::min(begin + kBatch, test.size()));
-    ASSIGN_OR_RETURN(const auto out, session.Run({c.accuracy}, {{c.images, batch.images}, {c.labels, batch.labels}}));
-    correct += out[0].scalar<float>() * static_cast<double>(batch.labels.dim(0));
-  }
-  return correct / static_cast<double>(test.size());
-}
-
 absl::Status Train() {
   ASSIGN_OR_RETURN(auto mnist, tw::data::Mnist::Load(absl::GetFlag(FLAGS_data_dir)));
   std::printf("%ld images to train on, %ld to test on, from %s\n", mnist.train.size(), mnist.test.size(),
@@ -69,7 +58,7 @@ absl::Status Train() {
       progress.Update(i, out[1].scalar<float>());
     }
   }
-  ASSIGN_OR_RETURN(const double accuracy, TestAccuracy(*session, c, mnist.test));
+  ASSIGN_OR_RETURN(const double accuracy, TestAccuracy(*session, c.accuracy, c.images, c.labels, mnist.test));
   std::printf("test accuracy %.2f %%\n", 100 * accuracy);
   if (accuracy < absl::GetFlag(FLAGS_require_accuracy)) {
     return tw::FailedPrecondition("test accuracy ", accuracy, " is below ", absl::GetFlag(FLAGS_require_accuracy));
