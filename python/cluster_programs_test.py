@@ -201,9 +201,9 @@ class ClusterProgramsTest(unittest.TestCase):
 
     def test_a_whole_job_under_thalweg_run(self):
         done = subprocess.run(
-            [THALWEG, "run", "--ps=1", "--workers=2", "--", THALWEG, "python", "--python", sys.executable,
-             os.path.join(PROGRAMS, "ends.py"), "--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}",
-             "--job_name={job_name}", "--task_index={task_index}"],
+            [THALWEG, "run", "--ps=1", "--workers=2", "--ps_grace=1m", "--", THALWEG, "python", "--python",
+             sys.executable, os.path.join(PROGRAMS, "ends.py"), "--ps_hosts={ps_hosts}",
+             "--worker_hosts={worker_hosts}", "--job_name={job_name}", "--task_index={task_index}"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=180, universal_newlines=True)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex(done.stdout, r"worker \d \| counted to 2")

@@ -50,8 +50,9 @@ class ExamplesTest(unittest.TestCase):
 
   def job(self, ps, workers, name, *flags):
     """The output of an example that is all tasks of a job."""
-    result = subprocess.run([os.path.join(BIN, "..", "thalweg"), "run", f"--ps={ps}", f"--workers={workers}", "--",
-                             os.path.join(BIN, name), *flags], capture_output=True, text=True, timeout=600)
+    result = subprocess.run([os.path.join(BIN, "..", "thalweg"), "run", f"--ps={ps}", f"--workers={workers}",
+                             "--ps_grace=1m", "--", os.path.join(BIN, name), *flags],
+                            capture_output=True, text=True, timeout=600)
     self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
     self.assertNotIn("told to end", result.stdout + result.stderr)  # all tasks end by themselves
     return result.stdout

@@ -15,6 +15,8 @@ ABSL_FLAG(int, workers, 1, "how many workers; the first is the chief");
 ABSL_FLAG(std::string, restart, "never",
           "\"on-failure\": a task that ended by a signal or with a code of 128 or more is started again; \"never\"");
 ABSL_FLAG(int, max_restarts, 3, "how often one task is started again");
+ABSL_FLAG(absl::Duration, ps_grace, absl::Seconds(3),
+          "how long parameter servers may take to leave when the workers have ended");
 ABSL_FLAG(bool, board, true, "on a terminal: a table of the tasks instead of lines that tell steps");
 ABSL_DECLARE_FLAG(int, base_port);  // of launch/job.cc
 
@@ -31,6 +33,7 @@ absl::StatusOr<int> Run(std::ostream& out, const std::vector<std::string>& rest)
                       .command = rest,
                       .base_port = absl::GetFlag(FLAGS_base_port),
                       .max_restarts = restart == "never" ? 0 : absl::GetFlag(FLAGS_max_restarts),
+                      .ps_grace = absl::GetFlag(FLAGS_ps_grace),
                       .terminal = absl::GetFlag(FLAGS_board) && IsTerminal(stdout),
                       .out = &out,
                       .err = &std::cerr});
@@ -51,7 +54,7 @@ Command RunCommand() {
               "  thalweg run --workers 2 -- thalweg python train.py --ps_hosts={ps_hosts} \\\n"
               "      --worker_hosts={worker_hosts} --job_name={job_name} --task_index={task_index}",
           .usage = "[--ps N] [--workers N] [--restart on-failure] [--] PROGRAM [ARGS...]",
-          .flags = {"ps", "workers", "restart", "max_restarts", "base_port", "board"},
+          .flags = {"ps", "workers", "restart", "max_restarts", "base_port", "ps_grace", "board"},
           .run_for_code = Run};
 }
 

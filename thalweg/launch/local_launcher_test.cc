@@ -8,12 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/file_system.h"
+#include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/launch/job.h"
@@ -41,12 +44,12 @@ class LocalLauncherTest : public testing::Test {
     err_ = err.str();
     return code;
   }
+  LocalLauncherTest() : folder_(testing::TempDir() + "launcher_XXXXXX") { CHECK(mkdtemp(folder_.data()) != nullptr); }
+  ~LocalLauncherTest() override { EXPECT_TRUE(PosixFileSystem().DeleteRecursively(folder_).ok()); }
   // A file that the tasks of one test share.
-  std::string Path(const std::string& name) const {
-    return absl::StrCat(testing::TempDir(), "/local_launcher_test_", getpid(), "_", name);
-  }
+  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
 
-  std::string out_, err_;
+  std::string folder_, out_, err_;
 };
 
 TEST_F(LocalLauncherTest, EveryTaskLearnsWhoItIs) {
@@ -74,7 +77,9 @@ TEST_F(LocalLauncherTest, OutputComesInLines) {
 TEST_F(LocalLauncherTest, ParameterServersEndWithTheWorkers) {
   EXPECT_EQ(*Run("[ $1 = worker ] || exec sleep 100", {.ps_grace = absl::Milliseconds(50)}), 0);
   EXPECT_THAT(err_, HasSubstr("ps 0 has not left after the workers: it is told to end"));
-  EXPECT_EQ(*Run("[ $1 = worker ] || { trap '' TERM; while :; do sleep 0.1; done }",
+  // The worker ends once nothing but SIGKILL ends the other.
+  EXPECT_EQ(*Run(absl::StrCat("if [ $1 = worker ]; then until [ -e ", Path("deaf"), " ]; do sleep 0.01; done; else ",
+                              "trap '' TERM; touch ", Path("deaf"), "; while :; do sleep 0.1; done; fi"),
                  {.ps_grace = absl::Milliseconds(50), .kill_after = absl::Milliseconds(50)}),
             0);
   EXPECT_THAT(err_, HasSubstr("ps 0 does not end: it is killed"));
