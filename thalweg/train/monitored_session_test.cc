@@ -249,6 +249,27 @@ TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
   EXPECT_TRUE(last.ShouldStop());
 }
 
+TEST_F(MonitoredSessionTest, AWorkerThatJoinsLater) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}});
+  Model chief(1, 0), worker(1, 1);
+  ASSERT_OK_AND_ASSIGN(auto one,
+                       MonitoredTrainingSession::Start(chief.graph, {.master = cluster.target({"worker", 0})}));
+  const Options late{.master = cluster.target({"worker", 1}), .is_chief = false, .hooks = {GlobalStepWaiter(5)}};
+  ASSERT_OK_AND_ASSIGN(auto two, MonitoredTrainingSession::Start(worker.graph, late));
+  std::atomic<int64_t> joined_at{-1};
+  {
+    Thread joins("worker", [&] {
+      ASSERT_OK(two.Run({worker.train_op}).status());
+      joined_at = StepOf(two.session(), worker);
+    });
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(joined_at, -1);
+      ASSERT_OK(one.Run({chief.train_op}).status());
+    }
+  }
+  EXPECT_EQ(joined_at, 6);
+}
+
 TEST_F(MonitoredSessionTest, AWorkerSaysOnWhomItWaits) {
   TestCluster cluster({{"ps", 1}, {"worker", 2}});
   Model worker(1, 1);
@@ -367,7 +388,7 @@ TEST_F(MonitoredSessionTest, SaysWhyItCannotRecover) {
   Model m(1);
   ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
                                                                                .checkpoint_dir = folder_,
-                                                                               .max_wait = absl::Milliseconds(300)}));
+                                                                               .max_wait = absl::Seconds(3)}));
   cluster.Stop({"ps", 0});
   const absl::Status status = session.Run({m.train_op}).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;

@@ -156,6 +156,19 @@ TEST(ReplicaDeviceSetter, WithoutParameterServersNothingIsChosen) {
   EXPECT_THAT(ExplainVariables(graph).ToString(), HasSubstr("anywhere"));
 }
 
+TEST(ReplicaDeviceSetter, OtherJobsDevicesAndOps) {
+  Graph graph;
+  const Scope s =
+      graph.root().WithDevice(ReplicaDeviceSetter({.cluster = *ClusterSpec::Parse("keeper|a:1;b:1,trainer|c:1"),
+                                                   .ps_device = "/job:keeper/device:CPU:1",
+                                                   .worker_device = "/job:trainer/task:0",
+                                                   .ps_ops = {"VariableV2", "Const"},
+                                                   .strategy = RoundRobin()}));
+  EXPECT_EQ(MakeVariable(s, "v", Shape({1})).ref.node->device(), "/job:keeper/task:0/device:CPU:1");
+  EXPECT_EQ(Const(s, 1.0f).node->device(), "/job:keeper/task:1/device:CPU:1");
+  EXPECT_EQ(Placeholder(s, kFloat).node->device(), "/job:trainer/task:0");
+}
+
 TEST(ReplicaDeviceSetter, TasksNeedNotBeDense) {
   Graph graph;
   const Scope s = graph.root().WithDevice(

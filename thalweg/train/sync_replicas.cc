@@ -189,6 +189,14 @@ void SyncReplicasOptimizer::BuildLedger(const Scope& at_step, const std::vector<
   }
   summary::Scalar(at_step, "accepted_gradients", AddN(at_step.WithOpName("accepted"), accepted));
   summary::Scalar(at_step, "stale_gradients", AddN(at_step.WithOpName("stale"), stale));
+  // Which worker it is that comes too late: the first variable stands for all.
+  const Scope first = all[0].scope;
+  for (int64_t worker = 0; worker < options_.total_num_replicas; ++worker) {
+    const Scope own = first.SubScope(absl::StrCat("worker_", worker));
+    const Output is_it = Cast(own, Equal(own, graph_->ledger.worker, Const(own, worker)), kInt64);
+    summary::Scalar(own, "accepted_steps", ReduceSum(own, Mul(own, is_it, graph_->ledger.accepted)));
+    summary::Scalar(own, "stale_steps", ReduceSum(own, Mul(own, is_it, graph_->ledger.stale)));
+  }
   if (at_step.ok()) at_step.graph().AddToCollection(kRosterList, graph_->members.worker.node->name());
 }
 

@@ -1,6 +1,7 @@
 #include "thalweg/train/sync_replicas.h"
 
 #include <cmath>
+#include <map>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -11,6 +12,7 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/proto/summary.pb.h"
 #include "thalweg/train/optimizers.h"
 #include "thalweg/train/replica_testlib.h"
 #include "thalweg/train/summary.h"
@@ -149,8 +151,19 @@ TEST(SyncReplicas, GradientsOfLateWorkersAreRefusedAndCounted) {
   EXPECT_EQ(ledger->workers[1].stale, 2);
   EXPECT_EQ(slow.Read(slow.graph.FindNode("sync_replicas/stale")).scalar<int64_t>(), 2);
   EXPECT_EQ(slow.Read(slow.graph.FindNode("sync_replicas/accepted")).scalar<int64_t>(), 8);
-  EXPECT_THAT(slow.graph.Collection(summary::kSummaries),
-              testing::ElementsAre("sync_replicas/accepted_gradients", "sync_replicas/stale_gradients"));
+  // In TensorBoard, the totals, and steps of each worker.
+  std::map<std::string, float> told;
+  for (const std::string& name : slow.graph.Collection(summary::kSummaries)) {
+    tensorflow::Summary value;
+    ASSERT_TRUE(value.ParseFromString(slow.Read(slow.graph.FindNode(name)).scalar<std::string>()));
+    told[value.value(0).tag()] = value.value(0).simple_value();
+  }
+  EXPECT_THAT(told, testing::ElementsAre(testing::Pair("sync_replicas/accepted_gradients", 8),
+                                         testing::Pair("sync_replicas/stale_gradients", 2),
+                                         testing::Pair("sync_replicas/worker_0/accepted_steps", 3),
+                                         testing::Pair("sync_replicas/worker_0/stale_steps", 0),
+                                         testing::Pair("sync_replicas/worker_1/accepted_steps", 1),
+                                         testing::Pair("sync_replicas/worker_1/stale_steps", 1)));
   EXPECT_EQ(ledger->ToString(),
             "step 4, 2 gradients a step\n"
             "worker      accepted       stale  last step\n"
