@@ -61,15 +61,15 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
 
   // Takes care of initialization, restore, checkpoints and recovery; a lost task
   // is an error that names it, never a hang.
-  ASSIGN_OR_RETURN(auto session,
-                   tw::MonitoredTrainingSession::Start(
-                       graph, {.master = server.target(),
-                               .is_chief = job.is_chief(),
-                               .checkpoint_dir = absl::GetFlag(FLAGS_checkpoint_dir),
-                               .hooks = optimizer->Hooks(job.is_chief()) +
-                                        tw::HookList{tw::StopAtStep(absl::GetFlag(FLAGS_steps)), tw::StopOnSignal()},
-                               .save_checkpoint_steps = absl::GetFlag(FLAGS_save_steps),
-                               .log_step_count_steps = 0}));
+  ASSIGN_OR_RETURN(auto session, tw::MonitoredTrainingSession::Start(
+                                     graph, {.master = server.target(),
+                                             .is_chief = job.is_chief(),
+                                             .checkpoint_dir = absl::GetFlag(FLAGS_checkpoint_dir),
+                                             .hooks = optimizer->Hooks(job.is_chief()) +
+                                                      tw::HookList{tw::StopAtStep(absl::GetFlag(FLAGS_steps)),
+                                                                   tw::NanGuard(loss), tw::StopOnSignal()},
+                                             .save_checkpoint_steps = absl::GetFlag(FLAGS_save_steps),
+                                             .log_step_count_steps = 0}));
   for (int64_t report = 0; !session.ShouldStop();) {
     const auto batch = mnist.train.NextBatch(absl::GetFlag(FLAGS_batch_size));
     ASSIGN_OR_RETURN(const auto out,

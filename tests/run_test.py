@@ -180,6 +180,16 @@ class RunTest(unittest.TestCase):
                     self.assertGreater(int(restored.group(1)), 0, run.output)
                 self.assertGreaterEqual(self.last_saved(saves), 400)
 
+    def test_a_loss_that_is_no_number_ends_the_job(self):
+        for mode in ((), ("--is_sync",)):
+            with self.subTest(mode=mode), tempfile.TemporaryDirectory() as folder:
+                run = self.train(folder, "--steps=100000", "--learning_rate=1e30", *mode)
+                self.check(run, 9)
+                self.assertRegex(run.output, r"worker \d \| FAILED_PRECONDITION: NaN loss: ")
+                self.assertIn("which another try would not change", run.output)
+                verified = subprocess.run([THALWEG, "checkpoint", "verify", folder], capture_output=True, text=True)
+                self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
+
     def test_a_parameter_server_dies_in_the_middle_of_a_save(self):
         with tempfile.TemporaryDirectory() as folder:
             # Two tables of 40 MB: a save takes some time.
