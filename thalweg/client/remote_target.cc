@@ -47,6 +47,7 @@ class RemoteTarget : public SessionTarget {
       master_->CreateSession(call, request, &response, std::move(done));
     }));
     handle_ = response.session_handle();
+    MutexLock lock(&extend_mutex_);
     version_ = response.graph_version();
     return absl::OkStatus();
   }

@@ -32,6 +32,7 @@ class RecordInputKernel final : public Kernel {
     if (parallelism <= 0) return InvalidArgument("file_parallelism must be positive, got ", parallelism);
     ASSIGN_OR_RETURN(const std::string compression, init.Attr<std::string>("compression_type"));
     ASSIGN_OR_RETURN(compression_, data::CompressionFromName(compression));
+    MutexLock lock(&mutex_);
     random_.seed(static_cast<uint64_t>(seed));
     return absl::OkStatus();
   }
