@@ -296,9 +296,8 @@ class LocalWorker::PartialRun : public std::enable_shared_from_this<PartialRun> 
 
 LocalWorker::LocalWorker(const LocalWorkerOptions& options)
     : options_(options),
-      collectives_({.task = options.task.ToString(),
-                    .membership = options.membership,
-                    .peer_timeout = options.peer_timeout}) {
+      collectives_(
+          {.task = options.task.ToString(), .membership = options.membership, .peer_timeout = options.peer_timeout}) {
   watcher_ = std::make_unique<Thread>("waits", [this] { ReportWaits(); });
 }
 

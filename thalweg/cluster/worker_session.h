@@ -25,7 +25,7 @@ class RegisteredGraph {
   std::shared_ptr<Executable> executable;
   absl::flat_hash_map<std::string, int> arg_by_key;
   absl::flat_hash_map<std::string, int> result_by_key;
-  bool has_transfers = false;  // something crosses to or from another task
+  bool has_transfers = false;                     // something crosses to or from another task
   std::shared_ptr<GraphCollectives> collectives;  // if it has any
   std::shared_ptr<const TransferRules> rules;
 };
