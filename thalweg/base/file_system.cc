@@ -100,9 +100,19 @@ class PosixRandomAccessFile final : public RandomAccessFile {
   const int fd_;
 };
 
+// The system's calls would take a path for ended at its first zero byte, and so
+// for another one.
+absl::Status CheckPath(absl::string_view operation, const std::string& path) {
+  const size_t zero = path.find('\0');
+  if (zero == path.npos) return absl::OkStatus();
+  return InvalidArgument(operation, " ", path.substr(0, zero), ": got a path with a zero byte at position ", zero,
+                         ", expected none");
+}
+
 class MachineFileSystem final : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path, WriteMode mode) override {
+    RETURN_IF_ERROR(CheckPath("open", path));
     const int how = mode == WriteMode::kAppend ? O_APPEND : O_TRUNC;
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
     if (fd < 0) return FileError("open", path, errno);
@@ -110,6 +120,7 @@ class MachineFileSystem final : public FileSystem {
   }
 
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> NewRandomAccessFile(const std::string& path) override {
+    RETURN_IF_ERROR(CheckPath("open", path));
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return FileError("open", path, errno);
     auto file = std::make_unique<PosixRandomAccessFile>(path, fd);
@@ -120,16 +131,20 @@ class MachineFileSystem final : public FileSystem {
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
+    RETURN_IF_ERROR(CheckPath("rename", from));
+    RETURN_IF_ERROR(CheckPath("rename to", to));
     if (rename(from.c_str(), to.c_str()) != 0) return FileError(absl::StrCat("rename ", from, " to"), to, errno);
     return absl::OkStatus();
   }
 
   absl::Status DeleteFile(const std::string& path) override {
+    RETURN_IF_ERROR(CheckPath("delete", path));
     if (unlink(path.c_str()) != 0) return FileError("delete", path, errno);
     return absl::OkStatus();
   }
 
   absl::Status DeleteRecursively(const std::string& path) override {
+    RETURN_IF_ERROR(CheckPath("delete", path));
     std::error_code error;
     const auto deleted = std::filesystem::remove_all(path, error);
     if (error) return FileError("delete", path, error.value());
@@ -138,11 +153,13 @@ class MachineFileSystem final : public FileSystem {
   }
 
   absl::Status FileExists(const std::string& path) override {
+    RETURN_IF_ERROR(CheckPath("find", path));
     if (access(path.c_str(), F_OK) != 0) return FileError("find", path, errno);
     return absl::OkStatus();
   }
 
   absl::StatusOr<uint64_t> FileSize(const std::string& path) override {
+    RETURN_IF_ERROR(CheckPath("size of", path));
     struct stat info;
     if (stat(path.c_str(), &info) != 0) return FileError("stat", path, errno);
     if (S_ISDIR(info.st_mode)) return FileError("size of", path, EISDIR);
@@ -150,6 +167,7 @@ class MachineFileSystem final : public FileSystem {
   }
 
   absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override {
+    RETURN_IF_ERROR(CheckPath("list", path));
     const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
     if (directory == nullptr) return FileError("list", path, errno);
     std::vector<std::string> names;
@@ -164,6 +182,7 @@ class MachineFileSystem final : public FileSystem {
   }
 
   absl::Status CreateDirectories(const std::string& path) override {
+    RETURN_IF_ERROR(CheckPath("create directory", path));
     std::error_code error;
     std::filesystem::create_directories(path, error);
     if (error) return FileError("create directory", path, error.value());
@@ -171,6 +190,7 @@ class MachineFileSystem final : public FileSystem {
   }
 
   absl::Status SyncDirectory(const std::string& path) override {
+    RETURN_IF_ERROR(CheckPath("sync", path));
     const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return FileError("open", path, errno);
     const int error = fsync(fd) == 0 ? 0 : errno;

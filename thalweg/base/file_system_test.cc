@@ -122,6 +122,27 @@ TEST_F(FileSystemTest, ErrorsSayWhatWhereAndWhy) {
   EXPECT_EQ(rename, NotFound("rename ", Path("none"), " to ", Path("other"), ": No such file or directory"));
 }
 
+TEST_F(FileSystemTest, PathsWithAZeroByteAreRefused) {
+  ASSERT_TRUE(files_.WriteStringToFile(Path("file"), "x").ok());
+  const std::string bad = Path("file") + std::string("\0more", 5);
+  const auto refused = [](const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_NE(status.message().find("zero byte"), absl::string_view::npos) << status;
+  };
+  refused(files_.NewWritableFile(bad).status());
+  refused(files_.NewRandomAccessFile(bad).status());
+  refused(files_.Rename(bad, Path("other")));
+  refused(files_.Rename(Path("file"), bad));
+  refused(files_.DeleteFile(bad));
+  refused(files_.DeleteRecursively(bad));
+  refused(files_.FileExists(bad));
+  refused(files_.FileSize(bad).status());
+  refused(files_.ListDirectory(bad).status());
+  refused(files_.CreateDirectories(bad));
+  refused(files_.SyncDirectory(bad));
+  EXPECT_EQ(*files_.ReadFileToString(Path("file")), "x");
+}
+
 TEST_F(FileSystemTest, ErrorCodesFit) {
   const auto code = [](int error) { return FileError("write", "/x", error).code(); };
   EXPECT_EQ(code(ENOSPC), absl::StatusCode::kResourceExhausted);
