@@ -7,7 +7,7 @@
 #include "thalweg/cluster/request_id.h"
 #include "thalweg/cluster/step_sequences.h"
 #include "thalweg/graph/attr.h"
-#include "thalweg/kernel/rendezvous.h"
+#include "thalweg/kernel/send_key.h"
 #include "thalweg/runtime/functions.h"
 #include "thalweg/runtime/planner.h"
 
@@ -15,16 +15,6 @@ namespace thalweg {
 namespace {
 
 using tensorflow::NodeDef;
-
-absl::StatusOr<std::string> KeyOf(const NodeDef& def) {
-  RendezvousKey key;
-  ASSIGN_OR_RETURN(key.source_device, GetAttr<std::string>(def, "send_device"));
-  ASSIGN_OR_RETURN(key.destination_device, GetAttr<std::string>(def, "recv_device"));
-  ASSIGN_OR_RETURN(const int64_t incarnation, GetAttr<int64_t>(def, "send_device_incarnation"));
-  key.source_incarnation = static_cast<uint64_t>(incarnation);
-  ASSIGN_OR_RETURN(key.edge, GetAttr<std::string>(def, "tensor_name"));
-  return key.ToString();
-}
 
 bool IsClientTerminated(const NodeDef& def) {
   const absl::StatusOr<bool> attr = GetAttr<bool>(def, "client_terminated");
@@ -37,11 +27,11 @@ absl::Status BindByPosition(tensorflow::GraphDef& def, RegisteredGraph& graph) {
   for (NodeDef& node : *def.mutable_node()) {
     const bool is_recv = node.op() == "_Recv";
     if ((!is_recv && node.op() != "_Send") || !IsClientTerminated(node)) continue;
-    ASSIGN_OR_RETURN(std::string key, KeyOf(node));
+    ASSIGN_OR_RETURN(const RendezvousKey key, SendKeyOf(node));
     ASSIGN_OR_RETURN(const DType type, GetAttr<DType>(node, is_recv ? "tensor_type" : "T"));
     auto& index_by_key = is_recv ? graph.arg_by_key : graph.result_by_key;
     const auto index = static_cast<int64_t>(index_by_key.size());
-    if (!index_by_key.emplace(std::move(key), static_cast<int>(index)).second) {
+    if (!index_by_key.emplace(key.ToString(), static_cast<int>(index)).second) {
       return InvalidArgument("{{node ", node.name(), "}}: another node has the same key");
     }
     node.set_op(is_recv ? "_Arg" : "_Retval");

@@ -9,6 +9,7 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/elementwise.h"
 #include "thalweg/ops/nn_ops.h"
+#include "thalweg/ops/widen.h"
 #include "thalweg/ops/window.h"
 
 namespace thalweg {
@@ -49,13 +50,6 @@ THALWEG_SIMD void SpreadImage(const Windows& w, int64_t n, const T* dy, T* dx) {
   }
 }
 
-absl::StatusOr<Tensor> Widened(KernelContext& context, const Tensor& x) {
-  if (!IsHalfPrecision(x.dtype())) return x;
-  ASSIGN_OR_RETURN(Tensor wide, context.AllocateTemporary(kFloat, x.shape()));
-  HalfToFloat(x.dtype(), x.raw(), wide.mutable_data<float>(), x.num_elements());
-  return wide;
-}
-
 absl::StatusOr<WindowAttrs> ReadAttrs(const KernelInit& init, int spatial) {
   ASSIGN_OR_RETURN(WindowAttrs attrs, WindowAttrs::Read(init.node().def(), spatial));
   if (attrs.channels_first) {
@@ -85,27 +79,22 @@ class AvgPoolKernel : public Kernel {
     ASSIGN_OR_RETURN(const Windows windows, attrs_.SlideKsize(x.shape().dims()));
     const int64_t channels = x.dim(attrs_.channel_dim());
     ASSIGN_OR_RETURN(const Shape shape, attrs_.OutputShape(x.dim(0), windows, channels));
-    ASSIGN_OR_RETURN(Tensor * output, context.Allocate(0, shape));
-    Tensor y = *output;
-    if (x.dtype() != y.dtype()) {
-      ASSIGN_OR_RETURN(y, context.AllocateTemporary(kFloat, shape));
-    }
     const int64_t row = std::max<int64_t>(1, windows[2].output);
     const int64_t rows = std::max<int64_t>(1, OutputPositions(windows) / row);
     const double nanos = 0.3 * static_cast<double>(WindowPositions(windows) * row * channels);
-    RETURN_IF_ERROR(Dispatch(Types<float, double>(), x.dtype(), [&]<typename T>() {
-      if (shape.num_elements() == 0) return absl::OkStatus();
-      context.ParallelFor(x.dim(0) * rows, nanos, [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          const T* image = x.data<T>() + r / rows * InputPositions(windows) * channels;
-          const int64_t first = r % rows * row;
-          MeanPositions(windows, channels, image, first, first + row, static_cast<T*>(y.raw()) + r * row * channels);
-        }
+    return ComputeWide(context, shape, [&](Tensor* y) {
+      return Dispatch(Types<float, double>(), x.dtype(), [&]<typename T>() {
+        if (shape.num_elements() == 0) return absl::OkStatus();
+        context.ParallelFor(x.dim(0) * rows, nanos, [&](int64_t begin, int64_t end) {
+          for (int64_t r = begin; r < end; ++r) {
+            const T* image = x.data<T>() + r / rows * InputPositions(windows) * channels;
+            const int64_t first = r % rows * row;
+            MeanPositions(windows, channels, image, first, first + row, static_cast<T*>(y->raw()) + r * row * channels);
+          }
+        });
+        return absl::OkStatus();
       });
-      return absl::OkStatus();
-    }));
-    if (x.dtype() != output->dtype()) FloatToHalf(output->dtype(), y.data<float>(), output->raw(), y.num_elements());
-    return absl::OkStatus();
+    });
   }
 
  private:
@@ -139,23 +128,19 @@ class AvgPoolGradKernel : public Kernel {
       return InvalidArgument("Expected grad shape to be ", expected, ", but got ", context.input(1).shape());
     }
     ASSIGN_OR_RETURN(const Tensor dy, Widened(context, context.input(1)));
-    ASSIGN_OR_RETURN(Tensor * output, context.Allocate(0, shape));
-    Tensor dx = *output;
-    if (dy.dtype() != dx.dtype()) {
-      ASSIGN_OR_RETURN(dx, context.AllocateTemporary(kFloat, shape));
-    }
     const int64_t in = InputPositions(windows) * channels, out = OutputPositions(windows) * channels;
     const double nanos = 0.3 * static_cast<double>(WindowPositions(windows) * out) + 0.1 * static_cast<double>(in);
-    RETURN_IF_ERROR(Dispatch(Types<float, double>(), dy.dtype(), [&]<typename T>() {
-      context.ParallelFor(shape.dim(0), nanos, [&](int64_t begin, int64_t end) {
-        for (int64_t b = begin; b < end; ++b) {
-          SpreadImage(windows, channels, dy.data<T>() + b * out, static_cast<T*>(dx.raw()) + b * in);
-        }
+    return ComputeWide(context, shape, [&](Tensor* dx) {
+      return Dispatch(Types<float, double>(), dy.dtype(), [&]<typename T>() {
+        if (shape.num_elements() == 0) return absl::OkStatus();  // images of nothing may be many
+        context.ParallelFor(shape.dim(0), nanos, [&](int64_t begin, int64_t end) {
+          for (int64_t b = begin; b < end; ++b) {
+            SpreadImage(windows, channels, dy.data<T>() + b * out, static_cast<T*>(dx->raw()) + b * in);
+          }
+        });
+        return absl::OkStatus();
       });
-      return absl::OkStatus();
-    }));
-    if (dy.dtype() != output->dtype()) FloatToHalf(output->dtype(), dx.data<float>(), output->raw(), dx.num_elements());
-    return absl::OkStatus();
+    });
   }
 
  private:

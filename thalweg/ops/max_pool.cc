@@ -4,13 +4,6 @@
 
 namespace thalweg {
 
-absl::StatusOr<Tensor> Widened(KernelContext& context, const Tensor& x) {
-  if (!IsHalfPrecision(x.dtype())) return x;
-  ASSIGN_OR_RETURN(Tensor wide, context.AllocateTemporary(kFloat, x.shape()));
-  HalfToFloat(x.dtype(), x.raw(), wide.mutable_data<float>(), x.num_elements());
-  return wide;
-}
-
 absl::Status PoolKernel::Init(const KernelInit& init) {
   ASSIGN_OR_RETURN(attrs_, WindowAttrs::Read(init.node().def(), spatial_));
   if (attrs_.channels_first) {

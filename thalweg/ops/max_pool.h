@@ -11,6 +11,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/elementwise.h"
+#include "thalweg/ops/widen.h"
 #include "thalweg/ops/window.h"
 
 namespace thalweg {
@@ -53,21 +54,6 @@ inline void FirstLargest(const Pool& p, const T* image, int64_t o, T* best, int3
       best[c] = best[c] < x[c] ? x[c] : best[c];
     }
   });
-}
-
-// A tensor as float, if it is of half precision.
-absl::StatusOr<Tensor> Widened(KernelContext& context, const Tensor& x);
-
-// Calls compute(result) with output 0, or with a float tensor that is narrowed
-// to it.
-template <typename F>
-absl::Status ComputeWide(KernelContext& context, const Shape& shape, const F& compute) {
-  ASSIGN_OR_RETURN(Tensor * output, context.Allocate(0, shape));
-  if (!IsHalfPrecision(output->dtype())) return compute(output);
-  ASSIGN_OR_RETURN(Tensor wide, context.AllocateTemporary(kFloat, shape));
-  RETURN_IF_ERROR(compute(&wide));
-  FloatToHalf(output->dtype(), wide.data<float>(), output->raw(), wide.num_elements());
-  return absl::OkStatus();
 }
 
 // What all these kernels share: the attributes, and sizes from them.

@@ -2,19 +2,10 @@
 // the devices, the edge and the iteration of the loop it is in.
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
+#include "thalweg/kernel/send_key.h"
 
 namespace thalweg {
 namespace {
-
-absl::StatusOr<RendezvousKey> KeyOf(const KernelInit& init) {
-  RendezvousKey key;
-  ASSIGN_OR_RETURN(key.source_device, init.Attr<std::string>("send_device"));
-  ASSIGN_OR_RETURN(key.destination_device, init.Attr<std::string>("recv_device"));
-  ASSIGN_OR_RETURN(const int64_t incarnation, init.Attr<int64_t>("send_device_incarnation"));
-  key.source_incarnation = static_cast<uint64_t>(incarnation);
-  ASSIGN_OR_RETURN(key.edge, init.Attr<std::string>("tensor_name"));
-  return key;
-}
 
 std::string KeyAt(RendezvousKey key, const KernelContext& c) {
   key.frame = c.frame();
@@ -25,7 +16,7 @@ std::string KeyAt(RendezvousKey key, const KernelContext& c) {
 class SendKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(key_, KeyOf(init));
+    ASSIGN_OR_RETURN(key_, SendKeyOf(init.node().def()));
     root_key_ = key_.ToString();
     return absl::OkStatus();
   }
@@ -44,7 +35,7 @@ class SendKernel : public Kernel {
 class RecvKernel : public AsyncKernel {
  public:
   absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(key_, KeyOf(init));
+    ASSIGN_OR_RETURN(key_, SendKeyOf(init.node().def()));
     ASSIGN_OR_RETURN(type_, init.Attr<DType>("tensor_type"));
     root_key_ = key_.ToString();
     return absl::OkStatus();
