@@ -129,9 +129,9 @@ class Cases:
             if dtype in only and dtype not in without:
                 self.case(op, f"{dtype} {label}".strip(), tolerance, **build(dtype))
 
-    def error(self, op, label="", **arguments):
+    def error(self, op, label="", shape_known=False, **arguments):
         """A step that must fail with TensorFlow's code."""
-        outputs = self.apply(op, shape_known=False, **arguments)
+        outputs = self.apply(op, shape_known, **arguments)
         self.failing.append(Case(f"{op} {label}".strip(), [t.name for t in outputs]))
 
 
@@ -513,6 +513,7 @@ def orders(c):
     c.error("EnsureShape", "other", input=whole("float32"), shape=tf.TensorShape([3, None, 6]))
     c.case("PlaceholderWithDefault", input=whole("float32"), shape=tf.TensorShape([3, 4, 5]))
     c.add("Const", [tf.constant(numbers(t), name=f"const_{t}") for t in TYPES])
+    c.add("Const of nothing", [tf.compat.v1.constant(value, shape=[0]) for value in ("a", 1.5, 3)])
 
 
 def blocks(c):
@@ -537,6 +538,7 @@ def strings(c):
         c.case("AsString", f"{extra}", input=array("float32", [1.5, -2.25, 1e10]), **extra)
     c.case("AsString", "width", input=ints(7, -12), width=6, fill=" ")
     c.case("StringFormat", inputs=[ints(1, 2, 3), numbers("string", (2,))], template="a %s b %s")
+    c.case("StringFormat", "utf-8", inputs=[np.array(["é😀".encode(), b"\xff\n\"a"], object)], template="ü %s")
     c.case("StringFormat", "summarized", inputs=[np.arange(20, dtype=np.float32).reshape(4, 5)], template="%s",
            summarize=2)
     with tf.control_dependencies(c.apply("PrintV2", input=np.array(b"", object), output_stream="file:///dev/null")):

@@ -159,6 +159,11 @@ def sparse_moves(c):
             shapes=[SHAPE, longs(4, 6)], concat_dim=0)
     c.error("SparseSplit", "number", split_dim=index(0, np.int64), indices=PLACES, values=floats((4,)), shape=SHAPE,
             num_split=5)
+    for start, size in (((-1, 0), (3, 2)), ((-5, 1), (2, 9)), ((-2, -2), (20, 20)), ((9, -1), (1, 2))):
+        c.case("SparseSlice", f"{start} {size}", indices=PLACES, values=floats((4,)), shape=SHAPE, start=longs(*start),
+               size=longs(*size))
+    c.error("SparseSlice", "size", indices=PLACES, values=floats((4,)), shape=SHAPE, start=longs(0, 0),
+            size=longs(-1, 2))
     c.case("SparseSliceGrad", backprop_val_grad=floats((2,)), input_indices=PLACES, input_start=longs(1, 0),
            output_indices=longs([0, 0], [0, 3]))
     c.error("SparseFillEmptyRows", "row", indices=PLACES, values=floats((4,)), dense_shape=longs(2, 5),

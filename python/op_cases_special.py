@@ -18,6 +18,7 @@ def functions(c):
         c.each(op, lambda t: dict(x=numbers(t, (40,), low, high)), tolerance=2e-4, only=("float32", "float64"))
         c.each(op, lambda t: dict(x=numbers(t, (40,), max(low, 0), 2)), tolerance=1e-4, label="small",
                only=("float32", "float64"))
+    c.case("Expint", "ends", x=array("float64", [0., -0., np.nan, 1., -1., -30., -np.inf]), tolerance=1e-5)
     for op in ("Dawsn", "Spence", "BesselI0e", "BesselJ0", "BesselK0", "BesselY0"):
         c.case(op, "ends", x=array("float64", [0., -0., np.nan, 1.]), tolerance=1e-5)
     for op in ("Igamma", "Igammac"):

@@ -191,7 +191,8 @@ absl::Status SetBox(KernelContext& context, const std::array<int, 3>& outputs, c
   for (int64_t i = 0; i < x.count(); ++i) {
     bool inside = true;
     for (int d = 0; d < x.rank() && inside; ++d) {
-      inside = x.row(i)[d] >= start[d] && x.row(i)[d] - start[d] < size[d];
+      inside = x.row(i)[d] >= start[d] &&
+               static_cast<uint64_t>(WrapSub(x.row(i)[d], start[d])) < static_cast<uint64_t>(size[d]);
     }
     if (!inside) continue;
     from.push_back(i);
@@ -250,8 +251,9 @@ absl::Status SparseSlice(KernelContext& context) {
   Dims start(starts.data<int64_t>(), starts.data<int64_t>() + x.rank());
   Dims size(sizes.data<int64_t>(), sizes.data<int64_t>() + x.rank());
   for (int d = 0; d < x.rank(); ++d) {
-    if (start[d] < 0 || size[d] < 0) return InvalidArgument("expected start and size to be non-negative");
-    size[d] = std::max<int64_t>(0, std::min(size[d], x.dims[d] - start[d]));
+    // A slice may begin before the first element: there is nothing, but it counts.
+    if (size[d] < 0) return InvalidArgument("expected size to be non-negative, got ", size[d], " for dimension ", d);
+    if (start[d] >= x.dims[d] - size[d]) size[d] = std::max<int64_t>(0, x.dims[d] - start[d]);
   }
   return SetBox(context, {0, 1, 2}, x, start, size);
 }
@@ -289,7 +291,7 @@ absl::Status SparseSliceGrad(KernelContext& context) {
     for (int64_t i = 0; i < in.dim(0) && k < out.dim(0); ++i) {
       bool same = true;
       for (int64_t d = 0; d < rank && same; ++d) {
-        same = in.data<int64_t>()[i * rank + d] == out.data<int64_t>()[k * rank + d] + start.data<int64_t>()[d];
+        same = in.data<int64_t>()[i * rank + d] == WrapAdd(out.data<int64_t>()[k * rank + d], start.data<int64_t>()[d]);
       }
       if (same) MutableMoveData<T>(result)[i] = MoveData<T>(grad)[k++];
     }

@@ -28,6 +28,15 @@ TEST(SparseTest, Moves) {
       "SparseSlice", {kPlaces, kValues, kShape, Tensor::Vector<int64_t>({1, 1}), Tensor::Vector<int64_t>({9, 9})});
   ExpectTensor(part[0], Tensor::Of<int64_t>({1, 2}, {0, 1}));
   ExpectTensor(part[2], Tensor::Vector<int64_t>({1, 2}));
+  // From before the first element: with what is not there, and overflow of nothing.
+  const std::vector<Tensor> early = Results(
+      "SparseSlice",
+      {kPlaces, kValues, kShape, Tensor::Vector<int64_t>({-1, INT64_MIN}), Tensor::Vector<int64_t>({2, INT64_MAX})});
+  EXPECT_EQ(early[0].shape(), Shape({0, 2}));
+  const std::vector<Tensor> before = Results(
+      "SparseSlice", {kPlaces, kValues, kShape, Tensor::Vector<int64_t>({-1, 0}), Tensor::Vector<int64_t>({2, 3})});
+  ExpectTensor(before[0], Tensor::Of<int64_t>({1, 2}, {1, 1}));
+  ExpectTensor(before[2], Tensor::Vector<int64_t>({2, 3}));
   const std::vector<Tensor> filled =
       Results("SparseFillEmptyRows", {kPlaces, kValues, Tensor::Vector<int64_t>({3, 3}), Tensor::Scalar(9.0f)});
   ExpectTensor(filled[1], Tensor::Vector<float>({1, 2, 3, 9}));
@@ -117,6 +126,8 @@ TEST(SparseTest, BadInput) {
   EXPECT_FALSE(RunOp("SerializeManySparse", {kPlaces, kValues, huge}).ok());
   EXPECT_FALSE(RunOp("SparseSoftmax", {kPlaces, kValues, Tensor::Vector<int64_t>({2})}).ok());
   EXPECT_FALSE(RunOp("SparseSlice", {kPlaces, kValues, kShape, Tensor::Vector<int64_t>({1}), kShape}).ok());
+  const Tensor start = Tensor::Vector<int64_t>({0, 0}), size = Tensor::Vector<int64_t>({-1, 2});
+  EXPECT_FALSE(RunOp("SparseSlice", {kPlaces, kValues, kShape, start, size}).ok());
   EXPECT_FALSE(
       RunOp("SparseDenseCwiseDiv", {kPlaces, Tensor::Vector<int32_t>({1, 2, 3}), kShape, Tensor::Zeros(kInt32, {2, 3})})
           .ok());

@@ -20,6 +20,8 @@ TEST(StringFormatTest, Values) {
   ExpectTensor(Result("StringFormat", {std::vector<Tensor>{Ints({1, 2}), Tensor::Scalar<float>(0.5)}},
                       {{"template", "a {} b {}"}, {"placeholder", "{}"}}),
                Tensor::Scalar<std::string>("a [1 2] b 0.5"));
+  ExpectTensor(Result("StringFormat", {std::vector<Tensor>{Strings({"\xc3\xa9\n"})}}, {{"template", "%s"}}),
+               Tensor::Scalar<std::string>("[\"\xc3\xa9\\n\"]"));
   ExpectInvalid(KernelError("StringFormat", {std::vector<Tensor>{Ints({1})}}, {{"template", "none"}}),
                 "num placeholders in template and num inputs must match: 0 vs. 1");
 }

@@ -33,7 +33,7 @@ std::string DoubleText(double v) {
 template <typename T>
 std::string ElementText(const T& v, bool quoted) {
   if constexpr (std::is_same_v<T, std::string>) {
-    return quoted ? absl::StrCat("\"", absl::CEscape(v), "\"") : absl::CEscape(v);
+    return quoted ? absl::StrCat("\"", absl::Utf8SafeCEscape(v), "\"") : absl::CEscape(v);
   } else if constexpr (std::is_same_v<T, bool>) {
     return v ? "1" : "0";
   } else if constexpr (std::is_same_v<T, double>) {

@@ -1,7 +1,7 @@
 // Integrals as functions of their bound, elementwise.
 //
 //   Dawsn(x) = exp(-x^2) * integral of exp(t^2) from 0 to x
-//   Expint(x) = integral of exp(t) / t from -infinity to x (its principal value)
+//   Expint(x) = integral of exp(t) / t from -infinity to x (its principal value), for x >= 0
 //   FresnelCos(x), FresnelSin(x) = integral of cos, sin(pi t^2 / 2) from 0 to x
 //   Spence(x) = -integral of log(t) / (t - 1) from 1 to x
 #include <cmath>
@@ -44,7 +44,7 @@ double Dawsn(double x) {
 
 double Expint(double x) {
   if (std::isnan(x) || x == kInfinity) return x;
-  if (x < -700) return -0.0;
+  if (x < 0) return kNan;  // as TensorFlow has it
   if (x > 720) return kInfinity;
   return std::expint(x);
 }

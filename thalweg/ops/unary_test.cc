@@ -219,6 +219,7 @@ TEST(UnaryTest, BesselFunctionsAndIntegrals) {
   EXPECT_NEAR(at("BesselJ1", 2), 0.5767248077568734, 1e-12);
   EXPECT_NEAR(at("Dawsn", 1), 0.5380795069127684, 1e-12);
   EXPECT_NEAR(at("Expint", 1), 1.8951178163559368, 1e-12);
+  EXPECT_TRUE(std::isnan(at("Expint", -1)));
   EXPECT_NEAR(at("FresnelCos", 1), 0.7798934003768228, 1e-12);
   EXPECT_NEAR(at("FresnelSin", 2), 0.34341567836369824, 1e-12);
   EXPECT_NEAR(at("Spence", 2), -0.8224670334241132, 1e-12);

@@ -185,6 +185,8 @@ absl::StatusOr<Tensor> FromField(const TensorProto& proto, DType dtype, const Sh
 
 absl::StatusOr<Tensor> FromProto(const TensorProto& proto, DType dtype, const Shape& shape) {
   const absl::string_view content = proto.tensor_content();
+  // Clients write the value that they would repeat even if there is no place for it.
+  if (content.empty() && shape.num_elements() == 0) return Tensor::Allocate(dtype, shape);
   absl::StatusOr<Tensor> tensor;
   RETURN_IF_ERROR(Dispatch(AllTypes(), StorageType(dtype), [&]<typename T>() {
     if (content.empty()) {

@@ -187,6 +187,15 @@ TEST(TensorProto, HandlesInTensorContent) {
               Is(kBad, "element 0 is no tensorflow.ResourceHandleProto"));
 }
 
+TEST(TensorProto, AValueForNoElementsIsIgnored) {
+  TensorProto proto;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "dtype: DT_STRING tensor_shape { dim { size: 0 } } string_val: 'a'", &proto));
+  const absl::StatusOr<Tensor> tensor = TensorFromProto(proto);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  EXPECT_EQ(tensor->shape(), Shape({0}));
+}
+
 TEST(TensorProto, WrongSizesAreRefused) {
   EXPECT_THAT(Error("dtype: DT_FLOAT tensor_shape { dim { size: 2 } dim { size: 3 } } tensor_content: 'abcd'"),
               Is(kBad, "TensorProto of float [2,3]: tensor_content: got 4 bytes, expected 6 x 4"));
