@@ -208,6 +208,116 @@ def bmp(height, width, channels, seed=0):
         bytes(24) + body
 
 
+def lzw(data, bits):
+    """GIF's: codes of growing width, the lowest bit first, in blocks of up to 255 bytes."""
+    clear, stream, used = 1 << bits, 0, 0
+    table, width = {bytes([i]): i for i in range(clear)}, bits + 1
+    following = clear + 2
+
+    def emit(code):
+        nonlocal stream, used
+        stream |= code << used
+        used += width
+    emit(clear)
+    text = b""
+    for byte in data:
+        longer = text + bytes([byte])
+        if longer in table:
+            text = longer
+            continue
+        emit(table[text])
+        if following < 4096:
+            table[longer] = following
+            following += 1
+            width += following > 1 << width
+        else:
+            emit(clear)
+            table, width, following = {bytes([i]): i for i in range(clear)}, bits + 1, clear + 2
+        text = bytes([byte])
+    emit(table[text])
+    width += following + 1 > 1 << width and width < 12
+    emit(clear + 1)
+    packed = stream.to_bytes((used + 7) // 8, "little")
+    return b"".join(bytes([len(packed[i:i + 255])]) + packed[i:i + 255] for i in range(0, len(packed), 255)) + b"\0"
+
+
+def gif_colors(colors):
+    """The flag and the bytes of a table of colours, which may be missing."""
+    return (0x80 | len(colors).bit_length() - 2, colors.tobytes()) if colors is not None else (0, b"")
+
+
+def gif_frame(image, left=0, top=0, bits=8, interlaced=False, transparent=None, disposal=0, colors=None):
+    control = struct.pack("<BBBBHBB", 0x21, 0xf9, 4, disposal << 2 | (transparent is not None), 0, transparent or 0, 0)
+    flag, table = gif_colors(colors)
+    head = struct.pack("<BHHHHB", 0x2c, left, top, *image.shape[::-1], flag | 0x40 * interlaced)
+    if interlaced:
+        image = np.concatenate([image[0::8], image[4::8], image[2::4], image[1::2]])
+    return control + head + table + bytes([bits]) + lzw(image.astype(np.uint8).tobytes(), bits)
+
+
+def gif(frames, colors, end=b";"):
+    flag, table = gif_colors(colors)
+    return b"GIF89a" + struct.pack("<HHBBB", 31, 20, flag, 0, 0) + table + b"".join(frames) + end
+
+
+def animations(c):
+    random = np.random.RandomState(9)
+    many, four = random.randint(0, 256, (256, 3)).astype(np.uint8), random.randint(0, 256, (4, 3)).astype(np.uint8)
+    large, small = random.randint(0, 256, (20, 31)), random.randint(0, 256, (10, 12))
+    two = gif([gif_frame(large), gif_frame(small, 3, 4, transparent=int(small[2, 2]))], many)
+    first = len(gif([gif_frame(large)], many, b""))
+    head = struct.pack("<BHHHHB", 0x2c, 0, 0, 31, 20, 0)
+    short = head + b"\x08" + lzw(b"abc", 8)
+    undefined = head + b"\x08\x04" + (256 | 300 << 9).to_bytes(4, "little") + b"\0"
+    text = b"!\xfe\x05hello\0" + b"!\xf9\x02ab\x04\x01ab\0\0"
+    good = {
+        "one": gif([gif_frame(large)], many),
+        "two": two,
+        "interlaced": gif([gif_frame(large, interlaced=True), gif_frame(small[:3], interlaced=True)], many),
+        "transparent first": gif([gif_frame(small, transparent=int(small[0, 0])), gif_frame(large)], many),
+        "outside": gif([gif_frame(large, 5, 6), gif_frame(small, 40, 40)], many),
+        "disposal": gif([gif_frame(small, i, i, disposal=i, transparent=7) for i in range(5)], many),
+        "own colors": gif([gif_frame(small % 4, colors=four), gif_frame(small)], many),
+        "only own colors": gif([gif_frame(small % 4, bits=2, colors=four)], None),
+        "one bit": gif([gif_frame(small % 2, bits=1)], four),
+        "long strings": gif([gif_frame(random.randint(0, 50, (150, 150)) // 49, bits=2)], four),
+        "full table": gif([gif_frame(random.randint(0, 256, (150, 150)))], many),
+        "extensions": gif([text, gif_frame(small), text], many),
+        "rest of data": gif([gif_frame(small)[:-1] + b"\x02ab\0"], many),
+        "other version": b"GIF8xx" + two[6:],
+        "no end": two[:-1],
+        "cut in the second": two[:-40],
+        "cut before the second": two[:first],
+        "unknown block": gif([gif_frame(large), b"x"], many),
+        "second without pixels": gif([gif_frame(large), head.replace(b"\x1f", b"\0")], many),
+        "second ends early": gif([gif_frame(small), short, gif_frame(small)], many),
+        "second has wrong codes": gif([gif_frame(small), undefined], many),
+    }
+    for label, data in good.items():
+        c.case("DecodeGif", label, contents=scalar(data))
+        c.case("DecodeImage", f"gif {label}", contents=scalar(data))
+        c.case("DecodeImage", f"gif first {label}", contents=scalar(data), expand_animations=False)
+    for to in (tf.uint16, tf.float32):
+        c.case("DecodeImage", f"gif {to.name}", contents=scalar(two), dtype=to, channels=3)
+    for op in ("DecodePng", "DecodeJpeg"):
+        c.case(op, "gif", contents=scalar(good["one"]))
+        c.error(op, "animation", contents=scalar(two))
+        c.error(op, "gif channels", contents=scalar(good["one"]), channels=1)
+    for op in ("EncodePng", "EncodeJpeg"):
+        c.case("DecodeGif", op, contents=scalar(encoded(op, large[..., None].astype(np.uint8))))
+    c.error("DecodeGif", "bmp", contents=scalar(bmp(3, 5, 3)))
+    c.error("DecodeBmp", "gif", contents=scalar(two))
+    c.error("DecodeAndCropJpeg", "gif", contents=scalar(two), crop_window=size(0, 0, 1, 1))
+    c.error("DecodeImage", "gif channels", contents=scalar(two), channels=4)
+    for label, bad in (("empty", b""), ("garbage", b"garbage"), ("magic", b"GIF8"), ("head", two[:12]),
+                       ("colors", two[:100]), ("cut", two[:first - 1]), ("cut more", two[:first // 2]),
+                       ("no frames", gif([], many)), ("no colors", gif([gif_frame(large)], None)),
+                       ("few colors", gif([gif_frame(large)], four)), ("no pixels", gif([head[:5] + bytes(5)], many)),
+                       ("ends early", gif([short], many)), ("wrong codes", gif([undefined], many)),
+                       ("wide pixels", gif([head + b"\x09" + lzw(bytes(620), 8)], many))):
+        c.error("DecodeGif", label, contents=scalar(bad))
+
+
 def files(c):
     ramp = np.add.outer(np.arange(40) * 3, np.arange(31) * 2)[..., None].astype(np.uint8)
     smooth = ramp + np.array([0, 9, 60], np.uint8)
@@ -274,4 +384,4 @@ def files(c):
     c.error("EncodePng", "rank", image=np.zeros((2, 2), np.uint8))
 
 
-FAMILIES = (resizing, scaling, crops, colors, boxes, samples, files)
+FAMILIES = (resizing, scaling, crops, colors, boxes, samples, files, animations)

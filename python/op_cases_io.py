@@ -128,6 +128,8 @@ def encodings(c):
         for errors in ("replace", "ignore"):
             c.case("UnicodeTranscode", f"{encoding} {errors}", input=bad, input_encoding="UTF-8", errors=errors,
                    output_encoding=encoding)
+    c.case("UnicodeScript", "all", input=np.arange(-3, 0x110003, dtype=np.int32))
+    c.case("UnicodeScript", "shape", input=np.array([[65, 0x3b1], [0x4e00, 2**31 - 1]], np.int32))
     values = np.array([72, 0x110000], np.int32)
     c.error("UnicodeEncode", "strict", input_values=values, input_splits=np.array([0, 2]), output_encoding="UTF-8",
             errors="strict")

@@ -52,6 +52,30 @@ def convolution(c):
     c.case("Conv2D", "empty", input=f((0, 6, 6, 8)), filter=f((3, 3, 8, 6), 2), strides=[1, 1, 1, 1], padding="SAME")
     c.case("Conv2DBackpropInput", "two sizes", input_sizes=ints(6, 6), filter=f((3, 3, 2, 3)),
            out_backprop=f((2, 6, 6, 3)), strides=[1, 1, 1, 1], padding="SAME", tolerance=1e-4)
+    # TensorFlow gives all images of a batch the pixels of the first.
+    one = [1, 1, 1, 1]
+    pads = np.array([[0, 0], [2, 1], [0, 3], [0, 0]], np.int32)
+    for mode in ("REFLECT", "SYMMETRIC"):
+        for padding in ("SAME", "VALID"):
+            for strides in (one, [1, 2, 3, 1], [1, 5, 4, 1]):
+                common = dict(paddings=pads, filter=f((3, 2, 3, 4), 2), mode=mode, strides=strides, padding=padding,
+                              tolerance=1e-4)
+                c.case("FusedPadConv2D", f"{mode} {padding} {strides}", input=f((1, 7, 6, 3)), **common)
+                for align in (False, True):
+                    for height, width in ((9, 5), (4, 11)):
+                        c.case("FusedResizeAndPadConv2D", f"{mode} {padding} {strides} {align} {height}",
+                               input=f((1, 7, 6, 3)), size=ints(height, width), resize_align_corners=align, **common)
+    for op, more in (("FusedPadConv2D", {}), ("FusedResizeAndPadConv2D", dict(size=ints(9, 8)))):
+        for t in kernel_types(op, "T"):
+            c.case(op, t, input=values(t, (1, 7, 6, 3)), paddings=pads, filter=values(t, (3, 3, 3, 4), seed=2),
+                   mode="REFLECT", strides=one, padding="SAME", tolerance=loose(t), **more)
+        good = dict(input=f((1, 7, 6, 3)), paddings=pads, filter=f((3, 2, 3, 4), 2), mode="REFLECT", strides=one,
+                    padding="SAME") | more
+        for label, bad in (("empty", dict(input=f((0, 7, 6, 3)))), ("depth", dict(filter=f((3, 2, 2, 4)))),
+                           ("negative", dict(paddings=-pads)), ("far", dict(paddings=4 * pads)),
+                           ("batches", dict(paddings=np.array([[0, 1], [0, 0], [0, 0], [0, 0]], np.int32))),
+                           ("strides", dict(strides=[1, 1, 1, 2]))):
+            c.error(op, label, shape_known=True, **(good | bad))  # TensorFlow wants to know the rank
     c.error("Conv2D", "depth", input=f((1, 4, 4, 3)), filter=f((2, 2, 2, 2)), strides=[1, 1, 1, 1], padding="SAME")
     c.error("Conv2D", "rank", input=f((4, 4, 3)), filter=f((2, 2, 3, 2)), strides=[1, 1, 1, 1], padding="SAME")
     c.error("Conv2D", "NCHW", input=f((1, 3, 4, 4)), filter=f((2, 2, 3, 2)), strides=[1, 1, 1, 1], padding="SAME",

@@ -101,6 +101,53 @@ TEST(ConvTest, SecondGradients) {
       {x, dy});
 }
 
+// The same as the ops that it stands for.
+TEST(ConvTest, FusedWithPad) {
+  const Tensor image = TestValues(kFloat, {2, 4, 5, 3}), filter = TestValues(kFloat, {3, 2, 3, 4}, -1, 1, 2);
+  const Tensor pads = Tensor::Of<int32_t>({4, 2}, {0, 0, 1, 2, 3, 0, 0, 0}), size = Tensor::Vector<int32_t>({6, 7});
+  const auto one = [](absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs) {
+    const auto y = RunOp(op, std::move(inputs), std::move(attrs));
+    EXPECT_TRUE(y.ok()) << op << ": " << y.status();
+    return y.ok() ? (*y)[0] : Tensor();
+  };
+  for (const char* mode : {"REFLECT", "SYMMETRIC"}) {
+    for (const char* padding : {"SAME", "VALID"}) {
+      const std::vector<AttrArg> conv = {{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", padding}};
+      std::vector<AttrArg> fused = conv;
+      fused.emplace_back("mode", mode);
+      const auto expected = [&](const Tensor& x) {
+        return one("Conv2D", {one("MirrorPad", {x, pads}, {{"mode", mode}}), filter}, conv);
+      };
+      ExpectTensor(one("FusedPadConv2D", {image, pads, filter}, fused), expected(image));
+      for (const bool align : {false, true}) {
+        std::vector<AttrArg> attrs = fused;
+        attrs.emplace_back("resize_align_corners", align);
+        ExpectTensor(one("FusedResizeAndPadConv2D", {image, size, pads, filter}, attrs),
+                     expected(one("ResizeBilinear", {image, size}, {{"align_corners", align}})));
+      }
+    }
+  }
+  const std::vector<AttrArg> attrs = {
+      {"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", "SAME"}, {"mode", "REFLECT"}};
+  const auto code = [&](const Tensor& x, const Tensor& p, const Tensor& f) {
+    return RunOp("FusedPadConv2D", {x, p, f}, attrs).status().code();
+  };
+  using Code = absl::StatusCode;
+  EXPECT_EQ(code(Tensor::Zeros(kFloat, {0, 4, 5, 3}), pads, filter), Code::kInvalidArgument);
+  EXPECT_EQ(code(image, pads, TestValues(kFloat, {3, 2, 2, 4})), Code::kInvalidArgument);
+  EXPECT_EQ(code(image, pads, Tensor::Zeros(kFloat, {3, 0, 3, 4})), Code::kInvalidArgument);
+  for (const std::vector<int32_t>& bad : {std::vector<int32_t>{0, 0, -1, 0, 0, 0, 0, 0},
+                                          {0, 0, 4, 0, 0, 0, 0, 0},
+                                          {1, 0, 0, 0, 0, 0, 0, 0},
+                                          {0, 0, 0, 0, 0, 0, 0, 1}}) {
+    EXPECT_EQ(code(image, Tensor::Of<int32_t>({4, 2}, absl::MakeConstSpan(bad)), filter), Code::kInvalidArgument);
+  }
+  EXPECT_EQ(code(image, Tensor::Zeros(kInt32, {3, 2}), filter), Code::kInvalidArgument);
+  EXPECT_EQ(
+      InferShape("FusedPadConv2D", {{kFloat, {2, 4, 5, 3}}, {kInt32, {4, 2}}, {kFloat, {3, 2, 3, 4}}}, attrs).value(),
+      "[?,?,?,4]");
+}
+
 TEST(ConvTest, Empty) {
   const std::vector<AttrArg> attrs{{"strides", kOnes}, {"padding", "SAME"}};
   EXPECT_EQ(Result("Conv2D", {Tensor(kFloat, {0, 4, 4, 2}), Tensor::Zeros(kFloat, {3, 3, 2, 5})}, attrs).shape(),

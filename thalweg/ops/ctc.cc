@@ -1,8 +1,9 @@
 // Connectionist temporal classification (Graves et al. 2006). Inputs are
-// logits [time, batch, classes]; the last class is "blank". CTCLoss: minus the
-// log probability of the labels of each sequence, summed over all ways to spread
-// them over time, and its gradient by the logits. CTCGreedyDecoder: the labels
-// of the most likely class of each moment, without blanks.
+// logits [time, batch, classes]; the last class is "blank", of CTCLossV2 the
+// first. CTCLoss: minus the log probability of the labels of each sequence,
+// summed over all ways to spread them over time, and its gradient by the logits.
+// CTCGreedyDecoder: the labels of the most likely class of each moment, without
+// blanks.
 #include "thalweg/ops/ctc.h"
 
 #include <algorithm>
@@ -51,14 +52,15 @@ template <typename T>
 struct Lattice {
   const std::vector<T>& y;
   int64_t time, classes;
+  int blank;
   std::vector<int> states;  // blank, label, blank, label, ..., blank
   bool merge;
 
   T LogY(int64_t t, int64_t u) const { return std::log(y[t * classes + states[u]]); }
   // Whether the state before the one before u leads to u: no blank between
   // different labels is needed.
-  bool Skips(int64_t u) const { return u >= 2 && states[u] != classes - 1 && !(merge && states[u] == states[u - 2]); }
-  bool Stays(int64_t u) const { return merge || states[u] == classes - 1; }
+  bool Skips(int64_t u) const { return u >= 2 && states[u] != blank && !(merge && states[u] == states[u - 2]); }
+  bool Stays(int64_t u) const { return merge || states[u] == blank; }
 };
 
 // The loss, and minus the gradient's second term added to `dy`, which starts as y.
@@ -101,6 +103,8 @@ T Loss(const Lattice<T>& l, T* dy) {
 
 class CtcLossKernel : public Kernel {
  public:
+  explicit CtcLossKernel(bool blank_first) : blank_first_(blank_first) {}
+
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(collapse_, init.Attr<bool>("preprocess_collapse_repeated"));
     ASSIGN_OR_RETURN(merge_, init.Attr<bool>("ctc_merge_repeated"));
@@ -114,10 +118,11 @@ class CtcLossKernel : public Kernel {
     if (absl::IsFailedPrecondition(status)) status = InvalidArgument(status.message());  // TensorFlow's code here
     RETURN_IF_ERROR(status);
     const int64_t batch = inputs.dim(1), classes = inputs.dim(2);
+    const int blank = blank_first_ ? 0 : static_cast<int>(classes) - 1;
     ASSIGN_OR_RETURN(const std::vector<std::vector<int>> labels, ReadLabels(context, batch));
     std::vector<std::vector<int>> states(batch);
     for (int64_t b = 0; b < batch; ++b) {
-      ASSIGN_OR_RETURN(states[b], StatesOf(labels[b], classes, b));
+      ASSIGN_OR_RETURN(states[b], StatesOf(labels[b], classes, blank, b));
       const int64_t time = lengths.data<int32_t>()[b], needed = static_cast<int64_t>(labels[b].size());
       if (!ignore_ && needed > time) {
         return InvalidArgument("Not enough time for target transition sequence (required: ", needed,
@@ -139,7 +144,7 @@ class CtcLossKernel : public Kernel {
           for (int64_t t = 0; t < time; ++t)
             Softmax(inputs.data<T>() + (t * batch + b) * classes, classes, &y[t * classes]);
           std::vector<T> dy = y;
-          loss->mutable_data<T>()[b] = Loss(Lattice<T>{y, time, classes, states[b], merge_}, dy.data());
+          loss->mutable_data<T>()[b] = Loss(Lattice<T>{y, time, classes, blank, states[b], merge_}, dy.data());
           for (int64_t t = 0; t < time; ++t) {
             std::copy_n(&dy[t * classes], classes, gradient->mutable_data<T>() + (t * batch + b) * classes);
           }
@@ -179,28 +184,35 @@ class CtcLossKernel : public Kernel {
     return labels;
   }
 
-  // The labels with blanks around.
-  absl::StatusOr<std::vector<int>> StatesOf(const std::vector<int>& labels, int64_t classes, int64_t b) const {
-    if (labels.empty()) return InvalidArgument("Labels length is zero in batch ", b);
-    const int blank = static_cast<int>(classes) - 1;
+  // The labels with blanks around. A blank at the end ends the labels; if it is
+  // the last class, so does everything beyond.
+  absl::StatusOr<std::vector<int>> StatesOf(const std::vector<int>& labels, int64_t classes, int blank,
+                                            int64_t b) const {
+    if (labels.empty() && !blank_first_) return InvalidArgument("Labels length is zero in batch ", b);
     std::vector<int> states{blank};
     bool finished = false;
     for (size_t i = 0; i < labels.size(); ++i) {
       if (collapse_ && i > 0 && labels[i] == labels[i - 1]) continue;
-      if (labels[i] >= blank) {
+      if (labels[i] == blank || (!blank_first_ && labels[i] > blank)) {
         finished = true;
         continue;
       }
       if (finished) {
-        return InvalidArgument("Saw a non-null label (index >= num_classes - 1) following a null label, batch: ", b,
-                               " num_classes: ", classes);
+        return blank_first_ ? InvalidArgument("Saw a label ", labels[i], " following a blank one (0), batch: ", b)
+                            : InvalidArgument(
+                                  "Saw a non-null label (index >= num_classes - 1) following a null label, batch: ", b,
+                                  " num_classes: ", classes);
       }
       if (labels[i] < 0) return InvalidArgument("All labels must be nonnegative integers, batch: ", b);
+      if (labels[i] >= classes) {
+        return InvalidArgument("got label ", labels[i], " in batch ", b, ", expected one of ", classes, " classes");
+      }
       states.insert(states.end(), {labels[i], blank});
     }
     return states;
   }
 
+  const bool blank_first_;
   bool collapse_ = false;
   bool merge_ = true;
   bool ignore_ = false;
@@ -284,21 +296,25 @@ absl::Status LossGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
+Op LossOp(absl::string_view name, bool blank_first) {
+  const char* const type = blank_first ? "float" : "T";
+  Op op(name);
+  op.Input(absl::StrCat("inputs: ", type))
+      .Input("labels_indices: int64")
+      .Input("labels_values: int32")
+      .Input("sequence_length: int32")
+      .Output(absl::StrCat("loss: ", type))
+      .Output(absl::StrCat("gradient: ", type))
+      .Attr("preprocess_collapse_repeated: bool = false")
+      .Attr("ctc_merge_repeated: bool = true")
+      .Attr("ignore_longer_outputs_than_inputs: bool = false");
+  if (!blank_first) op.Attr("T: {float, double} = DT_FLOAT");
+  return op.Shape(LossShape).Kernel<CtcLossKernel>(blank_first).Gradient(LossGradient);
+}
+
 const OpRegistration kOps[] = {
-    Op("CTCLoss")
-        .Input("inputs: T")
-        .Input("labels_indices: int64")
-        .Input("labels_values: int32")
-        .Input("sequence_length: int32")
-        .Output("loss: T")
-        .Output("gradient: T")
-        .Attr("preprocess_collapse_repeated: bool = false")
-        .Attr("ctc_merge_repeated: bool = true")
-        .Attr("ignore_longer_outputs_than_inputs: bool = false")
-        .Attr("T: {float, double} = DT_FLOAT")
-        .Shape(LossShape)
-        .Kernel<CtcLossKernel>()
-        .Gradient(LossGradient),
+    LossOp("CTCLoss", false),
+    LossOp("CTCLossV2", true),
     Op("CTCGreedyDecoder")
         .Input("inputs: T")
         .Input("sequence_length: int32")

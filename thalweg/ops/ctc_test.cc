@@ -18,6 +18,36 @@ TEST(CtcTest, Gradient) {
       {TestValues(kDouble, {5, 2, 3})});
 }
 
+// CTCLossV2 is CTCLoss with the last class moved to the front.
+TEST(CtcTest, BlankFirst) {
+  const Tensor x = TestValues(kFloat, {5, 2, 3});
+  Tensor turned = Tensor::Zeros(kFloat, {5, 2, 3});
+  const auto turn = [](const Tensor& from, Tensor* to) {
+    for (int64_t i = 0; i < from.num_elements(); ++i) {
+      to->mutable_data<float>()[i / 3 * 3 + (i + 1) % 3] = from.data<float>()[i];
+    }
+  };
+  turn(x, &turned);
+  const Tensor labels = Tensor::Vector<int32_t>({1, 1, 2});
+  const auto last = RunOp("CTCLoss", {x, kPlaces, kLabels, kLengths});
+  const auto first = RunOp("CTCLossV2", {turned, kPlaces, labels, kLengths});
+  ASSERT_TRUE(last.ok() && first.ok()) << last.status() << first.status();
+  ExpectTensor((*first)[0], (*last)[0]);
+  Tensor gradient = Tensor::Zeros(kFloat, {5, 2, 3});
+  turn((*last)[1], &gradient);
+  ExpectTensor((*first)[1], gradient);
+  // Without labels there are blanks only.
+  const Tensor none = Tensor::Zeros(kInt64, {0, 2}), no_labels = Tensor::Zeros(kInt32, {0});
+  const auto blanks =
+      RunOp("CTCLossV2", {Tensor::Zeros(kFloat, {2, 1, 3}), none, no_labels, Tensor::Vector<int32_t>({2})});
+  ASSERT_TRUE(blanks.ok()) << blanks.status();
+  ExpectTensor((*blanks)[0], Tensor::Vector<float>({2 * std::log(3.0f)}));
+  for (const int32_t bad : {-1, 3}) {
+    EXPECT_FALSE(RunOp("CTCLossV2", {x, kPlaces, Tensor::Vector<int32_t>({1, 1, bad}), kLengths}).ok());
+  }
+  EXPECT_FALSE(RunOp("CTCLossV2", {x, kPlaces, Tensor::Vector<int32_t>({0, 1, 2}), kLengths}).ok());
+}
+
 TEST(CtcTest, GreedyDecoder) {
   const Tensor x = Tensor::Of<float>({3, 1, 3}, {5, 0, 0, 5, 0, 0, 0, 0, 5});
   const absl::StatusOr<std::vector<Tensor>> y =

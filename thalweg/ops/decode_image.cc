@@ -1,9 +1,11 @@
-// DecodeJpeg, DecodePng, DecodeBmp and DecodeImage: the bytes of a file to
-// [height, width, channels]. The first two and the last know a file by its first
-// bytes, and take each other's. DecodeAndCropJpeg decodes only a part.
+// DecodeJpeg, DecodePng, DecodeGif, DecodeBmp and DecodeImage: the bytes of a
+// file to [height, width, channels]; DecodeGif, and DecodeImage of an animation,
+// to [frames, height, width, channels]. All but DecodeBmp know a file by its
+// first bytes, and take each other's. DecodeAndCropJpeg decodes only a part.
 // ExtractJpegShape reads only the head.
 #include "absl/strings/match.h"
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/gif.h"
 #include "thalweg/ops/image_codec.h"
 #include "thalweg/ops/image_ops.h"
 #include "thalweg/ops/shape_arguments.h"
@@ -21,13 +23,20 @@ Format FormatOf(absl::string_view bytes) {
   return Format::kUnknown;
 }
 
-enum class Which { kJpeg, kCropJpeg, kPng, kBmp, kImage };
+enum class Which { kJpeg, kCropJpeg, kPng, kGif, kBmp, kImage };
 
 class DecodeImageKernel : public Kernel {
  public:
   explicit DecodeImageKernel(Which which) : which_(which) {}
 
   absl::Status Init(const KernelInit& init) override {
+    if (which_ == Which::kGif) {
+      jpeg_.channels = channels_ = 3;
+      return absl::OkStatus();
+    }
+    if (which_ == Which::kImage) {
+      ASSIGN_OR_RETURN(expand_animations_, init.Attr<bool>("expand_animations"));
+    }
     ASSIGN_OR_RETURN(const int64_t channels, init.Attr<int64_t>("channels"));
     if (channels != 0 && channels != 1 && channels != 3 && channels != 4) {
       return InvalidArgument("`channels` must be 0, 1, 3 or 4 but got ", channels);
@@ -65,14 +74,18 @@ class DecodeImageKernel : public Kernel {
     const bool wide = format == Format::kPng && dtype != kUint8;
     const DType stored = wide ? kUint16 : kUint8;
     Tensor pixels;
-    const auto memory = [&](const ImageSize& size) -> absl::StatusOr<void*> {
-      ASSIGN_OR_RETURN(const Shape shape, Shape::Make({size.height, size.width, size.channels}));
+    const auto allocate = [&](const Dims& dims) -> absl::StatusOr<void*> {
+      ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
       if (stored == dtype) {
         ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
         return out->raw();
       }
       ASSIGN_OR_RETURN(pixels, c.AllocateTemporary(stored, shape));
       return pixels.raw();
+    };
+    const auto memory = [&](const ImageSize& size) -> absl::StatusOr<void*> {
+      if (which_ == Which::kGif) return allocate({1, size.height, size.width, size.channels});
+      return allocate({size.height, size.width, size.channels});
     };
     switch (format) {
       case Format::kJpeg: {
@@ -85,6 +98,9 @@ class DecodeImageKernel : public Kernel {
       }
       case Format::kPng:
         RETURN_IF_ERROR(DecodePng(bytes, channels_, wide ? 16 : 8, memory));
+        break;
+      case Format::kGif:
+        RETURN_IF_ERROR(DecodeFrames(bytes, allocate));
         break;
       default:
         RETURN_IF_ERROR(DecodeBmp(bytes, channels_, memory));
@@ -111,12 +127,33 @@ class DecodeImageKernel : public Kernel {
       return InvalidArgument(
           "Trying to decode BMP format using a wrong op. Use `decode_bmp` or `decode_image` instead.");
     }
-    if (format == Format::kGif) return Unimplemented("GIF images cannot be decoded");
+    if (format == Format::kGif && channels_ != 0 && channels_ != 3) {
+      return InvalidArgument("channels must be 0 or 3 for GIF, got ", channels_);
+    }
     if (format == Format::kJpeg && channels_ == 4) return InvalidArgument("JPEG does not support 4 channels");
     if (format == Format::kBmp && channels_ == 1) {
       return InvalidArgument("`channels` must be 0, 3 or 4 for BMP, but got ", channels_);
     }
     return absl::OkStatus();
+  }
+
+  // `allocate` gives memory for pixels of some shape.
+  template <typename Allocate>
+  absl::Status DecodeFrames(absl::string_view bytes, const Allocate& allocate) const {
+    const bool animation = which_ == Which::kGif || (which_ == Which::kImage && expand_animations_);
+    const bool first_only = which_ == Which::kImage && !expand_animations_;
+    return DecodeGif(bytes, !first_only,
+                     [&](int64_t frames, int64_t height, int64_t width) -> absl::StatusOr<uint8_t*> {
+                       if (!animation && frames > 1) {
+                         return InvalidArgument("Got ", frames,
+                                                " frames, but animated gifs can only be decoded by tf.io.decode_gif "
+                                                "or tf.io.decode_image");
+                       }
+                       Dims dims = {height, width, 3};
+                       if (animation) dims.insert(dims.begin(), frames);
+                       ASSIGN_OR_RETURN(void* const pixels, allocate(dims));
+                       return static_cast<uint8_t*>(pixels);
+                     });
   }
 
   static absl::StatusOr<CropWindow> ReadWindow(const Tensor& window) {
@@ -142,6 +179,7 @@ class DecodeImageKernel : public Kernel {
 
   const Which which_;
   int channels_ = 0;
+  bool expand_animations_ = true;
   JpegDecodeOptions jpeg_;
 };
 
@@ -167,6 +205,12 @@ absl::Status DecodedShape(ShapeContext& c) {
   if (c.node().op() == "DecodeImage") return absl::OkStatus();  // an animation has one more dimension
   c.set_output(0, {PartialShape::kUnknown, PartialShape::kUnknown, channels == 0 ? PartialShape::kUnknown : channels});
   return absl::OkStatus();
+}
+
+absl::Status FramesShape(ShapeContext& c) {
+  constexpr int64_t kUnknown = PartialShape::kUnknown;
+  c.set_output(0, {kUnknown, kUnknown, kUnknown, 3});
+  return c.RequireScalar(0);
 }
 
 absl::Status VectorOf3(ShapeContext& c) {
@@ -210,6 +254,12 @@ const OpRegistration kOps[] = {
         .Shape(DecodedShape)
         .Kernel<DecodeImageKernel>(Which::kImage)
         .NotDifferentiable(),
+    Op("DecodeGif")
+        .Input("contents: string")
+        .Output("image: uint8")
+        .Shape(FramesShape)
+        .Kernel<DecodeImageKernel>(Which::kGif)
+        .NotDifferentiable(),
     Op("DecodeBmp")
         .Input("contents: string")
         .Output("image: uint8")
@@ -243,6 +293,7 @@ Output DecodePng(const Scope& s, Output contents, int channels, DType dtype) {
 Output DecodeImage(const Scope& s, Output contents, int channels, DType dtype) {
   return s.Add("DecodeImage", {contents}, {{"channels", channels}, {"dtype", dtype}});
 }
+Output DecodeGif(const Scope& s, Output contents) { return s.Add("DecodeGif", {contents}); }
 Output DecodeBmp(const Scope& s, Output contents, int channels) {
   return s.Add("DecodeBmp", {contents}, {{"channels", channels}});
 }

@@ -21,7 +21,7 @@ namespace {
 //   x:[2,3]        small numbers of the input's type; a resource is a variable of them
 //   x:[3]<4        integers below 4; x:[3]/4: the same, sorted
 //   x:[2]=0,-1     these
-//   x:"text"       a scalar; x:[2]"text" of a shape; "@png", "@jpeg", "@bmp", "@tensor" are such things
+//   x:"text"       a scalar; x:[2]"text" of a shape; "@png", "@jpeg", "@gif", "@bmp", "@tensor" are such
 // Attributes as name=value, lists in brackets.
 constexpr FuzzHint kHints[] = {
     {"*SparseApply*",
@@ -120,6 +120,10 @@ constexpr FuzzHint kHints[] = {
     {"Resize*", "images:[1,3,3,1] size:[2]=2,4", "half_pixel_centers=false"},
     {"DecodePng DecodeImage", "contents:\"@png\"", "channels=0"},
     {"DecodeBmp", "contents:\"@bmp\"", "channels=0"},
+    {"DecodeGif", "contents:\"@gif\"", ""},
+    {"FusedPadConv2D FusedResizeAndPadConv2D",
+     "input:[1,4,4,2] size:[2]=5,3 paddings:[4,2]=0,0,1,1,1,0,0,0 filter:[3,3,2,3]",
+     "strides=[1,1,1,1] padding=SAME mode=REFLECT"},
     {"DecodeAndCropJpeg DecodeJpeg ExtractJpegShape", "contents:\"@jpeg\" crop_window:[4]=0,0,1,2",
      "channels=0 ratio=1"},
     {"EncodeJpeg*", "image:[2,3,3] images:[2,3,3] quality:[]=50", "quality=90 format="},
@@ -283,6 +287,11 @@ std::string Contents(const std::string& name) {
                               0,   0,   0,  2, 0, 0, 0, 2, 0, 0, 0,  1, 0, 24};
     std::copy(head.begin(), head.end(), bmp.begin());
     return bmp;
+  }
+  if (name == "@gif") {  // one pixel of four colours: 0 after a clear, in codes of three bits
+    const char head[] = "GIF89a\1\0\1\0\x81\0\0";
+    const char frame[] = ",\0\0\0\0\1\0\1\0\0\2\2\x44\1\0;";
+    return std::string(head, sizeof(head) - 1) + "abcdefghijkl" + std::string(frame, sizeof(frame) - 1);
   }
   if (name != "@png" && name != "@jpeg") return name;
   const auto image = RunOp(name == "@png" ? "EncodePng" : "EncodeJpeg", {Tensor::Zeros(kUint8, {2, 3, 3})});

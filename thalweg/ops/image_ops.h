@@ -23,6 +23,7 @@ Output DecodeJpeg(const Scope& s, Output contents, const DecodeJpegOptions& opti
 Output DecodePng(const Scope& s, Output contents, int channels = 0, DType dtype = kUint8);
 // JPEG, PNG or BMP.
 Output DecodeImage(const Scope& s, Output contents, int channels = 0, DType dtype = kUint8);
+Output DecodeGif(const Scope& s, Output contents);
 Output DecodeBmp(const Scope& s, Output contents, int channels = 0);
 Output EncodeJpeg(const Scope& s, Output image, int quality = 95);
 Output EncodePng(const Scope& s, Output image, int compression = -1);

@@ -2,6 +2,7 @@
 // they check.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -47,6 +48,21 @@ struct ResizeScale {
     return half_pixel ? (static_cast<float>(i) + 0.5f) * scale - 0.5f : static_cast<float>(i) * scale;
   }
 };
+
+// The two pixels of the old image between which a new one lies, and how far
+// from the first.
+struct Lerp {
+  int64_t low;
+  int64_t high;
+  float weight;
+};
+inline Lerp LerpAt(const ResizeScale& scale, int64_t i) {
+  const float place = scale(i);
+  const float floor = std::floor(place);
+  // Rounding may put the last ones behind the end.
+  return {std::clamp<int64_t>(static_cast<int64_t>(floor), 0, scale.in - 1),
+          std::min<int64_t>(static_cast<int64_t>(std::ceil(place)), scale.in - 1), place - floor};
+}
 
 // Sizes of an image before and after.
 struct ResizeShapes {

@@ -87,8 +87,9 @@ constexpr char kNoGradient[] = R"(
         CropAndResizeGradBoxes CropAndResizeGradImage DeepCopy DeserializeManySparse DeserializeSparse
         Dilation2DBackpropFilter Dilation2DBackpropInput EmptyTensorList FakeQuantWithMinMaxArgsGradient
         FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannelGradient For FractionalAvgPoolGrad
-        FractionalMaxPoolGrad IgammaGradA LRNGrad Lu MatrixLogarithm MaxPoolGradGradV2 MaxPoolGradWithArgmax Mod
-        ParallelConcat PartitionedCall RaggedFillEmptyRowsGrad RandomGammaGrad RemoteCall ResizeArea ResizeBicubicGrad
+        FractionalMaxPoolGrad FusedPadConv2D FusedResizeAndPadConv2D IgammaGradA LRNGrad Lu MatrixLogarithm
+        MaxPoolGradGradV2 MaxPoolGradWithArgmax Mod ParallelConcat PartitionedCall RaggedFillEmptyRowsGrad
+        RandomGammaGrad RemoteCall ResizeArea ResizeBicubicGrad
         ResizeBilinearGrad ResizeNearestNeighborGrad ResourceStridedSliceAssign ScaleAndTranslateGrad
         SerializeManySparse SerializeSparse SoftsignGrad SparseFillEmptyRowsGrad SparseReduceMax SparseReduceMaxSparse
         SparseReduceSumSparse SparseReshape SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentSqrtNGrad

@@ -95,26 +95,9 @@ class ResizeKernel : public Kernel {
   ResizeMode mode_;
 };
 
-// The two pixels of the old image between which a new one lies, and how far
-// from the first.
-struct Lerp {
-  int64_t low;
-  int64_t high;
-  float weight;
-};
-Lerp LerpAt(const ResizeScale& scale, int64_t i) {
-  const float place = scale(i);
-  const float floor = std::floor(place);
-  return {std::max<int64_t>(static_cast<int64_t>(floor), 0),
-          std::min<int64_t>(static_cast<int64_t>(std::ceil(place)), scale.in - 1), place - floor};
-}
 std::vector<Lerp> Lerps(const ResizeScale& scale) {
   std::vector<Lerp> lerps;
-  for (int64_t i = 0; i < scale.out; ++i) {
-    lerps.push_back(LerpAt(scale, i));
-    // Rounding may put the last ones behind the end.
-    lerps.back().low = std::min(lerps.back().low, scale.in - 1);
-  }
+  for (int64_t i = 0; i < scale.out; ++i) lerps.push_back(LerpAt(scale, i));
   return lerps;
 }
 

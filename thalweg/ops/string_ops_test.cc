@@ -105,6 +105,12 @@ TEST(Base64Test, GoesBothWays) {
   ExpectInvalid(KernelError("DecodeBase64", {Text("abcde")}), "Base64 string length cannot be 1 modulo 4.");
 }
 
+TEST(UnicodeScriptTest, Values) {
+  // Latin, Greek, Han, common, none, and what is no code point.
+  ExpectTensor(Result("UnicodeScript", {Ints({'a', 0x3b1, 0x4e00, '1', 0x10ffff, -1, 0x110000})}),
+               Ints({25, 14, 17, 0, 103, -1, -1}));
+}
+
 TEST(UnicodeTest, Values) {
   const std::vector<AttrArg> utf8 = {{"input_encoding", "UTF-8"}};
   const Tensor text = Strings({"a\xe2\x82\xac", "\xff"});
