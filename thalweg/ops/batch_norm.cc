@@ -99,7 +99,7 @@ absl::StatusOr<Tensor> ToRows(KernelContext& context, const Tensor& t, bool chan
     ASSIGN_OR_RETURN(x, context.AllocateTemporary(kFloat, t.shape()));
     HalfToFloat(t.dtype(), t.raw(), x.mutable_data<float>(), t.num_elements());
   }
-  if (!channels_first) return x;
+  if (!channels_first || x.num_elements() == 0) return x;
   ASSIGN_OR_RETURN(Tensor rows, context.AllocateTemporary(kFloat, t.shape()));
   const int64_t channels = t.dim(1), inner = t.shape().Product(2, t.rank());
   const float* from = x.data<float>();
@@ -116,7 +116,7 @@ absl::StatusOr<Tensor> ToRows(KernelContext& context, const Tensor& t, bool chan
 void FromRows(const Tensor& rows, bool channels_first, Tensor* t) {
   const float* from = rows.data<float>();
   std::vector<float> turned;
-  if (channels_first) {
+  if (channels_first && t->num_elements() > 0) {
     turned.resize(t->num_elements());
     const int64_t channels = t->dim(1), inner = t->shape().Product(2, t->rank());
     float* to = turned.data();

@@ -83,6 +83,7 @@ class BiasAddKernel : public Kernel {
                              " of the input tensor: ", bias.shape(), " vs. ", value.shape());
     }
     ASSIGN_OR_RETURN(Tensor * out, context.ForwardOrAllocate({0}, 0, value.shape()));
+    if (out->num_elements() == 0) return absl::OkStatus();  // rows of nothing may be many
     if (IsHalfPrecision(value.dtype())) return AddHalf(context, d, value, bias, out);
     return Dispatch(BiasTypes(), value.dtype(), [&]<typename T>() {
       AddBias(context, d, value.data<T>(), bias.data<T>(), out->mutable_data<T>());
@@ -132,6 +133,7 @@ THALWEG_SIMD T SumPlane(const T* x, int64_t n) {
 template <typename T>
 void SumChannels(KernelContext& context, const Channels& d, const T* x, T* sum) {
   std::fill_n(sum, d.channels, T(0));
+  if (d.outer == 0 || d.inner == 0) return;  // planes of nothing may be many
   // Threads take channels, not rows: no partial sums to add up.
   const double nanos = 0.3 * static_cast<double>(d.outer) * static_cast<double>(d.inner);
   if (d.inner == 1) {

@@ -67,7 +67,7 @@ absl::Status ComputeDraw(KernelContext& c) {
       return InvalidArgument("colors must have equal or more channels than the image provided: ", given.shape());
     }
     if (given.num_elements() > 0) colors.clear();
-    for (int64_t i = 0; i < given.dim(0); ++i) {
+    for (int64_t i = 0; given.num_elements() > 0 && i < given.dim(0); ++i) {
       const float* const row = given.data<float>() + i * given.dim(1);
       colors.emplace_back(row, row + depth);
     }

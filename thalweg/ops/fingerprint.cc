@@ -23,7 +23,8 @@ absl::Status ComputeFingerprint(KernelContext& c) {
   if (data.rank() < 1) return InvalidArgument("`data` should have at least one dimension: ", data.shape());
   const int64_t rows = data.dim(0);
   const int64_t width = rows == 0 ? 0 : data.num_elements() / rows;
-  ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, Shape({rows, kSize})));
+  ASSIGN_OR_RETURN(const Shape shape, Shape::Make({rows, kSize}));
+  ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
   for (int64_t row = 0; row < rows; ++row) {
     uint64_t print;
     if (dtype == kString) {

@@ -32,6 +32,7 @@ namespace thalweg {
 namespace {
 
 constexpr int kCasesPerOp = 8;
+constexpr int kHollowCases = 6;  // of each of them
 
 // Names a resource of this family, for ops whose own name does not.
 constexpr std::pair<const char*, const char*> kFamilies[] = {
@@ -104,14 +105,62 @@ class Fuzzer : private FuzzValues {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i].tensor.has_value() && inputs[i].variable == nullptr) inputs[i].tensor = originals_[i];
     }
-    graph_ = Graph();
-    slots_ = std::move(inputs);
-    RETURN_IF_ERROR(CheckAttrs(op_.def, def));
-    RETURN_IF_ERROR(AddNode(def, /*known_shapes=*/false));
-    return Execute();
+    return RunWith(def, std::move(inputs));
+  }
+
+  // The case that ran last, `times` times with inputs that have no elements but
+  // huge dimensions; then it is as it was. Returns how often there was a result.
+  absl::StatusOr<int> RunHollow(int times) {
+    if (node_ == nullptr) return FailedPrecondition("there is no case");
+    const tensorflow::NodeDef def = node_->def();
+    std::vector<Slot> inputs(slots_.begin(), slots_.begin() + node_->num_inputs());
+    std::vector<Variable*> variables;
+    std::vector<std::shared_ptr<ResourceVariable>> held;
+    std::vector<Tensor> values;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].variable == nullptr) inputs[i].tensor = originals_[i];
+      variables.push_back(inputs[i].variable);
+      if (originals_[i].dtype() == kResource && originals_[i].num_elements() == 1) {
+        const auto& handle = originals_[i].scalar<ResourceHandle>();
+        auto found = device_->resources().Find<ResourceVariable>(handle.container, handle.name);
+        if (found.ok()) variables.back() = held.emplace_back(*std::move(found)).get();
+      }
+      values.push_back(variables[i] != nullptr ? variables[i]->Read() : inputs[i].tensor);
+    }
+    int good = 0;
+    for (int k = 0; k < times; ++k) {
+      std::vector<Slot> hollow = inputs;
+      std::vector<Tensor> hollow_values = values;
+      Hollow(absl::MakeSpan(hollow_values));
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (variables[i] == nullptr) {
+          hollow[i].tensor = hollow_values[i];
+        } else {
+          variables[i]->Assign(hollow_values[i]);
+        }
+      }
+      good += RunWith(def, std::move(hollow)).ok();
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (variables[i] != nullptr) variables[i]->Assign(values[i]);
+    }
+    RETURN_IF_ERROR(SetCase(def, std::move(inputs)));
+    return good;
   }
 
  private:
+  absl::Status SetCase(const tensorflow::NodeDef& def, std::vector<Slot> inputs) {
+    graph_ = Graph();
+    node_ = nullptr;
+    slots_ = std::move(inputs);
+    RETURN_IF_ERROR(CheckAttrs(op_.def, def));
+    return AddNode(def, /*known_shapes=*/false);
+  }
+  absl::Status RunWith(const tensorflow::NodeDef& def, std::vector<Slot> inputs) {
+    RETURN_IF_ERROR(SetCase(def, std::move(inputs)));
+    return Execute();
+  }
+
   Tensor AnyTensor(DType dtype, const Shape& shape) {
     return dtype == kResource || dtype == kVariant ? AnyHandle(dtype, shape) : AnyNumbers(dtype, shape);
   }
@@ -186,6 +235,7 @@ class Fuzzer : private FuzzValues {
   void Clear() {
     home = Chance(60) ? kFloat : AnyType();
     graph_ = Graph();
+    node_ = nullptr;
     made_.clear();
     slots_.clear();
     variables_.clear();
@@ -453,6 +503,10 @@ TEST(FuzzTest, NoInputKillsAKernel) {
         Fuzzer fuzzer(*op, std::hash<std::string>()(absl::StrCat(name, "/", i, "/", seed)), &run);
         bool ok = fuzzer.RunNew().ok();
         good += ok;
+        const absl::StatusOr<int> hollow = fuzzer.RunHollow(kHollowCases);
+        cases += hollow.ok() ? kHollowCases : 0;
+        good += hollow.value_or(0);
+        ok = ok && hollow.ok();
         for (int k = 0; ok && k < 6; ++k, ++cases) {
           ok = fuzzer.RunMutant().ok();
           good += ok;
@@ -496,6 +550,78 @@ TEST(FuzzTest, RowsOfNothing) {
   EXPECT_EQ(code("BatchMatMulV2", {Tensor::Zeros(kFloat, {kMany, 0, 2}), TestValues(kFloat, {1, 2, 3})}), Code::kOk);
   EXPECT_EQ(code("SegmentSum", {one, last}), Code::kInvalidArgument);
   EXPECT_EQ(code("SparseSegmentSum", {one, zero, last}), Code::kInvalidArgument);
+}
+
+// The same for all sorts of inputs: each of these took for ever, or all memory,
+// or ended the process.
+TEST(FuzzTest, HollowInputs) {
+  constexpr int64_t kMany = int64_t{1} << 56;
+  const auto floats = [](Shape shape) { return Tensor::Zeros(kFloat, std::move(shape)); };
+  const auto ints = [](std::initializer_list<int32_t> v) { return Tensor::Vector<int32_t>(v); };
+  const Tensor rows = floats({kMany, 0}), matrices = floats({kMany, 0, 0}), images = floats({kMany, 2, 4, 0});
+  const Tensor volumes = floats({kMany, 2, 2, 2, 0}), places = Tensor::Zeros(kInt64, {kMany, 0});
+  const Tensor no_longs = Tensor::Zeros(kInt64, {0}), zero = Tensor::Scalar<int64_t>(0);
+  const Tensor pads = Tensor::Zeros(kInt32, {2, 2}), axes = ints({1, 3});
+  const std::vector<int64_t> ones4(4, 1), ones5(5, 1);
+  const std::vector<AttrArg> pool = {{"ksize", ones4}, {"strides", ones4}, {"padding", "SAME"}};
+  const std::vector<AttrArg> pool3d = {{"ksize", ones5}, {"strides", ones5}, {"padding", "SAME"}};
+  const AttrArg reflect("mode", "REFLECT"), nchw("data_format", "NCHW");
+  using Code = absl::StatusCode;
+  const struct {
+    const char* op;
+    std::vector<OpArg> inputs;
+    std::vector<AttrArg> attrs = {};
+    Code code = Code::kOk;
+  } cases[] = {
+      {"Cholesky", {matrices}},
+      {"CholeskyGrad", {matrices, matrices}},
+      {"MatrixBandPart", {rows, zero, zero}},
+      {"BatchMatrixBandPart", {rows, zero, zero}},
+      {"Fingerprint",
+       {floats({int64_t{1} << 60, 0}), Tensor::Scalar<std::string>("farmhash64")},
+       {},
+       Code::kInvalidArgument},
+      {"MaxPool", {images}, pool},
+      {"MaxPool3D", {volumes}, pool3d},
+      {"MaxPoolGrad", {images, images, images}, pool},
+      {"MaxPoolGradGrad", {images, images, images}, pool},
+      {"MaxPool3DGrad", {volumes, volumes, volumes}, pool3d},
+      {"MirrorPad", {rows, pads}, {reflect}, Code::kInvalidArgument},
+      {"MirrorPad", {rows, pads}, {{"mode", "SYMMETRIC"}}},
+      {"MirrorPadGrad", {rows, pads}, {{"mode", "SYMMETRIC"}}},
+      {"QuantizeAndDequantizeV2",
+       {floats({0, kMany}), Tensor::Scalar<float>(0), Tensor::Scalar<float>(1)},
+       {{"axis", 1}, {"range_given", false}}},
+      {"GatherNd", {floats({0, 3}), places}},
+      {"GatherNd", {floats({3, 0}), Tensor::Zeros(kInt32, {kMany / 4, 0})}},
+      {"TensorScatterUpdate", {floats({0}), places, floats({kMany, 0})}},
+      {"SparseReshape", {places, no_longs, no_longs}},
+      {"SparseToDense", {places, no_longs, Tensor::Scalar<float>(1), Tensor::Scalar<float>(2)}},
+      {"ResizeBilinearGrad", {images, floats({1, 3, 3, 1})}},
+      {"ResizeNearestNeighborGrad", {images, ints({3, 3})}},
+      {"ScaleAndTranslate", {images, ints({2, 4}), Tensor::Vector<float>({1, 1}), Tensor::Vector<float>({0, 0})}},
+      {"ResizeBicubicGrad", {images, floats({1, 3, 3, 1})}},
+      {"AudioSummaryV2",
+       {Tensor::Scalar<std::string>("tag"), rows, Tensor::Scalar<float>(8)},
+       {{"max_outputs", 1 << 30}},
+       Code::kInvalidArgument},
+      {"BiasAdd", {rows, floats({0})}},
+      {"BiasAddGrad", {floats({kMany, 1, 4, 0})}, {nchw}},
+      {"StringFormat", {std::vector<Tensor>{rows}}, {{"template", "%s"}, {"summarize", -1}}},
+      {"StringFormat",
+       {std::vector<Tensor>{floats({1 << 30, 1 << 30, 0})}},
+       {{"template", "%s"}, {"summarize", 1 << 30}}},
+      {"Sum", {floats({2, int64_t{1} << 40, 3, 0}), axes}},
+      {"FusedBatchNormGradV3",
+       {floats({kMany, 0, 2, 2}), floats({kMany, 0, 2, 2}), floats({0}), floats({0}), floats({0}), floats({0})},
+       {nchw}},
+  };
+  for (const auto& c : cases) {
+    const absl::Status status = RunOp(c.op, c.inputs, c.attrs).status();
+    EXPECT_EQ(status.code(), c.code) << c.op << ": " << status;
+  }
+  ExpectTensor((*RunOp("Sum", {floats({2, int64_t{1} << 40, 3, 0}), axes}))[0], floats({2, 3}));
+  EXPECT_TRUE(RunOp("AvgPoolGrad", {ints({1 << 30, 2, 4, 0}), floats({1 << 30, 2, 4, 0})}, pool).ok());
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ void FuzzValues::NewShapes(bool volumes) {
 }
 
 Shape FuzzValues::InputShape(int index) {
-  if (Chance(2)) return Shape({0, int64_t{1} << 40});
+  if (Chance(3)) return HollowShape();
   if (index == 0 && shapes_like_image_) return base_;
   const int kind = Int(100);
   if (all_same_ && kind < 90) return base_;
@@ -134,6 +134,56 @@ Tensor FuzzValues::Mutant(const Tensor& t) {
   const int64_t at = Int(static_cast<int>(t.num_elements())) * size;
   memcpy(static_cast<char*>(result.raw()) + at, static_cast<char*>(other.raw()) + at, size);
   return result;
+}
+
+int64_t FuzzValues::Huge() {
+  static constexpr int kBits[] = {31, 32, 40, 60};
+  return int64_t{1} << Pick(kBits);
+}
+
+Shape FuzzValues::HollowShape() {
+  Dims dims(2 + Int(4), 0);
+  for (int64_t& d : dims) d = 1 + Int(3);
+  const int rank = static_cast<int>(dims.size()), huge = Int(rank);
+  dims[huge] = Huge() / 32;  // what the others have must not overflow
+  dims[(huge + 1 + Int(rank - 1)) % rank] = 0;
+  return Shape(dims);
+}
+
+void FuzzValues::Hollow(absl::Span<Tensor> inputs) {
+  std::vector<int> tensors;  // that may change
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].dtype() == kResource || inputs[i].dtype() == kVariant || !inputs[i].has_value()) continue;
+    tensors.push_back(static_cast<int>(i));
+    sizes.insert(sizes.end(), inputs[i].shape().dims().begin(), inputs[i].shape().dims().end());
+  }
+  if (tensors.empty()) return;
+  const Shape chosen = inputs[Pick(tensors)].shape();
+  const int kind = Int(4);
+  const int64_t huge = Huge(), none = sizes.empty() ? 0 : Pick(sizes), many = sizes.empty() ? 0 : Pick(sizes);
+  const int first = Int(std::max(1, chosen.rank())), second = Int(std::max(1, chosen.rank()));
+  for (const int i : tensors) {
+    Tensor& t = inputs[i];
+    Dims dims(t.shape().dims().begin(), t.shape().dims().end());
+    if (kind < 2) {
+      for (int64_t& d : dims) d = d == none ? 0 : d == many ? huge : d;
+      // Sizes that stand in a tensor fit, too.
+      if (kind == 1 && t.rank() == 1 && t.dim(0) < 8 && (t.dtype() == kInt32 || t.dtype() == kInt64)) {
+        t = t.Clone();
+        (void)Dispatch(Types<int32_t, int64_t>(), t.dtype(), [&]<typename T>() {
+          for (T& v : t.flat<T>()) v = v == none ? 0 : v == many ? static_cast<T>(huge) : v;
+          return absl::OkStatus();
+        });
+      }
+    } else if (t.shape() == chosen && !dims.empty()) {
+      dims[first] = 0;
+      if (second != first) dims[second] = huge;
+      if (kind == 3 && second == first) dims.insert(dims.begin() + Int(chosen.rank() + 1), huge);
+    }
+    const absl::StatusOr<Shape> shape = Shape::Make(dims);
+    if (shape.ok() && shape->num_elements() == 0) t = Tensor::Zeros(t.dtype(), *shape);
+  }
 }
 
 tensorflow::AttrValue FuzzValues::AnyAttr(const tensorflow::OpDef::AttrDef& attr) {

@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 
+#include "absl/types/span.h"
 #include "thalweg/proto/graph.pb.h"
 #include "thalweg/tensor/tensor.h"
 
@@ -40,11 +41,19 @@ class FuzzValues {
   // Another shape, other elements, or one element that is different.
   Tensor Mutant(const Tensor& t);
 
+  // No elements, and a dimension that no loop gets through.
+  Shape HollowShape();
+  // The inputs of a node made hollow such that they still fit together: one size
+  // of their dimensions becomes 0 and another huge, wherever it stands; or two
+  // dimensions of those that have one shape; or one tensor only.
+  void Hollow(absl::Span<Tensor> inputs);
+
   tensorflow::AttrValue AnyAttr(const tensorflow::OpDef::AttrDef& attr);
 
   DType home = kInvalid;  // the type of most attributes
 
  private:
+  int64_t Huge();
   std::mt19937_64 random_;
   bool shapes_like_image_ = false;
   bool all_same_ = false;

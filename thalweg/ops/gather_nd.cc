@@ -85,8 +85,10 @@ absl::Status GatherSlices(KernelContext& c, const Tensor& params, const Tensor& 
   if (params.num_elements() == 0 && count > 0 && params.shape().Product(0, depth) == 0) {
     return InvalidArgument("Requested more than 0 entries, but params is empty.  Params shape: ", params.shape());
   }
-  ASSIGN_OR_RETURN(const RowNumbers rows, FindRows(indices, params.shape(), "param "));
   ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
+  // Before anything is kept for each: empty index vectors may be more than there is memory for.
+  if (indices.num_elements() == 0 && shape.num_elements() == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const RowNumbers rows, FindRows(indices, params.shape(), "param "));
   const int64_t inner = params.shape().Product(depth, params.rank());
   return DispatchMove(params.dtype(), [&]<typename T>() {
     const T* const from = MoveData<T>(params);
@@ -160,10 +162,12 @@ absl::Status CheckScatterNd(const Tensor& indices, const Tensor& updates, const 
 }
 
 absl::Status CheckScatterIndices(const Tensor& indices, const Shape& shape) {
+  if (indices.num_elements() == 0) return absl::OkStatus();
   return FindRows(indices, shape, "").status();
 }
 
 absl::Status ScatterSlices(ScatterKind scatter, const Tensor& indices, const Tensor& updates, Tensor* out) {
+  if (updates.num_elements() == 0) return absl::OkStatus();
   const Shape& shape = out->shape();
   ASSIGN_OR_RETURN(const RowNumbers rows, FindRows(indices, shape, ""));
   const int64_t inner = shape.Product(static_cast<int>(indices.dim(indices.rank() - 1)), shape.rank());

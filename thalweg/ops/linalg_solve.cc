@@ -20,6 +20,7 @@ absl::Status Cholesky(KernelContext& context) {
   const Tensor& x = context.input(0);
   ASSIGN_OR_RETURN(const MatrixBatch m, MatrixBatch::OfSquare(x));
   ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, x.shape()));
+  if (x.num_elements() == 0) return absl::OkStatus();
   return ForEachMatrix(context, m.count, Cubic(m.rows), [&]<typename S>(int64_t i) {
     Matrix<S> a = LoadMatrix<S>(x, i, m.rows, m.rows);
     const bool good = FactorCholesky(&a);
@@ -40,6 +41,7 @@ absl::Status CholeskyGrad(KernelContext& context) {
   if (m.rows != m.columns) return InvalidArgument("Inputs must be a square matrices.");
   if (grad.shape() != l.shape()) return InvalidArgument("Inputs must have the same shape.");
   ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, l.shape()));
+  if (l.num_elements() == 0) return absl::OkStatus();
   return ForEachMatrix(context, m.count, 4 * Cubic(m.rows), [&]<typename S>(int64_t i) {
     const auto lower = [&](Matrix<S> a) {
       for (int64_t j = 0; j < m.rows; ++j) {

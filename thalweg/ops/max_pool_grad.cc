@@ -80,6 +80,7 @@ class MaxPoolGradKernel : public PoolKernel {
     ASSIGN_OR_RETURN(const Tensor y, Widened(context, context.input(1)));
     ASSIGN_OR_RETURN(const Tensor dy, Widened(context, context.input(2)));
     return ComputeWide(context, x.shape(), [&](Tensor* dx) {
+      if (x.num_elements() == 0) return absl::OkStatus();  // images of nothing may be many
       return Dispatch(MaxPoolTypes(), x.dtype(), [&]<typename T>() {
         context.ParallelFor(pool.batch, 2 * pool.nanos(), [&](int64_t begin, int64_t end) {
           std::vector<T> best(pool.channels);
@@ -117,6 +118,7 @@ class MaxPoolGradGradKernel : public PoolKernel {
     ASSIGN_OR_RETURN(const Tensor x, Widened(context, context.input(0)));
     ASSIGN_OR_RETURN(const Tensor ddx, Widened(context, context.input(2)));
     return ComputeWide(context, shape, [&](Tensor* output) {
+      if (shape.num_elements() == 0) return absl::OkStatus();
       return Dispatch(MaxPoolTypes(), x.dtype(), [&]<typename T>() {
         context.ParallelFor(pool.batch, pool.nanos(), [&](int64_t begin, int64_t end) {
           std::vector<T> best(pool.channels);

@@ -133,7 +133,12 @@ absl::Status AddSounds(absl::string_view tag, const Tensor& sounds, const Tensor
   if (length > (std::numeric_limits<int32_t>::max() - 44) / 2) {
     return InvalidArgument("Provided channels and frames cannot be encoded as a WAV.");
   }
-  for (int64_t i = 0; i < std::min(max_outputs, sounds.dim(0)); ++i) {
+  const int64_t count = std::min(max_outputs, sounds.dim(0));
+  constexpr int64_t kHead = 44;  // of a WAV: sounds of nothing may be many
+  if (count > std::numeric_limits<int32_t>::max() / (kHead + 2 * length)) {
+    return InvalidArgument("the summary is too large for a message: ", count, " sounds of ", length, " samples");
+  }
+  for (int64_t i = 0; i < count; ++i) {
     Summary::Value* const value = summary->add_value();
     value->set_tag(absl::StrCat(tag, "/audio"));
     if (max_outputs > 1) absl::StrAppend(value->mutable_tag(), "/", i);

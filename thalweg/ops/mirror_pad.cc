@@ -19,7 +19,7 @@ absl::StatusOr<int> MirrorOffset(absl::StatusOr<std::string> mode) {
 
 // For every dimension, where the elements of the padded tensor come from.
 struct MirrorTables {
-  std::vector<std::vector<int64_t>> source;  // already times the stride
+  std::vector<std::vector<int64_t>> source;  // already times the stride; none if there are no elements
   Dims padded;
 
   void Add(int64_t size, int64_t stride, int64_t before, int64_t after, int offset) {
@@ -28,7 +28,6 @@ struct MirrorTables {
     for (int64_t i = before; i > 0; --i) table.push_back((i - 1 + offset) * stride);
     for (int64_t i = 0; i < size; ++i) table.push_back(i * stride);
     for (int64_t i = 0; i < after; ++i) table.push_back((size - 1 - offset - i) * stride);
-    padded.push_back(static_cast<int64_t>(table.size()));
     source.push_back(std::move(table));
   }
 };
@@ -67,7 +66,8 @@ absl::StatusOr<MirrorTables> MakeTables(const Shape& shape, const Tensor& paddin
                          : InvalidArgument("paddings must be no greater than the ", what, " size: ", before, ", ",
                                            after, " greater than ", shape.dim(d));
     }
-    tables.Add(shape.dim(d), strides[d], before, after, offset);
+    tables.padded.push_back(AddDims(shape.dim(d), before + after));
+    if (shape.num_elements() > 0) tables.Add(shape.dim(d), strides[d], before, after, offset);
   }
   return tables;
 }
@@ -99,6 +99,7 @@ class MirrorPadKernel : public Kernel {
     ASSIGN_OR_RETURN(const MirrorTables tables, MakeTables(input.shape(), c.input(1), offset_, "dimension"));
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(tables.padded));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
+    if (tables.source.empty()) return absl::OkStatus();
     return DispatchMove(input.dtype(), [&]<typename T>() {
       const T* const from = MoveData<T>(input);
       T* const to = MutableMoveData<T>(out);
@@ -143,6 +144,7 @@ class MirrorPadGradKernel : public Kernel {
     ASSIGN_OR_RETURN(const MirrorTables tables, MakeTables(shape, paddings, offset_, "output dimension"));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
     ClearElements(out);
+    if (tables.source.empty()) return absl::OkStatus();
     return Dispatch(NumberTypes(), input.dtype(), [&]<typename T>() {
       const T* const from = input.data<T>();
       T* const to = out->mutable_data<T>();

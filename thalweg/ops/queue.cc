@@ -160,6 +160,13 @@ void Queue::Enqueue(Tuple tuple, const Caller& caller, Done done) {
 void Queue::EnqueueMany(Tuple batch, const Caller& caller, Done done) {
   if (const absl::Status status = CheckTuple(batch, /*many=*/true); !status.ok()) return done(status);
   if (batch[0].dim(0) == 0) return done(absl::OkStatus());
+  // Elements that have no memory of their own take some in the queue.
+  constexpr int64_t kMostRowsOfNothing = 1 << 24;
+  const bool nothing = std::all_of(batch.begin(), batch.end(), [](const Tensor& t) { return t.num_elements() == 0; });
+  if (nothing && batch[0].dim(0) > kMostRowsOfNothing) {
+    return done(
+        ResourceExhausted("got ", batch[0].dim(0), " empty elements at once, expected at most ", kMostRowsOfNothing));
+  }
   auto attempt = std::make_shared<Attempt>();
   attempt->caller = caller;
   attempt->many = true;

@@ -224,8 +224,11 @@ TEST_F(QueueTest, RefusesTuplesThatDoNotFit) {
                   "many: INVALID_ARGUMENT: Component 0 of a batch must have at least one dimension, got a scalar"));
   const auto open = Make({.types = {kInt32, kInt32}});
   many(*open, {Tensor::Vector({1}), Tensor::Vector({1, 2})});
+  const Tensor nothing = Tensor::Zeros(kInt32, {int64_t{1} << 60, 0});
+  many(*open, {nothing, nothing});
   GetMany(*open, 1);
   EXPECT_THAT(Log(), ElementsAre(HasSubstr("Component 1 has 2, and should have 1"),
+                                 HasSubstr("RESOURCE_EXHAUSTED: got 1152921504606846976 empty elements at once"),
                                  HasSubstr("FIFOQueue's DequeueMany and DequeueUpTo require the components to have "
                                            "specified shapes.")));
 }

@@ -147,6 +147,7 @@ class ResizeBilinearGradKernel : public ResizeKernel {
     if (original.rank() != 4) return InvalidArgument("original_image must be 4-dimensional", original.shape());
     ASSIGN_OR_RETURN(const ResizeShapes r, ReadResizeGradient(gradient, original.dim(1), original.dim(2), mode_));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, r.shape));
+    if (out->num_elements() == 0) return absl::OkStatus();  // images of nothing may be many
     if (out->dtype() == kDouble) {
       Spread<double>(r, gradient, out);
     } else if (out->dtype() == kFloat) {
@@ -239,6 +240,7 @@ class ResizeNearestGradKernel : public ResizeKernel {
     ASSIGN_OR_RETURN(const ResizeShapes r,
                      ReadResizeGradient(gradient, height, width, {.align_corners = mode_.align_corners}));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, r.shape));
+    if (out->num_elements() == 0) return absl::OkStatus();  // images of nothing may be many
     const std::vector<int64_t> ys = NearestPlaces(r.y, mode_), xs = NearestPlaces(r.x, mode_);
     return Dispatch(Types<uint8_t, int8_t, int32_t, Half, float, double, BFloat16>(), out->dtype(), [&]<typename T>() {
       const T* from = gradient.data<T>();

@@ -147,6 +147,7 @@ class ScaleAndTranslateKernel final : public Kernel {
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make({n, size[0], size[1], depth}));
     ASSIGN_OR_RETURN(const Shape half, Shape::Make({n, size[0], images.dim(2), depth}));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
+    if (out->num_elements() == 0) return absl::OkStatus();  // images of nothing may be many
     ASSIGN_OR_RETURN(Tensor tall, c.AllocateTemporary(kFloat, half));
     ASSIGN_OR_RETURN(Tensor values, c.AllocateTemporary(kFloat, images.shape()));
     std::vector<Span> spans[2];

@@ -104,6 +104,7 @@ absl::Status SparseReshape(KernelContext& context) {
   const int64_t* place = indices.data<int64_t>();
   int64_t* result = out->mutable_data<int64_t>();
   RETURN_IF_ERROR(CheckSparseIndices(indices.flat<int64_t>(), from, SparseValue::kUnordered));
+  if (out->num_elements() == 0) return absl::OkStatus();  // places in a scalar may be many
   for (int64_t i = 0; i < count; ++i, place += from_rank, result += to_rank) {
     int64_t flat = 0;
     for (int64_t d = 0; d < from_rank; ++d) flat = flat * from[d] + place[d];

@@ -50,7 +50,8 @@ class SparseToDenseKernel : public Kernel {
     return DispatchMove(out->dtype(), [&]<typename T>() {
       const T* const from = MoveData<T>(values);
       T* const to = MutableMoveData<T>(out);
-      for (int64_t i = 0; i < count; ++i) {
+      // Places in a scalar may be many; the last value counts.
+      for (int64_t i = rank == 0 ? std::max<int64_t>(0, count - 1) : 0; i < count; ++i) {
         int64_t place = 0;
         for (int64_t d = 0; d < rank; ++d) place += places[i * rank + d] * strides[d];
         to[place] = from[values.rank() == 0 ? 0 : i];

@@ -88,6 +88,12 @@ void AppendNested(const Tensor& t, int d, int64_t begin, int64_t stride, int64_t
       d + 1 == t.rank() ? " " : absl::StrCat(std::string(t.rank() - d - 1, '\n'), std::string(d + 1, ' '));
   text->push_back('[');
   for (int64_t i = 0; i < n; ++i) {
+    // Rows of nothing may be more than any text can hold.
+    constexpr size_t kMostTextOfNothing = 1 << 16;
+    if (t.num_elements() == 0 && text->size() > kMostTextOfNothing) {
+      absl::StrAppend(text, separator, "...");
+      break;
+    }
     if (shortened && i == edge) {
       absl::StrAppend(text, separator, "...");
       i = n - edge;
