@@ -132,6 +132,31 @@ absl::Status BlockedProduct(View<double> a, View<double> b, double* c, int64_t m
   return absl::OkStatus();
 }
 
+void Sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
+           const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
+  UseOneOpenMpThread();
+  const dnnl_status_t status =
+      dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+  CHECK(status == dnnl_success) << "dnnl_sgemm: " << status;
+}
+
+// The library goes down the columns of B, and of a transposed A, where they lie.
+// Rows that are a multiple of 2 KB apart fall into so few sets of the caches that
+// this takes up to twice as long. Panels of such matrices are copied, with rows a
+// cache line further apart.
+constexpr int64_t kPanelWidth = 512, kPanelDepth = 256, kPanelStride = kPanelWidth + 16;
+
+bool WorthCopying(int64_t stride, int64_t uses) { return stride % 512 == 0 && uses >= 16; }
+
+// Larger products the library packs itself.
+bool LeavesInPlace(int64_t m, int64_t n) {
+  return 1.0 / static_cast<double>(m) + 1.0 / static_cast<double>(n) > 0.0038;
+}
+
+void CopyPanel(const float* from, int64_t stride, int64_t depth, int64_t width, float* to) {
+  for (int64_t p = 0; p < depth; ++p) std::memcpy(to + p * kPanelStride, from + p * stride, width * sizeof(float));
+}
+
 // Conjugates a copy. REQUIRES: T is complex.
 template <typename T>
 absl::StatusOr<Tensor> Conjugated(const T* data, int64_t count) {
@@ -153,10 +178,29 @@ void UseOneOpenMpThread() {
 
 void SingleThreadedSgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
                          int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
-  UseOneOpenMpThread();
-  const dnnl_status_t status =
-      dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
-  CHECK(status == dnnl_success) << "dnnl_sgemm: " << status;
+  const bool copy_a = transpose_a && WorthCopying(lda, n), copy_b = !transpose_b && WorthCopying(ldb, m);
+  absl::StatusOr<Tensor> panels;  // none: without memory for copies it is only slower
+  if ((copy_a || copy_b) && LeavesInPlace(m, n))
+    panels = Tensor::Allocate(kFloat, Shape({2, kPanelDepth * kPanelStride}));
+  if (!panels.ok()) return Sgemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
+  float* const panel_a = panels->mutable_data<float>();
+  float* const panel_b = panel_a + kPanelDepth * kPanelStride;
+  const int64_t row_step = copy_a ? kPanelWidth : m, column_step = copy_b ? kPanelWidth : n;
+  for (int64_t j = 0; j < n; j += column_step) {
+    const int64_t columns = std::min(column_step, n - j);
+    for (int64_t p = 0; p < k; p += kPanelDepth) {
+      const int64_t depth = std::min(kPanelDepth, k - p);
+      const float* const from_b = b + (transpose_b ? j * ldb + p : p * ldb + j);
+      if (copy_b) CopyPanel(from_b, ldb, depth, columns, panel_b);
+      for (int64_t i = 0; i < m; i += row_step) {
+        const int64_t rows = std::min(row_step, m - i);
+        const float* const from_a = a + (transpose_a ? p * lda + i : i * lda + p);
+        if (copy_a) CopyPanel(from_a, lda, depth, rows, panel_a);
+        Sgemm(transpose_a, transpose_b, rows, columns, depth, copy_a ? panel_a : from_a, copy_a ? kPanelStride : lda,
+              copy_b ? panel_b : from_b, copy_b ? kPanelStride : ldb, p == 0 ? beta : 1.0f, c + i * ldc + j, ldc);
+      }
+    }
+  }
 }
 
 template <typename T>

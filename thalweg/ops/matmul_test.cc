@@ -65,6 +65,29 @@ TEST(MatMulTest, LargeOnesAreSharedBetweenThreads) {
   CheckProduct(kInt32, 64, 64, 64, 0);
 }
 
+// Rows a multiple of 2 KB apart: panels of such matrices are copied.
+TEST(MatMulTest, RowsThatCollideInCaches) {
+  CheckProduct(kFloat, 40, 1024, 300, 1e-4);  // of B
+  CheckProduct(kFloat, 1024, 40, 300, 1e-4);  // of A, if it is transposed
+  CheckProduct(kFloat, 512, 512, 24, 1e-4);   // of both
+  CheckProduct(kFloat, 15, 512, 300, 1e-4);   // too few rows for copies to pay
+}
+
+TEST(SingleThreadedSgemmTest, AddsAndLeavesGaps) {
+  // B is the left part of rows of 1024 numbers, and so is C.
+  constexpr int64_t kRows = 20, kColumns = 530, kDepth = 270, kStride = 1024;
+  const Tensor a = TestValues(kFloat, {kRows, kDepth}, -1, 1), b = TestValues(kFloat, {kDepth, kStride}, -1, 1, 2);
+  Tensor c = TestValues(kFloat, {kRows, kStride}, -1, 1, 3);
+  Tensor expected = Reference(a, b, false, false);
+  for (int64_t i = 0; i < c.num_elements(); ++i) {
+    float& value = expected.mutable_data<float>()[i];
+    value = c.data<float>()[i] + (i % kStride < kColumns ? value : 0);
+  }
+  SingleThreadedSgemm(false, false, kRows, kColumns, kDepth, a.data<float>(), kDepth, b.data<float>(), kStride, 1,
+                      c.mutable_data<float>(), kStride);
+  ExpectTensor(c, expected, 1e-4);
+}
+
 TEST(MatMulTest, OtherTypes) {
   for (const DType t : {kInt32, kInt64, kUint8, kUint16, kUint32, kUint64}) CheckProduct(t, 2, 3, 2, 0);
   CheckProduct(kHalf, 5, 6, 7, 1e-2);

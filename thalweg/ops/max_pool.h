@@ -36,7 +36,7 @@ struct Pool {
 // For every channel of the window at output position o, where its first largest
 // element is. The first element counts even if it is not a number.
 template <typename T>
-inline void FirstLargest(const Pool& p, const T* image, int64_t o, T* best, int32_t* where) {
+[[gnu::always_inline]] inline void FirstLargest(const Pool& p, const T* image, int64_t o, T* best, int32_t* where) {
   const int64_t n = p.channels;
   bool first = true;
   ForWindow(p.windows, o, [&](int64_t position) {

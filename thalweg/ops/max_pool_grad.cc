@@ -13,8 +13,9 @@ namespace thalweg {
 namespace {
 
 // dx of one image; best and where are scratch, an element per channel.
+// Always inlined: out of line it would not be compiled for several instruction sets.
 template <typename T>
-inline void GradImage(const Pool& p, const T* x, const T* dy, T* dx, T* best, int32_t* where) {
+[[gnu::always_inline]] inline void GradImage(const Pool& p, const T* x, const T* dy, T* dx, T* best, int32_t* where) {
   const int64_t n = p.channels;
   std::fill_n(dx, p.input_image(), T(0));
   for (int64_t o = 0; o < OutputPositions(p.windows); ++o, dy += n) {

@@ -11,8 +11,9 @@
 namespace thalweg {
 namespace {
 
+// Always inlined: out of line it would not be compiled for several instruction sets.
 template <typename T>
-inline void MaxPositions(const Pool& p, const T* image, int64_t begin, int64_t end, T* out) {
+[[gnu::always_inline]] inline void MaxPositions(const Pool& p, const T* image, int64_t begin, int64_t end, T* out) {
   const int64_t n = p.channels;
   for (int64_t o = begin; o < end; ++o, out += n) {
     std::fill_n(out, n, std::numeric_limits<T>::lowest());

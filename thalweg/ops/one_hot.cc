@@ -1,5 +1,9 @@
 // OneHot: a new dimension of size `depth` with on_value at the place that the
 // index names and off_value elsewhere. An index out of range names no place.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/element_moves.h"
@@ -7,6 +11,18 @@
 
 namespace thalweg {
 namespace {
+
+// Sets n elements to `value`: most often zero, which memset knows best.
+template <typename T>
+void FillRange(const T& value, int64_t n, T* to) {
+  if constexpr (std::is_trivially_copyable_v<T>) {
+    if (value == T()) {
+      memset(static_cast<void*>(to), 0, n * sizeof(T));
+      return;
+    }
+  }
+  std::fill_n(to, n, value);
+}
 
 class OneHotKernel : public Kernel {
  public:
@@ -33,15 +49,14 @@ class OneHotKernel : public Kernel {
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
     if (shape.num_elements() == 0) return absl::OkStatus();
-    RETURN_IF_ERROR(FillElements(c, c.input(3), out));
     const int64_t inner = indices.shape().Product(axis, rank);
     return DispatchMove(out->dtype(), [&]<typename T>() {
-      const T on = *MoveData<T>(c.input(2));
-      T* const to = MutableMoveData<T>(out);
       return Dispatch(Types<int32_t, int64_t, uint8_t, int8_t>(), indices.dtype(), [&]<typename Index>() {
-        const Index* const index = indices.data<Index>();
-        for (int64_t k = 0; k < indices.num_elements(); ++k) {
-          if (index[k] >= 0 && index[k] < depth) to[(k / inner * depth + index[k]) * inner + k % inner] = on;
+        if (inner == 1) {
+          MarkInRows<T>(c, indices.data<Index>(), indices.num_elements(), depth, MutableMoveData<T>(out));
+        } else {
+          CompareInRows<T>(c, indices.data<Index>(), indices.num_elements() / inner, depth, inner,
+                           MutableMoveData<T>(out));
         }
         return absl::OkStatus();
       });
@@ -49,6 +64,33 @@ class OneHotKernel : public Kernel {
   }
 
  private:
+  // Both write the result once, in order, and share it between threads.
+  //
+  // An index is a row of `depth`.
+  template <typename T, typename Index>
+  static void MarkInRows(KernelContext& c, const Index* index, int64_t count, int64_t depth, T* to) {
+    const T on = *MoveData<T>(c.input(2)), off = *MoveData<T>(c.input(3));
+    c.ParallelFor(count, 4 + depth * sizeof(T) * 0.1, [&](int64_t begin, int64_t end) {
+      FillRange(off, (end - begin) * depth, to + begin * depth);
+      for (int64_t k = begin; k < end; ++k) {
+        if (index[k] >= 0 && index[k] < depth) to[k * depth + index[k]] = on;
+      }
+    });
+  }
+
+  // `inner` indices are as many columns of `depth` rows.
+  template <typename T, typename Index>
+  static void CompareInRows(KernelContext& c, const Index* index, int64_t outer, int64_t depth, int64_t inner, T* to) {
+    const T on = *MoveData<T>(c.input(2)), off = *MoveData<T>(c.input(3));
+    c.ParallelFor(outer * depth, 2 + static_cast<double>(inner), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const Index* const x = index + row / depth * inner;
+        const int64_t here = row % depth;
+        for (int64_t i = 0; i < inner; ++i) to[row * inner + i] = x[i] == here ? on : off;
+      }
+    });
+  }
+
   int64_t axis_ = -1;
 };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "thalweg/kernel/op_testlib.h"
@@ -28,6 +29,27 @@ TEST(PoolTest, Values) {
                Tensor::Of<float>({1, 2, 2, 1}, {8, 3, 7, 9}));
   ExpectTensor(Result("AvgPool", {kImage}, {1, 2, 2, 1}, {1, 2, 2, 1}, "SAME"),
                Tensor::Of<float>({1, 2, 2, 1}, {4.5, 2.5, 6.5, 9}));
+}
+
+// Several images and channels: shared between threads, in loops of full vectors and not.
+TEST(PoolTest, MaxOfManyChannels) {
+  constexpr int64_t kImages = 6, kSide = 21, kOut = 11;
+  for (const int64_t channels : {3, 37}) {
+    const Tensor x = TestValues(kFloat, {kImages, kSide, kSide, channels}, -1, 1);
+    Tensor expected(kFloat, {kImages, kOut, kOut, channels});
+    float* to = expected.mutable_data<float>();
+    for (int64_t i = 0; i < kImages * kOut * kOut * channels; ++i) {
+      const int64_t c = i % channels, column = i / channels % kOut, row = i / channels / kOut % kOut;
+      to[i] = -2;
+      for (int64_t y = std::max<int64_t>(0, 2 * row - 1); y < std::min(kSide, 2 * row + 2); ++y) {
+        for (int64_t z = std::max<int64_t>(0, 2 * column - 1); z < std::min(kSide, 2 * column + 2); ++z) {
+          const int64_t image = i / (kOut * kOut * channels);
+          to[i] = std::max(to[i], x.data<float>()[((image * kSide + y) * kSide + z) * channels + c]);
+        }
+      }
+    }
+    ExpectTensor(Result("MaxPool", {x}, {1, 3, 3, 1}, {1, 2, 2, 1}, "SAME"), expected);
+  }
 }
 
 TEST(PoolTest, Argmax) {

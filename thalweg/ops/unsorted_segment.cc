@@ -67,18 +67,21 @@ class UnsortedSegmentKernel : public Kernel {
   }
 
  private:
-  // Threads take columns, so that none writes where another does.
+  // Threads take columns, so that none writes where another does; each takes them
+  // at once, since every row of a share is a call.
   template <typename Index>
   void Reduce(KernelContext& c, const Tensor& data, const Tensor& ids, int64_t inner, Tensor* out) const {
     constexpr int64_t kColumns = 16;
     constexpr int64_t kAhead = 4;
+    const int64_t unit = kColumns * c.device().crew().concurrency();
+    const int64_t columns = std::max<int64_t>(1, (inner + unit - 1) / unit) * kColumns;
     const int64_t rows = ids.num_elements();
     const int64_t size = static_cast<int64_t>(ElementSize(data.dtype()));
     const Index* const id = ids.data<Index>();
     const char* const from = static_cast<const char*>(data.raw());
     char* const to = static_cast<char*>(out->raw());
-    c.ParallelFor((inner + kColumns - 1) / kColumns, rows * (2 + kColumns * 0.3), [&](int64_t begin, int64_t end) {
-      const int64_t first = begin * kColumns, n = std::min(end * kColumns, inner) - first;
+    c.ParallelFor((inner + columns - 1) / columns, rows * (2 + columns * 0.15), [&](int64_t begin, int64_t end) {
+      const int64_t first = begin * columns, n = std::min(end * columns, inner) - first;
       for (int64_t i = 0; i < rows; ++i) {
         if (i + kAhead < rows && id[i + kAhead] >= 0)
           __builtin_prefetch(to + (id[i + kAhead] * inner + first) * size, 1);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include "thalweg/ops/array_ops_testlib.h"
@@ -27,14 +28,21 @@ TEST(UnsortedSegmentTest, ShapesAndTypes) {
   EXPECT_EQ(*InferShape("UnsortedSegmentSum", {{kFloat, {-1, 3}}, {kInt32, {-1}}, {kInt32, {}}}), "[?,3]");
 }
 
+// Threads share the columns.
 TEST(UnsortedSegmentTest, Large) {
-  const Tensor x = TestValues(kDouble, {2000, 100});
   Tensor ids(kInt32, {2000});
-  for (int i = 0; i < 2000; ++i) ids.mutable_data<int32_t>()[i] = i % 7;
-  const Tensor y = Result("UnsortedSegmentSum", {x, ids, Int(7)});
-  double sum = 0;
-  for (int i = 3; i < 2000; i += 7) sum += x.data<double>()[i * 100 + 99];
-  EXPECT_NEAR(y.data<double>()[3 * 100 + 99], sum, 1e-9);
+  for (int i = 0; i < 2000; ++i) ids.mutable_data<int32_t>()[i] = i % 8 - 1;
+  for (const int64_t columns : {1, 31, 32, 33, 100, 300}) {
+    const Tensor x = TestValues(kDouble, {2000, columns});
+    Tensor sums(kDouble, {7, columns});
+    std::fill_n(sums.mutable_data<double>(), 7 * columns, 0.0);
+    for (int i = 0; i < 2000; ++i) {
+      for (int64_t j = 0; j < columns && i % 8 > 0; ++j) {
+        sums.mutable_data<double>()[(i % 8 - 1) * columns + j] += x.data<double>()[i * columns + j];
+      }
+    }
+    ExpectTensor(Result("UnsortedSegmentSum", {x, ids, Int(7)}), sums, 1e-9);
+  }
 }
 
 TEST(UnsortedSegmentTest, BadInput) {
