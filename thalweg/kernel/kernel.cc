@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "thalweg/base/status.h"
+#include "thalweg/kernel/alone.h"
 
 namespace thalweg {
 
@@ -50,7 +51,7 @@ absl::StatusOr<Tensor> KernelContext::AllocateTemporary(DType dtype, const Shape
 void KernelContext::ParallelFor(int64_t n, double nanos_each, absl::FunctionRef<void(int64_t, int64_t)> body) {
   // A piece is worth handing over from about 10 us on.
   constexpr double kNanosPerPiece = 10'000;
-  if (static_cast<double>(n) * nanos_each <= kNanosPerPiece) {
+  if (static_cast<double>(n) * nanos_each <= kNanosPerPiece || ScopedAlone::Get()) {
     if (n > 0) body(0, n);
     return;
   }

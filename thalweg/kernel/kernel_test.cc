@@ -10,6 +10,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/kernel/alone.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/op_testlib.h"
 
@@ -198,6 +199,20 @@ TEST_F(KernelContextTest, LittleWorkStaysInOnePiece) {
   int pieces = 0;
   c.ParallelFor(1000, 1.0, [&](int64_t, int64_t) { ++pieces; });
   EXPECT_EQ(pieces, 1);
+}
+
+TEST_F(KernelContextTest, AloneAllWorkStaysInOnePiece) {
+  KernelContext c = Context();
+  int pieces = 0;
+  {
+    const ScopedAlone outer(true), inner(false);
+    c.ParallelFor(1000, 1e6, [&](int64_t, int64_t) { ++pieces; });
+    EXPECT_FALSE(c.took_crew());
+  }
+  EXPECT_EQ(pieces, 1);
+  EXPECT_FALSE(ScopedAlone::Get());
+  c.ParallelFor(1000, 1e6, [](int64_t, int64_t) {});
+  EXPECT_TRUE(c.took_crew());
 }
 
 class KernelRegistryTest : public testing::Test {

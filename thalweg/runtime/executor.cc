@@ -9,6 +9,7 @@
 #include "thalweg/base/denormals.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
+#include "thalweg/kernel/alone.h"
 #include "thalweg/kernel/evaluate.h"
 #include "thalweg/runtime/forks.h"
 #include "thalweg/runtime/frame_id.h"
@@ -72,7 +73,7 @@ class Execution::Region {
   absl::Status RunToEnd(int64_t iteration) {
     StartMeasuring(iteration);
     absl::Status status = RunSegmentCode(0);
-    if (measure_) [[unlikely]]
+    if (measure_ != Forks::Measure::kNothing) [[unlikely]]
       plan_.forks->EndRun(plan_);
     return status;
   }
@@ -106,7 +107,7 @@ class Execution::Region {
   uint64_t FrameIdOf(const LoopPlan& loop) const { return ChildFrameId(frame_id_, iteration_, loop.name_hash); }
   void StartMeasuring(int64_t iteration) {
     iteration_ = iteration;
-    measure_ = !plan_.forks->done() && plan_.forks->StartRun();
+    measure_ = plan_.forks->done() ? Forks::Measure::kNothing : plan_.forks->StartRun();
   }
   absl::Status RunSegmentCode(int32_t segment);
   absl::Status RunStages(const std::vector<Stage>& stages);
@@ -130,7 +131,7 @@ class Execution::Region {
   PlanFrame& frame_;
   const uint64_t frame_id_;
   int64_t iteration_ = 0;
-  bool measure_ = false;  // this run measures what instructions take
+  Forks::Measure measure_ = Forks::Measure::kNothing;  // what instructions take, in this run
 
   // Only for plans with waits.
   std::unique_ptr<std::atomic<int32_t>[]> pending_;  // by segment: predecessors not done
@@ -303,7 +304,8 @@ absl::Status Execution::Region::RunInstruction(const Instruction& in, KernelCont
 absl::Status Execution::Region::RunCode(absl::Span<const Instruction> code) {
   KernelContext context(&execution_.step_, frame_.slots.data());
   context.set_iteration(frame_id_, iteration_);
-  const bool fast = !measure_ && execution_.stats_ == nullptr;
+  const bool measure = measure_ != Forks::Measure::kNothing;
+  const bool fast = !measure && execution_.stats_ == nullptr;
   for (const Instruction& in : code) {
     if (execution_.step_.cancellation->cancelled()) [[unlikely]] {
       return execution_.step_.cancellation->status();
@@ -315,15 +317,15 @@ absl::Status Execution::Region::RunCode(absl::Span<const Instruction> code) {
       FreeSlots(in);
     } else if (in.async) {
       StartWait(in);
-    } else if (!measure_) [[likely]] {
+    } else if (!measure) [[likely]] {
       RETURN_IF_ERROR(RunInstruction(in, context));
     } else {
+      const ScopedAlone scope(measure_ == Forks::Measure::kAlone);
       context.clear_took_crew();
       const int64_t start = NowNanos();
       RETURN_IF_ERROR(RunInstruction(in, context));
-      const int concurrency = in.call.device != nullptr ? in.call.device->crew().concurrency() : 1;
-      plan_.forks->Record(plan_, static_cast<int32_t>(&in - plan_.code.data()), NowNanos() - start, context.took_crew(),
-                          concurrency);
+      plan_.forks->Record(plan_, static_cast<int32_t>(&in - plan_.code.data()), measure_, NowNanos() - start,
+                          context.took_crew());
     }
   }
   return absl::OkStatus();
@@ -339,6 +341,7 @@ absl::Status Execution::Region::RunSegmentCode(int32_t id) {
 absl::Status Execution::Region::RunStages(const std::vector<Stage>& stages) {
   for (const Stage& stage : stages) {
     if (stage.second.empty()) {
+      const ScopedAlone scope(stage.alone);
       RETURN_IF_ERROR(RunCode(stage.first));
       continue;
     }
@@ -481,7 +484,7 @@ void Execution::Region::CountDown(int32_t n) {
     status = status_;
   }
   for (size_t i = 0; i < plan_.wait_successors.size(); ++i) waits_[i].started = false;
-  if (measure_) plan_.forks->EndRun(plan_);
+  if (measure_ != Forks::Measure::kNothing) plan_.forks->EndRun(plan_);
   // The region may be gone when `done` returns.
   Done done = std::move(done_);
   done(status);

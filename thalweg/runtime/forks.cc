@@ -19,23 +19,37 @@ class StageFinder {
 
   std::vector<Stage> Run() {
     std::vector<Stage> stages;
-    bool forked = false;
+    bool as_it_is = true;
     for (int32_t at = begin_; at < end_;) {
       const int32_t fork_end = Grow(at);
       if (fork_end > at) {
         stages.push_back(Fork(at, fork_end));
-        forked = true;
+        as_it_is = false;
         at = fork_end;
         continue;
       }
-      if (stages.empty() || !stages.back().second.empty()) stages.emplace_back();
+      const bool alone = costs_[at].took_crew && !Helps(costs_[at]);
+      as_it_is = as_it_is && !alone;
+      // What asks for no help fits anywhere.
+      if (stages.empty() || !stages.back().second.empty() || (costs_[at].took_crew && stages.back().alone != alone)) {
+        stages.emplace_back().alone = alone;
+      }
       stages.back().first.push_back(plan_.code[at++]);
     }
-    return forked ? stages : std::vector<Stage>();
+    return as_it_is ? std::vector<Stage>() : stages;
   }
 
  private:
-  static constexpr int32_t kMaxStage = 128;  // instructions
+  static constexpr int32_t kMaxStage = 128;         // instructions
+  static constexpr double kLeastHelpNanos = 5'000;  // what the crew's help must save
+  static constexpr double kLongNanos = 100'000;
+
+  // Long work is shared, whatever was measured: on a machine that was busy then
+  // it may not have paid.
+  static bool Helps(const InstructionCost& cost) {
+    return cost.serial_nanos >= kLongNanos || cost.serial_nanos - cost.nanos >= kLeastHelpNanos;
+  }
+  static double Nanos(const InstructionCost& cost) { return Helps(cost) ? cost.nanos : cost.serial_nanos; }
 
   // Where a fork that starts at `first` should end; `first` if it should not
   // be. Fills lane_ for what lies between.
@@ -49,7 +63,7 @@ class StageFinder {
       if (lane < 0) break;
       lane_[at - begin_] = lane;
       serial_nanos[lane] += costs_[at].serial_nanos;
-      nanos += costs_[at].nanos;
+      nanos += Nanos(costs_[at]);
       // The hand-over itself costs about half of the least that a lane must do.
       const double gain = nanos - std::max(serial_nanos[0], serial_nanos[1]) - min_lane_nanos_ / 2;
       if (std::min(serial_nanos[0], serial_nanos[1]) >= min_lane_nanos_ && gain > best_gain) {
@@ -112,25 +126,34 @@ std::vector<Stage> FindStages(const Plan& plan, int32_t begin, int32_t end, absl
   return StageFinder(plan, begin, end, costs, min_lane_nanos).Run();
 }
 
-bool Forks::StartRun() {
-  const int run = started_.fetch_add(1, std::memory_order_relaxed);
-  return run >= kWarmUpRuns && run < kWarmUpRuns + kMeasuredRuns;
+InstructionCost Forks::Best::Cost() const {
+  int64_t with_crew = nanos.load(std::memory_order_relaxed), alone = serial_nanos.load(std::memory_order_relaxed);
+  const bool helped = took_crew.load(std::memory_order_relaxed);
+  if (!helped) with_crew = alone = std::min(with_crew, alone);
+  if (std::max(with_crew, alone) == kNone) return {};  // dead in these runs
+  return {static_cast<double>(with_crew), static_cast<double>(alone), helped};
 }
 
-void Forks::Record(const Plan& plan, int32_t instruction, int64_t nanos, bool took_crew, int concurrency) {
-  std::call_once(sums_made_, [&] { sums_ = std::make_unique<Sum[]>(plan.code.size()); });
-  Sum& sum = sums_[instruction];
-  sum.nanos.fetch_add(nanos, std::memory_order_relaxed);
-  sum.serial_nanos.fetch_add(took_crew ? nanos * concurrency : nanos, std::memory_order_relaxed);
+Forks::Measure Forks::StartRun() {
+  const int run = started_.fetch_add(1, std::memory_order_relaxed) - kWarmUpRuns;
+  if (run < 0 || run >= kMeasuredRuns) return Measure::kNothing;
+  return run % 2 == 0 ? Measure::kWithCrew : Measure::kAlone;
+}
+
+void Forks::Record(const Plan& plan, int32_t instruction, Measure measure, int64_t nanos, bool took_crew) {
+  std::call_once(bests_made_, [&] { bests_ = std::make_unique<Best[]>(plan.code.size()); });
+  Best& best = bests_[instruction];
+  std::atomic<int64_t>& fastest = measure == Measure::kAlone ? best.serial_nanos : best.nanos;
+  int64_t before = fastest.load(std::memory_order_relaxed);
+  while (nanos < before && !fastest.compare_exchange_weak(before, nanos, std::memory_order_relaxed)) {
+  }
+  if (took_crew) best.took_crew.store(true, std::memory_order_relaxed);
 }
 
 void Forks::EndRun(const Plan& plan) {
   if (ended_.fetch_add(1, std::memory_order_acq_rel) + 1 != kMeasuredRuns) return;
   std::vector<InstructionCost> costs(plan.code.size());
-  for (size_t i = 0; i < costs.size() && sums_ != nullptr; ++i) {
-    costs[i].nanos = static_cast<double>(sums_[i].nanos.load(std::memory_order_relaxed)) / kMeasuredRuns;
-    costs[i].serial_nanos = static_cast<double>(sums_[i].serial_nanos.load(std::memory_order_relaxed)) / kMeasuredRuns;
-  }
+  for (size_t i = 0; i < costs.size() && bests_ != nullptr; ++i) costs[i] = bests_[i].Cost();
   auto stages = std::make_unique<std::vector<std::vector<Stage>>>();
   bool any = false;
   for (const Segment& segment : plan.segments) {

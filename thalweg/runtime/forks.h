@@ -1,13 +1,16 @@
 // Where a plan runs on two threads at once.
 //
 // Straight-line code is cheapest on one thread; a hop to another costs several
-// microseconds. So the first steps measure what every instruction takes, and
-// then the code is cut into stages: runs of it that are either serial, or two
-// lanes that do not depend on each other and have enough to do, both of them.
+// microseconds, and many more if that thread sleeps. So the first steps measure
+// what every instruction takes, with the help of the device's crew and alone, and
+// then the code is cut into stages: runs of it that are either serial, with help
+// or without, or two lanes that do not depend on each other and have enough to
+// do, both of them.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -22,19 +25,21 @@ namespace thalweg {
 struct Stage {
   std::vector<Instruction> first;
   std::vector<Instruction> second;  // empty: a serial stage
+  bool alone = false;               // the crew's help is not worth its price
   std::vector<int32_t> frees;
 };
 
 struct InstructionCost {
-  double nanos = 0;         // as measured
-  double serial_nanos = 0;  // without the help of other threads
+  double nanos = 0;         // with the help of other threads, if it asks for it
+  double serial_nanos = 0;  // without
+  bool took_crew = false;   // it asks for it
 };
 
-// The stages of code [begin, end) of a plan; empty if it should not fork.
+// The stages of code [begin, end) of a plan; empty if it should run as it is.
 // Forks where both lanes have at least `min_lane_nanos` and the lanes together
 // are faster than the code one after the other.
 std::vector<Stage> FindStages(const Plan& plan, int32_t begin, int32_t end, absl::Span<const InstructionCost> costs,
-                              double min_lane_nanos = 10'000);
+                              double min_lane_nanos = 50'000);
 
 // What a plan has learnt. Thread-safe.
 class Forks {
@@ -42,14 +47,17 @@ class Forks {
   static constexpr int kWarmUpRuns = 4;
   static constexpr int kMeasuredRuns = 16;
 
-  // Stages by segment, once they are known; nullptr before, and if nothing is
-  // worth forking.
+  // What a run measures.
+  enum class Measure { kNothing, kWithCrew, kAlone };
+
+  // Stages by segment, once they are known; nullptr before, and if code runs best
+  // as it is.
   const std::vector<std::vector<Stage>>* stages() const { return stages_.load(std::memory_order_acquire); }
 
-  // Asked by every run as long as done() is false: whether it should measure.
+  // Asked by every run as long as done() is false.
   bool done() const { return done_.load(std::memory_order_relaxed); }
-  bool StartRun();
-  void Record(const Plan& plan, int32_t instruction, int64_t nanos, bool took_crew, int concurrency);
+  Measure StartRun();
+  void Record(const Plan& plan, int32_t instruction, Measure measure, int64_t nanos, bool took_crew);
   // After a run that measured; the last of them finds the stages.
   void EndRun(const Plan& plan);
 
@@ -57,15 +65,20 @@ class Forks {
   ~Forks() { delete stages_.load(); }
 
  private:
-  struct Sum {
-    std::atomic<int64_t> nanos{0};
-    std::atomic<int64_t> serial_nanos{0};
+  // The fastest of the runs: others met something else.
+  struct Best {
+    static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+    std::atomic<int64_t> nanos{kNone};
+    std::atomic<int64_t> serial_nanos{kNone};
+    std::atomic<bool> took_crew{false};
+
+    InstructionCost Cost() const;
   };
   std::atomic<bool> done_{false};
   std::atomic<int> started_{0};
   std::atomic<int> ended_{0};
-  std::once_flag sums_made_;
-  std::unique_ptr<Sum[]> sums_;  // by instruction
+  std::once_flag bests_made_;
+  std::unique_ptr<Best[]> bests_;  // by instruction
   std::atomic<const std::vector<std::vector<Stage>>*> stages_{nullptr};
 };
 

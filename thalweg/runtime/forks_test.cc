@@ -24,6 +24,7 @@ struct TestPlan {
   std::vector<InstructionCost> costs;
 
   // Returns the number of the instruction, which is that of its slot.
+  // With serial_nanos it asks for the crew's help.
   int32_t Add(const std::vector<int32_t>& inputs, double nanos, double serial_nanos = 0) {
     Instruction in;
     in.inputs = plan.AddOperands(inputs);
@@ -31,10 +32,12 @@ struct TestPlan {
     in.call.num_outputs = 1;
     plan.code.push_back(in);
     plan.before.push_back(inputs);
-    costs.push_back({nanos, serial_nanos == 0 ? nanos : serial_nanos});
+    costs.push_back({nanos, serial_nanos == 0 ? nanos : serial_nanos, serial_nanos != 0});
     return in.call.first_output;
   }
-  std::vector<Stage> Find() { return FindStages(plan, 0, static_cast<int32_t>(plan.code.size()), costs); }
+  std::vector<Stage> Find() {
+    return FindStages(plan, 0, static_cast<int32_t>(plan.code.size()), costs, /*min_lane_nanos=*/10'000);
+  }
 };
 
 std::vector<int32_t> Outputs(const std::vector<Instruction>& code) {
@@ -86,6 +89,34 @@ TEST(FindStages, StaysSerialWhereTheCrewIsFasterInside) {
   p.Add({}, 50'000, 100'000);
   p.Add({}, 50'000, 100'000);
   EXPECT_TRUE(p.Find().empty());
+}
+
+TEST(FindStages, AsksForNoHelpThatDoesNotPay) {
+  TestPlan p;
+  const int a = p.Add({}, 1000);
+  const int b = p.Add({a}, 22'000, 20'000);
+  const int c = p.Add({b}, 1000);
+  const int d = p.Add({c}, 12'000, 20'000);
+  const int e = p.Add({d}, 200'000, 190'000);  // measured on a busy machine
+  const int f = p.Add({e}, 1000);
+  const int g = p.Add({f}, 19'000, 20'000);
+  const std::vector<Stage> stages = p.Find();
+  ASSERT_EQ(stages.size(), 4);
+  EXPECT_THAT(Outputs(stages[0].first), ElementsAre(a));
+  EXPECT_THAT(Outputs(stages[1].first), ElementsAre(b, c));
+  EXPECT_THAT(Outputs(stages[2].first), ElementsAre(d, e, f));
+  EXPECT_THAT(Outputs(stages[3].first), ElementsAre(g));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(stages[i].alone, i == 1 || i == 3) << i;
+}
+
+// A fork is worth what the lanes save beside the crew's help where that pays.
+TEST(FindStages, CountsNoHelpThatDoesNotPay) {
+  TestPlan p;
+  p.Add({}, 60'000, 60'000);
+  p.Add({}, 60'000, 60'000);
+  const std::vector<Stage> stages = p.Find();
+  ASSERT_EQ(stages.size(), 1);
+  EXPECT_EQ(stages[0].second.size(), 1);
 }
 
 TEST(FindStages, NeitherLaneTakesWhatBothRead) {
