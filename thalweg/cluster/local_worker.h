@@ -9,14 +9,16 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "thalweg/base/mutex.h"
-#include "thalweg/base/thread.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/cluster/membership.h"
+#include "thalweg/cluster/running_steps.h"
 #include "thalweg/cluster/step_rendezvous.h"
 #include "thalweg/cluster/step_sequences.h"
 #include "thalweg/cluster/task_collectives.h"
 #include "thalweg/cluster/worker.h"
+#include "thalweg/cluster/worker_partial_runs.h"
 #include "thalweg/cluster/worker_session.h"
+#include "thalweg/cluster/worker_step.h"
 #include "thalweg/runtime/local_devices.h"
 
 namespace thalweg {
@@ -75,28 +77,19 @@ class LocalWorker : public Worker {
   void Shutdown(const absl::Status& why);
 
  private:
-  class StepRun;
-  class PartialRun;
-
   absl::StatusOr<std::shared_ptr<WorkerSession>> FindSession(const std::string& handle, bool has_session) const;
-  void RunPartial(const CallOptions& options, RunGraphCall call, std::shared_ptr<WorkerSession> session,
-                  RunGraphResult* result, Done done);
-  void Watch(StepRun* step, bool running);
-  void ReportWaits();
 
   const LocalWorkerOptions options_;
   std::shared_ptr<WorkerSession> default_session_;  // of masters that make none
-  StepTable steps_;
+  StepTable rendezvous_;
   TaskCollectives collectives_;
+  RunningSteps running_;
+  const StepSurroundings surroundings_;
+  WorkerPartialRuns partial_runs_;
 
   mutable Mutex mutex_;
-  CondVar changed_;  // the last step has ended, or closing_ was set
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status shut_down_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<int64_t, std::shared_ptr<PartialRun>> partial_runs_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<StepRun*, absl::Time> running_ ABSL_GUARDED_BY(mutex_);  // and since when
-  std::unique_ptr<Thread> watcher_;
 };
 
 }  // namespace thalweg

@@ -1,0 +1,91 @@
+#include "thalweg/cluster/local_worker.h"
+
+#include <optional>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "thalweg/base/notification.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/graph_testlib.h"
+#include "thalweg/graph/scope.h"
+#include "thalweg/ops/data_flow_ops.h"
+
+namespace thalweg {
+namespace {
+
+constexpr absl::Duration kTooLong = absl::Seconds(30);
+
+struct Call {
+  Cancellation cancellation;
+  RunGraphResult result;
+  absl::Status status;
+  bool was_cancelled = false;
+  Notification ended;
+};
+
+// A worker without others, and a graph that waits for a queue.
+class LocalWorkerTest : public testing::Test {
+ protected:
+  LocalWorkerTest() {
+    worker_.emplace(LocalWorkerOptions{
+        .task = {"w", 0}, .devices = &devices_, .membership = &membership_, .sequences = &sequences_});
+    worker_->SetWorkers(nullptr);
+    Graph graph;
+    const Scope s = graph.root().WithDevice("/job:w/replica:0/task:0/device:CPU:0");
+    QueueDequeue(s, FIFOQueue(s, {kFloat}), {kFloat});
+    tensorflow::RegisterGraphRequest request;
+    tensorflow::RegisterGraphResponse response;
+    *request.mutable_graph_def() = graph.Export();
+    worker_->RegisterGraph({}, request, &response, [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+    graph_handle_ = response.graph_handle();
+  }
+
+  void Run(Call& call) {
+    worker_->RunGraph({.cancellation = &call.cancellation},
+                      {.has_session = false, .graph_handle = graph_handle_, .step_id = 1}, &call.result,
+                      [&call](const absl::Status& status) {
+                        call.status = status;
+                        call.was_cancelled = call.cancellation.cancelled();
+                        call.ended.Notify();
+                      });
+  }
+
+  LocalDevices devices_{{.job = "w", .task = 0}};
+  Membership membership_;
+  StepSequences sequences_;
+  std::optional<LocalWorker> worker_;
+  std::string graph_handle_;
+};
+
+TEST_F(LocalWorkerTest, AStepEndsWithItsCall) {
+  Call call;
+  Run(call);
+  EXPECT_FALSE(call.ended.HasBeenNotified());
+  call.cancellation.Cancel(Cancelled("enough"));
+  ASSERT_TRUE(call.ended.WaitForNotificationWithTimeout(kTooLong));
+  EXPECT_THAT(call.status, Fails(absl::StatusCode::kCancelled, "enough"));
+  Call late;
+  late.cancellation.Cancel(Cancelled("came too late"));
+  Run(late);
+  ASSERT_TRUE(late.ended.WaitForNotificationWithTimeout(kTooLong));
+  EXPECT_THAT(late.status, Fails(absl::StatusCode::kCancelled, "came too late"));
+}
+
+// The call is gone as soon as it is answered, which is in the middle of this.
+TEST_F(LocalWorkerTest, AStepEndsWithItsTaskAndNotThroughItsCall) {
+  Call call;
+  Run(call);
+  EXPECT_FALSE(call.ended.HasBeenNotified());
+  worker_->Shutdown(Unavailable("the task ends"));
+  ASSERT_TRUE(call.ended.HasBeenNotified());
+  EXPECT_FALSE(call.was_cancelled);
+  EXPECT_THAT(call.status, Fails(absl::StatusCode::kUnavailable, "the task ends"));
+  Call late;
+  Run(late);
+  ASSERT_TRUE(late.ended.HasBeenNotified());
+  EXPECT_THAT(late.status, Fails(absl::StatusCode::kUnavailable, "the task ends"));
+}
+
+}  // namespace
+}  // namespace thalweg
