@@ -62,7 +62,7 @@ absl::StatusOr<std::shared_ptr<MasterSession>> LocalMaster::Create(const CallOpt
   ASSIGN_OR_RETURN(session.devices, membership.Discover(options, *session.workers, session.self, filters));
   auto made = std::make_shared<MasterSession>(std::move(session));
   RETURN_IF_ERROR(made->Create(request.graph_def()));
-  RETURN_IF_ERROR(made->Start(options, cluster.has_value() ? &*cluster : nullptr));
+  RETURN_IF_ERROR(made->Open(options, cluster.has_value() ? &*cluster : nullptr));
   MutexLock lock(&mutex_);
   sessions_.emplace(made->handle(), made);
   return made;

@@ -3,22 +3,23 @@
 
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/master_session.h"
+#include "thalweg/cluster/master_step.h"
 
 namespace thalweg {
 
-void MasterSession::RunCollective(const CallOptions& options, std::shared_ptr<const Prepared> prepared,
-                                  std::vector<Tensor> feeds, size_t num_fetches,
-                                  const tensorflow::RunOptions& run_options, RunStepResult* result, Done done) {
-  const int64_t asked = run_options.experimental().collective_graph_key();
-  const int64_t graph_key = asked != 0 ? asked : prepared->collective_graph_key;
+void MasterSession::RunCollective(MasterStepCall call) {
+  const int64_t asked = call.run_options.experimental().collective_graph_key();
+  const int64_t graph_key = asked != 0 ? asked : call.prepared->collective_graph_key;
   StepSequences* const sequences = options_.sequences;
-  auto run = [self = shared_from_this(), sequences, options, prepared = std::move(prepared), feeds = std::move(feeds),
-              num_fetches, run_options, result](int64_t step_id, Done ended) mutable {
-    self->StartStep(options, std::move(prepared), std::move(feeds), num_fetches, run_options, step_id, result,
-                    [sequences, step_id, ended = std::move(ended)](const absl::Status& status) mutable {
-                      sequences->Retire(step_id);
-                      ended(status);
-                    });
+  const CallOptions options = call.options;
+  Done done = std::move(call.done);
+  auto run = [self = shared_from_this(), sequences, call = std::move(call)](int64_t step_id, Done ended) mutable {
+    call.collective_step_id = step_id;
+    call.done = [sequences, step_id, ended = std::move(ended)](const absl::Status& status) mutable {
+      sequences->Retire(step_id);
+      ended(status);
+    };
+    self->Start(std::move(call));
   };
 
   const std::string& leader = collective_leader();
@@ -35,9 +36,9 @@ void MasterSession::RunCollective(const CallOptions& options, std::shared_ptr<co
   auto question = std::make_unique<Question>();
   Question& q = *question;
   q.request.add_graph_key(graph_key);
-  CallOptions call = options;
-  call.wait_for_ready = true;  // it may not have started yet
-  worker->GetStepSequence(call, q.request, &q.response,
+  CallOptions ask = options;
+  ask.wait_for_ready = true;  // it may not have started yet
+  worker->GetStepSequence(ask, q.request, &q.response,
                           [self = shared_from_this(), question = std::move(question), run = std::move(run), graph_key,
                            done = std::move(done)](const absl::Status& status) mutable {
                             if (!status.ok()) return done(status);

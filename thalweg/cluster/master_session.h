@@ -18,6 +18,7 @@
 #include "thalweg/cluster/master.h"
 #include "thalweg/cluster/membership.h"
 #include "thalweg/cluster/peer_health.h"
+#include "thalweg/cluster/prepared_parts.h"
 #include "thalweg/cluster/step_sequences.h"
 #include "thalweg/cluster/worker.h"
 #include "thalweg/graph/graph.h"
@@ -36,7 +37,13 @@ struct MasterSessionOptions {
   Timer* timer = nullptr;                  // borrowed: deadlines of steps
   PeerHealth* health = nullptr;            // borrowed
   StepSequences* sequences = nullptr;      // borrowed; shared with the server's worker
+
+  // Where nodes go that may go anywhere: the master's own tasks come first.
+  const std::string& client_device() const { return devices.tasks[0].devices[0].name(); }
 };
+
+class MasterPartialRun;
+struct MasterStepCall;
 
 // Thread-safe. Steps that run share it.
 class MasterSession : public std::enable_shared_from_this<MasterSession> {
@@ -48,7 +55,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   const std::string& handle() const { return options_.handle; }
 
   // Makes the worker sessions. `cluster` is given if the session brings its own.
-  absl::Status Start(const CallOptions& options, const ClusterSpec* cluster);
+  absl::Status Open(const CallOptions& options, const ClusterSpec* cluster);
 
   // Adds nodes, if the graph is at `expected_version`; returns the new version.
   absl::StatusOr<int64_t> Extend(const tensorflow::GraphDef& def, int64_t expected_version);
@@ -66,54 +73,35 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   // session. Every later call is FAILED_PRECONDITION.
   absl::Status Close();
 
- private:
-  // What a signature was compiled to: a graph in each of the tasks it needs.
-  struct Prepared {
-    struct Part {
-      std::string task;
-      Worker* worker = nullptr;
-      std::string graph_handle;
-      std::vector<std::pair<int, std::string>> feeds;  // index in the signature, key
-      std::vector<std::pair<int, std::string>> fetches;
-    };
-    std::vector<Part> parts;                         // the master's own, if it has one, last
-    std::shared_ptr<const std::vector<Peer>> peers;  // those of the others
-    bool cleans_up = false;                          // after success, by itself
-    int64_t collective_graph_key = 0;                // 0: it has no collectives
-  };
-  struct PartialRun;
-  class StepCall;
+  // For steps. None begins once the session is closed.
+  absl::Status Enter(const std::shared_ptr<Cancellation>& step);
+  void Leave(const std::shared_ptr<Cancellation>& step);
+  const MasterSessionOptions& options() const { return options_; }
 
-  absl::StatusOr<std::shared_ptr<const Prepared>> Prepare(const Signature& signature);
+ private:
+  absl::StatusOr<std::shared_ptr<const PreparedParts>> Prepare(const Signature& signature);
   // Where that depends on the text of a feed, for the one that is given.
-  absl::StatusOr<std::shared_ptr<const Prepared>> Prepare(const Signature& signature, const std::vector<Tensor>& feeds);
-  absl::StatusOr<std::shared_ptr<const Prepared>> Build(const Signature& signature)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(graph_mutex_);
+  absl::StatusOr<std::shared_ptr<const PreparedParts>> Prepare(const Signature& signature,
+                                                               const std::vector<Tensor>& feeds);
   void RunPartial(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done);
   absl::Status CheckComputable(const std::string& fetch, const std::set<std::string>& not_fed);
-  void RunPrepared(const CallOptions& options, std::shared_ptr<const Prepared> prepared, std::vector<Tensor> feeds,
-                   size_t num_fetches, const tensorflow::RunOptions& run_options, RunStepResult* result, Done done);
-  void RunCollective(const CallOptions& options, std::shared_ptr<const Prepared> prepared, std::vector<Tensor> feeds,
-                     size_t num_fetches, const tensorflow::RunOptions& run_options, RunStepResult* result, Done done);
-  // `collective_step_id` is 0 if there are no collectives.
-  void StartStep(const CallOptions& options, std::shared_ptr<const Prepared> prepared, std::vector<Tensor> feeds,
-                 size_t num_fetches, const tensorflow::RunOptions& run_options, int64_t collective_step_id,
-                 RunStepResult* result, Done done);
+  void Run(MasterStepCall call);
+  void RunCollective(MasterStepCall call);
+  void Start(MasterStepCall call);
   const std::string& collective_leader() const;
 
-  MasterSessionOptions options_;  // constant after Start()
-  const std::string client_device_;
+  MasterSessionOptions options_;  // constant after Open()
 
   mutable Mutex mutex_;
   CondVar step_ended_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_set<std::shared_ptr<Cancellation>> running_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, std::shared_ptr<const Prepared>> prepared_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::shared_ptr<const PreparedParts>> prepared_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::string> by_text_ ABSL_GUARDED_BY(mutex_);  // signatures that depend on the text of a feed
   std::atomic<bool> any_by_text_{false};
-  absl::flat_hash_map<std::string, std::shared_ptr<PartialRun>> partial_runs_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::shared_ptr<MasterPartialRun>> partial_runs_ ABSL_GUARDED_BY(mutex_);
   struct Callable {
-    std::shared_ptr<const Prepared> prepared;
+    std::shared_ptr<const PreparedParts> prepared;
     Signature signature;
     tensorflow::RunOptions run_options;
   };
