@@ -26,7 +26,7 @@ namespace thalweg {
 struct TransferRules {
   absl::flat_hash_set<std::string> push_tasks;  // what goes from one of these to another is pushed
   std::string master_task;
-  bool all_pushed = false;  // no part of the step is in another task
+  bool all_pushed = false;  // every part of the step is in one of `push_tasks`
 };
 
 // Thread-safe. Shared by the step, by the peers that bring or ask for its

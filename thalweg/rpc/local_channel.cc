@@ -52,7 +52,6 @@ int LocalPort(const std::string& address) {
 }
 
 std::shared_ptr<LocalLink> LocalChannel::Link() {
-  MutexLock lock(&mutex_);
   if (closed_ || link_ != nullptr) return link_;
   const absl::Time now = absl::Now();
   if (now < retry_) return nullptr;
@@ -60,28 +59,26 @@ std::shared_ptr<LocalLink> LocalChannel::Link() {
   absl::StatusOr<FileHandle> socket = ConnectLocally(port_);
   if (!socket.ok()) return nullptr;
   const auto self = shared_from_this();
-  absl::StatusOr<std::shared_ptr<LocalLink>> link =
-      LocalLink::Create(loop_, *std::move(socket),
-                        {.receive = [self](LinkMessage message) { return self->Receive(std::move(message)); },
-                         .lost = [self](const absl::Status& status) { self->Lost(status); }});
-  if (!link.ok() || !(*link)->Start().ok()) return nullptr;
+  absl::StatusOr<std::shared_ptr<LocalLink>> link = LocalLink::Create(
+      loop_, *std::move(socket),
+      {.receive = [self](LinkMessage message, HeldBytes body) { return self->Receive(message, std::move(body)); },
+       .lost = [self](const absl::Status& status) { self->Lost(status); }});
+  if (!link.ok() || !(*link)->Start(LocalLink::Side::kConnected).ok()) return nullptr;
   retry_ = absl::InfinitePast();
   return link_ = *std::move(link);
 }
 
+std::pair<std::shared_ptr<LocalLink>, uint64_t> LocalChannel::NextCall() {
+  MutexLock lock(&mutex_);
+  return {Link(), ++last_call_};
+}
+
 bool LocalChannel::Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
                         RpcChannel::Done& done) {
-  const std::shared_ptr<LocalLink> link = Link();
+  const auto [link, call] = NextCall();
   if (link == nullptr) return false;
-  LinkMessage message{.kind = LinkMessage::kCall, .code = 0, .call = 0, .text = method, .body = {}};
-  {
-    MutexLock lock(&mutex_);
-    message.call = ++last_call_;
-  }
-  const auto give_up = [self = shared_from_this(), call = message.call](const absl::Status& why) {
-    self->GiveUp(call, why);
-  };
-  Pending pending{.done = {}, .cancellation = options.cancellation, .callback = {}, .alarm = {}};
+  const auto give_up = [self = shared_from_this(), call = call](const absl::Status& why) { self->GiveUp(call, why); };
+  Pending pending{.cancellation = options.cancellation};
   if (options.cancellation != nullptr) {
     pending.callback = options.cancellation->Register(
         [give_up](const absl::Status&) { give_up(Cancelled("The call was cancelled")); });
@@ -91,10 +88,12 @@ bool LocalChannel::Call(const char* method, const grpc::ByteBuffer& request, con
       return true;
     }
   }
-  if (options.timeout != absl::InfiniteDuration()) {
-    pending.alarm = timer_->Set(absl::Now() + options.timeout,
-                                [give_up] { give_up(absl::DeadlineExceededError("Deadline Exceeded")); });
+  const absl::Time deadline =
+      options.timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : absl::Now() + options.timeout;
+  if (deadline != absl::InfiniteFuture()) {
+    pending.alarm = timer_->Set(deadline, [give_up] { give_up(absl::DeadlineExceededError("Deadline Exceeded")); });
   }
+  if (!link->greeted()) pending.request = std::make_unique<Request>(Request{method, request, options, deadline});
   bool waits = false;
   {
     MutexLock lock(&mutex_);
@@ -102,40 +101,49 @@ bool LocalChannel::Call(const char* method, const grpc::ByteBuffer& request, con
     waits = link_ == link && (options.cancellation == nullptr || !options.cancellation->cancelled());
     if (waits) {
       pending.done = std::move(done);
-      pending_.emplace(message.call, std::move(pending));
+      pending_.emplace(call, std::move(pending));
     }
   }
   if (waits) {
-    if (SendOver(*link, message, request).ok()) return true;
-    std::optional<Pending> unsent = Take(message.call);
+    if (SendOver(*link, {.kind = LinkMessage::kCall, .call = call, .text = method}, request).ok()) return true;
+    std::optional<Pending> unsent = Take(call);
     if (!unsent.has_value()) return true;  // ended with the link, or given up
     pending = *std::move(unsent);
     done = std::move(pending.done);
   }
-  // Not sent: gRPC finds out why.
-  if (pending.callback.has_value()) pending.cancellation->Deregister(*pending.callback);
-  if (pending.alarm.has_value()) timer_->Unset(*pending.alarm);
+  StopWaiting(pending);  // not sent: gRPC finds out why
   return false;
 }
 
-LocalLink::Work LocalChannel::Receive(LinkMessage message) {
+LocalLink::Work LocalChannel::Receive(const LinkMessage& message, HeldBytes body) {
   if (message.kind != LinkMessage::kReply) return nullptr;
   std::optional<Pending> pending = Take(message.call);
   if (!pending.has_value()) return nullptr;  // was cancelled
-  return [self = shared_from_this(), pending = *std::move(pending), message = std::move(message)]() mutable {
-    self->End(std::move(pending), absl::Status(static_cast<absl::StatusCode>(message.code), message.text),
-              FromHeld(std::move(message.body)));
-  };
+  return [self = shared_from_this(), pending = *std::move(pending),
+          status = absl::Status(static_cast<absl::StatusCode>(message.code), message.text),
+          body = std::move(body)]() mutable { self->End(std::move(pending), status, FromHeld(std::move(body))); };
 }
 
 void LocalChannel::Lost(const absl::Status& status) {
   absl::flat_hash_map<uint64_t, Pending> ended;
+  bool was_refused = false;
   {
     MutexLock lock(&mutex_);
+    was_refused = link_ != nullptr && !link_->greeted();
+    if (was_refused) retry_ = absl::Now() + kRetry;
     link_ = nullptr;
     ended.swap(pending_);
   }
-  for (auto& [call, pending] : ended) End(std::move(pending), Unavailable(status.message()), {});
+  for (auto& [call, pending] : ended) {
+    if (!was_refused) {
+      End(std::move(pending), Unavailable(status.message()), {});
+      continue;
+    }
+    StopWaiting(pending);
+    Request& request = *pending.request;
+    if (request.deadline != absl::InfiniteFuture()) request.options.timeout = request.deadline - absl::Now();
+    otherwise_(request.method, request.bytes, request.options, std::move(pending.done));
+  }
 }
 
 void LocalChannel::Abandon() {
@@ -171,7 +179,7 @@ void LocalChannel::GiveUp(uint64_t call, const absl::Status& why) {
     link = link_;
   }
   if (link != nullptr) {
-    link->Send({.kind = LinkMessage::kCancel, .code = 0, .call = call, .text = "", .body = {}}).IgnoreError();
+    link->Send({.kind = LinkMessage::kCancel, .call = call}).IgnoreError();
   }
   {
     // The loop lives until Close(), which cannot come in between.
@@ -201,9 +209,13 @@ std::optional<LocalChannel::Pending> LocalChannel::Take(uint64_t call) {
   return pending;
 }
 
-void LocalChannel::End(Pending pending, const absl::Status& status, grpc::ByteBuffer body) {
+void LocalChannel::StopWaiting(const Pending& pending) {
   if (pending.callback.has_value()) pending.cancellation->Deregister(*pending.callback);
   if (pending.alarm.has_value()) timer_->Unset(*pending.alarm);
+}
+
+void LocalChannel::End(Pending pending, const absl::Status& status, grpc::ByteBuffer body) {
+  StopWaiting(pending);
   pending.done(status, body);
 }
 

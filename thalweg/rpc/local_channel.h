@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -22,8 +25,13 @@ int LocalPort(const std::string& address);
 // Thread-safe.
 class LocalChannel : public std::enable_shared_from_this<LocalChannel> {
  public:
-  // The loop must live until Close(), the timer longer.
-  LocalChannel(SocketLoop* loop, Timer* timer, int port) : loop_(loop), timer_(timer), port_(port) {}
+  // Makes a call without a link.
+  using Otherwise = std::function<void(const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
+                                       RpcChannel::Done done)>;
+  // The loop must live until Close(), the timer longer. Calls over a link that the
+  // server does not take, as when it has no more file descriptors, go on `otherwise`.
+  LocalChannel(SocketLoop* loop, Timer* timer, int port, Otherwise otherwise)
+      : loop_(loop), timer_(timer), port_(port), otherwise_(std::move(otherwise)) {}
 
   // As RpcChannel::Call(). False if the server has no link: then nothing was
   // called, and `done` is as it was.
@@ -34,23 +42,34 @@ class LocalChannel : public std::enable_shared_from_this<LocalChannel> {
   void Close();
 
  private:
+  struct Request {
+    const char* method = nullptr;
+    grpc::ByteBuffer bytes;  // shared
+    CallOptions options;
+    absl::Time deadline;
+  };
   struct Pending {
     RpcChannel::Done done;
     Cancellation* cancellation = nullptr;
     std::optional<Cancellation::CallbackId> callback;
     std::optional<Timer::AlarmId> alarm;
+    std::unique_ptr<Request> request;  // if the server had not greeted when it was sent
   };
 
-  std::shared_ptr<LocalLink> Link();
-  LocalLink::Work Receive(LinkMessage message);
+  // The link, and the number of the next call over it; nullptr if there is none.
+  std::pair<std::shared_ptr<LocalLink>, uint64_t> NextCall();
+  std::shared_ptr<LocalLink> Link() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  LocalLink::Work Receive(const LinkMessage& message, HeldBytes body);
   void Lost(const absl::Status& status);
   void GiveUp(uint64_t call, const absl::Status& why);
   std::optional<Pending> Take(uint64_t call);
+  void StopWaiting(const Pending& pending);
   void End(Pending pending, const absl::Status& status, grpc::ByteBuffer body);
 
   SocketLoop* const loop_;
   Timer* const timer_;  // of deadlines
   const int port_;
+  const Otherwise otherwise_;
   Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;

@@ -2,16 +2,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/time/clock.h"
 #include "thalweg/base/notification.h"
@@ -74,7 +78,14 @@ class LocalChannelTest : public testing::Test {
     server_ = *std::move(server);
   }
 
-  std::shared_ptr<LocalChannel> Connect() { return std::make_shared<LocalChannel>(&loop_, &timer_, server_->port()); }
+  std::shared_ptr<LocalChannel> Connect() {
+    return std::make_shared<LocalChannel>(
+        &loop_, &timer_, server_->port(),
+        [](const char*, const grpc::ByteBuffer&, const CallOptions&, RpcChannel::Done done) {
+          grpc::ByteBuffer nothing;
+          done(Aborted("the link was refused"), nothing);
+        });
+  }
 
   static absl::StatusOr<std::string> Call(LocalChannel& channel, const char* method, const std::string& text,
                                           const CallOptions& options = {}) {
@@ -212,18 +223,19 @@ TEST_F(LocalChannelTest, NothingIsLostForAClientThatReadsLate) {
   SocketLoop slow("slow");
   ASSERT_OK_AND_ASSIGN(FileHandle socket, ConnectLocally(server_->port()));
   std::atomic<bool> first = true;
-  ASSERT_OK_AND_ASSIGN(const auto link, LocalLink::Create(&slow, std::move(socket),
-                                                          {.receive = [&](LinkMessage message) -> LocalLink::Work {
-                                                             if (first.exchange(false)) {
-                                                               held.Notify();
-                                                               hold.WaitForNotification();
-                                                             }
-                                                             EXPECT_EQ(message.body.size, 2000);
-                                                             answers.DecrementCount();
-                                                             return nullptr;
-                                                           },
-                                                           .lost = [](const absl::Status&) {}}));
-  ASSERT_OK(link->Start());
+  ASSERT_OK_AND_ASSIGN(const auto link,
+                       LocalLink::Create(&slow, std::move(socket),
+                                         {.receive = [&](LinkMessage, HeldBytes body) -> LocalLink::Work {
+                                            if (first.exchange(false)) {
+                                              held.Notify();
+                                              hold.WaitForNotification();
+                                            }
+                                            EXPECT_EQ(body.size, 2000);
+                                            answers.DecrementCount();
+                                            return nullptr;
+                                          },
+                                          .lost = [](const absl::Status&) {}}));
+  ASSERT_OK(link->Start(LocalLink::Side::kConnected));
   const std::string body = Numbered(2000);
   for (int i = 0; i < kCalls; ++i) {
     ASSERT_OK(link->Send({.kind = LinkMessage::kCall, .call = static_cast<uint64_t>(i), .text = "/test/Echo"},
@@ -260,6 +272,87 @@ TEST_F(LocalChannelTest, OtherUsersAreNotLinked) {
   const auto socket = ConnectLocally(server_->port());
   ASSERT_EQ(seteuid(0), 0);
   EXPECT_THAT(socket, Fails(absl::StatusCode::kUnavailable, "for this user"));
+}
+
+// Until the file descriptors of this process are used up, but for one.
+class FewFileDescriptors {
+ public:
+  FewFileDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    FileHandle next(dup(STDERR_FILENO));
+    const rlimit few{.rlim_cur = static_cast<rlim_t>(next.get()) + 20, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    while (next.valid()) {
+      used_.push_back(std::move(next));
+      next = FileHandle(dup(STDERR_FILENO));
+    }
+    used_.pop_back();
+  }
+  ~FewFileDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+  std::vector<FileHandle> used_;
+};
+
+absl::Duration ProcessorTime() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return absl::DurationFromTimespec(used);
+}
+
+TEST_F(LocalChannelTest, AServerWithoutFileDescriptorsPausesAndTakesTheClientLater) {
+  FileHandle client;
+  {
+    const FewFileDescriptors few;
+    ASSERT_OK_AND_ASSIGN(client, ConnectLocally(server_->port()));  // takes the last one
+    const absl::Duration used = ProcessorTime();
+    absl::SleepFor(absl::Milliseconds(300));
+    EXPECT_LT(ProcessorTime() - used, absl::Milliseconds(100));
+  }
+  // It is noticed, as what it sends is: the server hangs up.
+  ASSERT_EQ(send(client.get(), "?", 1, MSG_NOSIGNAL), 1);
+  pollfd hung_up{.fd = client.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&hung_up, 1, static_cast<int>(absl::ToInt64Milliseconds(kTooLong))), 1);
+  char c = 0;
+  EXPECT_EQ(recv(client.get(), &c, 1, 0), 0);
+}
+
+// A server that accepts and can go no further, as without memory for the link.
+TEST_F(LocalChannelTest, CallsOverALinkThatIsRefusedGoOverGrpc) {
+  ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods_));
+  ASSERT_OK_AND_ASSIGN(const FileHandle listener, ListenLocally(server->port()));
+  std::atomic<int> refused = 0;
+  std::atomic<bool> stop = false;
+  std::thread refuser([&] {
+    while (!stop) {
+      const auto socket = AcceptLocally(listener.get());
+      if (socket.ok() && socket->has_value()) ++refused;
+      std::this_thread::yield();
+    }
+  });
+  RpcClient client;
+  const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
+  for (const CallOptions& options : {CallOptions{}, CallOptions{.timeout = kTooLong}}) {
+    absl::StatusOr<std::string> answer;
+    const int before = refused;
+    const absl::Time limit = absl::Now() + kTooLong;
+    // Links are not tried at every call.
+    while (refused == before && absl::Now() < limit) {
+      Notification ended;
+      channel->Call("/test/Echo", Bytes("hello"), options, [&](const absl::Status& status, grpc::ByteBuffer& body) {
+        if (status.ok()) answer = Text(body);
+        if (!status.ok()) answer = status;
+        ended.Notify();
+      });
+      ASSERT_TRUE(ended.WaitForNotificationWithTimeout(kTooLong));
+      ASSERT_TRUE(answer.ok()) << answer.status();
+      EXPECT_EQ(*answer, "hello");
+    }
+    EXPECT_GT(refused, before);
+  }
+  stop = true;
+  refuser.join();
 }
 
 TEST(LocalPortTest, AddressesOfThisMachine) {

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
+#include "thalweg/base/timer.h"
 #include "thalweg/rpc/message.h"
 #include "thalweg/transport/local_link.h"
 
@@ -25,7 +26,8 @@ class LocalServer::State {
 
   FileHandle listener;
   uint64_t listener_id = 0;
-  SocketLoop loop{"local-server"};  // ends first
+  SocketLoop loop{"local-server"};
+  Timer timer;  // of the listener's pauses; ends first
 
   bool Enter() {
     MutexLock lock(&mutex);
@@ -65,9 +67,10 @@ class LocalServer::Connection : public std::enable_shared_from_this<Connection> 
     const auto self = shared_from_this();
     ASSIGN_OR_RETURN(
         link_, LocalLink::Create(&state_->loop, std::move(socket),
-                                 {.receive = [self](LinkMessage message) { return self->Receive(std::move(message)); },
+                                 {.receive = [self](LinkMessage message,
+                                                    HeldBytes body) { return self->Receive(message, std::move(body)); },
                                   .lost = [self](const absl::Status&) { self->Lost(); }}));
-    const absl::Status status = link_->Start();
+    const absl::Status status = link_->Start(LocalLink::Side::kAccepted);
     if (!status.ok()) link_->Close();
     return status;
   }
@@ -85,8 +88,7 @@ class LocalServer::Connection : public std::enable_shared_from_this<Connection> 
     LinkMessage reply{.kind = LinkMessage::kReply,
                       .code = static_cast<uint32_t>(status.code()),
                       .call = id,
-                      .text = std::string(status.message()),
-                      .body = {}};
+                      .text = std::string(status.message())};
     absl::Status sent = SendOver(*link_, reply, response);
     // What is too large for the memory that there is has an answer, too.
     if (absl::IsResourceExhausted(sent)) {
@@ -113,7 +115,7 @@ class LocalServer::Connection : public std::enable_shared_from_this<Connection> 
     call.cancellation().Cancel(Cancelled("The client has cancelled the call or gone away"));
   }
 
-  LocalLink::Work Receive(LinkMessage message) {
+  LocalLink::Work Receive(const LinkMessage& message, HeldBytes body) {
     MutexLock lock(&mutex_);
     if (message.kind == LinkMessage::kCancel) {
       const auto it = calls_.find(message.call);
@@ -124,14 +126,12 @@ class LocalServer::Connection : public std::enable_shared_from_this<Connection> 
     const auto method = state_->methods.find(message.text);
     const auto self = shared_from_this();
     if (method == state_->methods.end()) {
-      return [self, message = std::move(message)] {
-        self->Reply(message.call, Unimplemented("There is no method ", message.text), {});
-      };
+      return [self, message] { self->Reply(message.call, Unimplemented("There is no method ", message.text), {}); };
     }
     if (!state_->Enter()) {
       return [self, id = message.call] { self->Reply(id, Unavailable("The server is closing"), {}); };
     }
-    auto call = std::make_shared<Call>(state_, self, message.call, FromHeld(std::move(message.body)));
+    auto call = std::make_shared<Call>(state_, self, message.call, FromHeld(std::move(body)));
     calls_.emplace(message.call, call);
     return [call = std::move(call), handler = &method->second->handler] { (*handler)(*call); };
   }
@@ -160,11 +160,13 @@ class LocalServer::Listener : public SocketLoop::Source {
   explicit Listener(State* state) : state_(state) {}
 
   void Ready() override {
-    if (std::optional<FileHandle> socket = AcceptLocally(state_->listener.get()); socket.has_value()) {
+    absl::StatusOr<std::optional<FileHandle>> socket = AcceptLocally(state_->listener.get());
+    if (!socket.ok()) return Pause(socket.status());
+    if (socket->has_value()) {
       const auto connection = std::make_shared<Connection>(state_);
       MutexLock lock(&state_->mutex);
       if (state_->closed) return;
-      if (const absl::Status status = connection->Start(*std::move(socket)); status.ok()) {
+      if (const absl::Status status = connection->Start(**std::move(socket)); status.ok()) {
         state_->connections.insert(connection);
       } else {
         VLOG(1) << "A client cannot be linked: " << status;
@@ -174,6 +176,19 @@ class LocalServer::Listener : public SocketLoop::Source {
   }
 
  private:
+  static constexpr absl::Duration kPause = absl::Milliseconds(50);
+
+  // Whoever waits would be reported again and again: it is looked after once there
+  // may be a file descriptor for it.
+  void Pause(const absl::Status& why) {
+    VLOG(1) << why;
+    MutexLock lock(&state_->mutex);
+    if (state_->closed) return;
+    state_->timer.Set(absl::Now() + kPause, [state = state_] {
+      state->loop.Wait(state->listener_id, state->listener.get(), /*write=*/false);
+    });
+  }
+
   State* const state_;
 };
 

@@ -111,13 +111,16 @@ class RpcClient::PendingCall : public RpcEvent {
   }
 
   // Waits until the channel is connected, and calls again; or until the time
-  // for that is over.
+  // for that is over. An attempt under way says itself when it has failed: on a
+  // machine that is busy it may take long.
   void Connect() {
     const bool cancelled = this->cancelled();
     const grpc_connectivity_state now = channel_->GetState(/*try_to_connect=*/true);
-    if (now != GRPC_CHANNEL_READY && !cancelled && absl::Now() < connect_until_) {
+    const absl::Time until =
+        now == GRPC_CHANNEL_CONNECTING ? std::min(absl::Now() + kConnectTime, deadline_) : connect_until_;
+    if (now != GRPC_CHANNEL_READY && !cancelled && absl::Now() < until) {
       state_->loop->Begin();
-      channel_->NotifyOnStateChange(now, absl::ToChronoTime(connect_until_), &state_->queue, this);
+      channel_->NotifyOnStateChange(now, absl::ToChronoTime(until), &state_->queue, this);
       return;
     }
     connecting_ = false;
@@ -159,8 +162,8 @@ class RpcClient::PendingCall : public RpcEvent {
 
 class RpcClient::Channel : public RpcChannel {
  public:
-  Channel(State* state, const std::string& address, std::shared_ptr<LocalChannel> local)
-      : state_(state), channel_(Make(address)), local_(std::move(local)) {}
+  Channel(State* state, const std::string& address)
+      : state_(state), channel_(Make(address)), local_(MakeLocal(state, address, channel_)) {}
   ~Channel() override {
     if (local_ != nullptr) local_->Abandon();
   }
@@ -171,14 +174,32 @@ class RpcClient::Channel : public RpcChannel {
   }
 
  private:
+  // nullptr if the server is elsewhere.
+  static std::shared_ptr<LocalChannel> MakeLocal(State* state, const std::string& address,
+                                                 const std::shared_ptr<grpc::Channel>& channel) {
+    const int port = state->links == nullptr ? 0 : LocalPort(address);
+    if (port == 0) return nullptr;
+    auto local = std::make_shared<LocalChannel>(
+        state->links.get(), &state->timer, port,
+        [state, channel](const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) {
+          (new PendingCall(state, channel, method, request, options, std::move(done)))->Start();
+        });
+    MutexLock lock(&state->mutex);
+    std::erase_if(state->local, [](const auto& entry) { return entry.expired(); });
+    state->local.push_back(local);
+    return local;
+  }
+
   static std::shared_ptr<grpc::Channel> Make(const std::string& address) {
     grpc::ChannelArguments args;
     args.SetMaxReceiveMessageSize(INT_MAX);
     args.SetMaxSendMessageSize(INT_MAX);
     // A task that starts late is found soon after it has.
     args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-    args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
     args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+    // What gRPC calls so is the time of one attempt: that of a server which is
+    // busy takes long.
+    args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
     // Repeating a call is not gRPC's to decide.
     args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
     args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -189,7 +210,7 @@ class RpcClient::Channel : public RpcChannel {
 
   State* const state_;
   const std::shared_ptr<grpc::Channel> channel_;
-  const std::shared_ptr<LocalChannel> local_;  // nullptr: the server is elsewhere
+  const std::shared_ptr<LocalChannel> local_;
 };
 
 RpcClient::RpcClient(bool links) : state_(std::make_unique<State>()) {
@@ -221,14 +242,7 @@ RpcClient::~RpcClient() {
 }
 
 std::shared_ptr<RpcChannel> RpcClient::Connect(const std::string& address) {
-  std::shared_ptr<LocalChannel> local;
-  if (const int port = state_->links == nullptr ? 0 : LocalPort(address); port != 0) {
-    local = std::make_shared<LocalChannel>(state_->links.get(), &state_->timer, port);
-    MutexLock lock(&state_->mutex);
-    std::erase_if(state_->local, [](const auto& entry) { return entry.expired(); });
-    state_->local.push_back(local);
-  }
-  return std::make_shared<Channel>(state_.get(), address, std::move(local));
+  return std::make_shared<Channel>(state_.get(), address);
 }
 
 }  // namespace thalweg

@@ -47,15 +47,21 @@ absl::StatusOr<std::shared_ptr<LocalLink>> LocalLink::Create(SocketLoop* loop, F
   return std::shared_ptr<LocalLink>(new LocalLink(loop, std::move(socket), std::move(handlers), std::move(memory)));
 }
 
-absl::Status LocalLink::Start() {
-  Header header;
-  header.kind = LinkMessage::kHello;
-  const Packet hello{.bytes = std::string(reinterpret_cast<const char*>(&header), sizeof(header)), .file = {}};
-  RETURN_IF_ERROR(Write(hello, outgoing_.fd()).status());
+absl::Status LocalLink::Start(Side side) {
+  if (side == Side::kConnected) RETURN_IF_ERROR(Greet());
   MutexLock lock(&mutex_);  // that the other side has gone may come at once
   ASSIGN_OR_RETURN(id_, loop_->Add(socket_.get(), shared_from_this()));
   loop_->Wait(id_, socket_.get(), /*write=*/false);
   return absl::OkStatus();
+}
+
+// The socket is empty yet: it takes this.
+absl::Status LocalLink::Greet() {
+  Header header;
+  header.kind = LinkMessage::kHello;
+  const Packet hello{.bytes = std::string(reinterpret_cast<const char*>(&header), sizeof(header)), .file = {}};
+  has_greeted_ = true;
+  return Write(hello, outgoing_.fd()).status();
 }
 
 LocalLink::LocalLink(SocketLoop* loop, FileHandle socket, Handlers handlers, std::shared_ptr<SharedMemory> memory)
@@ -154,11 +160,13 @@ void LocalLink::Ready() {
     handlers = handlers_;
     Flush();
   }
-  absl::StatusOr<std::optional<LinkMessage>> message = Read();
+  absl::StatusOr<std::optional<Received>> received = Read();
   Work work;
-  if (message.ok() && message->has_value()) work = handlers->receive(**std::move(message));
-  if (!message.ok()) {
-    if (Detach()) handlers->lost(message.status());
+  if (received.ok() && received->has_value()) {
+    work = handlers->receive(std::move((*received)->message), std::move((*received)->body));
+  }
+  if (!received.ok()) {
+    if (Detach()) handlers->lost(received.status());
     return;
   }
   {
@@ -170,7 +178,7 @@ void LocalLink::Ready() {
   if (work) work();
 }
 
-absl::StatusOr<std::optional<LinkMessage>> LocalLink::Read() {
+absl::StatusOr<std::optional<LocalLink::Received>> LocalLink::Read() {
   static thread_local std::vector<char> buffer(sizeof(Header) + kMaxText + kInlineBytes);
   iovec part{.iov_base = buffer.data(), .iov_len = buffer.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -192,13 +200,15 @@ absl::StatusOr<std::optional<LinkMessage>> LocalLink::Read() {
     file = FileHandle(fd);
   }
   if (n == 0) return Unavailable("The other side has closed the link");
+  greeted_.store(true, std::memory_order_release);
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return InvalidArgument("A message is too long");
-  ASSIGN_OR_RETURN(LinkMessage message, Parse({buffer.data(), static_cast<size_t>(n)}, std::move(file)));
-  if (message.kind == LinkMessage::kHello) return std::nullopt;
-  return message;
+  ASSIGN_OR_RETURN(Received received, Parse({buffer.data(), static_cast<size_t>(n)}, std::move(file)));
+  if (received.message.kind != LinkMessage::kHello) return received;
+  if (!has_greeted_) RETURN_IF_ERROR(Greet());
+  return std::nullopt;
 }
 
-absl::StatusOr<LinkMessage> LocalLink::Parse(absl::string_view packet, FileHandle file) {
+absl::StatusOr<LocalLink::Received> LocalLink::Parse(absl::string_view packet, FileHandle file) {
   Header header;
   if (packet.size() < sizeof(header)) return InvalidArgument("A message is too short");
   std::memcpy(&header, packet.data(), sizeof(header));
@@ -208,7 +218,8 @@ absl::StatusOr<LinkMessage> LocalLink::Parse(absl::string_view packet, FileHandl
       header.text_bytes > packet.size() || first != (header.kind == LinkMessage::kHello)) {
     return InvalidArgument("What has come over the link is no message");
   }
-  LinkMessage message;
+  Received received;
+  LinkMessage& message = received.message;
   message.kind = static_cast<LinkMessage::Kind>(header.kind);
   message.call = header.call;
   message.code = header.code;
@@ -216,7 +227,7 @@ absl::StatusOr<LinkMessage> LocalLink::Parse(absl::string_view packet, FileHandl
   packet.remove_prefix(header.text_bytes);
   if (first) {
     ASSIGN_OR_RETURN(incoming_, SharedMemory::Map(std::move(file)));
-    return message;
+    return received;
   }
   std::optional<HeldBytes> body;
   if (header.place == kInline && header.body_bytes == packet.size()) {
@@ -229,8 +240,8 @@ absl::StatusOr<LinkMessage> LocalLink::Parse(absl::string_view packet, FileHandl
     body = TakeWhole(memory, header.body_bytes);
   }
   if (!body.has_value()) return InvalidArgument("The body of a message is not where it says");
-  message.body = *std::move(body);
-  return message;
+  received.body = *std::move(body);
+  return received;
 }
 
 // False if it was closed before.
@@ -293,8 +304,11 @@ absl::StatusOr<FileHandle> ListenLocally(int port) {
   return socket;
 }
 
-std::optional<FileHandle> AcceptLocally(int listener) {
+absl::StatusOr<std::optional<FileHandle>> AcceptLocally(int listener) {
   FileHandle socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+    return ResourceExhausted("Cannot accept a process of this machine: ", std::strerror(errno));
+  }
   if (!socket.valid() || !OfThisUser(socket.get())) return std::nullopt;
   return socket;
 }

@@ -5,6 +5,7 @@
 // reads it in place. Only processes of the same user are linked.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -26,7 +27,7 @@ namespace thalweg {
 
 struct LinkMessage {
   enum Kind : uint32_t {
-    kHello = 1,  // the first one of each side: brings its shared memory
+    kHello = 1,  // the first one of each side: brings its memory
     kCall,       // `text` is the method
     kReply,      // `code` and `text` are the status
     kCancel,     // of a call
@@ -35,7 +36,6 @@ struct LinkMessage {
   uint32_t code = 0;
   uint64_t call = 0;  // chosen by the caller
   std::string text;
-  HeldBytes body;
 };
 
 // Thread-safe.
@@ -45,7 +45,7 @@ class LocalLink : public SocketLoop::Source, public std::enable_shared_from_this
   struct Handlers {
     // Called for one message after the other. The work that it returns runs
     // while the next ones are received.
-    std::function<Work(LinkMessage)> receive;
+    std::function<Work(LinkMessage message, HeldBytes body)> receive;
     // The other side has gone, or sent what is no message. Called once, but not
     // after Close().
     std::function<void(const absl::Status&)> lost;
@@ -55,12 +55,17 @@ class LocalLink : public SocketLoop::Source, public std::enable_shared_from_this
   static absl::StatusOr<std::shared_ptr<LocalLink>> Create(SocketLoop* loop, FileHandle socket, Handlers handlers);
   ~LocalLink() override = default;
 
-  // Begins to receive. Nothing can be sent before.
-  absl::Status Start();
+  // Begins to receive. Nothing can be sent before. The side that has connected
+  // greets; the other greets it back before it receives anything else.
+  enum class Side { kConnected, kAccepted };
+  absl::Status Start(Side side);
 
-  // The body is what `pieces` have together; that of the message is not used.
-  // UNAVAILABLE if the link is closed. Does not wait: what the socket does not
-  // take now goes later.
+  // The other side has sent something. If a link that has connected is lost before
+  // that, nothing of what it has sent was received.
+  bool greeted() const { return greeted_.load(std::memory_order_acquire); }
+
+  // The body is what `pieces` have together. UNAVAILABLE if the link is closed.
+  // Does not wait: what the socket does not take now goes later.
   absl::Status Send(const LinkMessage& message, absl::Span<const absl::string_view> pieces = {});
   void Close();
 
@@ -73,23 +78,31 @@ class LocalLink : public SocketLoop::Source, public std::enable_shared_from_this
     FileHandle file;
   };
 
+  struct Received {
+    LinkMessage message;
+    HeldBytes body;
+  };
+
   LocalLink(SocketLoop* loop, FileHandle socket, Handlers handlers, std::shared_ptr<SharedMemory> memory);
+  absl::Status Greet();
   absl::Status Place(absl::Span<const absl::string_view> pieces, Header* header, Packet* packet);
   // True if it was sent, false if the socket is full.
   absl::StatusOr<bool> Write(const Packet& packet, int file);
   void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // nullopt if there is none now.
-  absl::StatusOr<std::optional<LinkMessage>> Read();
-  absl::StatusOr<LinkMessage> Parse(absl::string_view packet, FileHandle file);
+  absl::StatusOr<std::optional<Received>> Read();
+  absl::StatusOr<Received> Parse(absl::string_view packet, FileHandle file);
   bool Detach();
 
   SocketLoop* const loop_;
   const FileHandle socket_;
   BlockArena outgoing_;
   uint64_t id_ = 0;  // in the loop
+  std::atomic<bool> greeted_{false};
 
   // Only the thread that receives.
   std::shared_ptr<SharedMemory> incoming_;
+  bool has_greeted_ = false;
 
   Mutex mutex_;
   bool receiving_ ABSL_GUARDED_BY(mutex_) = false;
@@ -102,7 +115,8 @@ class LocalLink : public SocketLoop::Source, public std::enable_shared_from_this
 // UNAVAILABLE if nobody of this user listens there.
 absl::StatusOr<FileHandle> ConnectLocally(int port);
 absl::StatusOr<FileHandle> ListenLocally(int port);
-// nullopt if nobody waits, or somebody who may not.
-std::optional<FileHandle> AcceptLocally(int listener);
+// nullopt if nobody waits, or somebody who may not. RESOURCE_EXHAUSTED if there
+// is no file descriptor for whoever waits.
+absl::StatusOr<std::optional<FileHandle>> AcceptLocally(int listener);
 
 }  // namespace thalweg
