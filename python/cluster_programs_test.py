@@ -28,7 +28,8 @@ class Process:
         command = [THALWEG, "python", "--python", sys.executable] if thalweg else [sys.executable]
         self._process = subprocess.Popen(
             command + [os.path.join(PROGRAMS, program)] + [str(a) for a in args],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", **env))
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", **env),
+            start_new_session=True)
         self._lines = []
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read)
@@ -67,6 +68,14 @@ class Process:
         self._reader.join()
         self._process.stdout.close()
 
+    def kill(self):
+        """Also what it has started, which would keep its output open."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.stop(signal.SIGKILL)
+
 
 class ClusterProgramsTest(unittest.TestCase):
 
@@ -75,7 +84,7 @@ class ClusterProgramsTest(unittest.TestCase):
 
     def tearDown(self):
         for process in self._processes:
-            process.stop(signal.SIGKILL)
+            process.kill()
 
     def start(self, program, *args, **kwargs):
         self._processes.append(Process(program, *args, **kwargs))

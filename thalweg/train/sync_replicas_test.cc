@@ -1,5 +1,6 @@
 #include "thalweg/train/sync_replicas.h"
 
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <thread>
@@ -182,36 +183,38 @@ TEST(SyncReplicas, EachWorkerGivesSeveral) {
   EXPECT_EQ(outcome.ledger.accepted() + outcome.ledger.stale(), 2 * 8);
 }
 
+// On a machine that is busy a worker may be taken for lost that is only slow: it
+// is back with its next gradient, and until then the chief makes steps without it.
 TEST(SyncReplicas, AWorkerThatIsLostIsExpelledAndMayComeBack) {
   TestCluster cluster({{"ps", 2}, {"worker", 2}});
   const SyncReplicasOptions options = {
       .replicas_to_aggregate = 2, .total_num_replicas = 2, .expel_after = absl::Milliseconds(200)};
   TestReplica chief(&cluster, 0, Sync(options)), lost(&cluster, 1, Sync(options));
+  const auto present = [&] {
+    const auto ledger = ReadLedger(*chief.session, chief.graph);
+    EXPECT_TRUE(ledger.ok()) << ledger.status();
+    return ledger.ok() && ledger->workers[1].present;
+  };
+  const auto step_together = [&] {
+    std::atomic<bool> ended = false;
+    std::thread other([&] {
+      lost.Step(1, 1);
+      ended = true;
+    });
+    while (!ended && !testing::Test::HasFailure()) chief.Step(1, 1);
+    other.join();
+  };
   chief.Start();
   lost.Start();
-  std::thread other([&] { lost.Step(1, 1); });
-  chief.Step(1, 1);
-  other.join();
+  step_together();
   lost.Close();  // without a word
+  while (present() && !testing::Test::HasFailure()) chief.Step(1, 1);
+  const int64_t step = chief.GlobalStep();
   chief.Step(1, 1);
-  chief.Step(1, 1);
-  EXPECT_EQ(chief.GlobalStep(), 3);
-  auto ledger = ReadLedger(*chief.session, chief.graph);
-  ASSERT_TRUE(ledger.ok()) << ledger.status();
-  EXPECT_FALSE(ledger->workers[1].present);
+  EXPECT_GT(chief.GlobalStep(), step);
   lost.Start();
-  for (int k = 0; k < 2; ++k) {
-    std::thread back([&] { lost.Step(1, 1); });
-    chief.Step(1, 1);
-    back.join();
-  }
-  // On a slow machine it may have been taken for lost again, until the chief looks.
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
-  do {
-    ledger = ReadLedger(*chief.session, chief.graph);
-    ASSERT_TRUE(ledger.ok()) << ledger.status();
-  } while (!ledger->workers[1].present && absl::Now() < deadline);
-  EXPECT_TRUE(ledger->workers[1].present);
+  do step_together();
+  while (!present() && !testing::Test::HasFailure());
   lost.End();
   chief.End();
 }
