@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "google/protobuf/stubs/logging.h"
 #include "thalweg/base/logging.h"
 
@@ -48,18 +49,75 @@ EventLoop::~EventLoop() {
 }
 
 void EventLoop::AddThread() {
+  AddThread([this] { Run(); });
+}
+
+void EventLoop::AddThread(absl::AnyInvocable<void()> run) {
   ++threads_;
-  std::thread([this] {
+  std::thread([this, run = std::move(run)]() mutable {
     pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
-    Run();
+    run();
+    MutexLock lock(&mutex_);
+    if (--threads_ == 0) ended_.SignalAll();
   }).detach();
 }
 
 void EventLoop::PassOn() {
+  {
+    MutexLock lock(&mutex_);
+    if (leader_ != std::this_thread::get_id()) return;
+    leader_ = {};
+    brief_ = 0;
+    if (under_way_ == 0) return;
+    if (asleep_ == 0) return AddThread();
+  }
+  wake_.Signal();  // who wakes up finds the lock free
+}
+
+void EventLoop::RunBriefly(absl::FunctionRef<void()> work) {
+  uint64_t number = 0;
+  bool wake = false;
+  {
+    MutexLock lock(&mutex_);
+    if (leader_ == std::this_thread::get_id()) {
+      number = brief_ = ++last_brief_;
+      wake = relief_asleep_;
+      if (!looked_after_) {
+        looked_after_ = true;
+        AddThread([this] { LookAfterBriefWork(); });
+      }
+    }
+  }
+  if (wake) relief_.Signal();
+  work();
+  if (number == 0) return;
   MutexLock lock(&mutex_);
-  if (leader_ != std::this_thread::get_id()) return;
-  leader_ = {};
-  if (under_way_ > 0) WakeOne();
+  if (brief_ == number) brief_ = 0;
+}
+
+// Looks up every millisecond as long as there is brief work, and a while longer.
+void EventLoop::LookAfterBriefWork() {
+  constexpr absl::Duration kTick = absl::Milliseconds(1);
+  constexpr int kQuietTicks = 20;
+  uint64_t ran = 0, last = 0;  // what was running a tick ago, and the last that had begun
+  int quiet = 0;
+  MutexLock lock(&mutex_);
+  while (!closed_) {
+    quiet = brief_ == 0 && last_brief_ == last ? quiet + 1 : 0;
+    if (quiet > kQuietTicks) {
+      relief_asleep_ = true;
+      relief_.Wait(&mutex_);
+      relief_asleep_ = false;
+      quiet = 0;
+    }
+    ran = brief_;
+    last = last_brief_;
+    relief_.WaitWithTimeout(&mutex_, kTick);
+    if (ran == 0 || brief_ != ran) continue;
+    leader_ = {};
+    brief_ = 0;
+    if (under_way_ > 0) WakeOne();
+  }
 }
 
 void EventLoop::WakeOne() {
@@ -105,13 +163,12 @@ void EventLoop::Run() {
         MutexLock lock(&mutex_);
         closed_ = true;
         wake_.SignalAll();
+        relief_.SignalAll();
         break;
       }
       static_cast<RpcEvent*>(tag)->Run(ok, *this);
     } while (Leads());
   }
-  MutexLock lock(&mutex_);
-  if (--threads_ == 0) ended_.SignalAll();
 }
 
 }  // namespace thalweg

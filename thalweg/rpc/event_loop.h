@@ -2,17 +2,22 @@
 //
 // One thread waits; the others sleep. What an event is for may take long (a whole
 // step) or block: before that, it passes the waiting on to another thread. What is
-// done at once costs no thread more. Nobody waits for a queue on which nothing is
+// done at once costs no thread more, nor does what is expected to be: if it takes
+// long after all, a thread that looks after it now and then has another one wait.
+// Nobody waits for a queue on which nothing is
 // under way: gRPC would let such a thread find the events of other queues, only to
 // wake the threads that wait for them.
 #pragma once
 
 #include <grpcpp/completion_queue.h>
 
+#include <cstdint>
 #include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "thalweg/base/mutex.h"
 
 namespace thalweg {
@@ -24,7 +29,8 @@ class RpcEvent {
  public:
   virtual ~RpcEvent() = default;
   // `ok` is gRPC's: false if the operation did not take place. Calls
-  // loop.PassOn() before anything that may take long.
+  // loop.PassOn() before anything that may take long, or runs it with
+  // loop.RunBriefly().
   virtual void Run(bool ok, EventLoop& loop) = 0;
 };
 
@@ -41,14 +47,19 @@ class EventLoop {
   void End();
   // From an event: another thread waits from now on. Does nothing the second time.
   void PassOn();
+  // From an event: runs what will most likely be over soon. Another thread waits
+  // only once it has taken a millisecond or two.
+  void RunBriefly(absl::FunctionRef<void()> work);
 
  private:
   void AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddThread(absl::AnyInvocable<void()> run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Becomes the thread that waits; false if this thread is to end.
   bool Lead();
   bool Leads();
   void Run();
+  void LookAfterBriefWork();
 
   // More than these end. Threads that come and go cost more than some that sleep.
   static constexpr int kMaxAsleep = 16;
@@ -62,6 +73,13 @@ class EventLoop {
   std::thread::id leader_ ABSL_GUARDED_BY(mutex_);  // who waits, or runs what it has not passed on
   int threads_ ABSL_GUARDED_BY(mutex_) = 0;
   int asleep_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  // Brief work is numbered.
+  uint64_t last_brief_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t brief_ ABSL_GUARDED_BY(mutex_) = 0;         // what the leader runs, or 0
+  bool looked_after_ ABSL_GUARDED_BY(mutex_) = false;  // by a thread, which may be asleep
+  bool relief_asleep_ ABSL_GUARDED_BY(mutex_) = false;
+  CondVar relief_;
 };
 
 }  // namespace thalweg

@@ -22,6 +22,26 @@ namespace {
 // How many calls of a method gRPC may hand over before one is taken in again.
 constexpr int kDepth = 8;
 
+// Whether the handler of a method is over soon. One that takes long may block, or
+// hold up other calls: those after it are not expected to be better for a while.
+class Pace {
+ public:
+  bool brief() const { return suspicions_.load(std::memory_order_relaxed) == 0; }
+  void Took(absl::Duration time) {
+    constexpr absl::Duration kBrief = absl::Microseconds(200);
+    constexpr int kSuspicions = 16;
+    const int now = suspicions_.load(std::memory_order_relaxed);
+    if (time > kBrief) {
+      suspicions_.store(kSuspicions, std::memory_order_relaxed);
+    } else if (now > 0) {
+      suspicions_.store(now - 1, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  std::atomic<int> suspicions_{1};
+};
+
 }  // namespace
 
 void ServerCall::Reply(const absl::StatusOr<grpc::ByteBuffer>& response) {
@@ -44,9 +64,11 @@ class RpcServer::Service : public grpc::Service {
 
 class RpcServer::State {
  public:
-  explicit State(std::vector<RpcMethod> methods) : methods(std::move(methods)), service(this->methods) {}
+  explicit State(std::vector<RpcMethod> methods)
+      : methods(std::move(methods)), paces(this->methods.size()), service(this->methods) {}
 
   const std::vector<RpcMethod> methods;
+  std::vector<Pace> paces;  // of the methods
   Service service;
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
   std::unique_ptr<grpc::Server> server;
@@ -105,9 +127,20 @@ class RpcServer::Call : public ServerCall {
       references_.store(1);
       return Release();
     }
-    Accept(state_, method_);
-    loop.PassOn();
-    state_->methods[method_].handler(*this);
+    State* state = state_;
+    const int method = method_;
+    Pace& pace = state->paces[method];
+    const bool brief = pace.brief();
+    if (!brief) {
+      Accept(state, method);
+      loop.PassOn();
+    }
+    const absl::Time start = absl::Now();
+    const auto serve = [&] { state->methods[method].handler(*this); };  // this may be gone then
+    if (brief) loop.RunBriefly(serve);
+    if (!brief) serve();
+    pace.Took(absl::Now() - start);
+    if (brief) Accept(state, method);
   }
   void Finished(bool, EventLoop&) { Release(); }
   void Done(bool, EventLoop& loop) {
