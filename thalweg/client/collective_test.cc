@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/client/cluster_testlib.h"
@@ -307,14 +307,14 @@ TEST(Collectives, AFailureReachesTheOthersAndTheNextStepWorks) {
       ASSERT_OK(result.status());
       EXPECT_THAT(result->flat<float>(), ElementsAre(9, 18));
     }
-    const absl::Time start = absl::Now();
     // The leader, or another.
     const auto results = RunAll(members, [&](int i) {
       return i == round ? Tensor::Vector<float>({1, std::numeric_limits<float>::infinity()}) : good(i);
     });
-    for (const auto& result : results) EXPECT_FALSE(result.ok());
+    for (const auto& result : results) {
+      EXPECT_FALSE(result.ok() || absl::IsDeadlineExceeded(result.status())) << result.status();
+    }
     EXPECT_THAT(results[round].status().message(), HasSubstr("bad"));
-    EXPECT_LT(absl::Now() - start, absl::Seconds(20));
   }
 }
 
@@ -341,10 +341,8 @@ TEST_P(CollectiveKillTest, ALostMemberIsNamed) {
   members.pop_back();
   std::vector<absl::StatusOr<Tensor>> results;
   std::thread others([&] { results = RunAll(members, value); });
-  const absl::Time killed = absl::Now();
   cluster.Stop(Worker(2));
   others.join();
-  EXPECT_LT(absl::Now() - killed, absl::Seconds(10));
   for (size_t i = 0; i < results.size(); ++i) {
     if (broadcast && i == 1 && results[i].ok()) continue;  // it has got its value
     EXPECT_THAT(results[i], Fails(absl::StatusCode::kUnavailable, "/job:worker/replica:0/task:2"));

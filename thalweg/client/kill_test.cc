@@ -61,7 +61,8 @@ INSTANTIATE_TEST_SUITE_P(Seeds, KillTest, testing::Range(1, 9));
 
 TEST_P(KillTest, AClientHearsOfItAndTheClusterGoesOn) {
   std::mt19937 random(GetParam());
-  TestCluster cluster({{"ps", 2}, {"worker", 2}}, {}, TasksIn::kProcesses);
+  // Only what breaks ends a step, not that it has taken long.
+  TestCluster cluster({{"ps", 2}, {"worker", 2}}, {}, TasksIn::kProcesses, {.peer_timeout = absl::Hours(1)});
   const Model model(0), other(1);
   const TaskId w0{"worker", 0}, w1{"worker", 1};
   {
@@ -93,11 +94,11 @@ TEST_P(KillTest, AClientHearsOfItAndTheClusterGoesOn) {
 
   const auto expect = [&](const absl::Status& s) { EXPECT_TRUE(absl::IsUnavailable(s) || absl::IsAborted(s)) << s; };
   if (victim != w1) {
-    ASSERT_TRUE(ended.WaitForNotificationWithTimeout(absl::Seconds(10))) << "the client hangs";
+    ASSERT_TRUE(ended.WaitForNotificationWithTimeout(2 * kTooLong)) << "the client hangs";
     expect(status);
   }
   if (victim != w0) {
-    ASSERT_TRUE(other_ended.WaitForNotificationWithTimeout(absl::Seconds(10))) << "the client hangs";
+    ASSERT_TRUE(other_ended.WaitForNotificationWithTimeout(2 * kTooLong)) << "the client hangs";
     expect(other_status);
   }
   // The other worker goes on as long as the parameter servers are there.
@@ -123,7 +124,7 @@ TEST_P(KillTest, AClientHearsOfItAndTheClusterGoesOn) {
 
 // A task that is there but does not answer any more.
 TEST(HangTest, StepsEndByTheirDeadlineOrWhenTheTaskIsTakenForDead) {
-  TestCluster cluster({{"ps", 2}, {"worker", 2}}, {}, TasksIn::kProcesses, {.peer_timeout = absl::Seconds(1)});
+  TestCluster cluster({{"ps", 2}, {"worker", 2}}, {}, TasksIn::kProcesses, {.peer_timeout = absl::Seconds(3)});
   const Model model(0);
   const auto session = Session::Create(model.graph, {.target = cluster.target({"worker", 0})});
   ASSERT_TRUE(session.ok()) << session.status();

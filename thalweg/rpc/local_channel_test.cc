@@ -64,8 +64,9 @@ class LocalChannelTest : public testing::Test {
                             cancelled_.Notify();
                             call.Reply(why, {});
                           });
-                          if (!id.has_value()) return call.Reply(Internal("came cancelled"), {});
-                          waiting_.Notify();
+                          if (id.has_value()) return waiting_.Notify();
+                          cancelled_.Notify();
+                          call.Reply(call.cancellation().status(), {});
                         }});
     methods_.push_back(
         {"/test/Fail", [](ServerCall& call) { call.Reply(FailedPrecondition("it is ", Text(call.request())), {}); }});

@@ -22,24 +22,31 @@ namespace {
 // How many calls of a method gRPC may hand over before one is taken in again.
 constexpr int kDepth = 8;
 
-// Whether the handler of a method is over soon. One that takes long may block, or
-// hold up other calls: those after it are not expected to be better for a while.
+// Whether the calls of a method are best served in place: their handler is over
+// soon, and no other call waits meanwhile. That one waits shows only when it is not
+// held up, so that now and then a call is served the other way. After one that took
+// long, which may block, or that was not alone, those that follow are not expected
+// to be better for a while.
 class Pace {
  public:
-  bool brief() const { return suspicions_.load(std::memory_order_relaxed) == 0; }
+  // Whether to serve the next call in place. `alone`: no other is being served.
+  bool Next(bool alone) {
+    if (!alone) suspicions_.store(kSuspicions, std::memory_order_relaxed);
+    const bool sample = calls_.fetch_add(1, std::memory_order_relaxed) % kSampled == 0;
+    return suspicions_.load(std::memory_order_relaxed) == 0 && !sample;
+  }
   void Took(absl::Duration time) {
-    constexpr absl::Duration kBrief = absl::Microseconds(200);
-    constexpr int kSuspicions = 16;
     const int now = suspicions_.load(std::memory_order_relaxed);
-    if (time > kBrief) {
-      suspicions_.store(kSuspicions, std::memory_order_relaxed);
-    } else if (now > 0) {
-      suspicions_.store(now - 1, std::memory_order_relaxed);
-    }
+    if (time > kBrief) suspicions_.store(kSuspicions, std::memory_order_relaxed);
+    if (time <= kBrief && now > 0) suspicions_.store(now - 1, std::memory_order_relaxed);
   }
 
  private:
+  static constexpr absl::Duration kBrief = absl::Microseconds(200);  // ten times what waking a thread takes
+  static constexpr int kSuspicions = 8;
+  static constexpr uint32_t kSampled = 32;
   std::atomic<int> suspicions_{1};
+  std::atomic<uint32_t> calls_{0};
 };
 
 }  // namespace
@@ -68,7 +75,8 @@ class RpcServer::State {
       : methods(std::move(methods)), paces(this->methods.size()), service(this->methods) {}
 
   const std::vector<RpcMethod> methods;
-  std::vector<Pace> paces;  // of the methods
+  std::vector<Pace> paces;      // of the methods
+  std::atomic<int> serving{0};  // calls whose handlers run and that have no answer yet
   Service service;
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
   std::unique_ptr<grpc::Server> server;
@@ -82,8 +90,8 @@ class RpcServer::State {
   bool closed ABSL_GUARDED_BY(mutex) = false;
 };
 
-// Two events keep it alive: the reply was sent, and gRPC is done with it, which
-// may come first if the client has gone.
+// Its handler and two events keep it alive: the reply was sent, and gRPC is done with
+// it, which may come first if the client has gone.
 class RpcServer::Call : public ServerCall {
  public:
   static void Accept(State* state, int method) {
@@ -98,6 +106,7 @@ class RpcServer::Call : public ServerCall {
   grpc::ByteBuffer& request() override { return request_; }
   Cancellation& cancellation() override { return cancellation_; }
   void Reply(const absl::Status& status, const grpc::ByteBuffer& response) override {
+    StopServing();
     if (status.ok()) {
       responder_.Finish(response, grpc::Status::OK, &finished_);
     } else {
@@ -127,20 +136,26 @@ class RpcServer::Call : public ServerCall {
       references_.store(1);
       return Release();
     }
-    State* state = state_;
-    const int method = method_;
-    Pace& pace = state->paces[method];
-    const bool brief = pace.brief();
+    Pace& pace = state_->paces[method_];
+    const absl::Time start = absl::Now();
+    const bool brief = pace.Next(/*alone=*/state_->serving.fetch_add(1, std::memory_order_relaxed) == 0);
     if (!brief) {
-      Accept(state, method);
+      Accept(state_, method_);
       loop.PassOn();
     }
-    const absl::Time start = absl::Now();
-    const auto serve = [&] { state->methods[method].handler(*this); };  // this may be gone then
+    const auto serve = [this] { state_->methods[method_].handler(*this); };
     if (brief) loop.RunBriefly(serve);
     if (!brief) serve();
+    StopServing();
     pace.Took(absl::Now() - start);
-    if (brief) Accept(state, method);
+    if (brief) Accept(state_, method_);
+    Release();
+  }
+  // The call is answered, or waits, and holds up no other.
+  void StopServing() {
+    if (!stopped_serving_.exchange(true, std::memory_order_relaxed)) {
+      state_->serving.fetch_sub(1, std::memory_order_relaxed);
+    }
   }
   void Finished(bool, EventLoop&) { Release(); }
   void Done(bool, EventLoop& loop) {
@@ -165,7 +180,8 @@ class RpcServer::Call : public ServerCall {
   grpc::ByteBuffer request_;
   grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> responder_;
   Cancellation cancellation_;
-  std::atomic<int> references_{2};
+  std::atomic<int> references_{3};
+  std::atomic<bool> stopped_serving_{false};
   Event<&Call::Received> received_{this};
   Event<&Call::Finished> finished_{this};
   Event<&Call::Done> done_{this};
