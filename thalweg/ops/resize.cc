@@ -34,11 +34,13 @@ absl::StatusOr<ResizeShapes> ReadResize(const KernelContext& c, const ResizeMode
   if (size.num_elements() != 2) return InvalidArgument("shape_t must have two elements", size.shape());
   const int64_t height = ReadInteger(size, 0), width = ReadInteger(size, 1);
   if (height <= 0 || width <= 0) return InvalidArgument("output dimensions must be positive");
-  if (height > kMaxSide || width > kMaxSide) return InvalidArgument("output dimensions are too large");
   ResizeShapes shapes{.batch = images.dim(0), .channels = images.dim(3)};
+  absl::StatusOr<Shape> shape = Shape::Make({shapes.batch, height, width, shapes.channels});
+  if (!shape.ok()) return Prepend(shape.status(), "Encountered overflow when multiplying sizes: ");
+  if (height > kMaxSide || width > kMaxSide) return InvalidArgument("output dimensions are too large");
   shapes.y = ResizeScale(images.dim(1), height, mode);
   shapes.x = ResizeScale(images.dim(2), width, mode);
-  ASSIGN_OR_RETURN(shapes.shape, Shape::Make({shapes.batch, height, width, shapes.channels}));
+  shapes.shape = *std::move(shape);
   return shapes;
 }
 

@@ -41,8 +41,8 @@ absl::StatusOr<SparseValue> SparseValue::Make(const Tensor& indices, const Tenso
   if (values.rank() != 1) return InvalidArgument("Input values should be a vector but received shape ", values.shape());
   if (shape.rank() != 1) return InvalidArgument("Input shape should be a vector but received shape ", shape.shape());
   if (indices.dim(0) != values.dim(0)) {
-    return InvalidArgument("Number of elements in values (", values.dim(0),
-                           ") does not match number of rows in indices (", indices.dim(0), ")");
+    return InvalidArgument("Number of elements in indices (", indices.dim(0), ") and values (", values.dim(0),
+                           ") do not match");
   }
   if (indices.dim(1) != shape.dim(0)) {
     return InvalidArgument("Index rank (", indices.dim(1), ") and shape rank (", shape.dim(0), ") do not match.");
