@@ -199,6 +199,26 @@ class ClusterProgramsTest(unittest.TestCase):
         finally:
             shutil.rmtree(folder)
 
+    def test_cpp_workers_with_tensorflows_parameter_servers(self):
+        """Steps of several kinds in a session: TensorFlow keeps kernels by name, those that send among them."""
+        hosts = self.cluster(1, 2)
+        ps, = self.start_job("servers.py", hosts, "ps", 1, thalweg=False)
+        program = os.path.join(os.environ["THALWEG_BIN"], "examples", "distributed_mnist")
+        with tempfile.TemporaryDirectory() as folder:
+            # The chief comes last: the other is told when there are variables.
+            workers = [subprocess.Popen([program, *hosts, "--job_name=worker", "--task_index=%d" % i, "--steps=100",
+                                         "--save_steps=50", "--checkpoint_dir=" + folder], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, universal_newlines=True) for i in (1, 0)]
+            try:
+                outputs = [worker.communicate(timeout=180)[0] for worker in workers]
+            finally:
+                for worker in workers:
+                    worker.kill()
+        for worker, output in zip(workers, outputs):
+            self.assertEqual(worker.returncode, 0, output)
+        self.assertIn("test accuracy", outputs[1])
+        ps.stop()
+
     def test_parameter_servers_that_leave_by_a_queue(self):
         hosts = self.cluster(2, 2)
         ps = self.start_job("ps_queue.py", hosts, "ps", 2)

@@ -111,6 +111,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   Mutex graph_mutex_;  // taken before mutex_ where both are
   Graph graph_ ABSL_GUARDED_BY(graph_mutex_);
   int64_t graph_version_ ABSL_GUARDED_BY(graph_mutex_) = 0;
+  int64_t next_number_ ABSL_GUARDED_BY(graph_mutex_) = 0;  // of what is compiled
 };
 
 }  // namespace thalweg

@@ -117,7 +117,7 @@ void PreparedParts::CleanUp(int64_t step_id) const {
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& graph, const Signature& signature,
-                                                                  const MasterSessionOptions& session) {
+                                                                  int64_t number, const MasterSessionOptions& session) {
   ASSIGN_OR_RETURN(Graph pruned, Extract(graph, signature));
   std::vector<std::string> targets = signature.targets;
   RETURN_IF_ERROR(InlineFunctions(pruned, &targets));
@@ -125,10 +125,12 @@ absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& g
   RETURN_IF_ERROR(Optimize(pruned, targets, *session.folding_device, OptimizerOptionsOf(session.config)));
   const auto prepared = std::make_shared<PreparedParts>();
   prepared->collective_graph_key = CollectiveGraphKey(pruned);
-  ASSIGN_OR_RETURN(std::vector<GraphPart> parts,
-                   Partition(std::move(pruned), signature, {.incarnation = [&](const std::string& device) {
-                               return session.devices.Incarnation(device);
-                             }}));
+  const bool all_ours = std::all_of(session.devices.tasks.begin(), session.devices.tasks.end(),
+                                    [](const ClusterDevices::Task& task) { return task.takes_pushes; });
+  const PartitionOptions partition{
+      .incarnation = [&](const std::string& device) { return session.devices.Incarnation(device); },
+      .suffix = all_ours ? "" : absl::StrCat("_S", number)};
+  ASSIGN_OR_RETURN(std::vector<GraphPart> parts, Partition(std::move(pruned), signature, partition));
   // The master's own part runs on the thread that starts the others, after them.
   std::stable_partition(parts.begin(), parts.end(), [&](const GraphPart& p) { return p.task != session.self; });
   RETURN_IF_ERROR(Register(std::move(parts), session, prepared.get()));

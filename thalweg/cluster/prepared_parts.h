@@ -37,9 +37,10 @@ struct PreparedParts {
 };
 
 // Prunes, places, optimizes and cuts the graph, and registers the parts with
-// their workers. UNAVAILABLE, naming it, if it needs a task that has left.
+// their workers. `number` is another for each call of a session. UNAVAILABLE,
+// naming it, if it needs a task that has left.
 absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& graph, const Signature& signature,
-                                                                  const MasterSessionOptions& session);
+                                                                  int64_t number, const MasterSessionOptions& session);
 
 // An error of a task, as clients know it: "From /job:ps/replica:0/task:0:\n...".
 absl::Status FromTask(const absl::Status& status, const std::string& task);

@@ -228,7 +228,7 @@ class Partitioning {
                           const std::string& device, int frame) {
     const std::string edge = absl::StrCat("edge_", next_edge_++, "_", source.name());
     NodeDef send;
-    send.set_name(graph_.ReserveName(absl::StrCat("_send/", source.name())));
+    send.set_name(graph_.ReserveName(absl::StrCat("_send/", source.name(), options_.suffix)));
     send.set_op("_Send");
     send.set_device(source.device());
     send.add_input(value);
@@ -237,7 +237,7 @@ class Partitioning {
     AddNode(part_of_[source.id()], std::move(send));
 
     NodeDef recv;
-    recv.set_name(graph_.ReserveName(absl::StrCat("_recv/", source.name())));
+    recv.set_name(graph_.ReserveName(absl::StrCat("_recv/", source.name(), options_.suffix)));
     recv.set_op("_Recv");
     recv.set_device(device);
     SetAttr(recv, "tensor_type", type);

@@ -34,6 +34,10 @@ struct PartitionOptions {
   // Of every device; it is part of the keys, so that what is meant for a task
   // never reaches the one that took its place.
   std::function<uint64_t(const std::string& device)> incarnation;
+  // Of the names of sends and receives. TensorFlow's tasks keep the kernels of a
+  // session by name, so that two graphs for one of them must not have the same
+  // name for different transfers.
+  std::string suffix;
 };
 
 // `graph` is an Extract() of `signature`, placed. Feeds that one task uses enter
