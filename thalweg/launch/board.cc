@@ -104,7 +104,7 @@ std::string Board::Steps(const Track& track, absl::Time now) const {
   return text;
 }
 
-std::vector<std::string> Board::Rows(absl::Time now, size_t columns) const {
+std::vector<std::string> Board::Rows(absl::Time now, size_t columns, size_t max_lines) const {
   size_t name_width = 5, state_width = 0;
   for (const Row& row : rows_) {
     name_width = std::max(name_width, row.name.size());
@@ -116,6 +116,11 @@ std::vector<std::string> Board::Rows(absl::Time now, size_t columns) const {
                                        static_cast<int>(state_width), row.state, Steps(row.track, now));
     if (row.loss.has_value()) absl::StrAppendFormat(&line, "  loss %.4g", *row.loss);
     lines.push_back(std::move(line));
+  }
+  const size_t room = max_lines - (total_.samples.empty() ? 0 : 1);
+  if (lines.size() > room) {
+    lines.resize(room - 1);
+    lines.push_back(absl::StrFormat("... %d more", rows_.size() - lines.size()));
   }
   if (!total_.samples.empty()) {
     std::string line =

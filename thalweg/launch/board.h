@@ -37,8 +37,9 @@ class Board {
   bool AddLine(size_t task, absl::string_view line, absl::Time now);
 
   // One line for each task, and "total" if any has told a step; each is cut to
-  // `columns`.
-  std::vector<std::string> Rows(absl::Time now, size_t columns) const;
+  // `columns`. Of more than `max_lines`, which is at least 3, some tasks are left
+  // out, and their number is told.
+  std::vector<std::string> Rows(absl::Time now, size_t columns, size_t max_lines = 1000) const;
 
  private:
   // Steps over time. The rate is that of the last seconds.

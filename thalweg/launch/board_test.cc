@@ -46,5 +46,15 @@ TEST(BoardTest, Rows) {
   EXPECT_THAT(board.Rows(at(3), 80)[2], "total              step 300/1000  100 steps/s  ETA 7s");
 }
 
+// What does not fit into a terminal cannot be drawn again in its place.
+TEST(BoardTest, MoreTasksThanLines) {
+  Board board({"worker 0", "worker 1", "worker 2", "worker 3"}, 0);
+  const absl::Time now = absl::UnixEpoch();
+  EXPECT_THAT(board.Rows(now, 80, 3), ElementsAre("worker 0  starting", "worker 1  starting", "... 2 more"));
+  board.AddLine(3, "step 7", now);
+  EXPECT_THAT(board.Rows(now, 80, 3), ElementsAre("worker 0  starting", "... 3 more", "total               step 7"));
+  EXPECT_THAT(board.Rows(now, 80, 5), testing::SizeIs(5));
+}
+
 }  // namespace
 }  // namespace thalweg

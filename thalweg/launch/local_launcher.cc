@@ -31,6 +31,7 @@ namespace thalweg {
 namespace {
 
 constexpr absl::Duration kRedraw = absl::Milliseconds(200);
+constexpr absl::Duration kLookAgain = absl::Seconds(1);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(250);  // before a restart; it doubles
 
 // How many steps the arguments ask for, if they say so in the usual way.
@@ -134,8 +135,9 @@ class LocalJob {
     absl::Time until = std::min(kill_at_, ps_told_ ? absl::InfiniteFuture() : end_ps_at_);
     if (options_.terminal) until = std::min(until, absl::Now() + kRedraw);
     for (const Task& task : tasks_) until = std::min(until, task.start_at);
-    const int64_t ms = absl::ToInt64Milliseconds(std::min(until - absl::Now(), absl::Minutes(1)));
-    poll(fds.data(), fds.size(), until == absl::InfiniteFuture() ? -1 : static_cast<int>(std::max<int64_t>(ms + 1, 0)));
+    // In a process with other threads, SIGCHLD may have gone to one of them.
+    const absl::Duration pause = std::clamp(until - absl::Now(), absl::ZeroDuration(), kLookAgain);
+    poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(pause)) + 1);
   }
 
   // The first is passed on; the second ends everything.
@@ -293,8 +295,9 @@ class LocalJob {
   void Draw() {
     if (!options_.terminal) return;
     winsize size{};
-    const size_t columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-    const std::vector<std::string> rows = board_.Rows(absl::Now(), columns - 1);
+    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
+    const size_t columns = known ? size.ws_col : 80, lines = known ? size.ws_row : 24;
+    const std::vector<std::string> rows = board_.Rows(absl::Now(), columns - 1, std::max<size_t>(lines - 1, 3));
     Erase();
     *options_.out << absl::StrJoin(rows, "\n") << "\n" << std::flush;
     drawn_ = rows.size();

@@ -17,7 +17,9 @@
 #include "gtest/gtest.h"
 #include "thalweg/base/file_system.h"
 #include "thalweg/base/logging.h"
+#include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
+#include "thalweg/base/thread.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/launch/job.h"
 
@@ -86,9 +88,20 @@ TEST_F(LocalLauncherTest, ParameterServersEndWithTheWorkers) {
 }
 
 TEST_F(LocalLauncherTest, TheCodeIsThatOfTheFirstThatFailed) {
-  EXPECT_EQ(*Run("[ $1$2 = worker1 ] && exit 7; exec sleep 100", {.workers = 2}), 7);
+  // The others are ready to be told to end: a shell that is about to become
+  // another program may lose a signal.
+  const std::string ready = Path("ready_");
+  const std::string waits = absl::StrCat("trap 'exit 0' TERM; touch ", ready, "$1$2; while :; do sleep 0.02; done");
+  const auto fails_after = [&](const std::string& others, const std::string& how) {
+    return absl::StrCat("until [ -e ", ready, others, " ]; do sleep 0.01; done; ", how);
+  };
+  EXPECT_EQ(*Run(absl::StrCat("if [ $1$2 = worker1 ]; then ", fails_after("ps0", fails_after("worker0", "exit 7")),
+                              "; fi; ", waits),
+                 {.workers = 2}),
+            7);
   EXPECT_EQ(err_, "run      | worker 1 ended with code 7; the job ends\n");
-  EXPECT_EQ(*Run("[ $1 = ps ] && kill -KILL $$; exec sleep 100"), 137);
+  ASSERT_EQ(unlink((ready + "worker0").c_str()), 0);
+  EXPECT_EQ(*Run(absl::StrCat("if [ $1 = ps ]; then ", fails_after("worker0", "kill -KILL $$"), "; fi; ", waits)), 137);
   EXPECT_EQ(err_, "run      | ps 0 was ended by signal 9 (Killed); the job ends\n");
 }
 
@@ -110,6 +123,14 @@ TEST_F(LocalLauncherTest, OnATerminalStepsAreOnTheBoard) {
   EXPECT_EQ(*Run("echo hello; echo step 3/9 loss 0.5; echo step 9/9 loss 0.25", {.ps = 0, .terminal = true}), 0);
   EXPECT_THAT(out_, AllOf(HasSubstr("worker 0 | hello\n"), Not(HasSubstr("| step")), HasSubstr("step 9/9"),
                           HasSubstr("loss 0.25"), HasSubstr("done")));
+}
+
+// A signal that is meant for the process goes to any thread that does not block it.
+TEST_F(LocalLauncherTest, InAProcessWithOtherThreads) {
+  Notification over;
+  const Thread other("other", [&] { over.WaitForNotification(); });
+  EXPECT_EQ(*Run("exec >&- 2>&-; sleep 0.05", {.workers = 2}), 0);
+  over.Notify();
 }
 
 TEST_F(LocalLauncherTest, WhatCannotBeStartedIsSaid) {
