@@ -18,7 +18,9 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   const bool has_ps = job.cluster.num_tasks("ps") > 0;
   const auto s = has_ps ? graph.root().WithDevice("/job:ps/task:0") : graph.root();
   const auto greeting = tw::Const(s, tw::Tensor::Scalar<std::string>("Hello, Thalweg!"));
-  ASSIGN_OR_RETURN(auto session, tw::Session::Create(graph, {.target = server.target()}));
+  // It needs no other worker, and need not wait for one that comes late or has left.
+  ASSIGN_OR_RETURN(auto session,
+                   tw::Session::Create(graph, {.target = server.target(), .device_filters = {"/job:ps"}}));
   ASSIGN_OR_RETURN(const auto out, session->Run({greeting}));
   std::printf("%s %d of %d%s got \"%s\" from %s\n", job.task.job.c_str(), job.task.index,
               job.cluster.num_tasks(job.task.job), job.is_chief() ? ", the chief," : "",
