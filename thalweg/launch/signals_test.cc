@@ -1,7 +1,6 @@
 #include "thalweg/launch/signals.h"
 
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "gmock/gmock.h"
@@ -31,18 +30,15 @@ TEST(SignalsTest, AServerThatWaitsLeaves) {
 }
 
 TEST(SignalsTest, TheSecondEndsTheProcess) {
-  const pid_t pid = fork();
-  if (pid == 0) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process that was started, not forked: it starts a thread
+  const auto raise_twice = [] {
     Notification never;
     const OnSignal stuck([&](int) { never.WaitForNotification(); });
     raise(SIGTERM);
     raise(SIGTERM);
     _exit(1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(pid, &status, 0), pid);
-  EXPECT_TRUE(WIFSIGNALED(status));
-  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+  };
+  EXPECT_EXIT(raise_twice(), testing::KilledBySignal(SIGTERM), "");
 }
 
 TEST(SignalsTest, ATrainingStopsAfterItsStep) {
