@@ -166,7 +166,9 @@ void EventLoop::Run() {
         relief_.SignalAll();
         break;
       }
-      static_cast<RpcEvent*>(tag)->Run(ok, *this);
+      auto* const event = static_cast<RpcEvent*>(tag);
+      event->Acquire();
+      event->Run(ok, *this);
     } while (Leads());
   }
 }

@@ -102,7 +102,7 @@ class RpcClient::PendingCall : public RpcEvent {
     state_->loop->Begin();
     reader_ = grpc::GenericStub(channel_).PrepareUnaryCall(context_.get(), method_, request_, &state_->queue);
     reader_->StartCall();
-    reader_->Finish(&response_, &status_, this);
+    reader_->Finish(&response_, &status_, Publish());
   }
 
   bool cancelled() {
@@ -120,7 +120,7 @@ class RpcClient::PendingCall : public RpcEvent {
         now == GRPC_CHANNEL_CONNECTING ? std::min(absl::Now() + kConnectTime, deadline_) : connect_until_;
     if (now != GRPC_CHANNEL_READY && !cancelled && absl::Now() < until) {
       state_->loop->Begin();
-      channel_->NotifyOnStateChange(now, absl::ToChronoTime(until), &state_->queue, this);
+      channel_->NotifyOnStateChange(now, absl::ToChronoTime(until), &state_->queue, Publish());
       return;
     }
     connecting_ = false;

@@ -108,9 +108,9 @@ class RpcServer::Call : public ServerCall {
   void Reply(const absl::Status& status, const grpc::ByteBuffer& response) override {
     StopServing();
     if (status.ok()) {
-      responder_.Finish(response, grpc::Status::OK, &finished_);
+      responder_.Finish(response, grpc::Status::OK, finished_.Publish());
     } else {
-      responder_.FinishWithError(ToGrpc(status), &finished_);
+      responder_.FinishWithError(ToGrpc(status), finished_.Publish());
     }
   }
 
@@ -126,9 +126,9 @@ class RpcServer::Call : public ServerCall {
   };
 
   Call(State* state, int method) : state_(state), method_(method), responder_(&context_) {
-    context_.AsyncNotifyWhenDone(&done_);
+    context_.AsyncNotifyWhenDone(done_.Publish());
     state_->service.RequestAsyncUnary(method_, &context_, &request_, &responder_, state_->queue.get(),
-                                      state_->queue.get(), &received_);
+                                      state_->queue.get(), received_.Publish());
   }
 
   void Received(bool ok, EventLoop& loop) {
