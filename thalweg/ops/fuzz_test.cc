@@ -422,7 +422,12 @@ class Fuzzer : private FuzzValues {
               .session_resources = &device_->resources()};
     KernelContext context(&step, slots_.data(), &call);
     run_->watch.Begin(&cancellation);
-    absl::Status status = kernel_->is_async() ? Await(context, cancellation, rendezvous) : kernel_->Compute(context);
+    absl::Status status;
+    try {
+      status = kernel_->is_async() ? Await(context, cancellation, rendezvous) : kernel_->Compute(context);
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << e.what() << " thrown in " << FuzzCase();
+    }
     run_->watch.Begin(nullptr);
     absl::string_view text = status.message();
     if (absl::IsUnimplemented(status) && absl::ConsumePrefix(&text, "no kernel for type ")) {
@@ -487,6 +492,7 @@ TEST(FuzzTest, NoInputKillsAKernel) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   std::filesystem::current_path(folder);
   const uint64_t seed = ::testing::UnitTest::GetInstance()->random_seed();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
   int ran = 0, succeeded = 0, ops = 0, reached = 0;
   std::string never;
   {
@@ -575,6 +581,7 @@ TEST(FuzzTest, HollowInputs) {
   } cases[] = {
       {"Cholesky", {matrices}},
       {"CholeskyGrad", {matrices, matrices}},
+      {"Svd", {matrices}, {{"full_matrices", true}}},
       {"MatrixBandPart", {rows, zero, zero}},
       {"BatchMatrixBandPart", {rows, zero, zero}},
       {"Fingerprint",
