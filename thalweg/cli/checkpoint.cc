@@ -34,9 +34,11 @@ std::string Bytes(double n) {
 bool IsFolder(const std::string& path) { return PosixFileSystem().ListDirectory(path).ok(); }
 
 // A checkpoint by its prefix, by one of its files, or by its folder, of which
-// it is the latest.
+// it is the latest, damaged or not.
 absl::StatusOr<std::string> FindPrefix(const std::string& path) {
   if (IsFolder(path)) {
+    const absl::StatusOr<CheckpointState> state = ReadCheckpointState(path);
+    if (state.ok() && absl::IsDataLoss(CheckpointExists(state->latest))) return state->latest;
     absl::StatusOr<std::string> latest = LatestCheckpoint(path);
     if (absl::IsNotFound(latest.status())) return NotFound("there are no checkpoints in ", path);
     return latest;
@@ -51,9 +53,9 @@ absl::StatusOr<std::string> FindPrefix(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<BundleReader>> Open(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string prefix, FindPrefix(path));
-  RETURN_IF_ERROR(CheckpointExists(prefix));
   absl::StatusOr<std::unique_ptr<BundleReader>> reader = BundleReader::Open(PosixFileSystem(), prefix);
   if (absl::IsNotFound(reader.status())) {
+    RETURN_IF_ERROR(CheckpointExists(prefix));
     return Unimplemented(prefix, " is a checkpoint of the older format (V1), which only programs read");
   }
   return reader;

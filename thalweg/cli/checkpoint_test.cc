@@ -70,6 +70,9 @@ TEST_F(CheckpointTest, VerifyFindsDamage) {
   ASSERT_TRUE(PosixFileSystem().WriteStringToFile(data, bytes.substr(0, 4)).ok());
   EXPECT_EQ(Run({"verify", Path("m-1")}), 1);
   EXPECT_THAT(err_, HasSubstr("2 of 2 tensors are damaged"));
+  ASSERT_TRUE(PosixFileSystem().WriteStringToFile(DataPath(Path("m-2"), 0, 1), "cut").ok());
+  EXPECT_EQ(Run({"verify", folder_}), 1) << "the latest, not the one before it";
+  EXPECT_THAT(err_, HasSubstr(Path("m-2") + ": 2 of 2 tensors are damaged"));
   ASSERT_TRUE(PosixFileSystem().DeleteFile(data).ok());
   EXPECT_EQ(Run({"verify", Path("m-1")}), 1);
   EXPECT_THAT(out_, HasSubstr("No such file"));
