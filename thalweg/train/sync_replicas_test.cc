@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "absl/strings/match.h"
-#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/logging.h"
