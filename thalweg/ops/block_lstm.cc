@@ -81,7 +81,9 @@ struct Row {
   const float *gates, *bias, *c_prev, *wci, *wcf, *wco;
   float *i, *c, *f, *o, *ci, *co, *h;
 };
-THALWEG_SIMD void ForwardRow(const Row& r, int64_t n, float forget_bias, float clip, bool peephole) {
+// A loop with peepholes or not vectorizes; one that asks every time does not.
+template <bool peephole>
+[[gnu::always_inline]] inline void ForwardUnits(const Row r, int64_t n, float forget_bias, float clip) {
 #pragma GCC ivdep
   for (int64_t u = 0; u < n; ++u) {
     const float c_prev = r.c_prev[u];
@@ -95,6 +97,9 @@ THALWEG_SIMD void ForwardRow(const Row& r, int64_t n, float forget_bias, float c
     const float co = vec::Tanh(c);
     r.i[u] = i, r.ci[u] = ci, r.f[u] = f, r.c[u] = c, r.o[u] = o, r.co[u] = co, r.h[u] = o * co;
   }
+}
+THALWEG_SIMD void ForwardRow(const Row& r, int64_t n, float forget_bias, float clip, bool peephole) {
+  peephole ? ForwardUnits<true>(r, n, forget_bias, clip) : ForwardUnits<false>(r, n, forget_bias, clip);
 }
 
 class BlockLstmKernel : public Kernel {
@@ -124,12 +129,14 @@ class BlockLstmKernel : public Kernel {
       const float* const h = t == 0 ? in(kH) : out[6] + (t - 1) * step;
       const float* const c = t == 0 ? in(kC) : out[1] + (t - 1) * step;
       AddProduct(context, false, s.batch, 4 * n, n, h, in(kW) + s.depth * 4 * n, gates + t * 4 * step);
-      for (int64_t b = 0; b < s.batch; ++b) {
-        const int64_t at = t * step + b * n;
-        ForwardRow({gates + 4 * at, in(kB), c + b * n, in(kWci), in(kWcf), in(kWco), out[0] + at, out[1] + at,
-                    out[2] + at, out[3] + at, out[4] + at, out[5] + at, out[6] + at},
-                   n, forget_bias_, clip_, use_peephole_);
-      }
+      context.ParallelFor(s.batch, 8.0 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
+        for (int64_t b = begin; b < end; ++b) {
+          const int64_t at = t * step + b * n;
+          ForwardRow({gates + 4 * at, in(kB), c + b * n, in(kWci), in(kWcf), in(kWco), out[0] + at, out[1] + at,
+                      out[2] + at, out[3] + at, out[4] + at, out[5] + at, out[6] + at},
+                     n, forget_bias_, clip_, use_peephole_);
+        }
+      });
     }
     return absl::OkStatus();
   }
@@ -146,7 +153,8 @@ struct BackwardRowArgs {
   const float *i, *c, *f, *o, *ci, *co, *c_prev, *dh_out, *dc_out, *wci, *wcf, *wco, *dh;
   float *dc, *dgates, *db, *dwci, *dwcf, *dwco;
 };
-THALWEG_SIMD void BackwardRow(const BackwardRowArgs& r, int64_t n, bool peephole) {
+template <bool peephole>
+[[gnu::always_inline]] inline void BackwardUnits(const BackwardRowArgs r, int64_t n) {
 #pragma GCC ivdep
   for (int64_t u = 0; u < n; ++u) {
     const float i = r.i[u], f = r.f[u], o = r.o[u], ci = r.ci[u], co = r.co[u];
@@ -165,6 +173,9 @@ THALWEG_SIMD void BackwardRow(const BackwardRowArgs& r, int64_t n, bool peephole
       r.dwco[u] += d_o * r.c[u];
     }
   }
+}
+THALWEG_SIMD void BackwardRow(const BackwardRowArgs& r, int64_t n, bool peephole) {
+  peephole ? BackwardUnits<true>(r, n) : BackwardUnits<false>(r, n);
 }
 
 class BlockLstmGradKernel : public Kernel {

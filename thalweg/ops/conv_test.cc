@@ -1,4 +1,4 @@
-#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/array_ops_testlib.h"
 #include "thalweg/ops/nn_ops.h"
 
 namespace thalweg {
@@ -7,12 +7,6 @@ namespace {
 using ::testing::HasSubstr;
 
 const std::vector<int64_t> kOnes(4, 1);
-
-Tensor Result(absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs) {
-  absl::StatusOr<std::vector<Tensor>> y = RunOp(op, std::move(inputs), std::move(attrs));
-  EXPECT_TRUE(y.ok()) << op << ": " << y.status();
-  return y.ok() ? (*y)[0] : Tensor();
-}
 
 std::string Error(absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs) {
   return std::string(RunOp(op, std::move(inputs), std::move(attrs)).status().message());

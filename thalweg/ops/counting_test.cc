@@ -1,17 +1,12 @@
 // Tests of the ops that count, search and place: bincount.cc, search_sorted.cc,
 // list_diff.cc, edit_distance.cc, sparse_to_dense.cc.
-#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/array_ops_testlib.h"
 
 namespace thalweg {
 namespace {
 
 using ::testing::HasSubstr;
 
-Tensor Result(absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs = {}) {
-  const absl::StatusOr<std::vector<Tensor>> y = RunOp(op, std::move(inputs), std::move(attrs));
-  EXPECT_TRUE(y.ok()) << op << ": " << y.status();
-  return y.ok() ? (*y)[0] : Tensor();
-}
 std::string Error(absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs = {}) {
   return std::string(RunOp(op, std::move(inputs), std::move(attrs)).status().message());
 }

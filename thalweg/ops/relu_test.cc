@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/array_ops_testlib.h"
 #include "thalweg/ops/nn_ops.h"
 
 namespace thalweg {
@@ -11,12 +11,6 @@ using ::testing::HasSubstr;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-Tensor Result(absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs = {}) {
-  absl::StatusOr<std::vector<Tensor>> y = RunOp(op, std::move(inputs), std::move(attrs));
-  EXPECT_TRUE(y.ok()) << op << ": " << y.status();
-  return y.ok() ? (*y)[0] : Tensor();
-}
 
 TEST(ReluTest, Values) {
   const Tensor x = Tensor::Vector<float>({-2, 0, 3, 7, kNan});

@@ -1,19 +1,13 @@
 #include <cmath>
 #include <limits>
 
-#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/array_ops_testlib.h"
 #include "thalweg/ops/nn_ops.h"
 
 namespace thalweg {
 namespace {
 
 using ::testing::HasSubstr;
-
-Tensor Result(absl::string_view op, std::vector<OpArg> inputs) {
-  absl::StatusOr<std::vector<Tensor>> y = RunOp(op, std::move(inputs));
-  EXPECT_TRUE(y.ok()) << op << ": " << y.status();
-  return y.ok() ? (*y)[0] : Tensor();
-}
 
 TEST(SoftmaxTest, Values) {
   const Tensor x = Tensor::Of<float>({2, 2}, {0, std::log(3.0f), 1000, 1000});
