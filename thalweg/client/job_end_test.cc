@@ -179,7 +179,7 @@ TEST(JobEndTest, DrainFinishesTheStepsThatRun) {
   Gate gate;
   the_gate = &gate;
   absl::Status slow = Internal("never ended");
-  Thread step("step", [&] { slow = session->Run({gated}).status(); });
+  auto step = std::make_unique<Thread>("step", [&] { slow = session->Run({gated}).status(); });
   gate.entered.WaitForNotification();
   std::unique_ptr<Thread> drain =
       std::make_unique<Thread>("drain", [&] { cluster.server(kPs0).Drain(absl::Seconds(6)); });
@@ -188,6 +188,8 @@ TEST(JobEndTest, DrainFinishesTheStepsThatRun) {
   EXPECT_THAT(refused, Fails(absl::StatusCode::kUnavailable, "/job:ps/replica:0/task:0 is leaving"));
   EXPECT_FALSE(ps.left());
   gate.done(absl::OkStatus());
+  step.reset();
+  EXPECT_THAT(slow, IsOk());
   drain.reset();
   EXPECT_THAT(ps.status(), IsOk());
   EXPECT_THAT(session->Close(), IsOk());

@@ -190,6 +190,9 @@ absl::StatusOr<std::optional<LocalLink::Received>> LocalLink::Read() {
   ssize_t n = 0;
   while ((n = recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
+    // The other side has left something unread. That is said once, before what it
+    // has sent, which may be answers.
+    if (errno == ECONNRESET) continue;
     if (errno != EINTR) return Unavailable("The link is lost: ", std::strerror(errno));
   }
   FileHandle file;
