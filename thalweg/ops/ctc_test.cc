@@ -16,6 +16,12 @@ TEST(CtcTest, Gradient) {
         return Output(s.Add("CTCLoss", {v[0], Const(s, kPlaces), Const(s, kLabels), Const(s, kLengths)}));
       },
       {TestValues(kDouble, {5, 2, 3})});
+  const Tensor labels = Tensor::Vector<int32_t>({1, 1, 2});
+  ExpectGradient(
+      [&](const Scope& s, const std::vector<Output>& v) {
+        return Output(s.Add("CTCLossV2", {v[0], Const(s, kPlaces), Const(s, labels), Const(s, kLengths)}));
+      },
+      {TestValues(kFloat, {5, 2, 3})}, 1e-2);
 }
 
 // CTCLossV2 is CTCLoss with the last class moved to the front.
