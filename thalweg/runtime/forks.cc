@@ -41,7 +41,7 @@ class StageFinder {
 
  private:
   static constexpr int32_t kMaxStage = 128;         // instructions
-  static constexpr double kLeastHelpNanos = 5'000;  // what the crew's help must save
+  static constexpr double kLeastHelpNanos = 2'000;  // what the crew's help must save
   static constexpr double kLongNanos = 100'000;
 
   // Long work is shared, whatever was measured: on a machine that was busy then
