@@ -196,7 +196,11 @@ absl::StatusOr<std::unique_ptr<LocalServer>> LocalServer::Start(int port, const 
   auto state = std::make_unique<State>();
   for (const RpcMethod& method : methods) state->methods.emplace(method.path, &method);
   ASSIGN_OR_RETURN(state->listener, ListenLocally(port));
-  ASSIGN_OR_RETURN(state->listener_id, state->loop.Add(state->listener.get(), std::make_shared<Listener>(state.get())));
+  {
+    MutexLock lock(&state->mutex);  // the loop's threads read it
+    ASSIGN_OR_RETURN(state->listener_id,
+                     state->loop.Add(state->listener.get(), std::make_shared<Listener>(state.get())));
+  }
   state->loop.Wait(state->listener_id, state->listener.get(), /*write=*/false);
   return std::unique_ptr<LocalServer>(new LocalServer(std::move(state)));
 }
