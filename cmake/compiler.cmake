@@ -9,7 +9,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
 add_compile_options(-Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-math-errno
                     -fno-trapping-math -pthread)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  add_compile_options(-Wthread-safety -Werror=thread-safety)
+  # Hints that only g++ knows (ivdep, noclone) and the value of a fold that nobody wants are no mistakes.
+  add_compile_options(-Wthread-safety -Werror=thread-safety -Wno-unknown-pragmas -Wno-unknown-attributes -Wno-unused-value)
 else()
   # g++ 12 reports these inside abseil, protobuf and the standard library.
   add_compile_options(-Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds -Wno-uninitialized)
