@@ -320,12 +320,14 @@ absl::Status Execution::Region::RunCode(absl::Span<const Instruction> code) {
     } else if (!measure) [[likely]] {
       RETURN_IF_ERROR(RunInstruction(in, context));
     } else {
-      const ScopedAlone scope(measure_ == Forks::Measure::kAlone);
+      const auto number = static_cast<int32_t>(&in - plan_.code.data());
+      const bool alone = plan_.forks->Alone(measure_, number);
+      const ScopedAlone scope(alone);
       context.clear_took_crew();
       const int64_t start = NowNanos();
       RETURN_IF_ERROR(RunInstruction(in, context));
-      plan_.forks->Record(plan_, static_cast<int32_t>(&in - plan_.code.data()), measure_, NowNanos() - start,
-                          context.took_crew());
+      const int concurrency = in.call.device != nullptr ? in.call.device->crew().concurrency() : 1;
+      plan_.forks->Record(plan_, number, alone, NowNanos() - start, context.took_crew(), concurrency);
     }
   }
   return absl::OkStatus();

@@ -42,12 +42,9 @@ class StageFinder {
  private:
   static constexpr int32_t kMaxStage = 128;         // instructions
   static constexpr double kLeastHelpNanos = 2'000;  // what the crew's help must save
-  static constexpr double kLongNanos = 100'000;
 
-  // Long work is shared, whatever was measured: on a machine that was busy then
-  // it may not have paid.
   static bool Helps(const InstructionCost& cost) {
-    return cost.serial_nanos >= kLongNanos || cost.serial_nanos - cost.nanos >= kLeastHelpNanos;
+    return cost.nanos >= InstructionCost::kLongNanos || cost.serial_nanos - cost.nanos >= kLeastHelpNanos;
   }
   static double Nanos(const InstructionCost& cost) { return Helps(cost) ? cost.nanos : cost.serial_nanos; }
 
@@ -130,7 +127,8 @@ InstructionCost Forks::Best::Cost() const {
   int64_t with_crew = nanos.load(std::memory_order_relaxed), alone = serial_nanos.load(std::memory_order_relaxed);
   const bool helped = took_crew.load(std::memory_order_relaxed);
   if (!helped) with_crew = alone = std::min(with_crew, alone);
-  if (std::max(with_crew, alone) == kNone) return {};  // dead in these runs
+  if (alone == kNone) alone = with_crew;
+  if (with_crew == kNone) return {};  // dead in these runs
   return {static_cast<double>(with_crew), static_cast<double>(alone), helped};
 }
 
@@ -140,14 +138,23 @@ Forks::Measure Forks::StartRun() {
   return run % 2 == 0 ? Measure::kWithCrew : Measure::kAlone;
 }
 
-void Forks::Record(const Plan& plan, int32_t instruction, Measure measure, int64_t nanos, bool took_crew) {
+bool Forks::Alone(Measure measure, int32_t instruction) const {
+  return measure == Measure::kAlone && ended_.load(std::memory_order_acquire) > 0 && bests_ != nullptr &&
+         static_cast<double>(bests_[instruction].nanos.load(std::memory_order_relaxed)) < InstructionCost::kLongNanos;
+}
+
+void Forks::Record(const Plan& plan, int32_t instruction, bool alone, int64_t nanos, bool took_crew, int concurrency) {
   std::call_once(bests_made_, [&] { bests_ = std::make_unique<Best[]>(plan.code.size()); });
+  const auto lower = [](std::atomic<int64_t>& fastest, int64_t nanos) {
+    int64_t before = fastest.load(std::memory_order_relaxed);
+    while (nanos < before && !fastest.compare_exchange_weak(before, nanos, std::memory_order_relaxed)) {
+    }
+  };
   Best& best = bests_[instruction];
-  std::atomic<int64_t>& fastest = measure == Measure::kAlone ? best.serial_nanos : best.nanos;
-  int64_t before = fastest.load(std::memory_order_relaxed);
-  while (nanos < before && !fastest.compare_exchange_weak(before, nanos, std::memory_order_relaxed)) {
-  }
-  if (took_crew) best.took_crew.store(true, std::memory_order_relaxed);
+  lower(alone ? best.serial_nanos : best.nanos, nanos);
+  if (!took_crew) return;
+  best.took_crew.store(true, std::memory_order_relaxed);
+  if (static_cast<double>(nanos) >= InstructionCost::kLongNanos) lower(best.serial_nanos, nanos * concurrency);
 }
 
 void Forks::EndRun(const Plan& plan) {

@@ -30,6 +30,10 @@ struct Stage {
 };
 
 struct InstructionCost {
+  // What takes so long with the crew's help keeps it, whatever was measured: the
+  // machine may have been busy then.
+  static constexpr double kLongNanos = 100'000;
+
   double nanos = 0;         // with the help of other threads, if it asks for it
   double serial_nanos = 0;  // without
   bool took_crew = false;   // it asks for it
@@ -57,7 +61,10 @@ class Forks {
   // Asked by every run as long as done() is false.
   bool done() const { return done_.load(std::memory_order_relaxed); }
   Measure StartRun();
-  void Record(const Plan& plan, int32_t instruction, Measure measure, int64_t nanos, bool took_crew);
+  // Whether this run should do without the crew here. Long work always has its
+  // help, and is not made longer to learn how long.
+  bool Alone(Measure measure, int32_t instruction) const;
+  void Record(const Plan& plan, int32_t instruction, bool alone, int64_t nanos, bool took_crew, int concurrency);
   // After a run that measured; the last of them finds the stages.
   void EndRun(const Plan& plan);
 
