@@ -6,7 +6,7 @@
 #include "thalweg/ops/elementwise.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/numbers.h"
-#include "thalweg/ops/tensor_list.h"
+#include "thalweg/ops/variant_arithmetic.h"
 
 namespace thalweg {
 namespace {
@@ -52,7 +52,7 @@ void SumHalfBlock(KernelContext& context, DType dtype, int64_t begin, int64_t n,
   FloatToHalf(dtype, sum, static_cast<char*>(out) + begin * ElementSize(dtype), n);
 }
 
-absl::Status SumLists(KernelContext& context) {
+absl::Status SumVariants(KernelContext& context) {
   Tensor sum = context.input(0);
   for (int i = 1; i < context.num_inputs(); ++i) {
     ASSIGN_OR_RETURN(sum, AddTensors(sum, context.input(i)));
@@ -75,7 +75,7 @@ absl::Status ComputeSum(KernelContext& context) {
     context.set_output(0, context.TakeInput(0));
     return absl::OkStatus();
   }
-  if (first.dtype() == kVariant) return SumLists(context);
+  if (first.dtype() == kVariant) return SumVariants(context);
   ASSIGN_OR_RETURN(Tensor * out, context.ForwardOrAllocate({0}, 0, first.shape()));
   const DType dtype = out->dtype();
   const double nanos = 0.2 * count;

@@ -5,7 +5,7 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/element_moves.h"
 #include "thalweg/ops/shape_arguments.h"
-#include "thalweg/ops/tensor_list.h"
+#include "thalweg/ops/variant_arithmetic.h"
 
 namespace thalweg {
 namespace {

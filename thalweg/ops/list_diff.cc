@@ -14,7 +14,7 @@ namespace thalweg {
 namespace {
 
 // Numbers are compared as numbers: 0 is -0.
-using ListTypes = Types<float, double, Half, BFloat16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
+using ValueTypes = Types<float, double, Half, BFloat16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
                         uint64_t, std::string>;
 
 template <typename T>
@@ -33,7 +33,7 @@ absl::Status ListDiff(KernelContext& context) {
   if (context.output_type(1) == kInt32 && x.num_elements() >= std::numeric_limits<int32_t>::max()) {
     return InvalidArgument("x too large for int32 indexing");
   }
-  return Dispatch(ListTypes(), x.dtype(), [&]<typename T>() -> absl::Status {
+  return Dispatch(ValueTypes(), x.dtype(), [&]<typename T>() -> absl::Status {
     absl::flat_hash_set<decltype(Key(std::declval<T>()))> known;
     for (const T& value : y.flat<T>()) {
       const auto key = Key(value);

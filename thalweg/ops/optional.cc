@@ -5,30 +5,12 @@
 //   OptionalNone() -> optional
 //   OptionalHasValue(optional) -> bool
 //   OptionalGetValue(optional) -> components
+#include "thalweg/ops/optional.h"
+
 #include "thalweg/kernel/op.h"
-#include "thalweg/tensor/resource_handle.h"
 
 namespace thalweg {
 namespace {
-
-class OptionalValue final : public VariantValue {
- public:
-  OptionalValue() = default;  // none
-  explicit OptionalValue(std::vector<Tensor> components) : has_value_(true), components_(std::move(components)) {}
-
-  bool has_value() const { return has_value_; }
-  const std::vector<Tensor>& components() const { return components_; }
-
-  std::string TypeName() const override { return "tensorflow::data::Optional"; }
-  std::string ToString() const override {
-    return has_value_ ? absl::StrCat("an optional of ", components_.size(), " tensors") : "an empty optional";
-  }
-  bool Encode(tensorflow::VariantTensorDataProto*) const override { return false; }
-
- private:
-  bool has_value_ = false;
-  std::vector<Tensor> components_;
-};
 
 absl::StatusOr<const OptionalValue*> GetOptional(const Tensor& tensor) {
   if (tensor.rank() != 0) {

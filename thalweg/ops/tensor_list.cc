@@ -6,47 +6,11 @@
 #include <utility>
 
 #include "thalweg/base/status.h"
-#include "thalweg/ops/add_into.h"
-#include "thalweg/ops/element_moves.h"
+#include "thalweg/ops/variant_arithmetic.h"
 #include "thalweg/proto/tensor.pb.h"
 #include "thalweg/tensor/tensor_proto.h"
 
 namespace thalweg {
-// Zeros of the type of an element; of lists, lists of zeros.
-absl::StatusOr<Tensor> ZerosLike(const Tensor& x) {
-  if (!x.has_value()) return Tensor();
-  ASSIGN_OR_RETURN(Tensor zeros, Tensor::Allocate(x.dtype(), x.shape()));
-  ClearElements(&zeros);
-  if (x.dtype() != kVariant) return zeros;
-  for (int64_t i = 0; i < x.num_elements(); ++i) {
-    ASSIGN_OR_RETURN(const std::shared_ptr<const TensorList> list, ListIn(x.data<Variant>()[i]));
-    ASSIGN_OR_RETURN(std::shared_ptr<TensorList> like, ZerosLike(*list));
-    zeros.mutable_data<Variant>()[i] = Variant(std::move(like));
-  }
-  return zeros;
-}
-
-absl::StatusOr<Tensor> AddTensors(const Tensor& a, const Tensor& b) {
-  if (!a.has_value()) return b;
-  if (!b.has_value()) return a;
-  if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) {
-    return InvalidArgument("Trying to add two tensors with incompatible element types or shapes: ", a.dtype(), " ",
-                           a.shape(), " and ", b.dtype(), " ", b.shape());
-  }
-  if (a.dtype() != kVariant) {
-    Tensor sum = a.Clone();
-    RETURN_IF_ERROR(AddInto(b, &sum));
-    return sum;
-  }
-  ASSIGN_OR_RETURN(Tensor sum, Tensor::Allocate(kVariant, a.shape()));
-  for (int64_t i = 0; i < a.num_elements(); ++i) {
-    ASSIGN_OR_RETURN(const std::shared_ptr<const TensorList> x, ListIn(a.data<Variant>()[i]));
-    ASSIGN_OR_RETURN(const std::shared_ptr<const TensorList> y, ListIn(b.data<Variant>()[i]));
-    ASSIGN_OR_RETURN(std::shared_ptr<TensorList> added, AddLists(*x, *y));
-    sum.mutable_data<Variant>()[i] = Variant(std::move(added));
-  }
-  return sum;
-}
 
 std::string TensorList::ToString() const {
   return absl::StrCat("a list of ", elements.size(), " tensors of ", thalweg::ToString(dtype), " ",

@@ -43,9 +43,5 @@ Tensor TensorOf(std::shared_ptr<const TensorList> list);
 // Sums of the elements in one place; zeros as the elements.
 absl::StatusOr<std::shared_ptr<TensorList>> AddLists(const TensorList& a, const TensorList& b);
 absl::StatusOr<std::shared_ptr<TensorList>> ZerosLike(const TensorList& list);
-// The same for tensors, of lists or of numbers. What has no value counts as
-// zeros.
-absl::StatusOr<Tensor> AddTensors(const Tensor& a, const Tensor& b);
-absl::StatusOr<Tensor> ZerosLike(const Tensor& x);
 
 }  // namespace thalweg

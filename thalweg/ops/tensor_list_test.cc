@@ -2,6 +2,8 @@
 
 #include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/optional.h"
+#include "thalweg/ops/variant_arithmetic.h"
 #include "thalweg/proto/tensor.pb.h"
 
 namespace thalweg {
@@ -57,6 +59,34 @@ TEST(TensorList, SumsAndZeros) {
   const auto twice = AddTensors(nested, nested);
   ASSERT_TRUE(twice.ok()) << twice.status();
   ExpectTensor((*ListIn(twice->scalar<Variant>()))->elements[2], Tensor::Vector({6.0f}));
+}
+
+TEST(TensorList, SumsAndZerosOfOptionals) {
+  const auto optional = [](std::vector<Tensor> components) {
+    Tensor t(kVariant, {});
+    *t.mutable_data<Variant>() = Variant(std::make_shared<OptionalValue>(std::move(components)));
+    return t;
+  };
+  Tensor none(kVariant, {});
+  *none.mutable_data<Variant>() = Variant(std::make_shared<OptionalValue>());
+  const auto first = [](const absl::StatusOr<std::vector<Tensor>>& results) {
+    EXPECT_TRUE(results.ok()) << results.status();
+    return results.ok() ? (*results)[0].scalar<Variant>().As<OptionalValue>() : nullptr;
+  };
+  const Tensor some = optional({Tensor::Vector({1.0f, 2.0f}), TensorOf(Floats())});
+  const auto added = RunOp("AddN", {std::vector<Tensor>{some, some}});
+  const OptionalValue* sum = first(added);
+  ASSERT_TRUE(sum != nullptr && sum->has_value());
+  ExpectTensor(sum->components()[0], Tensor::Vector({2.0f, 4.0f}));
+  ExpectTensor((*ListIn(sum->components()[1].scalar<Variant>()))->elements[2], Tensor::Vector({6.0f}));
+  const auto cleared = RunOp("ZerosLike", {some});
+  ASSERT_NE(first(cleared), nullptr);
+  ExpectTensor(first(cleared)->components()[0], Tensor::Vector({0.0f, 0.0f}));
+  const auto nothing = RunOp("AddN", {std::vector<Tensor>{none, none}});
+  ASSERT_NE(first(nothing), nullptr);
+  EXPECT_FALSE(first(nothing)->has_value());
+  const std::vector<Tensor> others{none, optional({Tensor::Vector({1.0f, 2.0f})}), TensorOf(Floats())};
+  for (const Tensor& other : others) EXPECT_FALSE(RunOp("AddN", {std::vector<Tensor>{some, other}}).ok());
 }
 
 TEST(TensorList, WhatOthersHoldIsNotChanged) {
