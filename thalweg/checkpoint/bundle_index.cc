@@ -9,7 +9,7 @@
 namespace thalweg {
 namespace {
 
-constexpr int kVersion = 1;  // of the format that we read
+constexpr int kReadVersion = 1;  // of the format that we read
 
 }  // namespace
 
@@ -23,9 +23,9 @@ absl::StatusOr<BundleIndex> BundleIndex::Read(FileSystem& files, absl::string_vi
     return DataLoss("Unable to read file (", index.path_, "): the header is missing");
   }
   index.entries_.erase(index.entries_.begin());
-  if (index.header_.version().min_consumer() > kVersion) {
+  if (index.header_.version().min_consumer() > kReadVersion) {
     return InvalidArgument("Checkpoint min consumer version ", index.header_.version().min_consumer(),
-                           " above current version ", kVersion, " for ", index.path_);
+                           " above current version ", kReadVersion, " for ", index.path_);
   }
   return index;
 }

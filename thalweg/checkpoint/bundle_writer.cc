@@ -11,7 +11,7 @@
 namespace thalweg {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kWrittenVersion = 1;
 
 template <typename T>
 absl::string_view BytesOf(const T& value) {
@@ -136,7 +136,7 @@ absl::Status BundleWriter::TryFinish() {
   ASSIGN_OR_RETURN(const internal::Publication publication, internal::Publication::Plan(files_, prefix_, 1));
   tensorflow::BundleHeaderProto header;
   header.set_num_shards(publication.num_shards());
-  header.mutable_version()->set_producer(kVersion);
+  header.mutable_version()->set_producer(kWrittenVersion);
   std::vector<std::pair<std::string, const tensorflow::BundleEntryProto*>> entries;
   for (const auto& [key, entry] : entries_) entries.emplace_back(key, &entry);
   const std::string index = internal::TemporaryPath(IndexPath(prefix_));

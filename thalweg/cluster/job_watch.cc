@@ -8,12 +8,12 @@
 #include "absl/time/clock.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/report_after.h"
 
 namespace thalweg {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
-constexpr absl::Duration kReportAfter = absl::Seconds(10);
 // How often the tasks that an ending job waits for are asked.
 constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
 constexpr absl::Duration kAskRarely = absl::Seconds(10);

@@ -5,14 +5,10 @@
 
 #include "absl/time/clock.h"
 #include "thalweg/base/logging.h"
+#include "thalweg/cluster/report_after.h"
 #include "thalweg/cluster/worker_step.h"
 
 namespace thalweg {
-namespace {
-
-constexpr absl::Duration kReportAfter = absl::Seconds(10);
-
-}  // namespace
 
 RunningSteps::RunningSteps(std::string task) : task_(std::move(task)) {
   watcher_ = std::make_unique<Thread>("waits", [this] { ReportWaits(); });

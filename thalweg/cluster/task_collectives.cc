@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/collective_run.h"
+#include "thalweg/cluster/report_after.h"
 
 namespace thalweg {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 // How often it is seen to that the members are alive, and how long an op must
 // have run before it is.
 constexpr absl::Duration kWatchEvery = absl::Milliseconds(500);
-constexpr absl::Duration kReportAfter = absl::Seconds(10);
 constexpr absl::Duration kAbortTimeout = absl::Seconds(10);
 
 }  // namespace

@@ -21,9 +21,6 @@ namespace {
 
 using google::protobuf::io::CodedInputStream;
 
-// Below this a copy is cheaper than a slice of its own.
-constexpr int64_t kSliceBytes = 4096;
-
 constexpr int kVarintType = 0;
 constexpr int kBytesType = 2;
 constexpr uint32_t TagOf(int field, int type) { return static_cast<uint32_t>(field << 3 | type); }

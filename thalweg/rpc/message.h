@@ -24,6 +24,9 @@
 
 namespace thalweg {
 
+// Below this a copy is cheaper than a slice of its own.
+inline constexpr int64_t kSliceBytes = 4096;
+
 // INVALID_ARGUMENT, naming the message, if the bytes are not one.
 absl::Status ParseMessage(grpc::ByteBuffer& buffer, google::protobuf::MessageLite* message);
 grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message);

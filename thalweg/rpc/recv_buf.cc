@@ -9,6 +9,7 @@
 #include <string>
 
 #include "thalweg/base/status.h"
+#include "thalweg/rpc/message.h"
 
 namespace thalweg {
 namespace {
@@ -17,8 +18,6 @@ using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
 constexpr char kTypeUrl[] = "type.googleapis.com/tensorflow.RecvBufRespExtra";
-// Below this a copy is cheaper than a slice of its own.
-constexpr int64_t kSliceBytes = 4096;
 
 void AppendVarint(std::string* out, uint64_t value) {
   for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));

@@ -19,6 +19,7 @@
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/meta_graph.h"
 #include "thalweg/train/save_slice.h"
+#include "thalweg/train/some_of.h"
 
 namespace thalweg {
 namespace {
@@ -47,14 +48,6 @@ bool Contains(const std::vector<std::string>& sorted, const std::string& name) {
 
 std::string Describe(DType dtype, const Shape& shape) { return absl::StrCat(ToString(dtype), " ", shape.ToString()); }
 
-// "a, b, c and 7 more"
-std::string Some(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 10;
-  if (names.size() <= kShown) return absl::StrJoin(names, ", ");
-  return absl::StrCat(absl::StrJoin(names.begin(), names.begin() + kShown, ", "), " and ", names.size() - kShown,
-                      " more");
-}
-
 // Of a deletion: what was to go is still there, which harms nobody.
 void Log(const absl::Status& status) {
   if (!status.ok() && !absl::IsNotFound(status)) LOG(WARNING) << "An old checkpoint is not deleted: " << status;
@@ -78,16 +71,16 @@ void DeleteCheckpoint(FileSystem& files, const std::string& prefix) {
 std::string RestoreReport::ToString() const {
   std::string text = absl::StrCat(restored.size(), " tensors restored");
   if (!missing.empty()) {
-    absl::StrAppend(&text, "; not in the checkpoint: ", Some(missing));
+    absl::StrAppend(&text, "; not in the checkpoint: ", SomeOf(missing));
   }
   if (!mismatched.empty()) {
     std::vector<std::string> differ;
     for (const Mismatch& m : mismatched) {
       differ.push_back(absl::StrCat(m.name, " (", m.checkpoint, " in the checkpoint, ", m.graph, " in the graph)"));
     }
-    absl::StrAppend(&text, "; of another type or shape: ", Some(differ));
+    absl::StrAppend(&text, "; of another type or shape: ", SomeOf(differ));
   }
-  if (!extra.empty()) absl::StrAppend(&text, "; not in the graph: ", Some(extra));
+  if (!extra.empty()) absl::StrAppend(&text, "; not in the graph: ", SomeOf(extra));
   return text;
 }
 

@@ -6,19 +6,10 @@
 #include "absl/strings/str_join.h"
 #include "thalweg/base/status.h"
 #include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/train/some_of.h"
 #include "thalweg/train/variable.h"
 
 namespace thalweg {
-namespace {
-
-std::string Some(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 5;
-  const std::string shown = absl::StrJoin(names.begin(), names.begin() + std::min(names.size(), kShown), ", ");
-  return names.size() <= kShown ? shown : absl::StrCat(shown, " and ", names.size() - kShown, " more");
-}
-
-}  // namespace
-
 SessionKeeper::SessionKeeper(const Scope& s, Scaffold scaffold, SessionKeeperOptions options)
     : scope_(s), scaffold_(std::move(scaffold)), options_(std::move(options)), ready_(s) {
   const std::vector<Var> variables = GlobalVariables(s.graph());
@@ -68,12 +59,12 @@ absl::StatusOr<std::string> SessionKeeper::TryOpen(bool again, const Patience& p
     RETURN_IF_ERROR(GiveValues(**session, again, missing));
     ASSIGN_OR_RETURN(missing, ready_.Uninitialized(**session));
     if (!missing.empty()) {
-      return FailedPrecondition("variables without a value after initialization: ", Some(missing));
+      return FailedPrecondition("variables without a value after initialization: ", SomeOf(missing));
     }
     if (signal_) (*session)->Run({signal_}).status().IgnoreError();  // it may have been given before
   }
   if (!missing.empty()) {
-    return absl::StrCat("for the chief to give values to the variables: ", Some(missing), " have none yet");
+    return absl::StrCat("for the chief to give values to the variables: ", SomeOf(missing), " have none yet");
   }
   if (scaffold_.local_init_op) RETURN_IF_ERROR((*session)->Run({scaffold_.local_init_op}).status());
   return std::string();
@@ -97,11 +88,11 @@ absl::Status SessionKeeper::GiveValues(Session& session, bool again, const std::
       return scaffold_.saver->Restore(session, *latest);
     }
     if (!absl::IsNotFound(latest.status())) return latest.status();
-    if (!lost.empty()) LOG(WARNING) << "Starting anew: " << Some(lost) << " were lost before the first checkpoint";
+    if (!lost.empty()) LOG(WARNING) << "Starting anew: " << SomeOf(lost) << " were lost before the first checkpoint";
     return RunInit(session);
   }
   if (again && !lost.empty()) {
-    return FailedPrecondition("variables were lost with the task that held them: ", Some(lost),
+    return FailedPrecondition("variables were lost with the task that held them: ", SomeOf(lost),
                               "; there is no checkpoint to go back to, since checkpoint_dir is not set");
   }
   return RunInit(session);
