@@ -13,16 +13,18 @@ function(thalweg_precompiled NAME)
   target_precompile_headers(thalweg_${NAME} PRIVATE ${ARG_HEADERS})
 endfunction()
 
-# thalweg_batches(FILES NAME): replaces the list by sources of several files
-# each. Most of the time of a test goes into templates that all tests share: eight
-# in one go take as long as two one by one.
+# thalweg_batches(FILES NAME COUNT): replaces the list by sources of COUNT files
+# each. Half a second of every file goes into templates of headers that all of them
+# share, most of the time of a test: eight tests in one go take as long as two one
+# by one.
+set(THALWEG_SOURCE_BATCH 4 CACHE STRING "How many sources of a folder are compiled together; 1 for each alone")
 set(THALWEG_TEST_BATCH 8 CACHE STRING "How many tests of a folder are compiled together; 1 for each alone")
-function(thalweg_batches FILES NAME)
+function(thalweg_batches FILES NAME COUNT)
   set(files ${${FILES}})
   set(batches)
-  while(files AND THALWEG_TEST_BATCH GREATER 1)
+  while(files AND COUNT GREATER 1)
     list(LENGTH batches index)
-    list(SUBLIST files 0 ${THALWEG_TEST_BATCH} some)
+    list(SUBLIST files 0 ${COUNT} some)
     list(REMOVE_ITEM files ${some})
     set(batch ${CMAKE_CURRENT_BINARY_DIR}/${NAME}_${index}.cc)
     list(JOIN some "," joined)
@@ -64,6 +66,10 @@ function(thalweg_folder NAME)
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER testlibs INCLUDE REGEX "_testlib\\.cc$")
   list(FILTER sources EXCLUDE REGEX "(_test|_testlib|/main)\\.cc$")
+
+  if(NOT ARG_PROGRAM)  # whose sources have definitions of their own
+    thalweg_batches(sources ${NAME} ${THALWEG_SOURCE_BATCH})
+  endif()
 
   set(uses ${ARG_USES})
   list(TRANSFORM uses PREPEND thalweg_)
@@ -109,7 +115,7 @@ function(thalweg_folder NAME)
     target_precompile_headers(thalweg_${NAME}_testlib REUSE_FROM thalweg_test_headers)
   endif()
   if(tests)
-    thalweg_batches(tests ${NAME}_test)
+    thalweg_batches(tests ${NAME}_test ${THALWEG_TEST_BATCH})
     add_executable(${NAME}_test ${tests})
     target_link_libraries(${NAME}_test PRIVATE thalweg_${NAME} GTest::gmock GTest::gtest_main)
     target_compile_options(${NAME}_test PRIVATE ${THALWEG_TEST_OPTIONS})
