@@ -97,8 +97,9 @@ bool LocalChannel::Call(const char* method, const grpc::ByteBuffer& request, con
   bool waits = false;
   {
     MutexLock lock(&mutex_);
-    // Whoever gives up from now on finds the call.
-    waits = link_ == link && (options.cancellation == nullptr || !options.cancellation->cancelled());
+    // Whoever gives up from now on finds the call; whoever did before did not.
+    waits = link_ == link && (options.cancellation == nullptr || !options.cancellation->cancelled()) &&
+            absl::Now() < deadline;
     if (waits) {
       pending.done = std::move(done);
       pending_.emplace(call, std::move(pending));

@@ -68,6 +68,11 @@ class LocalChannelTest : public testing::Test {
                           cancelled_.Notify();
                           call.Reply(call.cancellation().status(), {});
                         }});
+    // The same, any number of times.
+    methods_.push_back({"/test/Hold", [](ServerCall& call) {
+                          const auto reply = [&call](const absl::Status& why) { call.Reply(why, {}); };
+                          if (!call.cancellation().Register(reply).has_value()) reply(call.cancellation().status());
+                        }});
     methods_.push_back(
         {"/test/Fail", [](ServerCall& call) { call.Reply(FailedPrecondition("it is ", Text(call.request())), {}); }});
     Restart();
@@ -151,6 +156,16 @@ TEST_F(LocalChannelTest, ACallEndsAtItsDeadline) {
               Fails(absl::StatusCode::kDeadlineExceeded, ""));
   EXPECT_TRUE(cancelled_.WaitForNotificationWithTimeout(kTooLong));
   EXPECT_TRUE(Call(*channel, "/test/Echo", "", {.timeout = kTooLong}).ok());
+  channel->Close();
+}
+
+// Also one that is over while the call is still being made: that one is not made.
+TEST_F(LocalChannelTest, ADeadlineMayBeOverAtOnce) {
+  const auto channel = Connect();
+  for (int i = 0; i < 500; ++i) {
+    const absl::Status status = Call(*channel, "/test/Hold", "", {.timeout = absl::Nanoseconds(200 * i)}).status();
+    ASSERT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsAborted(status)) << status;
+  }
   channel->Close();
 }
 
