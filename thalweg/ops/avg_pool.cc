@@ -15,10 +15,13 @@
 namespace thalweg {
 namespace {
 
+// How many positions ForWindow() goes over; anything positive if there are none.
 int64_t CountInside(const Windows& w, int64_t o) {
-  int64_t count = 0;
-  ForWindow(w, o, [&](int64_t) { ++count; });
-  return std::max<int64_t>(1, count);
+  const auto inside = [](const SlidingWindow& side, int64_t at) {
+    return std::max<int64_t>(1, side.End(at) - side.Begin(at));
+  };
+  return inside(w[0], o / (w[2].output * w[1].output)) * inside(w[1], o / w[2].output % w[1].output) *
+         inside(w[2], o % w[2].output);
 }
 
 // Output positions [begin, end) of one image.

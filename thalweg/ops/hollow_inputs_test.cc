@@ -1,0 +1,105 @@
+// Tensors without elements, and huge dimensions beside the one that is 0: what
+// fuzz_test.cc found, each by itself.
+#include <limits>
+
+#include "thalweg/kernel/op_testlib.h"
+
+namespace thalweg {
+namespace {
+
+// Tensors without elements may have any number of rows: no kernel may count or
+// keep something for each.
+TEST(HollowInputsTest, RowsOfNothing) {
+  constexpr int64_t kMany = int64_t{1} << 60;
+  const Tensor rows = Tensor::Zeros(kFloat, {kMany, 0}), zero = Tensor::Vector<int32_t>({0});
+  const Tensor last = Tensor::Vector<int64_t>({std::numeric_limits<int64_t>::max()}), one = TestValues(kFloat, {1, 1});
+  const auto code = [](absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs = {}) {
+    return RunOp(op, std::move(inputs), std::move(attrs)).status().code();
+  };
+  using Code = absl::StatusCode;
+  EXPECT_EQ(code("TensorListFromTensor", {rows, zero}), Code::kResourceExhausted);
+  EXPECT_EQ(code("UniqueV2", {rows, Tensor::Vector<int64_t>({0})}), Code::kResourceExhausted);
+  EXPECT_EQ(code("SparseSegmentMeanGrad", {rows, zero, zero, Tensor::Scalar<int32_t>(1)}), Code::kOk);
+  EXPECT_EQ(code("SparseSegmentSumGradV2", {rows, zero, zero, Tensor::Scalar<int32_t>(1)}), Code::kOk);
+  EXPECT_EQ(code("BatchMatMulV2", {Tensor::Zeros(kFloat, {kMany, 0, 2}), TestValues(kFloat, {1, 2, 3})}), Code::kOk);
+  EXPECT_EQ(code("SegmentSum", {one, last}), Code::kInvalidArgument);
+  EXPECT_EQ(code("SparseSegmentSum", {one, zero, last}), Code::kInvalidArgument);
+}
+
+// The same for all sorts of inputs: each of these took for ever, or all memory,
+// or ended the process.
+TEST(HollowInputsTest, OfAllSorts) {
+  constexpr int64_t kMany = int64_t{1} << 56;
+  const auto floats = [](Shape shape) { return Tensor::Zeros(kFloat, std::move(shape)); };
+  const auto ints = [](std::initializer_list<int32_t> v) { return Tensor::Vector<int32_t>(v); };
+  const Tensor rows = floats({kMany, 0}), matrices = floats({kMany, 0, 0}), images = floats({kMany, 2, 4, 0});
+  const Tensor volumes = floats({kMany, 2, 2, 2, 0}), places = Tensor::Zeros(kInt64, {kMany, 0});
+  const Tensor no_longs = Tensor::Zeros(kInt64, {0}), zero = Tensor::Scalar<int64_t>(0);
+  const Tensor pads = Tensor::Zeros(kInt32, {2, 2}), axes = ints({1, 3});
+  const std::vector<int64_t> ones4(4, 1), ones5(5, 1);
+  const std::vector<AttrArg> pool = {{"ksize", ones4}, {"strides", ones4}, {"padding", "SAME"}};
+  const std::vector<AttrArg> pool3d = {{"ksize", ones5}, {"strides", ones5}, {"padding", "SAME"}};
+  const AttrArg reflect("mode", "REFLECT"), nchw("data_format", "NCHW");
+  using Code = absl::StatusCode;
+  const struct {
+    const char* op;
+    std::vector<OpArg> inputs;
+    std::vector<AttrArg> attrs = {};
+    Code code = Code::kOk;
+  } cases[] = {
+      {"Cholesky", {matrices}},
+      {"CholeskyGrad", {matrices, matrices}},
+      {"Svd", {matrices}, {{"full_matrices", true}}},
+      {"MatrixBandPart", {rows, zero, zero}},
+      {"BatchMatrixBandPart", {rows, zero, zero}},
+      {"Fingerprint",
+       {floats({int64_t{1} << 60, 0}), Tensor::Scalar<std::string>("farmhash64")},
+       {},
+       Code::kInvalidArgument},
+      {"MaxPool", {images}, pool},
+      {"MaxPool3D", {volumes}, pool3d},
+      {"MaxPoolGrad", {images, images, images}, pool},
+      {"MaxPoolGradGrad", {images, images, images}, pool},
+      {"MaxPool3DGrad", {volumes, volumes, volumes}, pool3d},
+      {"MirrorPad", {rows, pads}, {reflect}, Code::kInvalidArgument},
+      {"MirrorPad", {rows, pads}, {{"mode", "SYMMETRIC"}}},
+      {"MirrorPadGrad", {rows, pads}, {{"mode", "SYMMETRIC"}}},
+      {"QuantizeAndDequantizeV2",
+       {floats({0, kMany}), Tensor::Scalar<float>(0), Tensor::Scalar<float>(1)},
+       {{"axis", 1}, {"range_given", false}}},
+      {"GatherNd", {floats({0, 3}), places}},
+      {"GatherNd", {floats({3, 0}), Tensor::Zeros(kInt32, {kMany / 4, 0})}},
+      {"TensorScatterUpdate", {floats({0}), places, floats({kMany, 0})}},
+      {"SparseReshape", {places, no_longs, no_longs}},
+      {"SparseToDense", {places, no_longs, Tensor::Scalar<float>(1), Tensor::Scalar<float>(2)}},
+      {"ResizeBilinearGrad", {images, floats({1, 3, 3, 1})}},
+      {"ResizeNearestNeighborGrad", {images, ints({3, 3})}},
+      {"ScaleAndTranslate", {images, ints({2, 4}), Tensor::Vector<float>({1, 1}), Tensor::Vector<float>({0, 0})}},
+      {"ResizeBicubicGrad", {images, floats({1, 3, 3, 1})}},
+      {"AudioSummaryV2",
+       {Tensor::Scalar<std::string>("tag"), rows, Tensor::Scalar<float>(8)},
+       {{"max_outputs", 1 << 30}},
+       Code::kInvalidArgument},
+      {"BiasAdd", {rows, floats({0})}},
+      {"DrawBoundingBoxes", {floats({kMany, 0, 4, 1}), floats({kMany, 0, 4})}},
+      {"DrawBoundingBoxes", {floats({0, 1 << 30, 1 << 30, 4}), floats({0, 2, 4})}},
+      {"BiasAddGrad", {floats({kMany, 1, 4, 0})}, {nchw}},
+      {"StringFormat", {std::vector<Tensor>{rows}}, {{"template", "%s"}, {"summarize", -1}}},
+      {"StringFormat",
+       {std::vector<Tensor>{floats({1 << 30, 1 << 30, 0})}},
+       {{"template", "%s"}, {"summarize", 1 << 30}}},
+      {"Sum", {floats({2, int64_t{1} << 40, 3, 0}), axes}},
+      {"FusedBatchNormGradV3",
+       {floats({kMany, 0, 2, 2}), floats({kMany, 0, 2, 2}), floats({0}), floats({0}), floats({0}), floats({0})},
+       {nchw}},
+  };
+  for (const auto& c : cases) {
+    const absl::Status status = RunOp(c.op, c.inputs, c.attrs).status();
+    EXPECT_EQ(status.code(), c.code) << c.op << ": " << status;
+  }
+  ExpectTensor((*RunOp("Sum", {floats({2, int64_t{1} << 40, 3, 0}), axes}))[0], floats({2, 3}));
+  EXPECT_TRUE(RunOp("AvgPoolGrad", {ints({1 << 30, 2, 4, 0}), floats({1 << 30, 2, 4, 0})}, pool).ok());
+}
+
+}  // namespace
+}  // namespace thalweg
