@@ -60,6 +60,25 @@ TEST(UnaryTest, ValuesInEveryPrecision) {
   }
 }
 
+// Close to the true value everywhere, and the same wherever an element stands.
+TEST(UnaryTest, RsqrtOfAllSizes) {
+  Tensor x(kFloat, {4001});
+  for (int i = 0; i < 4001; ++i) x.flat<float>()[i] = std::ldexp(1 + (i % 97) / 97.0f, i % 253 - 126);
+  const Tensor y = Result("Rsqrt", x);
+  for (int i = 0; i < 4001; ++i) {
+    const double expected = 1 / std::sqrt(static_cast<double>(x.data<float>()[i]));
+    ASSERT_NEAR(y.data<float>()[i] / expected, 1, 4e-7) << x.data<float>()[i];
+    if (i % 61 == 0) {
+      EXPECT_EQ(Result("Rsqrt", Tensor::Scalar<float>(x.data<float>()[i])).scalar<float>(), y.data<float>()[i]);
+    }
+  }
+  const Tensor special = Result("Rsqrt", Tensor::Vector<float>({0, -0.0f, kInf, -1, kNan, -kInf}));
+  EXPECT_EQ(special.data<float>()[0], kInf);
+  EXPECT_EQ(special.data<float>()[1], -kInf);
+  EXPECT_EQ(special.data<float>()[2], 0);
+  for (int i = 3; i < 6; ++i) EXPECT_TRUE(std::isnan(special.data<float>()[i])) << i;
+}
+
 TEST(UnaryTest, Gradients) {
   for (const Function& function : kFunctions) {
     SCOPED_TRACE(function.op);
