@@ -17,7 +17,7 @@ endfunction()
 # each. Half a second of every file goes into templates of headers that all of them
 # share, most of the time of a test: eight tests in one go take as long as two one
 # by one.
-set(THALWEG_SOURCE_BATCH 4 CACHE STRING "How many sources of a folder are compiled together; 1 for each alone")
+set(THALWEG_SOURCE_BATCH 8 CACHE STRING "How many sources of a folder are compiled together; 1 for each alone")
 set(THALWEG_TEST_BATCH 8 CACHE STRING "How many tests of a folder are compiled together; 1 for each alone")
 function(thalweg_batches FILES NAME COUNT)
   set(files ${${FILES}})

@@ -111,7 +111,8 @@ absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(cons
     MutexLock lock(&mutex_);  // another call may have compiled it meanwhile
     if (const auto it = prepared_.find(key); it != prepared_.end()) return it->second;
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<const PreparedParts> prepared, PrepareParts(graph_, signature, next_number_++, options_));
+  ASSIGN_OR_RETURN(std::shared_ptr<const PreparedParts> prepared,
+                   PrepareParts(graph_, signature, next_number_++, options_));
   MutexLock lock(&mutex_);
   prepared_.emplace(key, prepared);
   return prepared;

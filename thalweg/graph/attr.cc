@@ -89,11 +89,6 @@ absl::Status Read(const AttrValue& v, tensorflow::NameAttrList& out) {
   return absl::OkStatus();
 }
 
-int ListSize(const AttrValue::ListValue& l) {
-  return l.s_size() + l.i_size() + l.f_size() + l.b_size() + l.type_size() + l.shape_size() + l.tensor_size() +
-         l.func_size();
-}
-
 // A list of `own` elements of the wanted kind and no others. An empty one is of
 // every kind.
 absl::Status CheckList(const AttrValue& v, absl::string_view kind, int own) {
@@ -235,6 +230,11 @@ AttrArg::AttrArg(absl::string_view name, const std::vector<DType>& v) : name(nam
 AttrArg::AttrArg(absl::string_view name, const std::vector<PartialShape>& v) : name(name) {
   value.mutable_list();
   for (const PartialShape& x : v) x.ToProto(value.mutable_list()->add_shape());
+}
+
+int ListSize(const AttrValue::ListValue& l) {
+  return l.s_size() + l.i_size() + l.f_size() + l.b_size() + l.type_size() + l.shape_size() + l.tensor_size() +
+         l.func_size();
 }
 
 std::string ToString(const tensorflow::AttrValue& value) {

@@ -64,6 +64,9 @@ absl::StatusOr<T> GetAttr(const tensorflow::NodeDef& def, absl::string_view name
 
 bool HasAttr(const tensorflow::NodeDef& def, absl::string_view name);
 
+// The number of elements, of whatever kind.
+int ListSize(const tensorflow::AttrValue::ListValue& list);
+
 // One line, for messages: "float", "[2,3]", "true".
 std::string ToString(const tensorflow::AttrValue& value);
 

@@ -335,11 +335,6 @@ bool Allowed(const OpDef::AttrDef& attr, const AttrValue& value) {
   return std::all_of(value.list().s().begin(), value.list().s().end(), text_ok);
 }
 
-int64_t ListSize(const AttrValue::ListValue& l) {
-  return l.s_size() + l.i_size() + l.f_size() + l.b_size() + l.type_size() + l.shape_size() + l.tensor_size() +
-         l.func_size();
-}
-
 // The number of elements of `kind` in a list.
 int64_t ListSizeOf(absl::string_view kind, const AttrValue::ListValue& l) {
   if (kind == "string") return l.s_size();

@@ -121,12 +121,12 @@ DatasetPtr Listed(std::vector<Element> elements) {
 }
 
 // What a window covers: elements 0, stride, 2 * stride, ... of the next `reach`.
-struct Windows {
+struct Reach {
   int64_t shift, stride, reach;
   bool drop;
 };
 
-NextElement NextWindow(const Windows& w, Next& next, std::deque<Element>& ahead, int64_t& to_skip, Iteration& it) {
+NextElement NextWindow(const Reach& w, Next& next, std::deque<Element>& ahead, int64_t& to_skip, Iteration& it) {
   const auto fetch = [&]() -> absl::StatusOr<bool> {
     ASSIGN_OR_RETURN(std::optional<Element> element, next(it));
     if (!element) return false;
@@ -162,7 +162,7 @@ NextElement NextWindow(const Windows& w, Next& next, std::deque<Element>& ahead,
 
 absl::Status ComputeWindow(KernelContext& c) {
   ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));
-  Windows w;
+  Reach w;
   ASSIGN_OR_RETURN(const int64_t size, IntArgument(c, 1, "size"));
   ASSIGN_OR_RETURN(w.shift, IntArgument(c, 2, "shift"));
   ASSIGN_OR_RETURN(w.stride, IntArgument(c, 3, "stride"));

@@ -15,7 +15,7 @@ namespace {
 
 // Numbers are compared as numbers: 0 is -0.
 using ValueTypes = Types<float, double, Half, BFloat16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
-                        uint64_t, std::string>;
+                         uint64_t, std::string>;
 
 template <typename T>
 auto Key(const T& value) {

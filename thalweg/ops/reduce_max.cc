@@ -88,10 +88,6 @@ const OpRegistration kOps[] = {
     Logical("Any").Kernel<ReductionKernel>(SelectReduce<AnyR, Types<bool>>),
 };
 
-Output AddReduce(const Scope& s, absl::string_view op, Output input, Output axes, ReduceOptions options) {
-  return s.Add(op, {input, axes}, {{"keep_dims", options.keep_dims}});
-}
-
 }  // namespace
 
 Output ReduceMax(const Scope& s, Output x, Output axes, ReduceOptions o) { return AddReduce(s, "Max", x, axes, o); }

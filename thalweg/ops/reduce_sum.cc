@@ -224,10 +224,6 @@ const OpRegistration kOps[] = {
     Reduce("EuclideanNorm").Kernel<EuclideanNormKernel>().Gradient(EuclideanNormGradient),
 };
 
-Output AddReduce(const Scope& s, absl::string_view op, Output input, Output axes, ReduceOptions options) {
-  return s.Add(op, {input, axes}, {{"keep_dims", options.keep_dims}});
-}
-
 // 0, 1, ... of the input's rank.
 Output AllAxes(const Scope& s, Output input) {
   if (!input) return {};

@@ -203,6 +203,10 @@ absl::StatusOr<Output> WithReducedDims(const GradientContext& g, Output y) {
   return Output(s.Add("Reshape", {y, kept}));
 }
 
+Output AddReduce(const Scope& s, absl::string_view op, Output input, Output axes, ReduceOptions options) {
+  return s.Add(op, {input, axes}, {{"keep_dims", options.keep_dims}});
+}
+
 absl::StatusOr<Output> ToInputShape(const GradientContext& g, Output y) {
   const Scope& s = g.scope();
   const Output x = g.input(0);

@@ -15,6 +15,7 @@
 #include "thalweg/graph/shape_context.h"
 #include "thalweg/kernel/kernel.h"
 #include "thalweg/ops/elementwise.h"
+#include "thalweg/ops/math_ops.h"
 
 namespace thalweg {
 
@@ -29,6 +30,9 @@ struct Reduction {
 
   bool reduces() const { return last_goes ? !sizes.empty() : sizes.size() > 1; }
 };
+
+// The node of a reduction.
+Output AddReduce(const Scope& s, absl::string_view op, Output input, Output axes, ReduceOptions options);
 
 // Shape functions and gradients need to know the same without values.
 absl::Status ReductionShape(ShapeContext& c);

@@ -77,7 +77,7 @@ absl::Status Find(SegmentReduction reduction, DType dtype, CombineRow* combine, 
 }
 
 template <typename T>
-THALWEG_SIMD void Divide(void* to, double divisor, int64_t n) {
+THALWEG_SIMD void DivideBy(void* to, double divisor, int64_t n) {
   T* const t = static_cast<T*>(to);
   const T d = static_cast<T>(divisor);
   for (int64_t i = 0; i < n; ++i) t[i] = static_cast<T>(t[i] / d);
@@ -97,7 +97,7 @@ THALWEG_SIMD void AddScaled(const void* from, double scale, void* to, int64_t n)
 absl::StatusOr<DivideRow> FindDivideRow(DType dtype) {
   DivideRow divide = nullptr;
   RETURN_IF_ERROR(Dispatch(NumberTypes(), dtype, [&]<typename T>() {
-    divide = Divide<T>;
+    divide = DivideBy<T>;
     return absl::OkStatus();
   }));
   return divide;
