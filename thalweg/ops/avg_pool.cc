@@ -3,6 +3,7 @@
 // window's gradient over its elements.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "thalweg/base/simd.h"
 #include "thalweg/kernel/op.h"
@@ -16,25 +17,43 @@ namespace thalweg {
 namespace {
 
 // How many positions ForWindow() goes over; anything positive if there are none.
-int64_t CountInside(const Windows& w, int64_t o) {
+inline int64_t CountInside(const Windows& w, int64_t z, int64_t y, int64_t x) {
   const auto inside = [](const SlidingWindow& side, int64_t at) {
     return std::max<int64_t>(1, side.End(at) - side.Begin(at));
   };
-  return inside(w[0], o / (w[2].output * w[1].output)) * inside(w[1], o / w[2].output % w[1].output) *
-         inside(w[2], o % w[2].output);
+  return inside(w[0], z) * inside(w[1], y) * inside(w[2], x);
 }
 
-// Output positions [begin, end) of one image.
+// sum[c] += the c-th of each of the `count` rows, at most four, for n channels.
 template <typename T>
-THALWEG_SIMD void MeanPositions(const Windows& w, int64_t n, const T* image, int64_t begin, int64_t end, T* out) {
-  for (int64_t o = begin; o < end; ++o, out += n) {
-    std::fill_n(out, n, T(0));
-    ForWindow(w, o, [&](int64_t position) {
-      const T* x = image + position * n;
+[[gnu::always_inline]] inline void AddRows(const T* const* rows, int count, int64_t n, T* sum) {
+  const T *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3];
+  if (count == 4) {
 #pragma GCC ivdep
-      for (int64_t c = 0; c < n; ++c) out[c] += x[c];
+    for (int64_t i = 0; i < n; ++i) sum[i] += (a[i] + b[i]) + (c[i] + d[i]);
+    return;
+  }
+  for (int r = 0; r < count; ++r) {
+    a = rows[r];
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) sum[i] += a[i];
+  }
+}
+
+// A row of output positions of one image.
+template <typename T>
+THALWEG_SIMD void MeanRow(const Windows& w, int64_t n, const T* image, int64_t row, T* out) {
+  const int64_t z = row / w[1].output, y = row % w[1].output;
+  for (int64_t x = 0; x < w[2].output; ++x, out += n) {
+    std::fill_n(out, n, T(0));
+    const T* rows[4] = {};
+    int count = 0;
+    ForWindow(w, z, y, x, [&](int64_t position) [[gnu::always_inline]] {
+      rows[count++] = image + position * n;
+      if (count == 4) AddRows(rows, std::exchange(count, 0), n, out);
     });
-    const T scale = T(1) / static_cast<T>(CountInside(w, o));
+    AddRows(rows, count, n, out);
+    const T scale = T(1) / static_cast<T>(CountInside(w, z, y, x));
 #pragma GCC ivdep
     for (int64_t c = 0; c < n; ++c) out[c] *= scale;
   }
@@ -43,13 +62,16 @@ THALWEG_SIMD void MeanPositions(const Windows& w, int64_t n, const T* image, int
 template <typename T>
 THALWEG_SIMD void SpreadImage(const Windows& w, int64_t n, const T* dy, T* dx) {
   std::fill_n(dx, InputPositions(w) * n, T(0));
-  for (int64_t o = 0; o < OutputPositions(w); ++o, dy += n) {
-    const T scale = T(1) / static_cast<T>(CountInside(w, o));
-    ForWindow(w, o, [&](int64_t position) {
-      T* to = dx + position * n;
+  for (int64_t row = 0; row < w[0].output * w[1].output; ++row) {
+    const int64_t z = row / w[1].output, y = row % w[1].output;
+    for (int64_t x = 0; x < w[2].output; ++x, dy += n) {
+      const T scale = T(1) / static_cast<T>(CountInside(w, z, y, x));
+      ForWindow(w, z, y, x, [&](int64_t position) [[gnu::always_inline]] {
+        T* to = dx + position * n;
 #pragma GCC ivdep
-      for (int64_t c = 0; c < n; ++c) to[c] += dy[c] * scale;
-    });
+        for (int64_t c = 0; c < n; ++c) to[c] += dy[c] * scale;
+      });
+    }
   }
 }
 
@@ -91,8 +113,7 @@ class AvgPoolKernel : public Kernel {
         context.ParallelFor(x.dim(0) * rows, nanos, [&](int64_t begin, int64_t end) {
           for (int64_t r = begin; r < end; ++r) {
             const T* image = x.data<T>() + r / rows * InputPositions(windows) * channels;
-            const int64_t first = r % rows * row;
-            MeanPositions(windows, channels, image, first, first + row, static_cast<T*>(y->raw()) + r * row * channels);
+            MeanRow(windows, channels, image, r % rows, static_cast<T*>(y->raw()) + r * row * channels);
           }
         });
         return absl::OkStatus();
