@@ -9,6 +9,10 @@ namespace {
 absl::Status ConstShape(ShapeContext& c) {
   const auto it = c.node().def().attr().find("value");
   if (it == c.node().def().attr().end()) return InvalidArgument("attr 'value' is missing");
+  // Whoever reads the value, shape functions of other nodes among them, relies on it.
+  const DType type = RemoveRef(static_cast<DType>(it->second.tensor().dtype()));
+  ASSIGN_OR_RETURN(const DType dtype, c.Attr<DType>("dtype"));
+  if (type != dtype) return InvalidArgument("Type mismatch between value (", type, ") and dtype (", dtype, ")");
   ASSIGN_OR_RETURN(const Shape shape, Shape::FromProto(it->second.tensor().tensor_shape()));
   c.set_output(0, shape);
   return absl::OkStatus();
@@ -18,9 +22,7 @@ class ConstKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(value_, init.Attr<Tensor>("value"));
-    ASSIGN_OR_RETURN(const DType dtype, init.Attr<DType>("dtype"));
-    if (value_.dtype() == dtype) return absl::OkStatus();
-    return InvalidArgument("Type mismatch between value (", value_.dtype(), ") and dtype (", dtype, ")");
+    return absl::OkStatus();
   }
   absl::Status Compute(KernelContext& c) override {
     c.set_output(0, value_);

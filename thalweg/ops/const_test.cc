@@ -35,8 +35,29 @@ TEST(ConstTest, NoValue) {
   EXPECT_FALSE(s.ok());
 }
 
+// Shape functions read the values of constants when a graph is imported.
 TEST(ConstTest, TypesDiffer) {
-  ExpectInvalid(KernelError("Const", {}, {{"dtype", kInt32}, {"value", Floats({1})}}), "Type mismatch");
+  const auto import = [](DType dtype, const Tensor& value) {
+    tensorflow::GraphDef def;
+    tensorflow::NodeDef* sizes = def.add_node();
+    sizes->set_name("sizes");
+    sizes->set_op("Const");
+    SetAttr(*sizes, "dtype", dtype);
+    SetAttr(*sizes, "value", value);
+    tensorflow::NodeDef* range = def.add_node();
+    range->set_name("range");
+    range->set_op("Range");
+    for (int i = 0; i < 3; ++i) range->add_input("sizes");
+    SetAttr(*range, "Tidx", dtype);
+    Graph graph;
+    return graph.Import(def);
+  };
+  EXPECT_TRUE(import(kInt32, Int(1)).ok());
+  const absl::Status status = import(kInt32, Tensor::Scalar<int8_t>(1));
+  ExpectInvalid(status, "Type mismatch between value (int8) and dtype (int32)");
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("'sizes'"));
+  ExpectInvalid(import(kInt64, Tensor::Scalar<std::string>("")), "Type mismatch between value (string)");
+  ExpectInvalid(import(kInt32, Floats({1})), "Type mismatch between value (float)");
 }
 
 }  // namespace

@@ -200,6 +200,25 @@ TEST(Functions, ForCountsUpAndDown) {
   EXPECT_EQ(run(0, 3, 0).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Values of constants are read while calls are expanded and constants folded.
+TEST(Functions, AConstantIsOfTheTypeThatItSays) {
+  const std::string bad = R"( { name: 'bad' op: 'Const' attr { key: 'dtype' value { type: DT_INT32 } }
+      attr { key: 'value' value { tensor { dtype: DT_INT8 tensor_shape {} int_val: 1 } } } } )";
+  const std::string neg = R"( { name: 'neg' op: 'Neg' input: 'INPUT' attr { key: 'T' value { type: DT_INT32 } } } )";
+  const auto expect_error = [](const std::string& graph, const std::string& fetch) {
+    const auto values = RunStep(graph, {fetch});
+    EXPECT_EQ(values.status().code(), absl::StatusCode::kInvalidArgument) << values.status();
+    EXPECT_NE(values.status().message().find("value (int8) and dtype (int32)"), std::string::npos) << values.status();
+    EXPECT_NE(values.status().message().find("bad'"), std::string::npos) << values.status();
+  };
+  expect_error("node" + bad + "node" + absl::StrReplaceAll(neg, {{"INPUT", "bad"}}), "neg:0");
+  expect_error(
+      absl::StrCat("node { name: 'call' op: 'F' } library { function { signature { name: 'F' ",
+                   "output_arg { name: 'y' type: DT_INT32 } } node_def", bad, "node_def",
+                   absl::StrReplaceAll(neg, {{"INPUT", "bad:output:0"}}), "ret { key: 'y' value: 'neg:y:0' } } }"),
+      "call:0");
+}
+
 TEST(Functions, ARemoteCallNeedsAConstantTarget) {
   const std::string call = Const("x", 3) + R"(
       node { name: 'call' op: 'RemoteCall' input: 'target' input: 'x'

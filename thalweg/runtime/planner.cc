@@ -315,10 +315,6 @@ class RegionCompiler {
     Node* node = unit.node;
     if (node->op() == "Const") {
       ASSIGN_OR_RETURN(Tensor value, GetAttr<Tensor>(node->def(), "value"));
-      ASSIGN_OR_RETURN(const DType dtype, GetAttr<DType>(node->def(), "dtype"));
-      if (value.dtype() != dtype) {
-        return InvalidArgument("Const '", node->name(), "' holds ", value.dtype(), ", its dtype says ", dtype);
-      }
       plan_.constants.emplace_back(slots_.at(Output(node)), std::move(value));
     } else if (node->op() == "_Arg") {
       ASSIGN_OR_RETURN(const int64_t index, GetAttr<int64_t>(node->def(), "index"));
