@@ -54,6 +54,19 @@ TEST(ServerTest, BadAddresses) {
               Fails(absl::StatusCode::kInvalidArgument, "port"));
 }
 
+// What a client asks for need not be names of nodes.
+TEST(ServerTest, ANameIsNotTakenForSeveral) {
+  ASSERT_OK_AND_ASSIGN(auto server, Server::StartLocal());
+  Graph graph;
+  const Scope s = graph.root();
+  Neg(s.WithOpName("a"), Scalar(s, 1));
+  Neg(s.WithOpName("b"), Scalar(s, 2));
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = server->target()}));
+  ASSERT_OK_AND_ASSIGN(const auto out, session->Run({"a:0", "b:0"}));
+  EXPECT_EQ(out[1].scalar<float>(), -2);
+  EXPECT_THAT(session->Run({"a:0,b:0"}), Fails(absl::StatusCode::kNotFound, "a:0,b:0"));
+}
+
 TEST(ServerTest, StopFreesThePort) {
   TestCluster cluster({{"ps", 1}});
   for (int i = 0; i < 3; ++i) {

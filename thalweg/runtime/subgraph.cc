@@ -4,7 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
@@ -164,12 +164,16 @@ class Extraction {
 
 }  // namespace
 
-// Names cannot hold these bytes, so signatures cannot be confused.
+// Every name with its length: a client may ask for names that no node can have,
+// and they must not look like several.
 std::string Signature::Key() const {
-  std::string key =
-      absl::StrCat(absl::StrJoin(feeds, ","), "\n", absl::StrJoin(fetches, ","), "\n", absl::StrJoin(targets, ","));
+  std::string key;
+  for (const std::vector<std::string>* const names : {&feeds, &fetches, &targets}) {
+    absl::StrAppend(&key, names->size(), "\n");
+    for (const std::string& name : *names) absl::StrAppend(&key, name.size(), ":", name);
+  }
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (texts[i].has_value()) absl::StrAppend(&key, "\n", i, "=", *texts[i]);
+    if (texts[i].has_value()) absl::StrAppend(&key, "\n", i, "=", texts[i]->size(), ":", *texts[i]);
   }
   return key;
 }
