@@ -67,6 +67,18 @@ TEST(ServerTest, ANameIsNotTakenForSeveral) {
   EXPECT_THAT(session->Run({"a:0,b:0"}), Fails(absl::StatusCode::kNotFound, "a:0,b:0"));
 }
 
+TEST(ServerTest, ArgumentsOfAUserAreNamed) {
+  ASSERT_OK_AND_ASSIGN(auto server, Server::StartLocal());
+  Graph graph;
+  const Scope s = graph.root();
+  const Output y = Neg(s, s.WithOpName("mine").Add("_Arg", {}, {{"T", kFloat}, {"index", 7}}));
+  const Output result = s.WithOpName("result").Add("_Retval", {Scalar(s, 1)}, {{"index", 7}});
+  ASSERT_OK(s.status());
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = server->target()}));
+  EXPECT_THAT(session->Run({y}), Fails(absl::StatusCode::kInvalidArgument, "'mine'"));
+  EXPECT_THAT(session->Run({result}), Fails(absl::StatusCode::kInvalidArgument, "'result'"));
+}
+
 TEST(ServerTest, StopFreesThePort) {
   TestCluster cluster({{"ps", 1}});
   for (int i = 0; i < 3; ++i) {

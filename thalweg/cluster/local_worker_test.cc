@@ -72,6 +72,21 @@ TEST_F(LocalWorkerTest, AStepEndsWithItsCall) {
   EXPECT_THAT(late.status, Fails(absl::StatusCode::kCancelled, "came too late"));
 }
 
+// Ends of edges to the client become arguments here; those of others would take
+// their numbers.
+TEST_F(LocalWorkerTest, APartHasNoArgumentsOfItsOwn) {
+  Graph graph;
+  const Scope s = graph.root().WithDevice("/job:w/replica:0/task:0/device:CPU:0");
+  s.WithOpName("mine").Add("_Arg", {}, {{"T", kFloat}, {"index", 0}});
+  ASSERT_OK(s.status());
+  tensorflow::RegisterGraphRequest request;
+  tensorflow::RegisterGraphResponse response;
+  *request.mutable_graph_def() = graph.Export();
+  absl::Status result;
+  worker_->RegisterGraph({}, request, &response, [&](const absl::Status& status) { result = status; });
+  EXPECT_THAT(result, Fails(absl::StatusCode::kInvalidArgument, "'mine'"));
+}
+
 // The call is gone as soon as it is answered, which is in the middle of this.
 TEST_F(LocalWorkerTest, AStepEndsWithItsTaskAndNotThroughItsCall) {
   Call call;

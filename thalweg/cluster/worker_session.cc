@@ -10,6 +10,7 @@
 #include "thalweg/kernel/send_key.h"
 #include "thalweg/runtime/functions.h"
 #include "thalweg/runtime/planner.h"
+#include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {
 namespace {
@@ -25,6 +26,7 @@ bool IsClientTerminated(const NodeDef& def) {
 // need no rendezvous and no wait.
 absl::Status BindByPosition(tensorflow::GraphDef& def, RegisteredGraph& graph) {
   for (NodeDef& node : *def.mutable_node()) {
+    RETURN_IF_ERROR(CheckNoArgument(node));
     const bool is_recv = node.op() == "_Recv";
     if ((!is_recv && node.op() != "_Send") || !IsClientTerminated(node)) continue;
     ASSIGN_OR_RETURN(const RendezvousKey key, SendKeyOf(node));

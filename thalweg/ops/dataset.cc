@@ -53,6 +53,7 @@ absl::StatusOr<std::shared_ptr<const CarriedFunction>> CarriedFunction::Read(con
     if (index < 0 || index >= static_cast<int64_t>(count)) return InvalidArgument("argument number ", index);
     if (is_arg) {
       function->args_.resize(std::max<size_t>(function->args_.size(), index + 1));
+      if (function->args_[index] != nullptr) return InvalidArgument("two arguments have the number ", index);
       function->args_[index] = n.get();
     } else {
       function->results_.resize(std::max<size_t>(function->results_.size(), index + 1));

@@ -37,6 +37,22 @@ TEST(DatasetTest, RefusesBadArguments) {
             absl::StatusCode::kInvalidArgument);
 }
 
+// The body comes with the graph of a client, who may have made it himself.
+TEST(DatasetTest, ABodyWithTwoArgumentsOfOneNumber) {
+  Graph body;
+  const Scope s = body.root();
+  const Output x = s.Add("_Arg", {}, {{"T", kInt64}, {"index", 0}});
+  const Output y = s.Add("_Arg", {}, {{"T", kInt64}, {"index", 0}});
+  const Output sum = s.Add("AddV2", {x, y});
+  s.Add("_Retval", {sum}, {{"index", 0}});
+  ASSERT_TRUE(s.ok()) << s.status();
+  tensorflow::NodeDef node;
+  SetAttr(node, "_graph_of_f", body.Export().SerializeAsString());
+  const absl::Status status = CarriedFunction::Read(node, "f").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("two arguments have the number 0"));
+}
+
 TEST(DatasetTest, AFunctionWithoutItsBody) {
   tensorflow::AttrValue f;
   f.mutable_func()->set_name("F");

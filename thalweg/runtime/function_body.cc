@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "thalweg/base/status.h"
+#include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {
 namespace {
@@ -75,6 +76,8 @@ class Instantiation {
 
   // Adds a node, without inputs, and the tensors that it makes.
   absl::Status AddNode(const NodeDef& source, const AttrMap& attrs) {
+    RETURN_IF_ERROR(
+        Append(CheckNoArgument(source), absl::StrCat("; in function '", function_.signature().name(), "'")));
     NodeDef* node = body_.def.add_node();
     *node = source;
     node->set_name(Name(source.name()));

@@ -83,6 +83,9 @@ class Extraction {
         return NotFound("Op type not registered '", feeds_[i].node->op(), "' of fed node '", feeds_[i].node->name(),
                         "'");
       if (is_text) {
+        if (RemoveRef(feeds_[i].dtype()) != kString) {
+          return InvalidArgument("Feed '", signature.feeds[i], "' is of type string, expected ", feeds_[i].dtype());
+        }
         SetAttr(def, "dtype", kString);
         SetAttr(def, "value", Tensor::Scalar<std::string>(*signature.texts[i]));
       } else {
@@ -96,7 +99,7 @@ class Extraction {
     }
     for (const Output& fetch : fetches) Need(fetch);
     for (Node* target : targets) NeedNode(target);
-    Walk();
+    RETURN_IF_ERROR(Walk());
     Connect();
     for (size_t i = 0; i < fetches.size(); ++i) {
       NodeDef def;
@@ -122,16 +125,18 @@ class Extraction {
     copies_[node->id()] = result_.AddCopy(*node);
     stack_.push_back(node);
   }
-  void Walk() {
+  absl::Status Walk() {
     while (!stack_.empty()) {
       Node* node = stack_.back();
       stack_.pop_back();
+      RETURN_IF_ERROR(CheckNoArgument(node->def()));
       for (const Output& input : node->inputs()) Need(input);
       for (Node* control : node->control_inputs()) {
         // A fed node does not run: what waits for it waits for the feed.
         if (!fed_nodes_.contains(control)) NeedNode(control);
       }
     }
+    return absl::OkStatus();
   }
   void Connect() {
     for (int id = 0; id < source_.num_nodes(); ++id) {
@@ -176,6 +181,11 @@ std::string Signature::Key() const {
     if (texts[i].has_value()) absl::StrAppend(&key, "\n", i, "=", texts[i]->size(), ":", *texts[i]);
   }
   return key;
+}
+
+absl::Status CheckNoArgument(const NodeDef& def) {
+  if (def.op() != "_Arg" && def.op() != "_Retval") return absl::OkStatus();
+  return InvalidArgument("Node '", def.name(), "' is of type ", def.op(), ", which only the runtime may add");
 }
 
 absl::StatusOr<Graph> Extract(const Graph& graph, const Signature& signature) {

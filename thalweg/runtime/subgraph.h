@@ -25,9 +25,13 @@ struct Signature {
 
 // A copy of the nodes that lead to the fetches and targets, with an _Arg (by
 // its place in feeds) for every fed tensor, or a Const if it is among the texts,
-// and a _Retval (by its place in
-// fetches) for every fetched one. INVALID_ARGUMENT or NOT_FOUND for names that
-// are not there, and for an empty signature.
+// and a _Retval (by its place in fetches) for every fetched one.
+// INVALID_ARGUMENT or NOT_FOUND for names that are not there, for an empty
+// signature, and for nodes that only the runtime adds.
 absl::StatusOr<Graph> Extract(const Graph& graph, const Signature& signature);
+
+// INVALID_ARGUMENT, naming it, for a node that only the runtime adds: _Arg and
+// _Retval, whose indices it relies on. For nodes that come from outside.
+absl::Status CheckNoArgument(const tensorflow::NodeDef& def);
 
 }  // namespace thalweg
