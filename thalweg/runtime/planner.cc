@@ -303,6 +303,7 @@ class RegionCompiler {
         EmitLoop(u, dead_if[u]);
       } else if (unit.no_code) {
         RETURN_IF_ERROR(EmitNothing(unit));
+        unit.code_before = CodeBefore(unit);
       } else {
         EmitNode(u, dead_if[u]);
       }
@@ -400,21 +401,23 @@ class RegionCompiler {
     in.plain = in.loop == nullptr && !in.async && !in.is_merge && !in.is_switch && in.reads.count == 0 &&
                in.dead_if.count == 0;
     units_[u].code = static_cast<int32_t>(plan_.code.size());
-    std::vector<int32_t> before;
-    CodeBefore(u, &before);
-    plan_.before.push_back(std::move(before));
+    plan_.before.push_back(CodeBefore(units_[u]));
     plan_.code.push_back(in);
   }
 
-  // The instructions that a unit depends on, through units without code too.
-  void CodeBefore(int u, std::vector<int32_t>* before) const {
-    for (const int other : units_[u].before) {
-      if (units_[other].no_code) {
-        CodeBefore(other, before);
+  // The instructions of its segment that a unit depends on, through units without
+  // code too: those before it have been passed, and know theirs.
+  std::vector<int32_t> CodeBefore(const Unit& unit) const {
+    std::vector<int32_t> code;
+    for (const int before : unit.before) {
+      const Unit& other = units_[before];
+      if (other.no_code) {
+        code.insert(code.end(), other.code_before.begin(), other.code_before.end());
       } else {
-        before->push_back(units_[other].code);
+        code.push_back(other.code);
       }
     }
+    return code;
   }
 
   // Of this region; see last_uses.h.

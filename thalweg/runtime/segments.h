@@ -20,8 +20,9 @@ struct Unit {
   bool waits = false;
   bool no_code = false;  // a constant, an argument, an alias
   int segment = -1;
-  int wait = -1;      // among the plan's waits
-  int32_t code = -1;  // its instruction, once emitted
+  int wait = -1;                     // among the plan's waits
+  int32_t code = -1;                 // its instruction, once emitted
+  std::vector<int32_t> code_before;  // if it has none: the instructions it depends on, once it was passed
   std::shared_ptr<Kernel> kernel;
 };
 
