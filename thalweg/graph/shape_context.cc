@@ -37,7 +37,14 @@ int64_t SizeOf(const Output& output) {
   return v.empty() ? PartialShape::kUnknown : v[0];
 }
 
-absl::StatusOr<PartialShape> SizesAsShape(const Output& output) {
+// The shape that sizes describe of which only the number is known.
+PartialShape OfLength(const PartialShape& sizes) {
+  const bool known = sizes.has_rank() && sizes.rank() == 1 && sizes.dim(0) >= 0 && sizes.dim(0) <= Shape::kMaxRank;
+  return known ? PartialShape::OfRank(static_cast<int>(sizes.dim(0))) : PartialShape();
+}
+
+// What sizes say that are no concatenation.
+absl::StatusOr<PartialShape> PartAsShape(const Output& output) {
   if (const std::optional<Tensor> value = ConstantValue(output)) {
     if (value->rank() == 0) {
       // A scalar -1 means an unknown shape, as in TensorFlow.
@@ -60,20 +67,31 @@ absl::StatusOr<PartialShape> SizesAsShape(const Output& output) {
     for (const Output& input : node.inputs()) dims.push_back(std::max<int64_t>(SizeOf(input), -1));
     return MakeShape(std::move(dims));
   }
-  if (node.op() == "ConcatV2") {
-    Dims dims;
-    for (int i = 0; i + 1 < node.num_inputs(); ++i) {
-      ASSIGN_OR_RETURN(const PartialShape part, SizesAsShape(node.input(i)));
-      if (!part.has_rank()) return PartialShape();
-      dims.insert(dims.end(), part.dims().begin(), part.dims().end());
+  return OfLength(output.shape());
+}
+
+// The parts of concatenations, from left to right.
+absl::StatusOr<PartialShape> SizesAsShape(const Output& output) {
+  // A shape has no more dimensions, but a part may have none, and be a part of
+  // others many times.
+  constexpr int kMaxParts = 4 * Shape::kMaxRank;
+  std::vector<Output> left{output};
+  Dims dims;
+  for (int parts = 0; !left.empty(); ++parts) {
+    if (parts == kMaxParts) return OfLength(output.shape());
+    const Output part = left.back();
+    left.pop_back();
+    const Node& node = *part.node;
+    if (node.op() == "ConcatV2") {
+      for (int i = node.num_inputs() - 2; i >= 0; --i) left.push_back(node.input(i));
+      continue;
     }
-    return MakeShape(std::move(dims));
+    ASSIGN_OR_RETURN(const PartialShape shape, PartAsShape(part));
+    if (!shape.has_rank()) return PartialShape();
+    dims.insert(dims.end(), shape.dims().begin(), shape.dims().end());
+    if (dims.size() > Shape::kMaxRank) break;
   }
-  const PartialShape& shape = output.shape();
-  if (shape.has_rank() && shape.rank() == 1 && shape.dim(0) >= 0 && shape.dim(0) <= Shape::kMaxRank) {
-    return PartialShape::OfRank(static_cast<int>(shape.dim(0)));
-  }
-  return PartialShape();
+  return MakeShape(std::move(dims));
 }
 
 }  // namespace

@@ -87,6 +87,21 @@ TEST_F(ShapeContextTest, TooManyDimensionsInPiecesAreNoShape) {
               testing::HasSubstr("400 dimensions"));
 }
 
+// Pieces without dimensions may be as many as one likes.
+TEST_F(ShapeContextTest, PiecesOfPiecesTakeNoTime) {
+  const Output none = Ints({}), one = Ints({1}), axis = Int(0);
+  const auto concat = [&](const Output& a, const Output& b) {
+    return Add("ConcatV2", {std::vector<Output>{a, b}, axis});
+  };
+  Output twice = none, deep = one, all = one;
+  for (int i = 0; i < 60; ++i) twice = concat(twice, twice);
+  EXPECT_EQ(Described(twice), "<unknown>");
+  for (int i = 0; i < 50'000; ++i) deep = concat(none, deep);
+  EXPECT_EQ(Described(deep), "<unknown>");
+  for (int i = 1; i < Shape::kMaxRank; ++i) all = concat(all, one);
+  EXPECT_EQ(Described(all), PartialShape(Dims(Shape::kMaxRank, 1)).ToString());
+}
+
 TEST_F(ShapeContextTest, ConstantsAreSeenThroughIdentity) {
   const Output direct = Ints({5}), through = Add("Identity", {direct}), fed = Value({1}, kInt32);
   Node* join = s_.Add("Join", {through, fed});
