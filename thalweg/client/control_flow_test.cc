@@ -60,6 +60,34 @@ TEST(ControlFlow, TheGradientOfAConditionalFollowsTheBranch) {
   EXPECT_EQ(no[0].scalar<float>(), 10);
 }
 
+// What is not taken is not looked at: its variable may have no value.
+TEST(ControlFlow, WhatIsDeadByAControlEdgeReadsNoVariable) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output p = Placeholder(s, kBool, Shape());
+  Node* v = s.WithOpName("v").Add("VariableV2", {}, {{"shape", Shape()}, {"dtype", kFloat}});
+  Node* sw = s.Add("Switch", {Const(s, 1.f), p});
+  const Output taken = Identity(s, sw->out(1));
+  const Output negated = s.WithControlDependencies({taken}).Add("Neg", {v->out()});
+  const Output y = s.Add("Merge", {std::vector<Output>{negated, sw->out(0)}});
+  // One that waits, and a loop that it leads to.
+  const Output waits = s.WithControlDependencies({taken}).Add("TestGate", {v->out()});
+  const Output z = s.Add("Merge", {std::vector<Output>{waits, sw->out(0)}});
+  const Output entered =
+      s.WithControlDependencies({taken}).Add("Enter", {v->out()}, {{"frame_name", std::string("loop")}});
+  const Output left = s.Add("Exit", {entered});
+  const Output u = s.Add("Merge", {std::vector<Output>{left, sw->out(0)}});
+  ASSERT_OK(s.status());
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  for (const Output& result : {y, z, u}) {
+    const auto out = session->Run({result}, {{p, Tensor::Scalar(false)}});
+    ASSERT_OK(out.status());
+    EXPECT_EQ(out->at(0).scalar<float>(), 1);
+  }
+  EXPECT_THAT(session->Run({y}, {{p, Tensor::Scalar(true)}}),
+              Fails(absl::StatusCode::kFailedPrecondition, "uninitialized value v"));
+}
+
 TEST(ControlFlow, FetchingADeadTensorIsAnError) {
   Graph graph;
   const Scope s = graph.root();

@@ -17,11 +17,17 @@
 namespace thalweg {
 namespace {
 
-bool AnyDead(const Plan& plan, const Instruction& in, const Slot* slots) {
+// By its inputs, but for a Merge, or by what it waits for.
+bool DeadByOne(const Plan& plan, const Instruction& in, const Slot* slots) {
   const int32_t* list = plan.at(in.dead_if);
   for (int i = 0; i < in.dead_if.count; ++i) {
     if (slots[list[i]].dead) return true;
   }
+  return false;
+}
+
+bool AnyDead(const Plan& plan, const Instruction& in, const Slot* slots) {
+  if (DeadByOne(plan, in, slots)) return true;
   if (!in.is_merge) return false;
   const int32_t* inputs = plan.at(in.inputs);
   for (int i = 0; i < in.inputs.count; ++i) {
@@ -251,11 +257,13 @@ class Execution::Loop {
 
 absl::Status Execution::Region::ReadVariables(const Instruction& in) {
   const int32_t* pairs = plan_.at(in.reads);
+  // What is passed over reads nothing: a variable may have no value yet.
+  const bool passed_over = DeadByOne(plan_, in, frame_.slots.data());
   for (int i = 0; i < in.reads.count; i += 2) {
     const Slot& from = frame_.slots[pairs[i]];
     Slot& to = frame_.slots[pairs[i + 1]];
     to.dead = from.dead;
-    if (from.dead) continue;
+    if (from.dead || passed_over) continue;
     if (from.variable == nullptr) {
       to.tensor = from.tensor;  // fed
       continue;
