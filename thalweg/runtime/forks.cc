@@ -139,18 +139,27 @@ Forks::Measure Forks::StartRun() {
 }
 
 bool Forks::Alone(Measure measure, int32_t instruction) const {
-  return measure == Measure::kAlone && ended_.load(std::memory_order_acquire) > 0 && bests_ != nullptr &&
-         static_cast<double>(bests_[instruction].nanos.load(std::memory_order_relaxed)) < InstructionCost::kLongNanos;
+  if (measure != Measure::kAlone) return false;
+  const Best* const bests = bests_.load(std::memory_order_acquire);
+  return bests != nullptr &&
+         static_cast<double>(bests[instruction].nanos.load(std::memory_order_relaxed)) < InstructionCost::kLongNanos;
+}
+
+Forks::Best* Forks::Bests(const Plan& plan) {
+  Best* known = bests_.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  auto made = std::make_unique<Best[]>(plan.code.size());
+  if (bests_.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return made.release();
+  return known;  // of another run
 }
 
 void Forks::Record(const Plan& plan, int32_t instruction, bool alone, int64_t nanos, bool took_crew, int concurrency) {
-  std::call_once(bests_made_, [&] { bests_ = std::make_unique<Best[]>(plan.code.size()); });
   const auto lower = [](std::atomic<int64_t>& fastest, int64_t nanos) {
     int64_t before = fastest.load(std::memory_order_relaxed);
     while (nanos < before && !fastest.compare_exchange_weak(before, nanos, std::memory_order_relaxed)) {
     }
   };
-  Best& best = bests_[instruction];
+  Best& best = Bests(plan)[instruction];
   lower(alone ? best.serial_nanos : best.nanos, nanos);
   if (!took_crew) return;
   best.took_crew.store(true, std::memory_order_relaxed);
@@ -160,7 +169,8 @@ void Forks::Record(const Plan& plan, int32_t instruction, bool alone, int64_t na
 void Forks::EndRun(const Plan& plan) {
   if (ended_.fetch_add(1, std::memory_order_acq_rel) + 1 != kMeasuredRuns) return;
   std::vector<InstructionCost> costs(plan.code.size());
-  for (size_t i = 0; i < costs.size() && bests_ != nullptr; ++i) costs[i] = bests_[i].Cost();
+  const Best* const bests = bests_.load(std::memory_order_acquire);  // none if every run failed at once
+  for (size_t i = 0; i < costs.size() && bests != nullptr; ++i) costs[i] = bests[i].Cost();
   auto stages = std::make_unique<std::vector<std::vector<Stage>>>();
   bool any = false;
   for (const Segment& segment : plan.segments) {

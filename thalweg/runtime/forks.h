@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -69,7 +68,10 @@ class Forks {
   void EndRun(const Plan& plan);
 
   Forks() = default;
-  ~Forks() { delete stages_.load(); }
+  ~Forks() {
+    delete stages_.load();
+    delete[] bests_.load();
+  }
 
  private:
   // The fastest of the runs: others met something else.
@@ -81,11 +83,12 @@ class Forks {
 
     InstructionCost Cost() const;
   };
+  Best* Bests(const Plan& plan);
+
   std::atomic<bool> done_{false};
   std::atomic<int> started_{0};
   std::atomic<int> ended_{0};
-  std::once_flag bests_made_;
-  std::unique_ptr<Best[]> bests_;  // by instruction
+  std::atomic<Best*> bests_{nullptr};  // by instruction; owned, made when something is recorded
   std::atomic<const std::vector<std::vector<Stage>>*> stages_{nullptr};
 };
 

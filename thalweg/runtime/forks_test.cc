@@ -144,6 +144,21 @@ TEST(FindStages, NeitherLaneTakesWhatBothRead) {
   EXPECT_THAT(stages[0].frees, ElementsAre(x));
 }
 
+// Some runs fail before they have measured anything, while others do.
+TEST(Forks, RunsThatFailAtOnceDoNotDisturbOthers) {
+  for (int round = 0; round < 100; ++round) {
+    TestPlan p;
+    p.Add({}, 1000);
+    Forks forks;
+    forks.EndRun(p.plan);  // failed
+    std::thread other([&] { forks.Record(p.plan, 0, /*alone=*/false, 1000, /*took_crew=*/true, 2); });
+    forks.Alone(Forks::Measure::kAlone, 0);
+    other.join();
+    EXPECT_TRUE(forks.Alone(Forks::Measure::kAlone, 0));
+    EXPECT_FALSE(forks.Alone(Forks::Measure::kWithCrew, 0));
+  }
+}
+
 // Takes 200 us and notes its thread.
 Mutex threads_mutex;
 std::set<std::thread::id> threads ABSL_GUARDED_BY(threads_mutex);
