@@ -48,12 +48,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                                       const ServerOptions& options) {
   ASSIGN_OR_RETURN(const std::string address, cluster.Address(task));
   ASSIGN_OR_RETURN(const HostPort host_port, HostPort::Parse(address));
+  const LocalDevicesOptions devices{
+      .job = task.job, .task = task.index, .cpus = options.cpu_devices, .threads = options.threads};
+  RETURN_IF_ERROR(devices.Check());
   auto state = std::make_unique<State>(options.local_links);
   State* s = state.get();
   s->task = task;
   s->orphan_checkpoint = options.orphan_checkpoint;
-  s->devices.emplace(LocalDevicesOptions{
-      .job = task.job, .task = task.index, .cpus = options.cpu_devices, .threads = options.threads});
+  s->devices.emplace(devices);
   const WorkersFactory make_workers = [s](const ClusterSpec& c, const TaskId& self) {
     return MakeGrpcWorkers(c, self, &*s->worker, &s->client);
   };

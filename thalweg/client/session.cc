@@ -4,6 +4,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/client/session_target.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/runtime/local_devices.h"
 
 namespace thalweg {
 Fetch::Fetch(Output output) {
@@ -19,7 +20,7 @@ Session::Session(const Graph& graph, std::unique_ptr<SessionTarget> target)
 Session::~Session() = default;
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const SessionOptions& options) {
-  if (options.cpu_devices < 1) return InvalidArgument("cpu_devices is ", options.cpu_devices, ", must be at least 1");
+  RETURN_IF_ERROR((LocalDevicesOptions{.cpus = options.cpu_devices, .threads = options.threads}.Check()));
   RETURN_IF_ERROR(graph.build_status());
   std::unique_ptr<SessionTarget> target;
   if (options.target.empty()) {

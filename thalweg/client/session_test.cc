@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/client/server.h"
 #include "thalweg/client/session_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
@@ -171,6 +172,18 @@ TEST(Session, AGraphWithAnErrorDoesNotStart) {
   const absl::Status status = Session::Create(graph).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("bad"));
+}
+
+TEST(Session, NoMachineHasSoManyThreads) {
+  Graph graph;
+  for (const int threads : {-1, 1'000'000}) {
+    EXPECT_THAT(Session::Create(graph, {.threads = threads}),
+                Fails(absl::StatusCode::kInvalidArgument, absl::StrCat("threads is ", threads)));
+    EXPECT_THAT(Server::StartLocal({.threads = threads}),
+                Fails(absl::StatusCode::kInvalidArgument, absl::StrCat("threads is ", threads)));
+  }
+  EXPECT_THAT(Session::Create(graph, {.cpu_devices = 0}),
+              Fails(absl::StatusCode::kInvalidArgument, "cpu_devices is 0"));
 }
 
 TEST(Session, SeveralDevices) {

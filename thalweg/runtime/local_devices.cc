@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
 
 namespace thalweg {
@@ -11,9 +12,17 @@ int Threads(int asked) { return asked > 0 ? asked : AvailableCores(); }
 
 }  // namespace
 
+absl::Status LocalDevicesOptions::Check() const {
+  if (cpus < 1 || cpus > kMaxCpus) return InvalidArgument("cpu_devices is ", cpus, ", must be 1 to ", kMaxCpus);
+  if (threads < 0 || threads > kMaxThreads) {
+    return InvalidArgument("threads is ", threads, ", must be 1 to ", kMaxThreads, ", or 0 for one per core");
+  }
+  return absl::OkStatus();
+}
+
 LocalDevices::LocalDevices(const LocalDevicesOptions& options)
     : crew_(Threads(options.threads) - 1), pool_("steps", Threads(options.threads)) {
-  for (int i = 0; i < std::max(1, options.cpus); ++i) {
+  for (int i = 0; i < options.cpus; ++i) {
     DeviceName name;
     name.job = options.job;
     name.replica = 0;

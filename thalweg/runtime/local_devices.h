@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "thalweg/base/thread_pool.h"
 #include "thalweg/base/work_crew.h"
 #include "thalweg/kernel/device.h"
@@ -16,11 +17,16 @@ struct LocalDevicesOptions {
   int task = 0;
   int cpus = 1;     // devices CPU:0, CPU:1, ...
   int threads = 0;  // that work on one node, and that go on with steps; 0: one per core
+
+  static constexpr int kMaxCpus = 1024, kMaxThreads = 1024;
+  // INVALID_ARGUMENT, with the limits, if there cannot be so many.
+  absl::Status Check() const;
 };
 
 // Constant after construction.
 class LocalDevices {
  public:
+  // REQUIRES: options.Check().ok()
   explicit LocalDevices(const LocalDevicesOptions& options);
 
   Device* Find(const std::string& full_name) const;  // nullptr if there is none
