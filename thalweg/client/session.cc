@@ -15,6 +15,14 @@ Fetch::Fetch(Output output) {
 
 Fetch::Fetch(std::string text) : name(std::move(text)) {}
 
+Fetch Fetch::Target(Output output) { return Target(output.node == nullptr ? "" : output.node->name()); }
+
+Fetch Fetch::Target(std::string node) {
+  Fetch fetch(std::move(node));
+  fetch.is_node = true;
+  return fetch;
+}
+
 Session::Session(const Graph& graph, std::unique_ptr<SessionTarget> target)
     : graph_(graph), target_(std::move(target)) {}
 Session::~Session() = default;

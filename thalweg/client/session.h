@@ -59,7 +59,8 @@ class PreparedStep;
 class SessionTarget;
 using RunMetadata = tensorflow::RunMetadata;
 
-// A tensor to compute ("node:0"), or a node to run, whose value is no tensor.
+// A tensor to compute ("node:0"), or a node to run for its effect, whose value is
+// no tensor: one that has no outputs, or Target() of any.
 struct Fetch {
   Fetch(Output output);  // NOLINT: implicit by design
   // What stands for an Output, as a variable does.
@@ -68,6 +69,12 @@ struct Fetch {
       : Fetch(static_cast<Output>(value)) {}
   Fetch(std::string name);  // NOLINT: "node:0", or "node" for its first output or, if it has none, itself
   Fetch(const char* name) : Fetch(std::string(name)) {}  // NOLINT
+  // The node of an output, for its effect only: a step whose results are not
+  // wanted need not copy or send them.
+  static Fetch Target(Output output);
+  static Fetch Target(std::string node);
+  friend bool operator==(const Fetch&, const Fetch&) = default;
+
   std::string name;
   bool is_node = false;
 };

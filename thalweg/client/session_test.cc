@@ -108,6 +108,28 @@ TEST(Session, TargetsRunAndYieldNothing) {
   ASSERT_OK(session->Run({Identity(s, v->out())}).status());
 }
 
+TEST(Session, ANodeWithOutputsMayRunForItsEffect) {
+  Graph graph;
+  const Scope s = graph.root();
+  Node* v = s.Add("VariableV2", {}, {{"shape", Shape()}, {"dtype", kFloat}});
+  const Output init = s.Add("Assign", {v->out(), Const(s, 1.f)});
+  const Output add = s.WithOpName("add").Add("AssignAdd", {v->out(), Const(s, 1.f)});
+  ASSERT_OK_AND_ASSIGN(auto server, Server::StartLocal());
+  for (const std::string& target : {std::string(), server->target()}) {
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = target}));
+    ASSERT_OK(session->Run({Fetch::Target(init)}).status());
+    ASSERT_OK_AND_ASSIGN(const auto out, session->Run({Fetch::Target(add), Const(s, 5.f)}));
+    ASSERT_EQ(out.size(), 2);
+    EXPECT_FALSE(out[0].has_value());
+    EXPECT_EQ(out[1].scalar<float>(), 5);
+    ASSERT_OK(session->Run({Fetch::Target("add")}).status());
+    ASSERT_OK_AND_ASSIGN(const auto value, session->Run({v->out()}));
+    EXPECT_EQ(value[0].scalar<float>(), 3);
+    EXPECT_THAT(session->Run({Fetch::Target("nowhere")}), Fails(absl::StatusCode::kNotFound, "nowhere"));
+    EXPECT_THAT(session->Run({Fetch::Target(Output())}), Fails(absl::StatusCode::kInvalidArgument, "missing"));
+  }
+}
+
 TEST(Session, ControlDependenciesOrderUpdatesAndReads) {
   Graph graph;
   const Scope s = graph.root();

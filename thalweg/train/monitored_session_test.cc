@@ -92,6 +92,18 @@ TEST_F(MonitoredSessionTest, NeedsNoFolderAndNoGlobalStep) {
   EXPECT_TRUE(absl::IsInvalidArgument(MonitoredTrainingSession::Start(graph, {.hooks = {nullptr}}).status()));
 }
 
+TEST_F(MonitoredSessionTest, ANodeThatRunsIsNotTakenForItsValue) {
+  Model m;
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph));
+  ASSERT_OK_AND_ASSIGN(const auto value, session.Run({"loss"}));
+  EXPECT_EQ(value[0].scalar<float>(), 9);
+  ASSERT_OK_AND_ASSIGN(const auto ran, session.Run({Fetch::Target(m.loss)}));
+  EXPECT_FALSE(ran[0].has_value());
+  ASSERT_OK_AND_ASSIGN(const auto both, session.Run({Fetch::Target(m.loss), "loss"}));
+  EXPECT_FALSE(both[0].has_value());
+  EXPECT_EQ(both[1].scalar<float>(), 9);
+}
+
 TEST_F(MonitoredSessionTest, HooksOfAllKinds) {
   Model m;
   summary::Scalar(m.s, "loss_summary", m.loss);

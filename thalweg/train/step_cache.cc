@@ -44,13 +44,13 @@ absl::StatusOr<StepCache::Step> StepCache::Prepare(const std::vector<Fetch>& fet
   std::vector<Fetch> distinct;
   const auto place = [&](const Fetch& fetch) {
     for (size_t i = 0; i < distinct.size(); ++i) {
-      if (distinct[i].name == fetch.name) return static_cast<int>(i);
+      if (distinct[i] == fetch) return static_cast<int>(i);
     }
     distinct.push_back(fetch);
     return static_cast<int>(distinct.size()) - 1;
   };
   for (const Fetch& fetch : fetches) {
-    step.fetches.push_back(fetch.name);
+    step.fetches.push_back(fetch);
     step.places.push_back(place(fetch));
   }
   std::vector<Output> outputs;
@@ -73,12 +73,12 @@ absl::StatusOr<StepCache::Step> StepCache::Prepare(const std::vector<Fetch>& fet
 
 absl::StatusOr<const StepCache::Step*> StepCache::Find(const std::vector<Fetch>& fetches,
                                                        const std::vector<Feed>& feeds) {
-  const auto same = [](const auto& wanted, const std::vector<std::string>& names) {
-    return std::equal(wanted.begin(), wanted.end(), names.begin(), names.end(),
-                      [](const auto& w, const std::string& name) { return w.name == name; });
+  const auto same_feeds = [&](const std::vector<std::string>& names) {
+    return std::equal(feeds.begin(), feeds.end(), names.begin(), names.end(),
+                      [](const Feed& feed, const std::string& name) { return feed.name == name; });
   };
   for (const Step& step : steps_) {
-    if (same(fetches, step.fetches) && same(feeds, step.feeds)) return &step;
+    if (step.fetches == fetches && same_feeds(step.feeds)) return &step;
   }
   ASSIGN_OR_RETURN(Step step, Prepare(fetches, feeds));
   if (steps_.size() == kMaxSteps) steps_.pop_back();

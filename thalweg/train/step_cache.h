@@ -32,9 +32,10 @@ class StepCache {
 
  private:
   struct Step {
-    std::vector<std::string> fetches, feeds;  // as they were asked for
-    std::vector<int> places;                  // of the fetches, among the results
-    int global_step = -1;                     // among the results
+    std::vector<Fetch> fetches;  // as they were asked for
+    std::vector<std::string> feeds;
+    std::vector<int> places;  // of the fetches, among the results
+    int global_step = -1;     // among the results
     bool after_update = false;
     Session::Callable callable;
   };
