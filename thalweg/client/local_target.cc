@@ -40,10 +40,8 @@ class LocalTarget : public SessionTarget {
     ASSIGN_OR_RETURN(LocalSession::Callable callable, session_.Prepare(signature));
     return std::make_shared<const LocalStep>(session_, std::move(callable));
   }
-  absl::StatusOr<std::vector<Placed>> ExplainPlacement(const Signature& signature) override {
-    return session_.ExplainPlacement(signature);
-  }
   absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices() override {
+    RETURN_IF_ERROR(session_.CheckOpen());
     std::vector<tensorflow::DeviceAttributes> devices;
     for (const auto& device : session_.devices().devices()) devices.push_back(device->Attributes());
     return devices;

@@ -69,19 +69,8 @@ class RemoteTarget : public SessionTarget {
 
   absl::StatusOr<std::shared_ptr<const PreparedStep>> Prepare(const Signature& signature) override;
 
-  absl::StatusOr<std::vector<Placed>> ExplainPlacement(const Signature& signature) override {
-    // The server tells what ran where.
-    tensorflow::RunMetadata metadata;
-    std::vector<Tensor> results;
-    RETURN_IF_ERROR(RunStep(signature, {}, {.output_partition_graphs = true}, &results, &metadata));
-    std::vector<Placed> placed;
-    for (const tensorflow::GraphDef& part : metadata.partition_graphs()) {
-      for (const tensorflow::NodeDef& node : part.node()) placed.push_back({node.name(), node.op(), node.device(), ""});
-    }
-    return placed;
-  }
-
   absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices() override {
+    RETURN_IF_ERROR(CheckOpen());
     tensorflow::ListDevicesRequest request;
     tensorflow::ListDevicesResponse response;
     request.set_session_handle(handle_);
@@ -98,10 +87,7 @@ class RemoteTarget : public SessionTarget {
     if (feeds.size() != signature.feeds.size()) {
       return InvalidArgument("expected ", signature.feeds.size(), " feeds, got ", feeds.size());
     }
-    {
-      MutexLock lock(&close_mutex_);
-      if (closed_) return FailedPrecondition("Session has been closed.");
-    }
+    RETURN_IF_ERROR(CheckOpen());
     RunStepCall call{.session_handle = handle_, .fetches = signature.fetches, .targets = signature.targets};
     for (size_t i = 0; i < feeds.size(); ++i) call.feeds.emplace_back(signature.feeds[i], feeds[i]);
     if (options.trace) call.options.set_trace_level(tensorflow::RunOptions::FULL_TRACE);
@@ -133,6 +119,11 @@ class RemoteTarget : public SessionTarget {
   }
 
  private:
+  absl::Status CheckOpen() {
+    MutexLock lock(&close_mutex_);
+    return closed_ ? FailedPrecondition("Session has been closed.") : absl::OkStatus();
+  }
+
   // Makes a call and waits for its end; says every 10 s that it does.
   template <typename F>
   absl::Status Wait(const char* what, Cancellation* cancellation, absl::Duration timeout, F&& call) {

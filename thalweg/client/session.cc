@@ -4,7 +4,9 @@
 #include "thalweg/base/status.h"
 #include "thalweg/client/session_target.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/runtime/functions.h"
 #include "thalweg/runtime/local_devices.h"
+#include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {
 Fetch::Fetch(Output output) {
@@ -23,8 +25,8 @@ Fetch Fetch::Target(std::string node) {
   return fetch;
 }
 
-Session::Session(const Graph& graph, std::unique_ptr<SessionTarget> target)
-    : graph_(graph), target_(std::move(target)) {}
+Session::Session(const Graph& graph, bool allow_soft_placement, std::unique_ptr<SessionTarget> target)
+    : graph_(graph), allow_soft_placement_(allow_soft_placement), target_(std::move(target)) {}
 Session::~Session() = default;
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const SessionOptions& options) {
@@ -36,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, con
   } else {
     ASSIGN_OR_RETURN(target, MakeRemoteTarget(options));
   }
-  auto session = std::unique_ptr<Session>(new Session(graph, std::move(target)));
+  auto session = std::unique_ptr<Session>(new Session(graph, options.allow_soft_placement, std::move(target)));
   RETURN_IF_ERROR(session->ExtendIfGrown());
   return session;
 }
@@ -52,21 +54,27 @@ absl::Status Session::ExtendIfGrown() {
   return absl::OkStatus();
 }
 
+absl::Status Session::AddFetches(const std::vector<Fetch>& fetches, Signature* signature,
+                                 std::vector<bool>* is_node) const {
+  for (const Fetch& fetch : fetches) {
+    if (fetch.name.empty()) return InvalidArgument("a fetch is missing: it was made of a graph with an error");
+    bool runs = fetch.is_node;
+    if (!runs && !absl::StrContains(fetch.name, ':')) {
+      const Node* node = graph_.FindNode(fetch.name);
+      runs = node != nullptr && node->schema() != nullptr && node->num_outputs() == 0;
+    }
+    is_node->push_back(runs);
+    (runs ? signature->targets : signature->fetches).push_back(fetch.name);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Session::Callable> Session::PrepareNames(const std::vector<Fetch>& fetches,
                                                         std::vector<std::string> feeds) {
   RETURN_IF_ERROR(ExtendIfGrown());
   Signature signature{.feeds = std::move(feeds)};
   Callable callable;
-  for (const Fetch& fetch : fetches) {
-    if (fetch.name.empty()) return InvalidArgument("a fetch is missing: it was made of a graph with an error");
-    bool is_node = fetch.is_node;
-    if (!is_node && !absl::StrContains(fetch.name, ':')) {
-      const Node* node = graph_.FindNode(fetch.name);
-      is_node = node != nullptr && node->schema() != nullptr && node->num_outputs() == 0;
-    }
-    callable.is_node_.push_back(is_node);
-    (is_node ? signature.targets : signature.fetches).push_back(fetch.name);
-  }
+  RETURN_IF_ERROR(AddFetches(fetches, &signature, &callable.is_node_));
   ASSIGN_OR_RETURN(callable.step_, target_->Prepare(signature));
   return callable;
 }
@@ -110,10 +118,19 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(const std::vector<Fetch>& fetch
 }
 
 absl::StatusOr<std::vector<Placed>> Session::ExplainPlacement(const std::vector<Fetch>& fetches) {
-  RETURN_IF_ERROR(ExtendIfGrown());
+  RETURN_IF_ERROR(graph_.build_status());
   Signature signature;
-  for (const Fetch& fetch : fetches) (fetch.is_node ? signature.targets : signature.fetches).push_back(fetch.name);
-  return target_->ExplainPlacement(signature);
+  std::vector<bool> is_node;
+  RETURN_IF_ERROR(AddFetches(fetches, &signature, &is_node));
+  PlacerOptions placer{.allow_soft_placement = allow_soft_placement_};
+  ASSIGN_OR_RETURN(const std::vector<tensorflow::DeviceAttributes> devices, ListDevices());
+  for (const tensorflow::DeviceAttributes& device : devices) {
+    ASSIGN_OR_RETURN(DeviceName name, DeviceName::Parse(device.name()));
+    placer.devices.push_back({std::move(name)});
+  }
+  ASSIGN_OR_RETURN(Graph needed, Extract(graph_, signature));
+  RETURN_IF_ERROR(InlineFunctions(needed, &signature.targets));
+  return Place(needed, placer);
 }
 
 absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> Session::ListDevices() { return target_->ListDevices(); }

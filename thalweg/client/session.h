@@ -57,6 +57,7 @@ struct RunOptions {
 
 class PreparedStep;
 class SessionTarget;
+struct Signature;
 using RunMetadata = tensorflow::RunMetadata;
 
 // A tensor to compute ("node:0"), or a node to run for its effect, whose value is
@@ -115,7 +116,7 @@ class Session {
 
   absl::StatusOr<Callable> Prepare(const std::vector<Fetch>& fetches, const std::vector<Output>& feeds = {});
 
-  // Where each node that these fetches need runs, and why.
+  // Where each node that these fetches need runs, and why. Nothing runs for it.
   absl::StatusOr<std::vector<Placed>> ExplainPlacement(const std::vector<Fetch>& fetches);
 
   absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices();
@@ -124,11 +125,14 @@ class Session {
   absl::Status Close();
 
  private:
-  Session(const Graph& graph, std::unique_ptr<SessionTarget> target);
+  Session(const Graph& graph, bool allow_soft_placement, std::unique_ptr<SessionTarget> target);
   absl::Status ExtendIfGrown();
+  // Into the fetches and targets of a signature; says which of them are nodes.
+  absl::Status AddFetches(const std::vector<Fetch>& fetches, Signature* signature, std::vector<bool>* is_node) const;
   absl::StatusOr<Callable> PrepareNames(const std::vector<Fetch>& fetches, std::vector<std::string> feeds);
 
   const Graph& graph_;
+  const bool allow_soft_placement_;
   const std::unique_ptr<SessionTarget> target_;
   std::atomic<int> known_nodes_{0};
   Mutex extend_mutex_;

@@ -28,7 +28,7 @@ class SessionTarget {
   // Adds nodes; all or, with an error, none.
   virtual absl::Status Extend(const tensorflow::GraphDef& def) = 0;
   virtual absl::StatusOr<std::shared_ptr<const PreparedStep>> Prepare(const Signature& signature) = 0;
-  virtual absl::StatusOr<std::vector<Placed>> ExplainPlacement(const Signature& signature) = 0;
+  // Those that nodes prefer come first.
   virtual absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices() = 0;
   virtual absl::Status Close() = 0;
 };

@@ -227,6 +227,53 @@ TEST(Session, SeveralDevices) {
   EXPECT_EQ(find("c").reason, "default");
 }
 
+Mutex log_mutex;
+std::vector<std::string> log_lines ABSL_GUARDED_BY(log_mutex);
+
+// Placement is told without a step, here and on a server, and logged with one.
+TEST(Session, PlacementIsExplainedAndLogged) {
+  Graph graph;
+  const Scope s = graph.root();
+  Node* v = s.WithOpName("v").WithDevice("/cpu:0").Add("VariableV2", {}, {{"shape", Shape()}, {"dtype", kFloat}});
+  const Output init = s.Add("Assign", {v->out(), Const(s, 1.f)});
+  const Output add = s.WithOpName("add").Add("AssignAdd", {v->out(), Const(s, 1.f)});
+  NoOp(s.WithOpName("train").WithControlDependencies({add}));
+  ASSERT_OK_AND_ASSIGN(auto server, Server::StartLocal());
+  for (const std::string& target : {std::string(), server->target()}) {
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = target, .log_device_placement = true}));
+    ASSERT_OK(session->Run({init}).status());
+    ASSERT_OK_AND_ASSIGN(const auto placed, session->ExplainPlacement({"train"}));
+    const std::string cpu =
+        absl::StrCat(target.empty() ? "/job:localhost" : "/job:local", "/replica:0/task:0/device:CPU:0");
+    int found = 0;
+    for (const Placed& p : placed) {
+      EXPECT_EQ(p.device, cpu) << p.node;
+      EXPECT_NE(p.reason, "") << p.node;
+      if (p.node == "v") {
+        EXPECT_THAT(p.reason, HasSubstr("asked for /device:CPU:0"));
+      }
+      found += p.node == "v" || p.node == "add" || p.node == "train";
+    }
+    EXPECT_EQ(found, 3);
+    ASSERT_OK_AND_ASSIGN(const auto value, session->Run({v->out()}));
+    EXPECT_EQ(value[0].scalar<float>(), 1) << "explaining ran the step";
+
+    SetLogSink([](LogLevel, const std::string& line) {
+      MutexLock lock(&log_mutex);
+      log_lines.push_back(line);
+    });
+    const absl::Status status = session->Run({"train"}).status();
+    SetLogSink(nullptr);
+    ASSERT_OK(status);
+    MutexLock lock(&log_mutex);
+    EXPECT_THAT(log_lines,
+                testing::Contains(HasSubstr(absl::StrCat("v: (VariableV2): ", cpu, " (asked for /device:CPU:0)"))));
+    ASSERT_OK(session->Close());
+    EXPECT_THAT(session->ExplainPlacement({"train"}), Fails(absl::StatusCode::kFailedPrecondition, "closed"));
+    EXPECT_THAT(session->ListDevices(), Fails(absl::StatusCode::kFailedPrecondition, "closed"));
+  }
+}
+
 TEST(Session, AnImpossibleDeviceIsAnErrorUnlessPlacementIsSoft) {
   Graph graph;
   const Scope s = graph.root();

@@ -46,7 +46,7 @@ absl::Status PlaceNodes(Graph& graph, const MasterSessionOptions& session) {
                        " has left the cluster: ", placed.status().message());
   }
   if (session.config.log_device_placement()) {
-    for (const Placed& p : *placed) LOG(INFO) << p.node << ": (" << p.op << "): " << p.device;
+    for (const Placed& p : *placed) LOG(INFO) << DescribePlacement(p);
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/runtime/executor.h"
 #include "thalweg/runtime/functions.h"
+#include "thalweg/runtime/placer.h"
 #include "thalweg/runtime/planner.h"
 
 namespace thalweg {
@@ -43,18 +44,16 @@ absl::StatusOr<std::shared_ptr<Kernel>> LocalSession::MakeKernel(const Node& nod
   return kernel;
 }
 
-absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature& signature,
-                                                                std::vector<Placed>* placed) {
+absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature& signature) {
   graph_mutex_.AssertHeld();
   ASSIGN_OR_RETURN(Graph graph, Extract(graph_, signature));
   std::vector<std::string> targets = signature.targets;
   RETURN_IF_ERROR(InlineFunctions(graph, &targets));
   PlacerOptions placer{.allow_soft_placement = options_.allow_soft_placement};
   for (const auto& device : devices_.devices()) placer.devices.push_back({device->parsed_name()});
-  ASSIGN_OR_RETURN(*placed, Place(graph, placer));
+  ASSIGN_OR_RETURN(const std::vector<Placed> placed, Place(graph, placer));
   if (options_.log_device_placement) {
-    for (const Placed& p : *placed)
-      LOG(INFO) << p.node << ": (" << p.op << "): " << p.device << " (" << p.reason << ")";
+    for (const Placed& p : placed) LOG(INFO) << DescribePlacement(p);
   }
   RETURN_IF_ERROR(Optimize(graph, targets, *devices_.devices()[0], options_.optimizer));
   ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
@@ -77,20 +76,11 @@ absl::StatusOr<LocalSession::Callable> LocalSession::Prepare(const Signature& si
     MutexLock lock(&mutex_);
     if (const auto it = callables_.find(key); it != callables_.end()) return it->second;
   }
-  std::vector<Placed> placed;
-  ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable, Build(signature, &placed));
+  ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable, Build(signature));
   Callable callable(std::move(executable), signature);
   MutexLock lock(&mutex_);
   callables_.emplace(key, callable);
   return callable;
-}
-
-absl::StatusOr<std::vector<Placed>> LocalSession::ExplainPlacement(const Signature& signature) {
-  RETURN_IF_ERROR(CheckOpen());
-  MutexLock lock(&graph_mutex_);
-  std::vector<Placed> placed;
-  RETURN_IF_ERROR(Build(signature, &placed).status());
-  return placed;
 }
 
 absl::Status LocalSession::CheckFeeds(const Executable& executable, const Signature& signature,

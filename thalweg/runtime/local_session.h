@@ -19,7 +19,6 @@
 #include "thalweg/proto/config.pb.h"
 #include "thalweg/runtime/local_devices.h"
 #include "thalweg/runtime/optimizer.h"
-#include "thalweg/runtime/placer.h"
 #include "thalweg/runtime/plan.h"
 #include "thalweg/runtime/subgraph.h"
 
@@ -75,17 +74,14 @@ class LocalSession {
   // is FAILED_PRECONDITION.
   absl::Status Close();
 
-  // Where each node of a signature runs, and why.
-  absl::StatusOr<std::vector<Placed>> ExplainPlacement(const Signature& signature);
-
+  absl::Status CheckOpen() const;  // FAILED_PRECONDITION once it is closed
   const LocalDevices& devices() const { return devices_; }
 
  private:
-  absl::StatusOr<std::shared_ptr<Executable>> Build(const Signature& signature, std::vector<Placed>* placed);
+  absl::StatusOr<std::shared_ptr<Executable>> Build(const Signature& signature);
   absl::StatusOr<std::shared_ptr<Kernel>> MakeKernel(const Node& node, Device& device);
   absl::Status CheckFeeds(const Executable& executable, const Signature& signature,
                           absl::Span<const Tensor> feeds) const;
-  absl::Status CheckOpen() const;
 
   const LocalSessionOptions options_;
   LocalDevices devices_;

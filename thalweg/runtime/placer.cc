@@ -201,10 +201,13 @@ absl::StatusOr<std::vector<Placed>> Place(Graph& graph, const PlacerOptions& opt
   return Placement(graph, options).Run();
 }
 
+std::string DescribePlacement(const Placed& placed) {
+  return absl::StrCat(placed.node, ": (", placed.op, "): ", placed.device, " (", placed.reason, ")");
+}
+
 std::string DescribePlacement(const std::vector<Placed>& placement) {
-  return absl::StrJoin(placement, "\n", [](std::string* out, const Placed& p) {
-    absl::StrAppend(out, p.node, ": (", p.op, "): ", p.device);
-  });
+  return absl::StrJoin(placement, "\n",
+                       [](std::string* out, const Placed& p) { absl::StrAppend(out, DescribePlacement(p)); });
 }
 
 }  // namespace thalweg

@@ -39,8 +39,8 @@ struct Placed {
 // node, what it asked for and what there is, if a node has no place.
 absl::StatusOr<std::vector<Placed>> Place(Graph& graph, const PlacerOptions& options);
 
-// "name: (Op): /job:.../device:CPU:0", one line per node: what
-// log_device_placement prints.
-std::string DescribePlacement(const std::vector<Placed>& placement);
+// "name: (Op): /job:.../device:CPU:0 (reason)": what log_device_placement prints.
+std::string DescribePlacement(const Placed& placed);
+std::string DescribePlacement(const std::vector<Placed>& placement);  // a line per node
 
 }  // namespace thalweg
