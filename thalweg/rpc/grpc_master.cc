@@ -102,8 +102,8 @@ class GrpcMaster : public Master {
     if (response.tensor_size() != static_cast<int>(fetches.size())) {
       return Internal("The master answered with ", response.tensor_size(), " tensors, expected ", fetches.size());
     }
-    for (const NamedTensorProto& tensor : response.tensor()) {
-      ASSIGN_OR_RETURN(Tensor value, TensorFromProto(tensor.tensor()));
+    for (NamedTensorProto& tensor : *response.mutable_tensor()) {
+      ASSIGN_OR_RETURN(Tensor value, TensorFromProto(std::move(*tensor.mutable_tensor())));
       result->fetches.push_back(std::move(value));
     }
     // TensorFlow's masters answer in an order of their own.
@@ -127,8 +127,8 @@ class GrpcMaster : public Master {
     RunCallableResponse response;
     RETURN_IF_ERROR(ParseMessage(bytes, &response));
     result->metadata = std::move(*response.mutable_metadata());
-    for (const TensorProto& tensor : response.fetch()) {
-      ASSIGN_OR_RETURN(Tensor value, TensorFromProto(tensor));
+    for (TensorProto& tensor : *response.mutable_fetch()) {
+      ASSIGN_OR_RETURN(Tensor value, TensorFromProto(std::move(tensor)));
       result->fetches.push_back(std::move(value));
     }
     return absl::OkStatus();

@@ -17,7 +17,7 @@ absl::Status ReadCall(RunStepRequest& request, RunStepCall* call) {
   call->session_handle = std::move(*request.mutable_session_handle());
   call->feeds.reserve(request.feed_size());
   for (NamedTensorProto& feed : *request.mutable_feed()) {
-    absl::StatusOr<Tensor> value = TensorFromProto(feed.tensor());
+    absl::StatusOr<Tensor> value = TensorFromProto(std::move(*feed.mutable_tensor()));
     if (!value.ok()) return Prepend(value.status(), absl::StrCat("Feed '", feed.name(), "': "));
     call->feeds.emplace_back(std::move(*feed.mutable_name()), *std::move(value));
   }
@@ -77,7 +77,7 @@ void ServeRunCallable(Master& master, ServerCall& call) {
   absl::Status status = ParseMessage(call.request(), &request);
   std::vector<Tensor> feeds;
   for (int i = 0; i < request.feed_size() && status.ok(); ++i) {
-    absl::StatusOr<Tensor> value = TensorFromProto(request.feed(i));
+    absl::StatusOr<Tensor> value = TensorFromProto(std::move(*request.mutable_feed(i)));
     status = value.status();
     if (status.ok()) feeds.push_back(*std::move(value));
   }

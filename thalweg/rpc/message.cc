@@ -245,7 +245,7 @@ tensorflow::PushedTensor ToPushedTensor(const Transfer& transfer) {
 absl::StatusOr<Transfer> FromPushedTensor(tensorflow::PushedTensor& pushed) {
   Transfer transfer{.key = std::move(*pushed.mutable_key()), .value = {.tensor = {}, .dead = pushed.is_dead()}};
   if (pushed.has_tensor()) {
-    ASSIGN_OR_RETURN(transfer.value.tensor, TensorFromProto(pushed.tensor()));
+    ASSIGN_OR_RETURN(transfer.value.tensor, TensorFromProto(std::move(*pushed.mutable_tensor())));
   } else if (!pushed.is_dead()) {
     return InvalidArgument("There is no tensor for ", transfer.key);
   }
@@ -489,7 +489,7 @@ absl::Status ParseRecvTensorResponse(grpc::ByteBuffer& buffer, Rendezvous::Value
   RETURN_IF_ERROR(ParseMessage(buffer, &response));
   value->dead = response.is_dead();
   if (value->dead) return absl::OkStatus();
-  ASSIGN_OR_RETURN(value->tensor, TensorFromProto(response.tensor()));
+  ASSIGN_OR_RETURN(value->tensor, TensorFromProto(std::move(*response.mutable_tensor())));
   return absl::OkStatus();
 }
 

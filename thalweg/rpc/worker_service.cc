@@ -22,7 +22,7 @@ absl::Status ReadCall(RunGraphRequest& request, RunGraphCall* call) {
   call->request_id = request.request_id();
   call->send.reserve(request.send_size());
   for (NamedTensorProto& send : *request.mutable_send()) {
-    ASSIGN_OR_RETURN(Tensor value, TensorFromProto(send.tensor()));
+    ASSIGN_OR_RETURN(Tensor value, TensorFromProto(std::move(*send.mutable_tensor())));
     call->send.emplace_back(std::move(*send.mutable_name()), std::move(value));
   }
   call->recv_keys = {request.recv_key().begin(), request.recv_key().end()};

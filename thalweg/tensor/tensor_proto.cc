@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -208,12 +212,44 @@ void WriteHeader(const Tensor& tensor, TensorProto* proto) {
   tensor.shape().ToProto(proto->mutable_tensor_shape());
 }
 
+// The type of the elements; kInvalid if there is none of this number.
+DType TypeOf(const TensorProto& proto) {
+  const int number = proto.dtype();
+  return 0 < number && number < 200 ? RemoveRef(static_cast<DType>(number)) : kInvalid;
+}
+
+// Below this a copy is cheaper than the upkeep of a buffer that is not ours.
+constexpr size_t kLeastTakenOver = 4096;
+
+// The bytes of numbers as a tensor, or nothing if they must be copied: a bool may
+// be neither 0 nor 1, and elements must lie as their type wants.
+std::optional<Tensor> TakeOverContent(TensorProto& proto) {
+  const size_t bytes = proto.tensor_content().size();
+  const DType dtype = TypeOf(proto);
+  if (bytes < kLeastTakenOver || !IsKnown(dtype) || dtype == kBool || ElementSize(dtype) == 0) return std::nullopt;
+  const size_t size = ElementSize(dtype);
+  absl::StatusOr<Shape> shape = Shape::FromProto(proto.tensor_shape());
+  if (!shape.ok() || bytes % size != 0 || static_cast<int64_t>(bytes / size) != shape->num_elements()) {
+    return std::nullopt;
+  }
+  if (reinterpret_cast<uintptr_t>(proto.tensor_content().data()) % size != 0) return std::nullopt;
+  auto content = std::make_unique<std::string>(std::move(*proto.mutable_tensor_content()));
+  void* const data = content->data();
+  BufferPtr buffer(Buffer::Wrap(data, bytes, [content = std::move(content)] {}));
+  return Tensor(dtype, *std::move(shape), std::move(buffer), data);
+}
+
 }  // namespace
 
+absl::StatusOr<Tensor> TensorFromProto(TensorProto&& proto) {
+  std::optional<Tensor> taken = TakeOverContent(proto);
+  if (taken.has_value()) return *std::move(taken);
+  return TensorFromProto(std::as_const(proto));
+}
+
 absl::StatusOr<Tensor> TensorFromProto(const TensorProto& proto) {
-  const int number = proto.dtype();
-  const DType dtype = 0 < number && number < 200 ? RemoveRef(static_cast<DType>(number)) : kInvalid;
-  if (!IsKnown(dtype)) return InvalidArgument("TensorProto: unknown type ", number);
+  const DType dtype = TypeOf(proto);
+  if (!IsKnown(dtype)) return InvalidArgument("TensorProto: unknown type ", static_cast<int>(proto.dtype()));
   const absl::StatusOr<Shape> shape = Shape::FromProto(proto.tensor_shape());
   if (!shape.ok()) return Prepend(shape.status(), absl::StrCat("TensorProto of ", ToString(dtype), ": "));
   absl::StatusOr<Tensor> tensor = FromProto(proto, dtype, *shape);

@@ -14,6 +14,8 @@ namespace thalweg {
 // invalid shape or an unknown type. RESOURCE_EXHAUSTED if memory is short, or
 // for a small message that claims more than 4 GB.
 absl::StatusOr<Tensor> TensorFromProto(const tensorflow::TensorProto& proto);
+// The same; takes the bytes of many numbers over instead of copying them.
+absl::StatusOr<Tensor> TensorFromProto(tensorflow::TensorProto&& proto);
 
 // Numbers as tensor_content, strings as string_val: what TensorFlow's own
 // runtime writes. REQUIRES: tensor.has_value()

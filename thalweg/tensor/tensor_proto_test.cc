@@ -274,5 +274,44 @@ TEST(TensorProto, VariantsThatCannotLeaveAreNamed) {
   EXPECT_EQ(proto.variant_val(0).ShortDebugString(), "type_name: \"Iterator\"");
 }
 
+// A message that is not needed any more gives its bytes away.
+TEST(TensorProto, TakesManyNumbersOver) {
+  const Tensor numbers = Tensor::Zeros(kFloat, {64, 64});
+  TensorProto proto;
+  TensorToProto(numbers, &proto);
+  const void* const bytes = proto.tensor_content().data();
+  const absl::StatusOr<Tensor> copied = TensorFromProto(proto);
+  ASSERT_TRUE(copied.ok()) << copied.status();
+  EXPECT_NE(copied->raw(), bytes);
+  absl::StatusOr<Tensor> taken = TensorFromProto(std::move(proto));
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->raw(), bytes);
+  EXPECT_FALSE(taken->unique()) << "it must not be written";
+  ExpectSame<float>(numbers, *taken);
+}
+
+TEST(TensorProto, CopiesWhatItMayNotTakeOver) {
+  // A bool that is neither 0 nor 1.
+  TensorProto bools = Parse("dtype: DT_BOOL tensor_shape { dim { size: 8192 } }");
+  bools.set_tensor_content(std::string(8192, '\7'));
+  const void* bytes = bools.tensor_content().data();
+  const absl::StatusOr<Tensor> truths = TensorFromProto(std::move(bools));
+  ASSERT_TRUE(truths.ok()) << truths.status();
+  EXPECT_NE(truths->raw(), bytes);
+  EXPECT_EQ(*static_cast<const char*>(truths->raw()), 1);
+  // A few numbers.
+  TensorProto few = Parse("dtype: DT_FLOAT tensor_shape { dim { size: 8 } }");
+  few.set_tensor_content(std::string(32, '\0'));
+  bytes = few.tensor_content().data();
+  EXPECT_NE(TensorFromProto(std::move(few))->raw(), bytes);
+  // Wrong sizes are errors as ever.
+  TensorProto wrong = Parse("dtype: DT_FLOAT tensor_shape { dim { size: 3 } }");
+  wrong.set_tensor_content(std::string(8192, '\0'));
+  EXPECT_THAT(TensorFromProto(std::move(wrong)).status(), Is(kBad, "got 8192 bytes"));
+  TensorProto strings = Parse("dtype: DT_STRING tensor_shape { dim { size: 8192 } }");
+  strings.set_tensor_content(std::string(8192, '\0'));
+  EXPECT_EQ(TensorFromProto(std::move(strings))->num_elements(), 8192);
+}
+
 }  // namespace
 }  // namespace thalweg
