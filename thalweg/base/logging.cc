@@ -4,11 +4,14 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+
+#include "absl/flags/flag.h"
 
 namespace thalweg {
 namespace {
@@ -64,3 +67,9 @@ LogLine::~LogLine() {
 
 }  // namespace internal
 }  // namespace thalweg
+
+ABSL_FLAG(int, v, 0, "how much detail is logged").OnUpdate([] { thalweg::SetVerbosity(absl::GetFlag(FLAGS_v)); });
+ABSL_FLAG(int, minloglevel, 0, "log lines below this level are dropped: 0 all, 1 warnings, 2 errors, 3 fatal errors")
+    .OnUpdate([] {
+      thalweg::SetMinLogLevel(static_cast<thalweg::LogLevel>(std::clamp(absl::GetFlag(FLAGS_minloglevel), 0, 3)));
+    });

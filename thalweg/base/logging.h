@@ -8,6 +8,9 @@
 //
 // A line is written by one write(2): lines of several threads and processes do
 // not mix. FATAL and a failed CHECK abort.
+//
+// Every program that parses its command line with absl::ParseCommandLine has the
+// flags --v and --minloglevel, which are SetVerbosity and SetMinLogLevel.
 #pragma once
 
 #include <sstream>

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/flags/reflection.h"
 #include "gtest/gtest.h"
 
 namespace thalweg {
@@ -64,6 +65,25 @@ TEST_F(LoggingTest, VerbosityOpensDetail) {
   VLOG(2) << "hidden";
   ASSERT_EQ(lines_.size(), 1);
   EXPECT_NE(lines_[0].find("shown"), std::string::npos);
+}
+
+// Programs that parse flags need do nothing for these.
+TEST_F(LoggingTest, FlagsSetLevels) {
+  const auto set = [](const char* name, const char* value) {
+    absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+    ASSERT_NE(flag, nullptr) << name;
+    std::string error;
+    EXPECT_TRUE(flag->ParseFrom(value, &error)) << error;
+  };
+  set("v", "2");
+  EXPECT_EQ(Verbosity(), 2);
+  set("minloglevel", "1");
+  EXPECT_EQ(MinLogLevel(), LogLevel::kWarning);
+  set("minloglevel", "7");
+  EXPECT_EQ(MinLogLevel(), LogLevel::kFatal);
+  set("minloglevel", "0");
+  set("v", "0");
+  EXPECT_EQ(MinLogLevel(), LogLevel::kInfo);
 }
 
 TEST_F(LoggingTest, MacrosAreOneStatement) {

@@ -2,18 +2,13 @@
 
 #include <algorithm>
 
-#include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
-#include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cli/command.h"
 #include "thalweg/cli/flags.h"
 #include "thalweg/launch/job.h"
-
-ABSL_FLAG(int, v, 0, "how much detail is logged");
-ABSL_FLAG(int, minloglevel, 0, "log lines below this level are dropped: 0 all, 1 warnings, 2 errors, 3 fatal errors");
 
 namespace thalweg::cli {
 namespace {
@@ -26,6 +21,7 @@ std::vector<Command> Commands() {
           RunCommand(),        ServerCommand(), VersionCommand()};
 }
 
+// Of the log: base/logging.cc has them.
 std::vector<std::string> CommonFlags() { return {"v", "minloglevel"}; }
 
 std::string Help() {
@@ -92,8 +88,6 @@ int RunProgram(const std::vector<std::string>& args, std::ostream& out, std::ost
         << " --help` has its flags\n";
     return kWrongArguments;
   }
-  SetVerbosity(absl::GetFlag(FLAGS_v));
-  SetMinLogLevel(static_cast<LogLevel>(std::clamp(absl::GetFlag(FLAGS_minloglevel), 0, 3)));
   absl::StatusOr<int> code = 0;
   if (command->run_for_code != nullptr) {
     code = command->run_for_code(out, rest);

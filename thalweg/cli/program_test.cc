@@ -102,10 +102,6 @@ constexpr char kGraph[] = R"pb(
 class ProgramTest : public testing::Test {
  protected:
   ProgramTest() { Write("graph.pbtxt", kGraph); }
-  ~ProgramTest() override {
-    SetVerbosity(0);
-    SetMinLogLevel(LogLevel::kInfo);
-  }
 
   static std::string Path(const std::string& name) { return absl::StrCat(testing::TempDir(), "/program_test_", name); }
   static void Write(const std::string& name, const std::string& text) {
@@ -115,6 +111,8 @@ class ProgramTest : public testing::Test {
     absl::FlagSaver saver;
     std::ostringstream out, err;
     const int code = RunProgram(args, out, err);
+    verbosity_ = Verbosity();
+    min_log_level_ = MinLogLevel();
     out_ = out.str();
     err_ = err.str();
     return code;
@@ -125,6 +123,8 @@ class ProgramTest : public testing::Test {
   }
 
   std::string out_, err_;
+  int verbosity_ = 0;  // while the program ran
+  LogLevel min_log_level_ = LogLevel::kInfo;
 };
 
 TEST_F(ProgramTest, HelpListsTheCommands) {
@@ -171,8 +171,8 @@ TEST_F(ProgramTest, VersionIsTheProjects) {
 
 TEST_F(ProgramTest, CommonFlagsSetTheLog) {
   EXPECT_EQ(Run({"version", "--v=2", "--minloglevel=1"}), 0);
-  EXPECT_EQ(Verbosity(), 2);
-  EXPECT_EQ(MinLogLevel(), LogLevel::kWarning);
+  EXPECT_EQ(verbosity_, 2);
+  EXPECT_EQ(min_log_level_, LogLevel::kWarning);
 }
 
 TEST_F(ProgramTest, OpsAreListed) {
