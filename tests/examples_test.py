@@ -23,6 +23,18 @@ class ExamplesTest(unittest.TestCase):
     self.assertRegex(result.stdout, r"step \d+/\d+  loss ")
     return result.stdout
 
+  def test_hello(self):
+    result = run("hello")
+    self.assertEqual((result.returncode, result.stdout), (0, "Hello, Thalweg!\n"), result.stderr)
+
+  def test_mnist(self):  # by chance: 0.1
+    result = run("mnist", "--steps=300", "--require_accuracy=0.75", "--v=1", "--minloglevel=1")
+    self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+    self.assertRegex(result.stdout, r"60000 images to train on, 10000 to test on, from /\S+")
+    self.assertRegex(result.stdout, r"step 300/300  loss \d\.\d+")
+    self.assertRegex(result.stdout, r"test accuracy [789]\d\.\d\d %")
+    self.assertEqual(result.stderr, "")
+
   def test_circle(self):
     result = run("circle")
     self.assertEqual(result.returncode, 0, result.stderr)
@@ -104,7 +116,7 @@ class ExamplesTest(unittest.TestCase):
     self.assertIn("is above 6", result.stderr)
 
   def test_missing_files_are_named(self):
-    for name, flag, path in [("cifar10", "data_dir", "data_batch_1.bin"), ("ptb", "data_dir", "ptb.train.txt"),
+    for name, flag, path in [("mnist", "data_dir", "train-images-idx3-ubyte"), ("cifar10", "data_dir", "data_batch_1.bin"), ("ptb", "data_dir", "ptb.train.txt"),
                              ("word2vec", "data", "none")]:
       result = run(name, f"--{flag}=/none")
       self.assertEqual(result.returncode, 1, name)
