@@ -2,6 +2,7 @@
 #include "thalweg/train/optimizers.h"
 
 #include "absl/strings/match.h"
+#include "thalweg/client/session.h"
 #include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
@@ -281,6 +282,35 @@ TEST(Training, AClassifierLearns) {
   for (int i = 0; i < 100; ++i) trial.Run(train);
   EXPECT_LT(trial.Run(loss).scalar<float>(), before / 4);
   EXPECT_GT(trial.Run(accuracy).scalar<float>(), 0.95f);
+}
+
+// As a forward step does not: variables are updated where they are.
+TEST(Optimizers, AWarmTrainingStepAsksTheSystemForNoMemory) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s, kFloat, {-1, 64});
+  const Output y = Placeholder(s, kInt32, {-1});
+  Output net = x;
+  for (int i = 0; i < 3; ++i) net = layers::Dense(s, net, 64, {.activation = Relu});
+  const Output loss = ReduceMean(s, SparseSoftmaxCrossEntropy(s, layers::Dense(s, net, 10), y));
+  const Output train = Adam({.learning_rate = 1e-3f})->Minimize(s, loss, {.global_step = GetOrCreateGlobalStep(s)});
+  const Output init = InitializeVariables(s);
+  auto session = Session::Create(graph);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE((*session)->Run({init}).ok());
+  const auto step = (*session)->Prepare({train, loss}, {x, y});
+  ASSERT_TRUE(step.ok()) << step.status();
+  const std::vector<Tensor> feeds = {Tensor::Zeros(kFloat, {32, 64}), Tensor::Zeros(kInt32, {32})};
+  const auto run = [&](int steps) {
+    for (int i = 0; i < steps; ++i) ASSERT_TRUE(step->Run(feeds).ok());
+  };
+  run(100);
+  const AllocatorStats before = HostAllocator().Stats();
+  run(1000);
+  const AllocatorStats after = HostAllocator().Stats();
+  EXPECT_EQ(after.system_calls, before.system_calls);
+  EXPECT_EQ(after.bytes_in_use, before.bytes_in_use);
+  EXPECT_GT(after.allocations, before.allocations);
 }
 
 }  // namespace
