@@ -37,7 +37,7 @@ test-asan test-tsan test-clang: test-%:
 bench: build tensorflow ## run the benchmarks
 	@shopt -s nullglob; \
 	for program in build/release/bin/bench/*; do echo "== $$program"; $$program; done; \
-	for script in $$(grep -l __main__ bench/*.py); do echo "== $$script"; build/tensorflow/bin/python $$script; done
+	for script in $$(grep -l '^if __name__' bench/*.py); do echo "== $$script"; build/tensorflow/bin/python $$script; done
 
 .PHONY: format
 format: setup-develop ## lay out the source files with clang-format

@@ -93,7 +93,8 @@ struct Feed {
 class Session {
  public:
   ~Session();
-  // A step that was prepared: names are looked up once.
+  // A step that was prepared: names are looked up once. It must not run after
+  // its Session is gone.
   class Callable {
    public:
     // Values for the feeds, in order; results of the fetches, in order.
@@ -106,7 +107,7 @@ class Session {
     std::vector<bool> is_node_;
   };
 
-  // FAILED_PRECONDITION with the graph's first error, if it has one.
+  // The graph's first error, if it has one.
   static absl::StatusOr<std::unique_ptr<Session>> Create(const Graph& graph, const SessionOptions& options = {});
 
   // One step. Results stand where their fetches do; a node's is an empty

@@ -70,8 +70,10 @@ class Kernel {
 };
 
 // An op that may have to wait. `done` is called exactly once, on any thread, at
-// once or later, after the outputs are set; the context lives until then. When
-// the step is cancelled, the kernel must call `done` with an error soon.
+// once or later, after the outputs are set; the context lives until then, but its
+// inputs must be read, or copied (a Tensor shares its buffer), before ComputeAsync
+// returns: others may take them over. When the step is cancelled, the kernel must
+// call `done` with an error soon.
 class AsyncKernel : public Kernel {
  public:
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
