@@ -85,12 +85,12 @@ class StageFinder {
   Stage Fork(int32_t first, int32_t fork_end) const {
     // Slots that both lanes read: neither may take or empty them.
     std::vector<uint8_t> readers(plan_.num_slots, 0);
-    const auto read = [&](Range range, int lane) {
+    const auto read = [&](OperandRange range, int lane) {
       for (int i = 0; i < range.count; ++i) readers[plan_.at(range)[i]] |= 1 << lane;
     };
     for (int32_t at = first; at < fork_end; ++at) {
       const Instruction& in = plan_.code[at];
-      for (const Range range : {in.inputs, in.reads, in.dead_if}) read(range, lane_[at - begin_]);
+      for (const OperandRange range : {in.inputs, in.reads, in.dead_if}) read(range, lane_[at - begin_]);
     }
     Stage stage;
     for (int32_t at = first; at < fork_end; ++at) {

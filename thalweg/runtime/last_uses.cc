@@ -25,7 +25,7 @@ std::vector<int> SegmentOfCode(const Plan& plan) {
 std::vector<Use> FindUses(const SlotLives& lives, const Plan& plan) {
   std::vector<Use> uses(plan.num_slots);
   const std::vector<int> segment_of = SegmentOfCode(plan);
-  const auto read = [&](Range range, int32_t at) {
+  const auto read = [&](OperandRange range, int32_t at) {
     for (int i = 0; i < range.count; ++i) {
       Use& use = uses[plan.at(range)[i]];
       if (use.segment >= 0 && use.segment != segment_of[at]) use.shared = true;
@@ -35,7 +35,7 @@ std::vector<Use> FindUses(const SlotLives& lives, const Plan& plan) {
   };
   for (int32_t at = 0; at < static_cast<int32_t>(plan.code.size()); ++at) {
     const Instruction& in = plan.code[at];
-    for (const Range range : {in.inputs, in.reads, in.dead_if}) read(range, at);
+    for (const OperandRange range : {in.inputs, in.reads, in.dead_if}) read(range, at);
     for (int i = 0; i < in.call.num_outputs; ++i) uses[in.call.first_output + i].producer = at;
     if (in.loop != nullptr) {
       for (const LoopPlan::Move& exit : in.loop->exits) uses[exit.to].producer = at;

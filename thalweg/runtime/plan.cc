@@ -7,8 +7,8 @@ namespace thalweg {
 Plan::Plan() : forks(std::make_unique<Forks>()) {}
 Plan::~Plan() = default;
 
-Range Plan::AddOperands(const std::vector<int32_t>& list) {
-  const Range range{static_cast<int32_t>(operands.size()), static_cast<int32_t>(list.size())};
+OperandRange Plan::AddOperands(const std::vector<int32_t>& list) {
+  const OperandRange range{static_cast<int32_t>(operands.size()), static_cast<int32_t>(list.size())};
   operands.insert(operands.end(), list.begin(), list.end());
   return range;
 }

@@ -33,7 +33,7 @@ struct Plan;
 struct LoopPlan;
 
 // A run of indices in Plan::operands.
-struct Range {
+struct OperandRange {
   int32_t begin = 0;
   int32_t count = 0;
 };
@@ -43,13 +43,13 @@ struct Instruction {
   // cache.
   Kernel* kernel = nullptr;  // owned by the plan or the session
   KernelContext::Call call;  // its inputs are those of `inputs`, once the plan is complete
-  Range frees;               // slots to empty afterwards
+  OperandRange frees;        // slots to empty afterwards
   bool plain = false;        // a kernel, and nothing of what follows
   bool async = false;
-  Range inputs;              // slots read, in the node's order
+  OperandRange inputs;       // slots read, in the node's order
   LoopPlan* loop = nullptr;  // instead of a kernel
-  Range reads;               // pairs (variable slot, value slot): variables whose value is wanted
-  Range dead_if;             // slots: if one is dead, so is this
+  OperandRange reads;        // pairs (variable slot, value slot): variables whose value is wanted
+  OperandRange dead_if;      // slots: if one is dead, so is this
   int32_t status_slot = -1;  // where control consumers look for deadness; -1 if none do
   bool is_merge = false;     // dead only if all inputs are
   bool is_switch = false;    // sets deadness itself
@@ -78,10 +78,10 @@ struct Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  Range AddOperands(const std::vector<int32_t>& list);
+  OperandRange AddOperands(const std::vector<int32_t>& list);
   // Points calls at their inputs. Operands are not added afterwards.
   void BindCalls();
-  const int32_t* at(Range r) const { return operands.data() + r.begin; }
+  const int32_t* at(OperandRange r) const { return operands.data() + r.begin; }
 
   std::vector<Instruction> code;
   std::vector<std::vector<int32_t>> before;  // by instruction: those that it depends on
