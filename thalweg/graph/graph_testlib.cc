@@ -81,7 +81,12 @@ void AddControlFlowOps(OpRegistry& registry) {
                    .Output("value_index: int32")
                    .Attr("T: type")
                    .Attr("N: int >= 1"));
-  registry.Add(OpSchema("Enter").Input("data: T").Output("output: T").Attr("T: type").Attr("frame_name: string"));
+  registry.Add(OpSchema("Enter")
+                   .Input("data: T")
+                   .Output("output: T")
+                   .Attr("T: type")
+                   .Attr("frame_name: string")
+                   .Attr("is_constant: bool = false"));
   registry.Add(OpSchema("Exit").Input("data: T").Output("output: T").Attr("T: type"));
   registry.Add(OpSchema("NextIteration").Input("data: T").Output("output: T").Attr("T: type"));
   registry.Add(OpSchema("LoopCond").Input("input: bool").Output("output: bool"));

@@ -9,8 +9,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "thalweg/graph/frames.h"
 #include "thalweg/graph/graph.h"
-#include "thalweg/runtime/frames.h"
 #include "thalweg/runtime/function_body.h"
 
 namespace thalweg {

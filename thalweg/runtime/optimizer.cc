@@ -13,8 +13,8 @@
 #include "thalweg/base/denormals.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/graph/frames.h"
 #include "thalweg/kernel/evaluate.h"
-#include "thalweg/runtime/frames.h"
 
 namespace thalweg {
 namespace {

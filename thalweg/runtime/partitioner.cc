@@ -9,8 +9,8 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/device_name.h"
+#include "thalweg/graph/frames.h"
 #include "thalweg/kernel/rendezvous.h"
-#include "thalweg/runtime/frames.h"
 
 namespace thalweg {
 namespace {

@@ -1,4 +1,4 @@
-#include "thalweg/runtime/frames.h"
+#include "thalweg/graph/frames.h"
 
 #include <algorithm>
 #include <utility>
