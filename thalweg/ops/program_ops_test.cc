@@ -85,17 +85,16 @@ constexpr char kNoGradient[] = R"(
         CollectiveBcastSend CollectiveBcastSendV2 CollectiveGather CollectiveGatherV2 CollectiveReduce
         CollectiveReduceV2 Conv Conv2DBackpropFilterV2 Conv2DBackpropInputV2 Conv3DBackpropFilter Conv3DBackpropInput
         CropAndResizeGradBoxes CropAndResizeGradImage DeepCopy DeserializeManySparse DeserializeSparse
-        Dilation2DBackpropFilter Dilation2DBackpropInput EmptyTensorList FakeQuantWithMinMaxArgsGradient
+        Dilation2DBackpropFilter Dilation2DBackpropInput FakeQuantWithMinMaxArgsGradient
         FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannelGradient For FractionalAvgPoolGrad
         FractionalMaxPoolGrad FusedPadConv2D FusedResizeAndPadConv2D IgammaGradA LRNGrad Lu MatrixLogarithm
         MaxPoolGradGradV2 MaxPoolGradWithArgmax Mod ParallelConcat PartitionedCall RaggedFillEmptyRowsGrad
-        RandomGammaGrad RemoteCall ResizeArea ResizeBicubicGrad
-        ResizeBilinearGrad ResizeNearestNeighborGrad ResourceStridedSliceAssign ScaleAndTranslateGrad
-        SerializeManySparse SerializeSparse SoftsignGrad SparseFillEmptyRowsGrad SparseReduceMax SparseReduceMaxSparse
-        SparseReduceSumSparse SparseReshape SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentSqrtNGrad
-        SparseSegmentSqrtNGradV2 SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSliceGrad SparseSplit
-        StatefulPartitionedCall StridedSliceAssign SymbolicGradient TensorArrayPack TensorArrayUnpack
-        TensorListReserve TruncateMod)";
+        RandomGammaGrad RemoteCall ResizeArea ResizeBicubicGrad ResizeBilinearGrad ResizeNearestNeighborGrad
+        ResourceStridedSliceAssign ScaleAndTranslateGrad SerializeManySparse SerializeSparse SoftsignGrad
+        SparseFillEmptyRowsGrad SparseReduceMax SparseReduceMaxSparse SparseReduceSumSparse SparseReshape
+        SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2
+        SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSliceGrad SparseSplit StatefulPartitionedCall
+        StridedSliceAssign SymbolicGradient TensorArrayPack TensorArrayUnpack TruncateMod)";
 // TensorFlow's client makes the gradients of these; those who build graphs with
 // this library get an error that names the op.
 constexpr char kOnlyOfTheClient[] = R"(
@@ -108,10 +107,8 @@ constexpr char kOnlyOfTheClient[] = R"(
         SparseSlice SparseSoftmax SparseSparseMaximum SparseSparseMinimum SparseTensorDenseAdd StatelessCase
         StatelessIf StatelessWhile Svd TensorArrayConcat TensorArrayConcatV2 TensorArrayGather TensorArrayGatherV2
         TensorArrayRead TensorArrayReadV2 TensorArrayScatter TensorArrayScatterV2 TensorArraySplit TensorArraySplitV2
-        TensorArrayWrite TensorArrayWriteV2 TensorListConcat TensorListConcatV2 TensorListFromTensor TensorListGather
-        TensorListGetItem TensorListPopBack TensorListPushBack TensorListResize TensorListScatter
-        TensorListScatterIntoExistingList TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack
-        TridiagonalMatMul TridiagonalSolve While)";
+        TensorArrayWrite TensorArrayWriteV2 TensorListGather TensorListResize TensorListScatter
+        TensorListScatterIntoExistingList TensorListScatterV2 TridiagonalMatMul TridiagonalSolve While)";
 
 std::vector<std::string> Words(const char* text) {
   return absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());

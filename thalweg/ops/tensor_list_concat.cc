@@ -2,6 +2,7 @@
 // Split.
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/shape_arguments.h"
 #include "thalweg/ops/tensor_list.h"
 #include "thalweg/ops/tensor_list_op.h"
@@ -158,6 +159,20 @@ class ConcatKernel final : public Kernel {
   PartialShape shape_;
 };
 
+absl::Status ConcatGradient(GradientContext& c) {
+  const Scope& s = c.scope();
+  c.set_dx(0, Output(s.Add("TensorListSplit", {c.dy(0), Const(s, -1), c.output(1)})));
+  return absl::OkStatus();
+}
+
+absl::Status SplitGradient(GradientContext& c) {
+  const Scope& s = c.scope();
+  const Output width = Slice(s, ShapeOf(s, c.input(0)), Const(s, {1}), Const(s, {-1}));
+  const Output row = Concat(s, {Const(s, {-1}), width}, 0);
+  c.set_dx(0, Output(s.Add("TensorListConcatV2", {c.dy(), row, c.input(2)}, {{"element_dtype", c.input(0).dtype()}})));
+  return absl::OkStatus();
+}
+
 constexpr char kType[] = "element_dtype: type";
 constexpr char kShapeType[] = "shape_type: {int32, int64}";
 
@@ -169,7 +184,8 @@ const OpRegistration kOps[] = {
         .Attr(kType)
         .Attr("element_shape: shape = { unknown_rank: true }")
         .Shape(shapes::Unknown)
-        .Kernel<ConcatKernel>(),
+        .Kernel<ConcatKernel>()
+        .Gradient(ConcatGradient),
     Op("TensorListConcatV2")
         .Input("input_handle: variant")
         .Input("element_shape: shape_type")
@@ -179,7 +195,8 @@ const OpRegistration kOps[] = {
         .Attr(kType)
         .Attr(kShapeType)
         .Shape(shapes::Unknown)
-        .Kernel<ConcatKernel>(),
+        .Kernel<ConcatKernel>()
+        .Gradient(ConcatGradient),
     Op("TensorListSplit")
         .Input("tensor: element_dtype")
         .Input("element_shape: shape_type")
@@ -188,7 +205,8 @@ const OpRegistration kOps[] = {
         .Attr(kType)
         .Attr(kShapeType)
         .Shape(ListShape)
-        .Compute(Split),
+        .Compute(Split)
+        .Gradient(SplitGradient),
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Lists of tensors, as values, and their single elements.
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/tensor_list.h"
 #include "thalweg/ops/tensor_list_op.h"
 #include "thalweg/ops/tuple_batch.h"
@@ -235,6 +236,41 @@ class ConcatListsKernel final : public Kernel {
   DType dtype_ = kInvalid;
 };
 
+// The gradient of a list is a list of the gradients of its elements.
+
+absl::Status PushBackGradient(GradientContext& c) {
+  const Scope& s = c.scope();
+  const DType dtype = c.input(1).dtype();
+  Node* const pop = s.Add("TensorListPopBack", {c.dy(), ShapeOf(s, c.input(1))}, {{"element_dtype", dtype}});
+  if (pop == nullptr) return absl::OkStatus();
+  c.set_dx(0, pop->out(0));
+  c.set_dx(1, pop->out(1));
+  return absl::OkStatus();
+}
+
+absl::Status PopBackGradient(GradientContext& c) {
+  c.set_dx(0, Output(c.scope().Add("TensorListPushBack", {c.dy(0), c.dy(1)})));
+  return absl::OkStatus();
+}
+
+absl::Status GetItemGradient(GradientContext& c) {
+  const Scope& s = c.scope();
+  const DType dtype = c.output(0).dtype();
+  const Output length = s.Add("TensorListLength", {c.input(0)});
+  const Output none = s.Add("TensorListReserve", {ShapeOf(s, c.output(0)), length}, {{"element_dtype", dtype}});
+  c.set_dx(0, Output(s.Add("TensorListSetItem", {none, c.input(1), c.dy()})));
+  return absl::OkStatus();
+}
+
+absl::Status SetItemGradient(GradientContext& c) {
+  const Scope& s = c.scope();
+  const Output item = c.input(2);
+  c.set_dx(0, Output(s.Add("TensorListSetItem", {c.dy(), c.input(1), Output(s.Add("ZerosLike", {item}))})));
+  c.set_dx(
+      2, Output(s.Add("TensorListGetItem", {c.dy(), c.input(1), ShapeOf(s, item)}, {{"element_dtype", item.dtype()}})));
+  return absl::OkStatus();
+}
+
 constexpr char kType[] = "element_dtype: type";
 constexpr char kShapeType[] = "shape_type: {int32, int64}";
 
@@ -246,7 +282,8 @@ const OpRegistration kOps[] = {
         .Attr(kType)
         .Attr(kShapeType)
         .Shape(ListShape)
-        .Kernel<EmptyKernel>(),
+        .Kernel<EmptyKernel>()
+        .NotDifferentiable(),
     Op("TensorListReserve")
         .Input("element_shape: shape_type")
         .Input("num_elements: int32")
@@ -254,14 +291,16 @@ const OpRegistration kOps[] = {
         .Attr(kType)
         .Attr(kShapeType)
         .Shape(ListShape)
-        .Kernel<ReserveKernel>(),
+        .Kernel<ReserveKernel>()
+        .NotDifferentiable(),
     Op("TensorListPushBack")
         .Input("input_handle: variant")
         .Input("tensor: element_dtype")
         .Output("output_handle: variant")
         .Attr(kType)
         .Shape(ListShape)
-        .Compute(PushBack),
+        .Compute(PushBack)
+        .Gradient(PushBackGradient),
     Op("TensorListPushBackBatch")
         .Input("input_handles: variant")
         .Input("tensor: element_dtype")
@@ -277,7 +316,8 @@ const OpRegistration kOps[] = {
         .Output("tensor: element_dtype")
         .Attr(kType)
         .Shape(ListShape)
-        .Compute(PopBack),
+        .Compute(PopBack)
+        .Gradient(PopBackGradient),
     Op("TensorListLength")
         .Input("input_handle: variant")
         .Output("length: int32")
@@ -298,7 +338,8 @@ const OpRegistration kOps[] = {
         .Output("item: element_dtype")
         .Attr(kType)
         .Shape(shapes::Unknown)
-        .Compute(GetItem),
+        .Compute(GetItem)
+        .Gradient(GetItemGradient),
     Op("TensorListSetItem")
         .Input("input_handle: variant")
         .Input("index: int32")
@@ -307,7 +348,8 @@ const OpRegistration kOps[] = {
         .Attr(kType)
         .Attr("resize_if_index_out_of_bounds: bool = false")
         .Shape(ListShape)
-        .Kernel<SetItemKernel>(),
+        .Kernel<SetItemKernel>()
+        .Gradient(SetItemGradient),
     Op("TensorListResize")
         .Input("input_handle: variant")
         .Input("size: int32")

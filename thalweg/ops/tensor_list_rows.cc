@@ -4,6 +4,7 @@
 
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/tensor_list.h"
 #include "thalweg/ops/tensor_list_op.h"
 #include "thalweg/ops/tuple_batch.h"
@@ -165,6 +166,19 @@ absl::Status ScatterIntoExisting(KernelContext& c) {
   return absl::OkStatus();
 }
 
+absl::Status StackGradient(GradientContext& c) {
+  const Scope& s = c.scope();
+  c.set_dx(0, Output(s.Add("TensorListFromTensor", {c.dy(), Const(s, -1)})));
+  return absl::OkStatus();
+}
+
+absl::Status FromTensorGradient(GradientContext& c) {
+  const Scope& s = c.scope();
+  const Output row = Slice(s, ShapeOf(s, c.input(0)), Const(s, {1}), Const(s, {-1}));
+  c.set_dx(0, Output(s.Add("TensorListStack", {c.dy(), row}, {{"element_dtype", c.input(0).dtype()}})));
+  return absl::OkStatus();
+}
+
 constexpr char kType[] = "element_dtype: type";
 constexpr char kShapeType[] = "shape_type: {int32, int64}";
 
@@ -176,7 +190,8 @@ const OpRegistration kOps[] = {
         .Attr(kType)
         .Attr("num_elements: int = -1")
         .Shape(shapes::Unknown)
-        .Kernel<StackKernel>(),
+        .Kernel<StackKernel>()
+        .Gradient(StackGradient),
     Op("TensorListFromTensor")
         .Input("tensor: element_dtype")
         .Input("element_shape: shape_type")
@@ -184,7 +199,8 @@ const OpRegistration kOps[] = {
         .Attr(kType)
         .Attr(kShapeType)
         .Shape(ListShape)
-        .Compute(FromTensor),
+        .Compute(FromTensor)
+        .Gradient(FromTensorGradient),
     Op("TensorListGather")
         .Input("input_handle: variant")
         .Input("indices: int32")

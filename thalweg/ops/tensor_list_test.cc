@@ -2,6 +2,7 @@
 
 #include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/optional.h"
 #include "thalweg/ops/variant_arithmetic.h"
 #include "thalweg/proto/tensor.pb.h"
@@ -101,6 +102,54 @@ TEST(TensorList, WhatOthersHoldIsNotChanged) {
               HasSubstr("RESOURCE_EXHAUSTED"));
   EXPECT_THAT(RunOp("TensorListSetItem", {handle, Tensor::Scalar(-1), Tensor::Vector({9.0f})}).status().ToString(),
               HasSubstr("Trying to modify element -1 in a list with 3 elements."));
+}
+
+Output ListOf(const Scope& s, Output rows) { return s.Add("TensorListFromTensor", {rows, Const(s, -1)}); }
+Output RowsOf(const Scope& s, Output list, DType dtype) {
+  return s.Add("TensorListStack", {list, Const(s, -1)}, {{"element_dtype", dtype}});
+}
+
+TEST(TensorList, Gradients) {
+  const Tensor rows = TestValues(kDouble, {3, 2}), one = TestValues(kDouble, {2}, -1, 1, 2);
+  ExpectGradient(
+      [](const Scope& s, const std::vector<Output>& x) {
+        return RowsOf(s, s.Add("TensorListPushBack", {ListOf(s, x[0]), x[1]}), kDouble);
+      },
+      {rows, one});
+  for (const bool both : {false, true}) {
+    ExpectGradient(
+        [&](const Scope& s, const std::vector<Output>& x) {
+          Node* const pop = s.Add("TensorListPopBack", {ListOf(s, x[0]), Const(s, -1)}, {{"element_dtype", kDouble}});
+          const Output last = s.Add("Sin", {pop->out(1)});
+          return both ? Output(s.Add("Mul", {RowsOf(s, pop->out(0), kDouble), last})) : last;
+        },
+        {rows});
+  }
+  ExpectGradient(
+      [](const Scope& s, const std::vector<Output>& x) {
+        const Output list = ListOf(s, x[0]);
+        const auto item = [&](int i) {
+          return Output(s.Add("TensorListGetItem", {list, Const(s, i), Const(s, -1)}, {{"element_dtype", kDouble}}));
+        };
+        return Output(s.Add("Mul", {item(0), Output(s.Add("Mul", {item(2), item(0)}))}));
+      },
+      {rows});
+  ExpectGradient(
+      [](const Scope& s, const std::vector<Output>& x) {
+        return RowsOf(s, s.Add("TensorListSetItem", {ListOf(s, x[0]), Const(s, 1), x[1]}), kDouble);
+      },
+      {rows, one});
+  for (const bool second : {false, true}) {
+    ExpectGradient(
+        [&](const Scope& s, const std::vector<Output>& x) {
+          const Output list = s.Add("TensorListSplit", {x[0], Const(s, -1), Const(s, std::vector<int64_t>{2, 0, 1})});
+          const Output squares = s.Add("TensorListPushBack", {list, Output(s.Add("Mul", {x[0], x[0]}))});
+          if (!second) return Output(s.Add("TensorListConcat", {squares}, {{"element_dtype", kDouble}}));
+          const Output none = Const(s, std::vector<int64_t>());
+          return Output(s.Add("TensorListConcatV2", {squares, Const(s, {-1, 2}), none}, {{"element_dtype", kDouble}}));
+        },
+        {rows});
+  }
 }
 
 }  // namespace
