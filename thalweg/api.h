@@ -23,6 +23,7 @@
 #include "thalweg/graph/gradient.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/graph/while.h"
 #include "thalweg/launch/job.h"
 #include "thalweg/launch/signals.h"
 #include "thalweg/observe/chrome_trace.h"

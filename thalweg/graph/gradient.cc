@@ -3,7 +3,11 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/frames.h"
+#include "thalweg/graph/loop.h"
+#include "thalweg/graph/saved_values.h"
 
 namespace thalweg {
 namespace {
@@ -29,7 +33,7 @@ Output SumOfProducts(const Scope& s, const std::vector<Gradient>& parts) {
     a.push_back(node->input(0));
     b.push_back(node->input(1));
   }
-  const Output axis = s.Add("Const", {}, {{"dtype", kInt32}, {"value", Tensor::Scalar<int32_t>(0)}});
+  const Output axis = Int32Const(s, 0);
   return s.Add("MatMul", {Output(s.Add("ConcatV2", {a, axis})), Output(s.Add("ConcatV2", {b, axis}))},
                {{"transpose_a", true}});
 }
@@ -44,7 +48,7 @@ Gradient Sum(const Scope& s, const std::vector<Gradient>& parts) {
       values.push_back(g.values);
       indices.push_back(g.indices);
     }
-    const Output axis = s.Add("Const", {}, {{"dtype", kInt32}, {"value", Tensor::Scalar<int32_t>(0)}});
+    const Output axis = Int32Const(s, 0);
     return Gradient(s.Add("ConcatV2", {values, axis}), s.Add("ConcatV2", {indices, axis}), parts[0].dense_shape);
   }
   if (const Output product = SumOfProducts(s, parts)) return product;
@@ -53,17 +57,26 @@ Gradient Sum(const Scope& s, const std::vector<Gradient>& parts) {
   return Output(s.Add("AddN", {dense}));
 }
 
+// The last part of a name.
+absl::string_view Leaf(absl::string_view name) { return name.substr(name.rfind('/') + 1); }
+
 // Walks the graph backwards from the ys, over the nodes that lie between them
 // and the xs. A node is done when every consumer between has been: then its
 // outputs' derivatives are summed and its gradient function is called.
+//
+// A loop is one *unit* in this, as every other node is. Its gradient is a loop
+// that makes as many iterations, each of which walks over the body.
 class Backward {
  public:
-  Backward(const Scope& s, const std::vector<Output>& ys, const std::vector<Output>& xs)
-      : scope_(s.SubScope("gradients")), ys_(ys), xs_(xs) {}
+  // Over the nodes of one frame: the top level, or the body of `loop`, in which
+  // xs are what it begins with. All is borrowed.
+  Backward(const Scope& s, const std::vector<Output>& ys, const std::vector<Output>& xs, const Frames& frames,
+           int frame = 0, Loop* loop = nullptr)
+      : scope_(s), ys_(ys), xs_(xs), frames_(frames), frame_(frame), loop_(loop) {}
 
   std::vector<Gradient> Run(const std::vector<Output>& grad_ys) {
-    const int count = scope_.graph().num_nodes();
-    FindBetween(count);
+    FindUnits();
+    FindBetween();
     for (size_t i = 0; i < ys_.size(); ++i) {
       const Output y = ys_[i];
       Output seed = i < grad_ys.size() ? grad_ys[i] : Output();
@@ -71,18 +84,23 @@ class Backward {
       if (!scope_.ok()) return std::vector<Gradient>(xs_.size());
       contributions_[y].push_back(seed);
     }
-    // Ids of the original nodes only: operations added on the way are later.
-    std::vector<Node*> ready;
-    for (int id = count - 1; id >= 0; --id) {
-      if (between_[id] && pending_[id] == 0) ready.push_back(scope_.graph().node(id));
+    std::vector<int> ready;
+    for (int id = static_cast<int>(unit_.size()) - 1; id >= 0; --id) {
+      if (between_[id] && pending_[unit_[id]] == 0) {
+        pending_[unit_[id]] = -1;  // once, for all nodes of a loop
+        ready.push_back(unit_[id]);
+      }
     }
     while (!ready.empty() && scope_.ok()) {
-      Node* node = ready.back();
+      const int unit = ready.back();
       ready.pop_back();
-      Visit(node);
-      for (const Output& input : node->inputs()) {
-        const int id = input.node->id();
-        if (between_[id] && --pending_[id] == 0) ready.push_back(input.node);
+      if (const auto loop = loops_.find(unit); loop != loops_.end()) {
+        VisitLoop(loop->second.frame);
+        for (const Node* node : loop->second.nodes) Leave(node, &ready);
+      } else {
+        Node* const node = scope_.graph().node(unit);
+        Visit(node);
+        Leave(node, &ready);
       }
     }
     std::vector<Gradient> result;
@@ -92,14 +110,46 @@ class Backward {
   }
 
  private:
-  void FindBetween(int count) {
-    std::vector<bool> forward(count, false);  // depends on an x
-    for (const Output& x : xs_) forward[x.node->id()] = true;
+  struct LoopUnit {
+    int frame = 0;
+    std::vector<Node*> nodes;
+  };
+
+  // Of the original nodes only: operations added on the way have later ids.
+  void FindUnits() {
+    const int count = static_cast<int>(frames_.of_node.size());
+    unit_.assign(count, -1);
+    std::vector<int> unit_of_loop(frames_.frames.size(), -1);
+    for (int id = 0; id < count; ++id) {
+      Node* const node = scope_.graph().node(id);
+      int inner = IsEnter(*node) ? frames_.of_outputs[id] : frames_.of_node[id];
+      if (inner == frame_) {
+        // What makes the loop itself is no part of its body.
+        if (frame_ == 0 || !IsControlFlow(*node)) unit_[id] = id;
+        continue;
+      }
+      while (inner != 0 && frames_.frames[inner].parent != frame_) inner = frames_.frames[inner].parent;
+      if (inner == 0) continue;  // not in this frame
+      int& unit = unit_of_loop[inner];
+      if (unit == -1) {
+        unit = id;
+        loops_[unit].frame = inner;
+      }
+      unit_[id] = unit;
+      loops_[unit].nodes.push_back(node);
+    }
+  }
+
+  void FindBetween() {
+    const int count = static_cast<int>(unit_.size());
+    is_source_.assign(count, false);
+    for (const Output& x : xs_) is_source_[x.node->id()] = true;
+    std::vector<bool> forward = is_source_;  // depends on an x
     // Repeats until nothing changes, since loops point back.
     for (bool changed = true; changed;) {
       changed = false;
       for (int id = 0; id < count; ++id) {
-        if (forward[id]) continue;
+        if (forward[id] || unit_[id] < 0) continue;
         for (const Output& input : scope_.graph().node(id)->inputs()) {
           if (forward[input.node->id()] && CarriesGradient(input.dtype())) {
             forward[id] = changed = true;
@@ -112,8 +162,9 @@ class Backward {
     pending_.assign(count, 0);
     std::vector<Node*> stack;
     const auto enter = [&](Node* node) {
-      if (forward[node->id()] && !between_[node->id()]) {
-        between_[node->id()] = true;
+      const int id = node->id();
+      if (forward[id] && unit_[id] >= 0 && !between_[id]) {
+        between_[id] = true;
         stack.push_back(node);
       }
     };
@@ -122,9 +173,24 @@ class Backward {
       Node* node = stack.back();
       stack.pop_back();
       for (const Output& input : node->inputs()) {
-        if (forward[input.node->id()]) ++pending_[input.node->id()];
         enter(input.node);
+        if (Waits(input.node, node)) ++pending_[unit_[input.node->id()]];
       }
+    }
+  }
+
+  // True if the unit of `input` is done after that of its consumer `node`.
+  bool Waits(const Node* input, const Node* node) const {
+    return between_[input->id()] && unit_[input->id()] != unit_[node->id()];
+  }
+
+  // A node that is done, or between nothing, needs no more of its inputs.
+  void Leave(const Node* node, std::vector<int>* ready) {
+    if (!between_[node->id()]) return;
+    for (const Output& input : node->inputs()) {
+      if (!Waits(input.node, node)) continue;
+      const int unit = unit_[input.node->id()];
+      if (--pending_[unit] == 0) ready->push_back(unit);
     }
   }
 
@@ -135,8 +201,9 @@ class Backward {
       dy.push_back(Total(node->out(i)));
       any = any || dy.back();
     }
-    const bool inputs_matter = std::any_of(node->inputs().begin(), node->inputs().end(),
-                                           [&](const Output& in) { return between_[in.node->id()]; });
+    const bool inputs_matter = std::any_of(node->inputs().begin(), node->inputs().end(), [&](const Output& in) {
+      return between_[in.node->id()] || is_source_[in.node->id()];
+    });
     if (!any || !inputs_matter) return;
     if (node->schema() == nullptr || node->schema()->differentiability == Differentiability::kUnknown) {
       scope_.Fail(Unimplemented("No gradient defined for operation '", node->name(), "' (op type: ", node->op(), ")"));
@@ -152,6 +219,75 @@ class Backward {
     }
   }
 
+  // The derivative with respect to a variable's end goes back through the body
+  // once for every iteration, and is then that with respect to its start. On the
+  // way those with respect to what stays the same add up.
+  void VisitLoop(int frame) {
+    const Scope s = scope_.SubScope(absl::StrCat(Leaf(frames_.frames[frame].name), "_grad"));
+    absl::StatusOr<Loop> forward = Loop::Find(s, frames_, frame, loop_);
+    if (!forward.ok()) return scope_.Fail(Prepend(forward.status(), "gradient of "));
+    for (const Node* enter : frames_.frames[frame].enters) {
+      if (!between_[enter->id()] || enter->output_type(0) != kResource) continue;
+      return scope_.Fail(Unimplemented("gradient of the variable '", enter->input(0).node->name(),
+                                       "', which is read in a loop: read it before"));
+    }
+    std::vector<Output> ys, xs, sources, dys;
+    bool any = false;
+    for (const Loop::Variable& v : forward->variables()) {
+      if (!between_[v.merge->id()]) continue;
+      const Gradient dy = Total(v.end);
+      any = any || dy;
+      ys.push_back(v.next);
+      xs.push_back(v.value());
+      sources.push_back(v.start);
+      dys.push_back(dy ? ToDense(s, dy) : s.Add("ZerosLike", {v.end}));
+    }
+    if (!any) return;
+    for (Node* const constant : forward->constants()) {
+      if (!between_[constant->id()]) continue;
+      xs.emplace_back(constant);
+      sources.push_back(constant->input(0));
+      dys.push_back(s.Add("ZerosLike", {constant->input(0)}));
+    }
+    const std::vector<Output> dx = RunBack(s, frame, *forward, ys, xs, dys);
+    for (size_t i = 0; i < dx.size() && scope_.ok(); ++i) contributions_[sources[i]].push_back(dx[i]);
+  }
+
+  // The loop that takes dys to derivatives with respect to xs before the first
+  // iteration: ys and the first xs are the variables' values after and before an
+  // iteration, the others are constants.
+  std::vector<Output> RunBack(const Scope& s, int frame, Loop& forward, const std::vector<Output>& ys,
+                              const std::vector<Output>& xs, const std::vector<Output>& dys) {
+    const Output count = CountIterations(s, forward);
+    Loop back(s);
+    back.AddVariable(count, Shape());
+    for (size_t i = 0; i < dys.size() && s.ok(); ++i) back.AddVariable(dys[i], xs[i].shape());
+    const Output zero = back.Constant(Int32Const(s, 0)), one = back.Constant(Int32Const(s, 1));
+    if (!s.ok()) return {};
+    back.SetCondition(back.Add("Greater", {Output(back.variables()[0].merge), zero}));
+    if (!s.ok()) return {};
+    std::vector<Output> values;
+    for (size_t i = 1; i < back.variables().size(); ++i) values.push_back(back.variables()[i].value());
+
+    const int first = s.graph().num_nodes();
+    const Scope body = back.body_scope();
+    std::vector<Output> next;
+    const std::vector<Gradient> dx = Backward(body, ys, xs, frames_, frame, &forward).Run(values);
+    for (size_t i = 0; i < xs.size() && s.ok(); ++i) {
+      if (i < ys.size()) {
+        next.push_back(dx[i] ? ToDense(body, dx[i]) : body.Add("ZerosLike", {xs[i]}));
+      } else {
+        next.push_back(dx[i] ? body.Add("AddN", {std::vector<Output>{values[i], ToDense(body, dx[i])}}) : values[i]);
+      }
+    }
+    UseSavedValues(s, forward, back, first);
+    back.Adopt(first);
+    if (!s.ok()) return {};
+    back.SetNext(0, back.Add("Sub", {back.variables()[0].value(), one}));
+    for (size_t i = 0; i < next.size(); ++i) next[i] = back.SetNext(static_cast<int>(i) + 1, next[i]);
+    return next;
+  }
+
   // Sums the contributions to a tensor, once.
   Gradient Total(const Output& output) {
     const auto it = contributions_.find(output);
@@ -163,10 +299,39 @@ class Backward {
   const Scope scope_;
   const std::vector<Output>& ys_;
   const std::vector<Output>& xs_;
+  const Frames& frames_;
+  const int frame_;
+  Loop* const loop_;
+  std::vector<int> unit_;                     // by node id: that of a node itself, or one for a loop; -1: not ours
+  absl::flat_hash_map<int, LoopUnit> loops_;  // by unit
+  std::vector<bool> is_source_;               // has an x
   std::vector<bool> between_;
-  std::vector<int> pending_;
+  std::vector<int> pending_;  // by unit
   absl::flat_hash_map<Output, std::vector<Gradient>> contributions_;
 };
+
+absl::StatusOr<Frames> FramesOf(const Graph& graph) {
+  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& n) { return IsEnter(*n); })) {
+    const std::vector<int> top(graph.num_nodes(), 0);
+    return Frames{{Frame()}, top, top};
+  }
+  ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph));
+  return FindFrames(graph, order);
+}
+
+absl::StatusOr<Frames> CheckTensors(const Graph& graph, const std::vector<Output>& ys, const std::vector<Output>& xs) {
+  absl::StatusOr<Frames> frames = FramesOf(graph);
+  if (!frames.ok()) return Prepend(frames.status(), "Gradients: ");
+  for (const auto* list : {&ys, &xs}) {
+    for (const Output& o : *list) {
+      const int frame = frames->of_outputs[o.node->id()];
+      if (frame == 0) continue;
+      return Unimplemented("Gradients: '", o.name(), "' is a value of each iteration of the loop '",
+                           frames->frames[frame].name, "', not of the whole");
+    }
+  }
+  return frames;
+}
 
 }  // namespace
 
@@ -195,7 +360,10 @@ std::vector<Gradient> Gradients(const Scope& s, const std::vector<Output>& ys, c
     s.Fail(InvalidArgument("Gradients: a tensor is missing"));
     return std::vector<Gradient>(xs.size());
   }
-  return Backward(s, ys, xs).Run(grad_ys);
+  const absl::StatusOr<Frames> frames = CheckTensors(s.graph(), ys, xs);
+  s.Fail(frames.status());
+  if (!s.ok()) return std::vector<Gradient>(xs.size());
+  return Backward(s.SubScope("gradients"), ys, xs, *frames).Run(grad_ys);
 }
 
 }  // namespace thalweg

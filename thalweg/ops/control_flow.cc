@@ -7,7 +7,8 @@
 //   Exit out of it; LoopCond marks the condition.
 //
 // The runtime knows frames, iterations and deadness; the kernels only move
-// values. Each op has a Ref form that moves a variable instead.
+// values. Each op has a Ref form that moves a variable instead. The gradient of
+// a loop is that of the whole: see graph/gradient.cc.
 #include "thalweg/kernel/op.h"
 
 namespace thalweg {
@@ -134,10 +135,6 @@ absl::Status SwitchGradient(GradientContext& c) {
 
 // The derivative goes to the input that was taken.
 absl::Status MergeGradient(GradientContext& c) {
-  const Node* first = c.input(0).node;
-  if (IsEnter(*first) || IsNextIteration(*c.input(1).node)) {
-    return Unimplemented("gradients through loops are built by the client that builds the loop");
-  }
   if (c.node()->num_inputs() != 2) return Unimplemented("gradient of a Merge of ", c.node()->num_inputs(), " inputs");
   const Scope& s = c.scope();
   const Output zero = s.Add("Const", {}, {{"dtype", kInt32}, {"value", Tensor::Scalar<int32_t>(0)}});
@@ -147,10 +144,6 @@ absl::Status MergeGradient(GradientContext& c) {
   c.set_dx(0, split->out(0));
   c.set_dx(1, split->out(1));
   return absl::OkStatus();
-}
-
-absl::Status LoopGradient(GradientContext&) {
-  return Unimplemented("gradients through loops are built by the client that builds the loop");
 }
 
 const OpRegistration kOps[] = {
@@ -234,7 +227,7 @@ const OpRegistration kOps[] = {
         .Attr("parallel_iterations: int = 10")
         .Shape(EnterShape)
         .Compute(PassOn)
-        .Gradient(LoopGradient),
+        .NotDifferentiable(),
     Op("RefEnter")
         .Input("data: Ref(T)")
         .Output("output: Ref(T)")
@@ -244,35 +237,35 @@ const OpRegistration kOps[] = {
         .Attr("parallel_iterations: int = 10")
         .Shape(shapes::LikeInput0)
         .Compute(PassOn)
-        .Gradient(LoopGradient),
+        .NotDifferentiable(),
     Op("Exit")
         .Input("data: T")
         .Output("output: T")
         .Attr("T: type")
         .Shape(shapes::LikeInput0)
         .Compute(PassOn)
-        .Gradient(LoopGradient),
+        .NotDifferentiable(),
     Op("RefExit")
         .Input("data: Ref(T)")
         .Output("output: Ref(T)")
         .Attr("T: type")
         .Shape(shapes::LikeInput0)
         .Compute(PassOn)
-        .Gradient(LoopGradient),
+        .NotDifferentiable(),
     Op("NextIteration")
         .Input("data: T")
         .Output("output: T")
         .Attr("T: type")
         .Shape(shapes::LikeInput0)
         .Compute(PassOn)
-        .Gradient(LoopGradient),
+        .NotDifferentiable(),
     Op("RefNextIteration")
         .Input("data: Ref(T)")
         .Output("output: Ref(T)")
         .Attr("T: type")
         .Shape(shapes::LikeInput0)
         .Compute(PassOn)
-        .Gradient(LoopGradient),
+        .NotDifferentiable(),
     Op("LoopCond").Input("input: bool").Output("output: bool").Shape(LoopCondShape).Compute(PassOn).NotDifferentiable(),
     Op("ControlTrigger")
         .Shape(shapes::NoOutputs)

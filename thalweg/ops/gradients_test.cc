@@ -190,9 +190,8 @@ constexpr const char* kOthers[] = {
     "QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4",
     // An error by intent: identity_test.cc.
     "PreventGradient",
-    // Of branches, in client/control_flow_test.cc; of loops an error.
-    "Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit", "RefExit", "NextIteration",
-    "RefNextIteration",
+    // Of branches: client/control_flow_test.cc.
+    "Switch", "RefSwitch", "Merge", "RefMerge",
     // Of variables: train/layers_test.cc.
     "ReadVariableOp", "ResourceGather", "RefIdentity"};
 

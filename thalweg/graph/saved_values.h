@@ -1,0 +1,18 @@
+// What a loop that computes gradients knows of the loop that it follows
+// backwards.
+#pragma once
+
+#include "thalweg/graph/loop.h"
+
+namespace thalweg {
+
+// How many iterations `forward` made: an int32.
+Output CountIterations(const Scope& s, Loop& forward);
+
+// Makes the nodes from `first` on, which are to be adopted by `back` and use
+// values of iterations of `forward`, fit for it: these values go into lists, one
+// more element in every iteration of `forward`, and come out in the opposite
+// order. Values that stay the same, and shapes, cost no more than themselves.
+void UseSavedValues(const Scope& s, Loop& forward, Loop& back, int first);
+
+}  // namespace thalweg
