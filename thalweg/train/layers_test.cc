@@ -127,10 +127,10 @@ void ExpectRnn(const RnnCellPtr& cell, const layers::RnnOptions& options, const 
   const Output x = Const(m.s, Wave(in, 0.9, 1));
   layers::RnnOptions used = options;
   if (options.sequence_length) used.sequence_length = Const(m.s, {3, 2});
-  // The layer need not know how many steps there are.
-  const layers::RnnResult r =
-      layer == nullptr ? layers::Rnn(m.s, cell, x, used)
-                       : layers::LstmLayer(m.s, PlaceholderWithDefault(m.s, x, {-1, -1, 4}), 5, *layer, used);
+  // Loops and layers need not know how many steps there are.
+  const Output any = PlaceholderWithDefault(m.s, x, {-1, -1, 4});
+  const layers::RnnResult r = layer == nullptr ? layers::Rnn(m.s, cell, options.unroll ? x : any, used)
+                                               : layers::LstmLayer(m.s, any, 5, *layer, used);
   ASSERT_TRUE(m.s.ok()) << m.s.status();
   EXPECT_EQ(r.outputs.shape().dim(2), cell->output_size());
   for (size_t i = 0; i < r.state.size(); ++i) EXPECT_EQ(r.state[i].shape().dim(1), cell->state_sizes()[i]);
@@ -146,20 +146,24 @@ void ExpectRnn(const RnnCellPtr& cell, const layers::RnnOptions& options, const 
   ExpectMarks(m.Run(all), marks);
 }
 
+enum class Form { kCopies, kLoop, kLayer };
+
 TEST(Rnn, Lstm) {
   Model other;
   const Output some = Const(other.s, 1);  // stands for lengths
   const layers::LstmOptions plain{.initializer = WaveInitializer};
   const layers::LstmOptions basic{.initializer = WaveInitializer, .name = "basic_lstm_cell"};
   const layers::LstmOptions peepholes{.use_peepholes = true, .initializer = WaveInitializer};
-  for (const bool as_layer : {false, true}) {
-    SCOPED_TRACE(as_layer);
-    ExpectRnn(LstmCell(5, plain), {.sequence_length = some}, {"rnn/lstm_cell/kernel[9,20]", "rnn/lstm_cell/bias[20]"},
-              3, {-0.009398115, -0.2952909, -0.06311904, -0.8533236, -3.096014, -0.03634743},
-              as_layer ? &plain : nullptr);
-    ExpectRnn(LstmCell(5, basic), {}, {"rnn/basic_lstm_cell/kernel[9,20]", "rnn/basic_lstm_cell/bias[20]"}, 3,
+  for (const Form form : {Form::kCopies, Form::kLoop, Form::kLayer}) {
+    SCOPED_TRACE(static_cast<int>(form));
+    const bool unroll = form != Form::kLoop, as_layer = form == Form::kLayer;
+    ExpectRnn(LstmCell(5, plain), {.sequence_length = some, .unroll = unroll},
+              {"rnn/lstm_cell/kernel[9,20]", "rnn/lstm_cell/bias[20]"}, 3,
+              {-0.009398115, -0.2952909, -0.06311904, -0.8533236, -3.096014, -0.03634743}, as_layer ? &plain : nullptr);
+    ExpectRnn(LstmCell(5, basic), {.unroll = unroll},
+              {"rnn/basic_lstm_cell/kernel[9,20]", "rnn/basic_lstm_cell/bias[20]"}, 3,
               {0.05259023, -0.440972, -0.1348642, 0.1130824, -2.275798, -0.1068204}, as_layer ? &basic : nullptr);
-    ExpectRnn(LstmCell(5, peepholes), {.time_major = true},
+    ExpectRnn(LstmCell(5, peepholes), {.time_major = true, .unroll = unroll},
               {"rnn/lstm_cell/kernel[9,20]", "rnn/lstm_cell/bias[20]", "rnn/lstm_cell/w_f_diag[5]",
                "rnn/lstm_cell/w_i_diag[5]", "rnn/lstm_cell/w_o_diag[5]"},
               3, {0.1633051, -1.180359, -0.2901577, 0.3659789, -3.618323, 0.1405905, 0.2077697, 0.04707354, 0.2995999},
@@ -169,29 +173,35 @@ TEST(Rnn, Lstm) {
 
 TEST(Rnn, ClippedCellsWithPeepholes) {
   Model other;
-  ExpectRnn(
-      LstmCell(5, {.use_peepholes = true, .cell_clip = 0.3, .initializer = WaveInitializer}),
-      {.sequence_length = Const(other.s, 1)},
-      {"rnn/lstm_cell/kernel[9,20]", "rnn/lstm_cell/bias[20]", "rnn/lstm_cell/w_f_diag[5]", "rnn/lstm_cell/w_i_diag[5]",
-       "rnn/lstm_cell/w_o_diag[5]"},
-      3, {0.1026603, -0.3306181, -0.09778959, -0.4295196, -2.155176, 0.02759139, -0.09112658, 0.02470789, -0.2356143});
+  for (const bool unroll : {true, false}) {
+    ExpectRnn(
+        LstmCell(5, {.use_peepholes = true, .cell_clip = 0.3, .initializer = WaveInitializer}),
+        {.sequence_length = Const(other.s, 1), .unroll = unroll},
+        {"rnn/lstm_cell/kernel[9,20]", "rnn/lstm_cell/bias[20]", "rnn/lstm_cell/w_f_diag[5]",
+         "rnn/lstm_cell/w_i_diag[5]", "rnn/lstm_cell/w_o_diag[5]"},
+        3,
+        {0.1026603, -0.3306181, -0.09778959, -0.4295196, -2.155176, 0.02759139, -0.09112658, 0.02470789, -0.2356143});
+  }
 }
 
 TEST(Rnn, GruAndSeveralLayers) {
-  ExpectRnn(GruCell(5, {.kernel_initializer = WaveInitializer}), {},
-            {"rnn/gru_cell/gates/kernel[9,10]", "rnn/gru_cell/gates/bias[10]", "rnn/gru_cell/candidate/kernel[9,5]",
-             "rnn/gru_cell/candidate/bias[5]"},
-            1, {-0.04243981, 0.1671979, -0.0426535, -0.03913927, 0.1655113, -1.475573, 0.1655238});
-  ExpectRnn(layers::MultiCell(
-                {LstmCell(5, {.initializer = WaveInitializer}), GruCell(3, {.kernel_initializer = WaveInitializer})}),
-            {.time_major = true},
-            {"rnn/multi_rnn_cell/cell_0/lstm_cell/kernel[9,20]", "rnn/multi_rnn_cell/cell_0/lstm_cell/bias[20]",
-             "rnn/multi_rnn_cell/cell_1/gru_cell/gates/kernel[8,6]", "rnn/multi_rnn_cell/cell_1/gru_cell/gates/bias[6]",
-             "rnn/multi_rnn_cell/cell_1/gru_cell/candidate/kernel[8,3]",
-             "rnn/multi_rnn_cell/cell_1/gru_cell/candidate/bias[3]"},
-            5,
-            {-0.03142724, -1.186536, 0.01961311, 0.02081287, 0.0164855, 0.001755541, 0.01340671, 0.2853967, -0.7543708,
-             0.001953933});
+  for (const bool unroll : {true, false}) {
+    ExpectRnn(GruCell(5, {.kernel_initializer = WaveInitializer}), {.unroll = unroll},
+              {"rnn/gru_cell/gates/kernel[9,10]", "rnn/gru_cell/gates/bias[10]", "rnn/gru_cell/candidate/kernel[9,5]",
+               "rnn/gru_cell/candidate/bias[5]"},
+              1, {-0.04243981, 0.1671979, -0.0426535, -0.03913927, 0.1655113, -1.475573, 0.1655238});
+    ExpectRnn(
+        layers::MultiCell(
+            {LstmCell(5, {.initializer = WaveInitializer}), GruCell(3, {.kernel_initializer = WaveInitializer})}),
+        {.time_major = true, .unroll = unroll},
+        {"rnn/multi_rnn_cell/cell_0/lstm_cell/kernel[9,20]", "rnn/multi_rnn_cell/cell_0/lstm_cell/bias[20]",
+         "rnn/multi_rnn_cell/cell_1/gru_cell/gates/kernel[8,6]", "rnn/multi_rnn_cell/cell_1/gru_cell/gates/bias[6]",
+         "rnn/multi_rnn_cell/cell_1/gru_cell/candidate/kernel[8,3]",
+         "rnn/multi_rnn_cell/cell_1/gru_cell/candidate/bias[3]"},
+        5,
+        {-0.03142724, -1.186536, 0.01961311, 0.02081287, 0.0164855, 0.001755541, 0.01340671, 0.2853967, -0.7543708,
+         0.001953933});
+  }
 }
 
 TEST(Rnn, ALayerEndsWhereTheLongestSequenceDoes) {
@@ -255,7 +265,14 @@ TEST(Layers, BadInputIsAnErrorOfTheScope) {
   EXPECT_THAT(error([&](const Scope& s) { layers::Dropout(s, x(s, {1}), {.rate = 1}); }), HasSubstr("got 1"));
   EXPECT_THAT(error([&](const Scope& s) { layers::Flatten(s, x(s, {-1, -1})); }), HasSubstr("[?,?]"));
   EXPECT_THAT(error([&](const Scope& s) { layers::Embedding(s, x(s, {1}), 0, 3); }), HasSubstr("[0,3]"));
-  EXPECT_THAT(error([&](const Scope& s) { layers::Rnn(s, LstmCell(2), x(s, {1, -1, 3})); }), HasSubstr("time steps"));
+  EXPECT_THAT(error([&](const Scope& s) { layers::Rnn(s, LstmCell(2), x(s, {1, -1, -1})); }), HasSubstr("known depth"));
+  const auto rnn = [&](const Scope& s, const PartialShape& state, const PartialShape& lengths) {
+    layers::Rnn(s, GruCell(2), x(s, {5, -1, 3}),
+                {.initial_state = {x(s, state)}, .sequence_length = Placeholder(s, kInt64, lengths)});
+  };
+  EXPECT_THAT(error([&](const Scope& s) { rnn(s, {5, 2}, {-1}); }), "");
+  EXPECT_THAT(error([&](const Scope& s) { rnn(s, {5, 3}, {5}); }), HasSubstr("state must be [5,2], got [5,3]"));
+  EXPECT_THAT(error([&](const Scope& s) { rnn(s, {-1, 2}, {5, 1}); }), HasSubstr("vector of integers, got int64[5,1]"));
   EXPECT_THAT(error([&](const Scope& s) { layers::LstmLayer(s, x(s, {1, 2, -1}), 5); }), HasSubstr("known depth"));
   EXPECT_THAT(error([&](const Scope& s) { layers::LstmLayer(s, x(s, {1, 2, 3}), 0); }), HasSubstr("got 0"));
   EXPECT_THAT(error([&](const Scope& s) { layers::Rnn(s, LstmCell(0), x(s, {1, 2, 3})); }), HasSubstr("0 units"));

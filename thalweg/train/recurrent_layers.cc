@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/while.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
@@ -206,10 +208,8 @@ RnnCell::State Zeros(const Scope& s, const std::vector<int64_t>& sizes, Output l
 absl::Status CheckRnn(const RnnCellPtr& cell, const Output& inputs, const RnnOptions& options) {
   if (cell == nullptr || !inputs) return InvalidArgument("Rnn: the cell or the input is missing");
   const PartialShape& shape = inputs.shape();
-  const int time = options.time_major ? 0 : 1;
-  if (shape.rank() != 3 || shape.dim(time) <= 0 || shape.dim(2) <= 0) {
-    return InvalidArgument("Rnn: inputs must be of rank 3 with a known number of time steps (dimension ", time,
-                           ") and a known depth, got ", shape);
+  if (shape.rank() != 3 || shape.dim(2) <= 0) {
+    return InvalidArgument("Rnn: inputs must be of rank 3 with a known depth, got ", shape);
   }
   for (const int64_t size : cell->state_sizes()) {
     if (size <= 0) return InvalidArgument("Rnn: a cell of ", size, " units");
@@ -218,7 +218,104 @@ absl::Status CheckRnn(const RnnCellPtr& cell, const Output& inputs, const RnnOpt
     return InvalidArgument("Rnn: the initial state has ", options.initial_state.size(), " tensors, the cell has ",
                            cell->state_sizes().size());
   }
+  for (size_t i = 0; i < options.initial_state.size(); ++i) {
+    const PartialShape expected({shape.dim(options.time_major ? 1 : 0), cell->state_sizes()[i]});
+    if (!options.initial_state[i]) return InvalidArgument("Rnn: tensor ", i, " of the initial state is missing");
+    if (PartialShape::Merge(options.initial_state[i].shape(), expected).ok()) continue;
+    return InvalidArgument("Rnn: tensor ", i, " of the initial state must be ", expected, ", got ",
+                           options.initial_state[i].shape());
+  }
+  const Output& lengths = options.sequence_length;
+  if (lengths &&
+      (!IsInteger(RemoveRef(lengths.dtype())) || (lengths.shape().has_rank() && lengths.shape().rank() != 1))) {
+    return InvalidArgument("Rnn: sequence_length must be a vector of integers, got ", lengths.dtype(), lengths.shape());
+  }
   return absl::OkStatus();
+}
+
+// Behind the end of a sequence, outputs are zeros and the state stays. `lengths`
+// is [batch, 1].
+void CopyThrough(const Scope& s, Output lengths, Output time, const RnnCell::State& before, RnnCell::Step* step) {
+  if (!lengths || !s.ok()) return;
+  const Output live = Greater(s, lengths, time);
+  step->output = Select(s, live, step->output, ZerosLike(s, step->output));
+  for (size_t i = 0; i < before.size(); ++i) step->state[i] = Select(s, live, step->state[i], before[i]);
+}
+
+RnnResult RunCopies(const Scope& s, RnnCell& cell, Output inputs, int steps, const RnnOptions& options) {
+  const int time_axis = options.time_major ? 0 : 1;
+  const std::vector<Output> slices = Unpack(s, inputs, steps, time_axis);
+  if (!s.ok()) return {};
+  RnnResult result{{}, options.initial_state};
+  if (result.state.empty()) result.state = ZeroState(s, cell, slices[0]);
+  std::vector<Output> outputs;
+  Output lengths;
+  if (options.sequence_length) lengths = ExpandDims(s, Cast(s, options.sequence_length, kInt32), 1);
+  for (int t = 0; t < steps && s.ok(); ++t) {
+    RnnCell::Step step = cell.Call(s, slices[t], result.state);
+    CopyThrough(s, lengths, lengths ? Const(s, int32_t{t}) : Output(), result.state, &step);
+    outputs.push_back(step.output);
+    result.state = std::move(step.state);
+  }
+  if (!s.ok()) return {};
+  result.outputs = Pack(s, outputs, time_axis);
+  return result;
+}
+
+// A dimension of x that is known when the graph runs.
+Output SizeOf(const Scope& s, Output x, int axis) {
+  return StridedSlice(s, ShapeOf(s, x), Const(s, {axis}), Const(s, {axis + 1}), Const(s, {1}), {.shrink_axis_mask = 1});
+}
+
+// Each iteration takes its input from the end of a list, and puts its output to
+// the end of another: lists are values, through which gradients go.
+RnnResult RunLoop(const Scope& s, RnnCell& cell, Output inputs, const RnnOptions& options) {
+  const Output x = options.time_major ? inputs : Transpose(s, inputs, {1, 0, 2});
+  if (!s.ok()) return {};
+  const DType dtype = RemoveRef(x.dtype());
+  const int64_t batch = x.shape().dim(1), depth = x.shape().dim(2);
+  const Output time = SizeOf(s, x, 0);
+  Output steps = time, lengths;
+  if (options.sequence_length) {
+    lengths = Cast(s, options.sequence_length, kInt32);
+    steps = Minimum(s, time, Maximum(s, ReduceMax(s, lengths, {0}), Const(s, 0)));
+    lengths = ExpandDims(s, lengths, 1);
+  }
+  const Output any = Const(s, -1);  // size or shape
+  std::vector<Output> values = {Const(s, 0), s.Add("TensorListFromTensor", {Reverse(s, x, Const(s, {0})), any}),
+                                s.Add("EmptyTensorList", {any, any}, {{"element_dtype", dtype}})};
+  std::vector<PartialShape> shapes(3, Shape());
+  const RnnCell::State initial =
+      options.initial_state.empty() ? Zeros(s, cell.state_sizes(), x, 1) : options.initial_state;
+  values.insert(values.end(), initial.begin(), initial.end());
+  for (const int64_t size : cell.state_sizes()) shapes.push_back(PartialShape({batch, size}));
+
+  const std::vector<Output> ends = While(
+      s, values, [&](const Scope& in, const std::vector<Output>& v) { return Less(in, v[0], steps); },
+      [&](const Scope& body, const std::vector<Output>& v) -> std::vector<Output> {
+        // The cell's names are those that it has without a loop.
+        const Scope in = body.InScope(absl::StripSuffix(s.FullName(""), "/"));
+        Node* const pop = in.Add("TensorListPopBack", {v[1], any}, {{"element_dtype", dtype}});
+        if (pop == nullptr) return {};
+        const RnnCell::State state(v.begin() + 3, v.end());
+        RnnCell::Step step = cell.Call(in, EnsureShape(in, pop->out(1), {batch, depth}), state);
+        CopyThrough(in, lengths, v[0], state, &step);
+        std::vector<Output> next = {Add(in, v[0], Const(in, 1)), pop->out(0),
+                                    in.Add("TensorListPushBack", {v[2], step.output})};
+        next.insert(next.end(), step.state.begin(), step.state.end());
+        return next;
+      },
+      {.shapes = shapes});
+  const Output row = Pack(s, {SizeOf(s, x, 1), Const(s, static_cast<int32_t>(cell.output_size()))});
+  Output y = s.Add("TensorListStack", {ends[2], row}, {{"element_dtype", dtype}});
+  if (lengths) {
+    const Output behind = Pack(s, {Const(s, 0), Sub(s, time, steps)});
+    y = Pad(s, y, Pack(s, {behind, Const(s, {0, 0}), Const(s, {0, 0})}));
+  }
+  y = EnsureShape(s, y, {x.shape().dim(0), batch, cell.output_size()});
+  if (!options.time_major) y = Transpose(s, y, {1, 0, 2});
+  if (!s.ok()) return {};
+  return {y, RnnCell::State(ends.begin() + 3, ends.end())};
 }
 
 }  // namespace
@@ -239,30 +336,9 @@ RnnResult Rnn(const Scope& scope, const RnnCellPtr& cell, Output inputs, const R
   scope.Fail(CheckRnn(cell, inputs, options));
   if (!scope.ok()) return {};
   const Scope s = scope.SubScope(options.name);
-  const int time_axis = options.time_major ? 0 : 1;
-  const int steps = static_cast<int>(inputs.shape().dim(time_axis));
-  const std::vector<Output> slices = Unpack(s, inputs, steps, time_axis);
-  if (!s.ok()) return {};
-  RnnResult result{{}, options.initial_state};
-  if (result.state.empty()) result.state = ZeroState(s, *cell, slices[0]);
-  std::vector<Output> outputs;
-  Output lengths;
-  if (options.sequence_length) lengths = ExpandDims(s, Cast(s, options.sequence_length, kInt32), 1);
-  for (int t = 0; t < steps && s.ok(); ++t) {
-    RnnCell::Step step = cell->Call(s, slices[t], result.state);
-    if (lengths && s.ok()) {
-      const Output live = Greater(s, lengths, Const(s, int32_t{t}));  // [batch, 1]
-      step.output = Select(s, live, step.output, ZerosLike(s, step.output));
-      for (size_t i = 0; i < step.state.size(); ++i) {
-        step.state[i] = Select(s, live, step.state[i], result.state[i]);
-      }
-    }
-    outputs.push_back(step.output);
-    result.state = std::move(step.state);
-  }
-  if (!s.ok()) return {};
-  result.outputs = Pack(s, outputs, time_axis);
-  return result;
+  const int64_t steps = inputs.shape().dim(options.time_major ? 0 : 1);
+  if (!options.unroll || steps <= 0) return RunLoop(s, *cell, inputs, options);
+  return RunCopies(s, *cell, inputs, static_cast<int>(steps), options);
 }
 
 namespace {

@@ -73,6 +73,7 @@ struct RnnOptions {
   RnnCell::State initial_state;  // zeros, if empty
   Output sequence_length;        // int [batch]: behind it outputs are zeros and the state stays; all, if not given
   bool time_major = false;       // [time, batch, depth] instead of [batch, time, depth], here and in the outputs
+  bool unroll = true;            // a copy of the cell for each time step, if their number is known
   std::string name = "rnn";
 };
 struct RnnResult {
@@ -80,10 +81,10 @@ struct RnnResult {
   RnnCell::State state;
 };
 
-// Runs a cell over the sequences of `inputs`, as tf.nn.dynamic_rnn does. The
-// number of time steps must be known: there is a copy of the cell's operations
-// for each, since gradients do not go through loops. Sequences may still differ
-// in length, by `sequence_length`. See LstmLayer for any number of steps.
+// Runs a cell over the sequences of `inputs`, as tf.nn.dynamic_rnn does. If the
+// number of time steps is known, there is a copy of the cell's operations for
+// each, which is faster; else, or with `unroll` off, there is a loop, which ends
+// with the longest of `sequence_length`.
 RnnResult Rnn(const Scope& s, const RnnCellPtr& cell, Output inputs, const RnnOptions& options = {});
 
 // Rnn of LstmCell(units), with the same variables and results, as one operation
