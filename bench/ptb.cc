@@ -16,6 +16,7 @@ namespace tw = thalweg;
 ABSL_FLAG(int, threads, 0, "threads; 0: one per core");
 ABSL_FLAG(double, seconds, 5, "how long to measure");
 ABSL_FLAG(bool, cells, false, "a copy of the cells for every time step instead of one operation for a layer");
+ABSL_FLAG(bool, loop, false, "a loop over the time steps instead");
 
 namespace {
 
@@ -29,9 +30,9 @@ absl::StatusOr<double> WordsPerSecond() {
   const auto uniform = tw::initializers::Uniform({.minval = -0.1, .maxval = 0.1});
   const tw::layers::LstmOptions lstm{.forget_bias = 0, .initializer = uniform};
   auto net = tw::layers::Embedding(s, x, kWords, kHidden, {.initializer = uniform});
-  if (absl::GetFlag(FLAGS_cells)) {
+  if (const bool loop = absl::GetFlag(FLAGS_loop); loop || absl::GetFlag(FLAGS_cells)) {
     const auto cell = [&] { return tw::layers::LstmCell(kHidden, lstm); };
-    net = tw::layers::Rnn(s, tw::layers::MultiCell({cell(), cell()}), net).outputs;
+    net = tw::layers::Rnn(s, tw::layers::MultiCell({cell(), cell()}), net, {.unroll = !loop}).outputs;
   } else {
     for (int layer = 0; layer < 2; ++layer) net = tw::layers::LstmLayer(s, net, kHidden, lstm).outputs;
   }

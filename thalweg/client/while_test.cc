@@ -236,14 +236,31 @@ TEST(WhileGradient, OfPowers) {
 }
 
 TEST(WhileGradient, OfWhatStaysTheSame) {
-  ExpectGradientsOf(
-      [](const Scope& s, const Values& x) {
-        return Repeat(s, Const(s, 3), {x[0]}, [&](const Scope& in, Output i, const Values& v) {
-          const Output y = Tanh(in, Add(in, MatMul(in, v[0], x[1]), x[2]));
-          return Values{Add(in, y, Mul(in, Cast(in, i, kDouble), x[3]))};
-        })[0];
-      },
-      {X({2, 3}), X({3, 3}, 2), X({3}, 3), X({}, 4)});
+  for (const int n : {0, 3}) {
+    for (const bool known : {true, false}) {
+      ExpectGradientsOf(
+          [&](const Scope& s, const Values& x) {
+            const Output w = known ? x[1] : PlaceholderWithDefault(s, x[1], {-1, -1});
+            return Repeat(s, Const(s, n), {x[0]}, [&](const Scope& in, Output i, const Values& v) {
+              const Output y = Tanh(in, Add(in, MatMul(in, v[0], w), x[2]));
+              return Values{Add(in, y, Mul(in, Cast(in, i, kDouble), x[3]))};
+            })[0];
+          },
+          {X({2, 3}), X({3, 3}, 2), X({3}, 3), X({}, 4)});
+    }
+  }
+}
+
+TEST(WhileGradient, WeightsOfAllIterationsGetOneProduct) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s, kFloat, {-1, 3}), w = Placeholder(s, kFloat, {3, 3});
+  const Values y = Repeat(s, Placeholder(s, kInt32, Shape()), {x},
+                          [&](const Scope& in, Output, const Values& v) { return Values{MatMul(in, v[0], w)}; });
+  const Output dw = Gradients(s, y, {w})[0].values;
+  ASSERT_OK(s.status());
+  EXPECT_EQ(dw.node->op(), "MatMul");
+  EXPECT_EQ(dw.node->input(0).node->op(), "TensorListConcatV2");
 }
 
 TEST(WhileGradient, OfValuesThatMeetAndOnesThatDoNotMatter) {
@@ -321,13 +338,15 @@ TEST(WhileGradient, OfLists) {
 }
 
 TEST(WhileGradient, OfGradients) {
-  ExpectGradientsOf(
-      [](const Scope& s, const Values& x) {
-        return Repeat(s, Const(s, 3), {x[0]}, [&](const Scope& in, Output, const Values& v) {
-          return Values{Mul(in, Sin(in, v[0]), x[1])};
-        })[0];
-      },
-      {X({2}), X({2}, 2)}, /*second=*/true);
+  for (const int n : {0, 1, 3}) {
+    ExpectGradientsOf(
+        [&](const Scope& s, const Values& x) {
+          return Repeat(s, Const(s, n), {x[0]}, [&](const Scope& in, Output, const Values& v) {
+            return Values{Mul(in, Sin(in, MatMul(in, v[0], x[2])), x[1])};
+          })[0];
+        },
+        {X({3, 2}), X({2}, 2), X({2, 2}, 3)}, /*second=*/true);
+  }
 }
 
 TEST(WhileGradient, FollowsTheNumberOfIterationsAndWaitsForBoth) {

@@ -20,22 +20,44 @@ bool CarriesGradient(DType t) {
 
 // What weights that several steps of a sequence share get from each of them is a
 // product A_i' * B_i of few rows. The sum of these is one product of all rows,
-// which is faster than the parts and their addition. Nothing if `parts` are no
-// such products.
+// which is faster than the parts and their addition.
+bool IsProductOfRows(const Gradient& g) {
+  if (!g || g.sparse() || g.values.node->op() != "MatMul") return false;
+  const auto& def = g.values.node->def();
+  return GetAttr<bool>(def, "transpose_a").value_or(false) && !GetAttr<bool>(def, "transpose_b").value_or(true);
+}
+
+// Nothing if `parts` are no such products.
 Output SumOfProducts(const Scope& s, const std::vector<Gradient>& parts) {
   std::vector<Output> a, b;
   for (const Gradient& g : parts) {
-    const Node* node = g.values.node;
-    if (g.sparse() || node->op() != "MatMul") return {};
-    const auto transpose_a = GetAttr<bool>(node->def(), "transpose_a");
-    const auto transpose_b = GetAttr<bool>(node->def(), "transpose_b");
-    if (!transpose_a.value_or(false) || transpose_b.value_or(true)) return {};
-    a.push_back(node->input(0));
-    b.push_back(node->input(1));
+    if (!IsProductOfRows(g)) return {};
+    a.push_back(g.values.node->input(0));
+    b.push_back(g.values.node->input(1));
   }
   const Output axis = Int32Const(s, 0);
   return s.Add("MatMul", {Output(s.Add("ConcatV2", {a, axis})), Output(s.Add("ConcatV2", {b, axis}))},
                {{"transpose_a", true}});
+}
+
+// The sum of what `term` is in each iteration; it has the shape of `like`.
+Output SumOfIterations(const Scope& s, Loop& loop, Output term, Output like) {
+  if (!IsProductOfRows(term) || !term.shape().fully_known()) {
+    const int sum = loop.AddVariable(s.Add("ZerosLike", {like}), like.shape());
+    if (!s.ok()) return {};
+    const std::vector<Output> both = {loop.variables()[sum].value(), loop.Constant(term)};
+    return loop.SetNext(sum, loop.Add("AddN", {both}));
+  }
+  Output rows[2];
+  for (int i = 0; i < 2 && s.ok(); ++i) {
+    const Output part = term.node->input(i);
+    const Tensor shape = Tensor::Vector<int32_t>({-1, static_cast<int32_t>(term.shape().dim(i))});
+    const Output element_shape = s.Add("Const", {}, {{"dtype", kInt32}, {"value", shape}});
+    const Output no_sizes = s.Add("Const", {}, {{"dtype", kInt64}, {"value", Tensor(kInt64, Shape({0}))}});
+    rows[i] = s.Add("TensorListConcatV2", {CollectValues(s, loop, part), element_shape, no_sizes},
+                    {{"element_dtype", part.dtype()}});
+  }
+  return s.Add("MatMul", {rows[0], rows[1]}, {{"transpose_a", true}});
 }
 
 // Sums what several consumers contributed to one tensor.
@@ -247,15 +269,16 @@ class Backward {
       if (!between_[constant->id()]) continue;
       xs.emplace_back(constant);
       sources.push_back(constant->input(0));
-      dys.push_back(s.Add("ZerosLike", {constant->input(0)}));
     }
     const std::vector<Output> dx = RunBack(s, frame, *forward, ys, xs, dys);
-    for (size_t i = 0; i < dx.size() && scope_.ok(); ++i) contributions_[sources[i]].push_back(dx[i]);
+    for (size_t i = 0; i < dx.size() && scope_.ok(); ++i) {
+      if (dx[i]) contributions_[sources[i]].push_back(dx[i]);
+    }
   }
 
-  // The loop that takes dys to derivatives with respect to xs before the first
-  // iteration: ys and the first xs are the variables' values after and before an
-  // iteration, the others are constants.
+  // The loop that takes dys, the derivatives with respect to ys of the last
+  // iteration, to those with respect to xs: the same variables' values before the
+  // first iteration, and then constants.
   std::vector<Output> RunBack(const Scope& s, int frame, Loop& forward, const std::vector<Output>& ys,
                               const std::vector<Output>& xs, const std::vector<Output>& dys) {
     const Output count = CountIterations(s, forward);
@@ -266,26 +289,28 @@ class Backward {
     if (!s.ok()) return {};
     back.SetCondition(back.Add("Greater", {Output(back.variables()[0].merge), zero}));
     if (!s.ok()) return {};
+    back.SetNext(0, back.Add("Sub", {back.variables()[0].value(), one}));
     std::vector<Output> values;
-    for (size_t i = 1; i < back.variables().size(); ++i) values.push_back(back.variables()[i].value());
+    for (size_t i = 0; i < dys.size(); ++i) values.push_back(back.variables()[i + 1].value());
 
     const int first = s.graph().num_nodes();
     const Scope body = back.body_scope();
-    std::vector<Output> next;
     const std::vector<Gradient> dx = Backward(body, ys, xs, frames_, frame, &forward).Run(values);
+    std::vector<Output> terms;
     for (size_t i = 0; i < xs.size() && s.ok(); ++i) {
-      if (i < ys.size()) {
-        next.push_back(dx[i] ? ToDense(body, dx[i]) : body.Add("ZerosLike", {xs[i]}));
-      } else {
-        next.push_back(dx[i] ? body.Add("AddN", {std::vector<Output>{values[i], ToDense(body, dx[i])}}) : values[i]);
-      }
+      terms.push_back(dx[i] ? ToDense(body, dx[i]) : Output());
+      if (!dx[i] && i < ys.size()) terms[i] = body.Add("ZerosLike", {xs[i]});
     }
     UseSavedValues(s, forward, back, first);
     back.Adopt(first);
-    if (!s.ok()) return {};
-    back.SetNext(0, back.Add("Sub", {back.variables()[0].value(), one}));
-    for (size_t i = 0; i < next.size(); ++i) next[i] = back.SetNext(static_cast<int>(i) + 1, next[i]);
-    return next;
+    for (size_t i = 0; i < terms.size() && s.ok(); ++i) {
+      if (i < ys.size()) {
+        terms[i] = back.SetNext(static_cast<int>(i) + 1, terms[i]);
+      } else if (terms[i]) {
+        terms[i] = SumOfIterations(s, back, terms[i], xs[i].node->input(0));
+      }
+    }
+    return terms;
   }
 
   // Sums the contributions to a tensor, once.

@@ -85,6 +85,7 @@ Node* Loop::Add(absl::string_view op, std::vector<OpInput> inputs, std::vector<A
   if (node == nullptr) return nullptr;
   if (!IsExit(*node)) {
     Note(node);
+    if (AnyInput(*node, in_body_)) in_body_.insert(node);
   } else {
     NoteAdded(node);
     if (parent_ != nullptr) parent_->inside_.insert(node);

@@ -27,17 +27,13 @@ class SavedValues {
       return scope_.Add(
           "Const", {}, {{"dtype", value.dtype()}, {"value", GetAttr<Tensor>(node->def(), "value").value_or(Tensor())}});
     }
-    if (!any_) any_ = Int32Const(scope_, -1);
-    const Output empty = scope_.Add("EmptyTensorList", {any_, any_}, {{"element_dtype", value.dtype()}});
-    const int list = forward_.AddVariable(forward_.FromTopLevel(empty), Shape());
-    if (!scope_.ok()) return {};
-    const Output full =
-        forward_.SetNext(list, forward_.Add("TensorListPushBack", {forward_.variables()[list].value(), value}));
+    const Output full = CollectValues(scope_, forward_, value);
     if (!scope_.ok()) return {};
     const int rest = back_.AddVariable(full, Shape());
     if (!scope_.ok()) return {};
-    Node* const pop = back_.Add("TensorListPopBack", {back_.variables()[rest].value(), back_.Constant(any_)},
-                                {{"element_dtype", value.dtype()}});
+    if (!any_) any_ = back_.Constant(Int32Const(scope_, -1));
+    Node* const pop =
+        back_.Add("TensorListPopBack", {back_.variables()[rest].value(), any_}, {{"element_dtype", value.dtype()}});
     if (pop == nullptr) return {};
     pop->set_output_shape(1, value.shape());
     back_.SetNext(rest, pop->out(0));
@@ -47,7 +43,7 @@ class SavedValues {
   const Scope scope_;
   Loop& forward_;
   Loop& back_;
-  Output any_;  // -1: no limit, no shape
+  Output any_;  // -1: of any shape
   absl::flat_hash_map<Output, Output> saved_;
 };
 
@@ -58,12 +54,21 @@ bool IsOfShapes(const Node& node) {
 
 }  // namespace
 
-Output CountIterations(const Scope& scope, Loop& forward) {
+Output CountIterations(const Scope& scope, Loop& loop) {
   const Scope s = scope.WithoutControlDependencies();
-  const int count = forward.AddVariable(forward.FromTopLevel(Int32Const(s, 0)), Shape());
-  const Output one = forward.Constant(forward.FromTopLevel(Int32Const(s, 1)));
+  const int count = loop.AddVariable(loop.FromTopLevel(Int32Const(s, 0)), Shape());
+  const Output one = loop.Constant(loop.FromTopLevel(Int32Const(s, 1)));
   if (!s.ok()) return {};
-  return forward.SetNext(count, forward.Add("AddV2", {forward.variables()[count].value(), one}));
+  return loop.SetNext(count, loop.Add("AddV2", {loop.variables()[count].value(), one}));
+}
+
+Output CollectValues(const Scope& scope, Loop& loop, Output value) {
+  const Scope s = scope.WithoutControlDependencies();
+  const Output any = Int32Const(s, -1);  // shape, and number
+  const Output empty = s.Add("EmptyTensorList", {any, any}, {{"element_dtype", value.dtype()}});
+  const int list = loop.AddVariable(loop.FromTopLevel(empty), Shape());
+  if (!s.ok()) return {};
+  return loop.SetNext(list, loop.Add("TensorListPushBack", {loop.variables()[list].value(), value}));
 }
 
 void UseSavedValues(const Scope& s, Loop& forward, Loop& back, int first) {

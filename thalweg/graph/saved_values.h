@@ -6,8 +6,11 @@
 
 namespace thalweg {
 
-// How many iterations `forward` made: an int32.
-Output CountIterations(const Scope& s, Loop& forward);
+// How many iterations the loop made: an int32.
+Output CountIterations(const Scope& s, Loop& loop);
+
+// A list of what `value` was in each iteration.
+Output CollectValues(const Scope& s, Loop& loop, Output value);
 
 // Makes the nodes from `first` on, which are to be adopted by `back` and use
 // values of iterations of `forward`, fit for it: these values go into lists, one
