@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/client/cluster_testlib.h"
 #include "thalweg/client/session.h"
 #include "thalweg/client/session_testlib.h"
 #include "thalweg/graph/gradient.h"
@@ -365,6 +366,35 @@ TEST(WhileGradient, FollowsTheNumberOfIterationsAndWaitsForBoth) {
                          session->Run({y, dx}, {{x, Tensor::Scalar(1.1f)}, {n, Tensor::Scalar<int32_t>(times)}}));
     EXPECT_NEAR(out[0].scalar<float>(), std::pow(1.1, power), 1e-4);
     EXPECT_NEAR(out[1].scalar<float>(), power * std::pow(1.1, power - 1), 1e-3);
+  }
+}
+
+TEST(WhileGradient, OfALoopOverSeveralTasks) {
+  TestCluster cluster({{"worker", 2}});
+  Graph graph;
+  const Scope s = graph.root().WithDevice("/job:worker/task:0");
+  const Output x = Placeholder(s, kFloat, {2, 3}), n = Placeholder(s, kInt32, Shape());
+  const Output w = Const(s.WithDevice("/job:worker/task:1"), TestValues(kFloat, {3, 3}));
+  std::vector<Output> all;
+  for (const char* other : {"/job:worker/task:1", "/job:worker/task:0"}) {
+    const Output y = Repeat(s, n, {x}, [&](const Scope& in, Output, const Values& v) {
+      return Values{Sin(in, Tanh(in.WithDevice(other), MatMul(in.WithDevice(other), v[0], w)))};
+    })[0];
+    all.push_back(y);
+    for (const Gradient& g : Gradients(s, {y}, {x, w})) all.push_back(g.values);
+  }
+  ASSERT_OK(s.status());
+  // What is kept of an iteration is kept where it was.
+  for (const auto& node : graph.nodes()) {
+    if (node->op() != "TensorListPushBack") continue;
+    EXPECT_EQ(node->device(), node->input(1).node->device()) << node->name();
+  }
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target({"worker", 0})}));
+  for (const int times : {3, 0, 1}) {
+    ASSERT_OK_AND_ASSIGN(
+        const auto out, session->Run({all.begin(), all.end()},
+                                     {{x, TestValues(kFloat, {2, 3}, -1, 1, 2)}, {n, Tensor::Scalar<int32_t>(times)}}));
+    for (size_t i = 0; i < 3; ++i) ExpectTensor(out[i], out[i + 3]);
   }
 }
 

@@ -43,10 +43,10 @@ Output SumOfProducts(const Scope& s, const std::vector<Gradient>& parts) {
 // The sum of what `term` is in each iteration; it has the shape of `like`.
 Output SumOfIterations(const Scope& s, Loop& loop, Output term, Output like) {
   if (!IsProductOfRows(term) || !term.shape().fully_known()) {
-    const int sum = loop.AddVariable(s.Add("ZerosLike", {like}), like.shape());
+    const int sum = loop.AddVariable(s.Add("ZerosLike", {like}), like.shape(), term);
     if (!s.ok()) return {};
     const std::vector<Output> both = {loop.variables()[sum].value(), loop.Constant(term)};
-    return loop.SetNext(sum, loop.Add("AddN", {both}));
+    return loop.SetNext(sum, loop.Add("AddN", {both}, {}, term));
   }
   Output rows[2];
   for (int i = 0; i < 2 && s.ok(); ++i) {
@@ -54,10 +54,10 @@ Output SumOfIterations(const Scope& s, Loop& loop, Output term, Output like) {
     const Tensor shape = Tensor::Vector<int32_t>({-1, static_cast<int32_t>(term.shape().dim(i))});
     const Output element_shape = s.Add("Const", {}, {{"dtype", kInt32}, {"value", shape}});
     const Output no_sizes = s.Add("Const", {}, {{"dtype", kInt64}, {"value", Tensor(kInt64, Shape({0}))}});
-    rows[i] = s.Add("TensorListConcatV2", {CollectValues(s, loop, part), element_shape, no_sizes},
-                    {{"element_dtype", part.dtype()}});
+    rows[i] = s.ColocateWith(part).Add("TensorListConcatV2", {CollectValues(s, loop, part), element_shape, no_sizes},
+                                       {{"element_dtype", part.dtype()}});
   }
-  return s.Add("MatMul", {rows[0], rows[1]}, {{"transpose_a", true}});
+  return s.ColocateWith(term).Add("MatMul", {rows[0], rows[1]}, {{"transpose_a", true}});
 }
 
 // Sums what several consumers contributed to one tensor.
@@ -284,7 +284,7 @@ class Backward {
     const Output count = CountIterations(s, forward);
     Loop back(s);
     back.AddVariable(count, Shape());
-    for (size_t i = 0; i < dys.size() && s.ok(); ++i) back.AddVariable(dys[i], xs[i].shape());
+    for (size_t i = 0; i < dys.size() && s.ok(); ++i) back.AddVariable(dys[i], xs[i].shape(), xs[i]);
     const Output zero = back.Constant(Int32Const(s, 0)), one = back.Constant(Int32Const(s, 1));
     if (!s.ok()) return {};
     back.SetCondition(back.Add("Greater", {Output(back.variables()[0].merge), zero}));

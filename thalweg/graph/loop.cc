@@ -80,8 +80,8 @@ void Loop::Note(const Node* node) {
   inside_.insert(node);
 }
 
-Node* Loop::Add(absl::string_view op, std::vector<OpInput> inputs, std::vector<AttrArg> attrs) {
-  Node* const node = scope_.Add(op, std::move(inputs), std::move(attrs));
+Node* Loop::Add(absl::string_view op, std::vector<OpInput> inputs, std::vector<AttrArg> attrs, Output near) {
+  Node* const node = scope_.ColocateWith(near).Add(op, std::move(inputs), std::move(attrs));
   if (node == nullptr) return nullptr;
   if (!IsExit(*node)) {
     Note(node);
@@ -105,14 +105,14 @@ Output Loop::Constant(Output outside, bool as_ref) {
   return inside = Output(enter);
 }
 
-int Loop::AddVariable(Output start, const PartialShape& shape) {
-  Variable v{.start = start};
-  Node* const enter = outside_.Add("Enter", {start}, {{"frame_name", frame_}});
+int Loop::AddVariable(Output start, const PartialShape& shape, Output near) {
+  Variable v{.start = start, .near = near};
+  Node* const enter = outside_.ColocateWith(near).Add("Enter", {start}, {{"frame_name", frame_}});
   if (enter != nullptr) {
     Note(enter);
     enter->set_output_shape(0, shape);
     // The second input is the next iteration's, once there is one.
-    v.merge = Add("Merge", {std::vector<Output>{enter, enter}});
+    v.merge = Add("Merge", {std::vector<Output>{enter, enter}}, {}, near);
   }
   if (v.merge != nullptr) SetShapes(v.merge, shape, 1);
   if (condition_) Branch(v);
@@ -122,7 +122,7 @@ int Loop::AddVariable(Output start, const PartialShape& shape) {
 
 void Loop::Branch(Variable& v) {
   if (v.merge == nullptr) return;
-  v.branch = Add("Switch", {Output(v.merge), condition_});
+  v.branch = Add("Switch", {Output(v.merge), condition_}, {}, v.near);
   if (v.branch == nullptr) return;
   SetShapes(v.branch, v.merge->output_shape(0), 2);
   in_body_.insert(v.branch);
@@ -144,9 +144,9 @@ Output Loop::SetNext(int variable, Output next) {
     next = guarded;
   }
   v.next = next;
-  Node* const back = Add("NextIteration", {next});
+  Node* const back = Add("NextIteration", {next}, {}, v.near);
   if (back != nullptr) v.merge->set_input(1, back);
-  v.end = Add("Exit", {Output(v.branch, 0)});
+  v.end = Add("Exit", {Output(v.branch, 0)}, {}, v.near);
   return v.end;
 }
 

@@ -29,6 +29,7 @@ class Loop {
     Node* branch = nullptr;                             // the Switch
     Output next;                                        // inside
     Output end;                                         // outside
+    Output near;                                        // on the device of which it goes round, if there is one
     Output value() const { return Output(branch, 1); }  // what the body sees
   };
 
@@ -61,14 +62,15 @@ class Loop {
   Output FromTopLevel(Output value) {
     return parent_ == nullptr ? value : parent_->Constant(parent_->FromTopLevel(value));
   }
-  // Adds a variable, and gives its number. Its shape is that in all iterations.
-  int AddVariable(Output start, const PartialShape& shape);
+  // Adds a variable, and gives its number. Its shape is that in all iterations;
+  // it goes round on the device of `near`, if that is given.
+  int AddVariable(Output start, const PartialShape& shape, Output near = {});
   // REQUIRES: there is a variable.
   void SetCondition(Output go_on);
   // Closes the circle of a variable; gives its end.
   Output SetNext(int variable, Output next);
   // An operation of each iteration.
-  Node* Add(absl::string_view op, std::vector<OpInput> inputs, std::vector<AttrArg> attrs = {});
+  Node* Add(absl::string_view op, std::vector<OpInput> inputs, std::vector<AttrArg> attrs = {}, Output near = {});
   // Says that a node belongs to the iterations.
   void Note(const Node* node);
 

@@ -29,7 +29,7 @@ class SavedValues {
     }
     const Output full = CollectValues(scope_, forward_, value);
     if (!scope_.ok()) return {};
-    const int rest = back_.AddVariable(full, Shape());
+    const int rest = back_.AddVariable(full, Shape(), value);
     if (!scope_.ok()) return {};
     if (!any_) any_ = back_.Constant(Int32Const(scope_, -1));
     Node* const pop =
@@ -65,10 +65,10 @@ Output CountIterations(const Scope& scope, Loop& loop) {
 Output CollectValues(const Scope& scope, Loop& loop, Output value) {
   const Scope s = scope.WithoutControlDependencies();
   const Output any = Int32Const(s, -1);  // shape, and number
-  const Output empty = s.Add("EmptyTensorList", {any, any}, {{"element_dtype", value.dtype()}});
-  const int list = loop.AddVariable(loop.FromTopLevel(empty), Shape());
+  const Output empty = s.ColocateWith(value).Add("EmptyTensorList", {any, any}, {{"element_dtype", value.dtype()}});
+  const int list = loop.AddVariable(loop.FromTopLevel(empty), Shape(), value);
   if (!s.ok()) return {};
-  return loop.SetNext(list, loop.Add("TensorListPushBack", {loop.variables()[list].value(), value}));
+  return loop.SetNext(list, loop.Add("TensorListPushBack", {loop.variables()[list].value(), value}, {}, value));
 }
 
 void UseSavedValues(const Scope& s, Loop& forward, Loop& back, int first) {

@@ -9,7 +9,7 @@ namespace thalweg {
 // How many iterations the loop made: an int32.
 Output CountIterations(const Scope& s, Loop& loop);
 
-// A list of what `value` was in each iteration.
+// A list of what `value` was in each iteration, where it was.
 Output CollectValues(const Scope& s, Loop& loop, Output value);
 
 // Makes the nodes from `first` on, which are to be adopted by `back` and use

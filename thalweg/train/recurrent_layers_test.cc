@@ -4,12 +4,14 @@
 
 #include <functional>
 
+#include "thalweg/client/cluster_testlib.h"
 #include "thalweg/graph/gradient.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/train/losses.h"
 #include "thalweg/train/model_testlib.h"
 #include "thalweg/train/optimizers.h"
+#include "thalweg/train/replica_device_setter.h"
 
 namespace thalweg {
 namespace {
@@ -127,17 +129,20 @@ TEST(RnnLoop, DropsOthersInEveryStep) {
 
 // Was the first of a row of numbers, of which there are 2 to 12, positive? That
 // is to be remembered to the end.
-TEST(RnnLoop, Learns) {
-  Model m;
-  const Output x = Placeholder(m.s, kFloat, {-1, -1, 1});
-  const Output lengths = Placeholder(m.s, kInt32, {-1});
-  const Output labels = Placeholder(m.s, kInt32, {-1});
+void ExpectLearns(const Scope& s, const std::string& target) {
+  const Output x = Placeholder(s, kFloat, {-1, -1, 1});
+  const Output lengths = Placeholder(s, kInt32, {-1});
+  const Output labels = Placeholder(s, kInt32, {-1});
   const RnnCellPtr cell = layers::MultiCell({layers::DropoutCell(LstmCell(8), {.output_rate = 0.1}), GruCell(8)});
-  const RnnResult r = layers::Rnn(m.s, cell, x, {.sequence_length = lengths});
-  const Output logits = layers::Dense(m.s, r.state[2], 2);
-  const Output loss = ReduceMean(m.s, SparseSoftmaxCrossEntropy(m.s, logits, labels));
-  const Output train = Adam({.learning_rate = 0.02})->Minimize(m.s, loss);
-  m.Run(InitializeVariables(m.s));
+  const RnnResult r = layers::Rnn(s, cell, x, {.sequence_length = lengths});
+  const Output logits = layers::Dense(s, r.state[2], 2);
+  const Output loss = ReduceMean(s, SparseSoftmaxCrossEntropy(s, logits, labels));
+  const Output train = Adam({.learning_rate = 0.02})->Minimize(s, loss);
+  const Output init = InitializeVariables(s);
+  ASSERT_TRUE(s.ok()) << s.status();
+  const auto session = Session::Create(s.graph(), {.target = target});
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE((*session)->Run({init}).ok());
   double first = 0, last = 0;
   for (int step = 0; step < 120; ++step) {
     const int64_t time = 2 + step % 11, batch = 32;
@@ -147,12 +152,25 @@ TEST(RnnLoop, Learns) {
       ends.flat<int32_t>()[i] = static_cast<int32_t>(2 + i % (time - 1));
       signs.flat<int32_t>()[i] = numbers.flat<float>()[i * time] > 0 ? 1 : 0;
     }
-    const double value = m.Run({loss, train}, {{x, numbers}, {lengths, ends}, {labels, signs}})[0].scalar<float>();
-    if (step < 20) first += value / 20;
-    if (step >= 100) last += value / 20;
+    const auto out = (*session)->Run({loss, train}, {{x, numbers}, {lengths, ends}, {labels, signs}});
+    ASSERT_TRUE(out.ok()) << out.status();
+    if (step < 20) first += out->at(0).scalar<float>() / 20;
+    if (step >= 100) last += out->at(0).scalar<float>() / 20;
   }
   EXPECT_GT(first, 0.5);
   EXPECT_LT(last, 0.25);
+}
+
+TEST(RnnLoop, Learns) {
+  Graph graph;
+  ExpectLearns(graph.root(), "");
+}
+
+TEST(RnnLoop, LearnsWithVariablesOnParameterServers) {
+  TestCluster cluster({{"ps", 2}, {"worker", 1}});
+  Graph graph;
+  ExpectLearns(graph.root().WithDevice(ReplicaDeviceSetter({.cluster = cluster.spec(), .worker = TaskId{"worker", 0}})),
+               cluster.target({"worker", 0}));
 }
 
 }  // namespace
