@@ -356,29 +356,28 @@ Output AtTheEnd(const Scope& s, Output states, Output initial, Output lengths) {
   return GatherNd(s, all, Pack(s, {lengths, rows}, 1));
 }
 
-absl::Status CheckLstmLayer(const Output& inputs, int64_t units, const RnnOptions& options) {
+absl::Status CheckLstmLayers(const Output& inputs, const std::vector<int64_t>& units, const RnnOptions& options) {
   if (!inputs) return InvalidArgument("LstmLayer: the input is missing");
-  if (units <= 0) return InvalidArgument("LstmLayer: units must be positive, got ", units);
+  if (units.empty()) return InvalidArgument("LstmLayers: there are no layers");
+  for (const int64_t n : units) {
+    if (n <= 0) return InvalidArgument("LstmLayer: units must be positive, got ", n);
+  }
   if (inputs.shape().rank() != 3 || inputs.shape().dim(2) <= 0) {
     return InvalidArgument("LstmLayer: inputs must be of rank 3 with a known depth, got ", inputs.shape());
   }
-  if (!options.initial_state.empty() && options.initial_state.size() != 2) {
-    return InvalidArgument("LstmLayer: the initial state has ", options.initial_state.size(), " tensors, not 2");
+  if (!options.initial_state.empty() && options.initial_state.size() != 2 * units.size()) {
+    return InvalidArgument("LstmLayer: the initial state has ", options.initial_state.size(), " tensors, not ",
+                           2 * units.size());
   }
   return absl::OkStatus();
 }
 
-}  // namespace
-
-RnnResult LstmLayer(const Scope& scope, Output inputs, int64_t units, const LstmOptions& cell,
-                    const RnnOptions& options) {
-  if (!scope.ok()) return {};
-  scope.Fail(CheckLstmLayer(inputs, units, options));
-  if (!scope.ok()) return {};
-  const Scope s = scope.SubScope(options.name);
+// One layer over x [time, batch, depth], with its variables in `s`.
+RnnResult RunLstm(const Scope& s, Output x, int64_t units, const LstmOptions& cell, const RnnOptions& options) {
+  if (!s.ok()) return {};
   const Scope own = Within(s, cell.name);
-  const DType dtype = RemoveRef(inputs.dtype());
-  const Var kernel = MakeVariable(own, "kernel", {inputs.shape().dim(2) + units, 4 * units},
+  const DType dtype = RemoveRef(x.dtype());
+  const Var kernel = MakeVariable(own, "kernel", {x.shape().dim(2) + units, 4 * units},
                                   {.initializer = cell.initializer, .dtype = dtype});
   const Var bias = MakeVariable(own, "bias", {4 * units}, {.initializer = initializers::Zeros(), .dtype = dtype});
   std::vector<Output> peepholes;  // forget, input, output
@@ -387,8 +386,6 @@ RnnResult LstmLayer(const Scope& scope, Output inputs, int64_t units, const Lstm
     peepholes.push_back(cell.use_peepholes ? Output(MakeVariable(own, name, {units}, variable))
                                            : initializers::Zeros()(own, {units}, dtype));
   }
-  const Output x = options.time_major ? inputs : Transpose(s, inputs, {1, 0, 2});
-  if (!s.ok()) return {};
   RnnCell::State initial = options.initial_state;
   if (initial.empty()) initial = Zeros(s, {units, units}, x, 1);
   Output lengths, mask;
@@ -410,9 +407,48 @@ RnnResult LstmLayer(const Scope& scope, Output inputs, int64_t units, const Lstm
   if (lstm == nullptr) return {};
   const Output c = lstm->out(1), h = lstm->out(6);
   RnnResult result{mask ? Mul(s, h, mask) : h, {}};
-  if (!options.time_major) result.outputs = Transpose(s, result.outputs, {1, 0, 2});
   result.state = {AtTheEnd(s, c, initial[0], lengths), AtTheEnd(s, h, initial[1], lengths)};
   return result;
+}
+
+// Calls `run` for inputs with the time in front.
+template <typename F>
+RnnResult TimeMajor(const Scope& s, Output inputs, const RnnOptions& options, F run) {
+  RnnResult result = run(options.time_major ? inputs : Transpose(s, inputs, {1, 0, 2}));
+  if (s.ok() && !options.time_major) result.outputs = Transpose(s, result.outputs, {1, 0, 2});
+  return s.ok() ? result : RnnResult();
+}
+
+}  // namespace
+
+RnnResult LstmLayer(const Scope& scope, Output inputs, int64_t units, const LstmOptions& cell,
+                    const RnnOptions& options) {
+  if (!scope.ok()) return {};
+  scope.Fail(CheckLstmLayers(inputs, {units}, options));
+  if (!scope.ok()) return {};
+  const Scope s = scope.SubScope(options.name);
+  return TimeMajor(s, inputs, options, [&](Output x) { return RunLstm(s, x, units, cell, options); });
+}
+
+RnnResult LstmLayers(const Scope& scope, Output inputs, const std::vector<int64_t>& units, const LstmOptions& cell,
+                     const DropoutCellOptions& dropout, const RnnOptions& options) {
+  if (!scope.ok()) return {};
+  scope.Fail(CheckLstmLayers(inputs, units, options));
+  if (!scope.ok()) return {};
+  const Scope s = Within(scope.SubScope(options.name), "multi_rnn_cell");
+  return TimeMajor(s, inputs, options, [&](Output x) {
+    RnnResult all{x, {}};
+    RnnOptions own = options;
+    for (size_t i = 0; i < units.size() && s.ok(); ++i) {
+      const auto state = options.initial_state.begin() + 2 * static_cast<int64_t>(i);
+      if (!options.initial_state.empty()) own.initial_state.assign(state, state + 2);
+      x = Dropout(s, all.outputs, {.rate = dropout.input_rate, .training = dropout.training});
+      const RnnResult layer = RunLstm(Within(s, absl::StrCat("cell_", i)), x, units[i], cell, own);
+      all.outputs = Dropout(s, layer.outputs, {.rate = dropout.output_rate, .training = dropout.training});
+      all.state.insert(all.state.end(), layer.state.begin(), layer.state.end());
+    }
+    return all;
+  });
 }
 
 }  // namespace thalweg::layers

@@ -92,6 +92,10 @@ RnnResult Rnn(const Scope& s, const RnnCellPtr& cell, Output inputs, const RnnOp
 // Clipped cells pass gradients on as if they were not.
 RnnResult LstmLayer(const Scope& s, Output inputs, int64_t units, const LstmOptions& cell = {},
                     const RnnOptions& options = {});
+// Several of them, as Rnn of MultiCell of a DropoutCell of LstmCell for each of
+// `units`: with their variables, results and states.
+RnnResult LstmLayers(const Scope& s, Output inputs, const std::vector<int64_t>& units, const LstmOptions& cell = {},
+                     const DropoutCellOptions& dropout = {}, const RnnOptions& options = {});
 
 // Zeros for `like`'s batch: like is [batch, ...].
 RnnCell::State ZeroState(const Scope& s, const RnnCell& cell, Output like);

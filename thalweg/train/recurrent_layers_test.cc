@@ -127,6 +127,42 @@ TEST(RnnLoop, DropsOthersInEveryStep) {
   }
 }
 
+TEST(LstmLayers, GiveWhatTheirCellsGive) {
+  for (const bool time_major : {false, true}) {
+    std::vector<Tensor> results[2];
+    std::vector<std::string> variables[2];
+    for (const bool as_layers : {false, true}) {
+      Model m;
+      const Output x = Const(m.s, Wave({3, 3, 2}, 0.9, 1));
+      const layers::LstmOptions lstm{.initializer = WaveInitializer};
+      RnnOptions options{.sequence_length = Const(m.s, {2, 0, 3}), .time_major = time_major};
+      for (const int64_t size : {4, 4, 3, 3}) options.initial_state.push_back(Const(m.s, Wave({3, size}, 0.3)));
+      const RnnCellPtr cell = layers::MultiCell({LstmCell(4, lstm), LstmCell(3, lstm)});
+      const RnnResult r =
+          as_layers ? layers::LstmLayers(m.s, x, {4, 3}, lstm, {}, options) : layers::Rnn(m.s, cell, x, options);
+      const std::vector<Output> all = Everything(m, r, x, options.initial_state);
+      variables[as_layers] = m.Variables();
+      m.Run(InitializeVariables(m.s));
+      results[as_layers] = m.Run(all);
+    }
+    EXPECT_EQ(variables[0], variables[1]);
+    ASSERT_EQ(results[0].size(), results[1].size());
+    for (size_t i = 0; i < results[0].size(); ++i) ExpectTensor(results[1][i], results[0][i], 1e-5);
+  }
+}
+
+TEST(LstmLayers, DropBetween) {
+  Model m;
+  const Output x = Placeholder(m.s, kFloat, {-1, -1, 2});
+  const RnnResult r = layers::LstmLayers(m.s, x, {20, 50}, {}, {.output_rate = 0.5});
+  m.Run(InitializeVariables(m.s));
+  int zeros = 0;
+  for (const float y : m.Run(r.outputs, {{x, Wave({1, 8, 2})}}).flat<float>()) zeros += y == 0;
+  EXPECT_NEAR(zeros, 200, 60);
+  layers::LstmLayers(m.s, x, {});
+  EXPECT_EQ(m.s.status().message(), "LstmLayers: there are no layers");
+}
+
 // Was the first of a row of numbers, of which there are 2 to 12, positive? That
 // is to be remembered to the end.
 void ExpectLearns(const Scope& s, const std::string& target) {
