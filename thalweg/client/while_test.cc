@@ -386,7 +386,9 @@ TEST(WhileGradient, OfALoopOverSeveralTasks) {
   ASSERT_OK(s.status());
   // What is kept of an iteration is kept where it was.
   for (const auto& node : graph.nodes()) {
-    if (node->op() != "TensorListPushBack") continue;
+    if (node->op() != "TensorListPushBack" && node->op() != "TensorListPopBack") continue;
+    EXPECT_EQ(node->device(), node->input(0).node->device()) << node->name();
+    if (node->op() == "TensorListPopBack") continue;
     EXPECT_EQ(node->device(), node->input(1).node->device()) << node->name();
   }
   ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target({"worker", 0})}));

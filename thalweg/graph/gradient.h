@@ -58,7 +58,8 @@ class GradientContext {
 
 // d(sum of all elements of all ys) / dx for each x; `grad_ys`, if given, weighs
 // the elements of the ys. An x on which no y depends gets an empty Gradient.
-// Errors (an op without gradient) go to the scope.
+// Loops on the way (while.h) get more values that go round. Errors (an op without
+// gradient) go to the scope.
 std::vector<Gradient> Gradients(const Scope& s, const std::vector<Output>& ys, const std::vector<Output>& xs,
                                 const std::vector<Output>& grad_ys = {});
 

@@ -105,6 +105,10 @@ Output Loop::Constant(Output outside, bool as_ref) {
   return inside = Output(enter);
 }
 
+Output Loop::FromTopLevel(Output value) {
+  return parent_ == nullptr ? value : parent_->Constant(parent_->FromTopLevel(value));
+}
+
 int Loop::AddVariable(Output start, const PartialShape& shape, Output near) {
   Variable v{.start = start, .near = near};
   Node* const enter = outside_.ColocateWith(near).Add("Enter", {start}, {{"frame_name", frame_}});

@@ -19,18 +19,21 @@
 
 namespace thalweg {
 
-// A value. Errors go to the scope; after one, outputs are nothing.
+// Describes a loop while it is worked on; the nodes are the graph's. Errors go to
+// the scope; after one, outputs are nothing.
 class Loop {
  public:
   // A value that goes round.
   struct Variable {
-    Output start;                                       // outside
-    Node* merge = nullptr;                              // what the condition sees
-    Node* branch = nullptr;                             // the Switch
-    Output next;                                        // inside
-    Output end;                                         // outside
-    Output near;                                        // on the device of which it goes round, if there is one
-    Output value() const { return Output(branch, 1); }  // what the body sees
+    Output start;            // outside
+    Node* merge = nullptr;   // what the condition sees
+    Node* branch = nullptr;  // the Switch
+    Output next;             // inside
+    Output end;              // outside
+    Output near;             // whose device it goes round on, if any
+
+    // What the body sees.
+    Output value() const { return Output(branch, 1); }
   };
 
   // A new loop, with the name of the scope, which is its own.
@@ -59,9 +62,7 @@ class Loop {
   // `outside` in every iteration: its value or, `as_ref`, the variable.
   Output Constant(Output outside, bool as_ref = false);
   // A value of the top level, as this loop's Enter nodes can take it.
-  Output FromTopLevel(Output value) {
-    return parent_ == nullptr ? value : parent_->Constant(parent_->FromTopLevel(value));
-  }
+  Output FromTopLevel(Output value);
   // Adds a variable, and gives its number. Its shape is that in all iterations;
   // it goes round on the device of `near`, if that is given.
   int AddVariable(Output start, const PartialShape& shape, Output near = {});

@@ -32,8 +32,8 @@ class SavedValues {
     const int rest = back_.AddVariable(full, Shape(), value);
     if (!scope_.ok()) return {};
     if (!any_) any_ = back_.Constant(Int32Const(scope_, -1));
-    Node* const pop =
-        back_.Add("TensorListPopBack", {back_.variables()[rest].value(), any_}, {{"element_dtype", value.dtype()}});
+    Node* const pop = back_.Add("TensorListPopBack", {back_.variables()[rest].value(), any_},
+                                {{"element_dtype", value.dtype()}}, value);
     if (pop == nullptr) return {};
     pop->set_output_shape(1, value.shape());
     back_.SetNext(rest, pop->out(0));

@@ -47,7 +47,7 @@ absl::Status CheckNext(const std::vector<Output>& next, const Loop& loop) {
 
 std::vector<Output> While(const Scope& scope, const std::vector<Output>& start, const LoopCondition& condition,
                           const LoopBody& body, const WhileOptions& options) {
-  const std::vector<Output> nothing(start.size());
+  std::vector<Output> nothing(start.size());
   if (!scope.ok()) return nothing;
   scope.Fail(CheckStart(start, options.shapes));
   if (!scope.ok()) return nothing;
