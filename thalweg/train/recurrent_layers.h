@@ -83,8 +83,8 @@ struct RnnResult {
 
 // Runs a cell over the sequences of `inputs`, as tf.nn.dynamic_rnn does. If the
 // number of time steps is known, there is a copy of the cell's operations for
-// each, which is faster; else, or with `unroll` off, there is a loop, which ends
-// with the longest of `sequence_length`.
+// each; else, or with `unroll` off, there is a loop, which ends with the longest
+// of `sequence_length`.
 RnnResult Rnn(const Scope& s, const RnnCellPtr& cell, Output inputs, const RnnOptions& options = {});
 
 // Rnn of LstmCell(units), with the same variables and results, as one operation
