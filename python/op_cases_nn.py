@@ -215,19 +215,23 @@ def normalization(c):
 
 def block_lstm(c):
     time, batch, depth, units = 3, 2, 4, 5
-    inputs = dict(seq_len_max=np.array(time, np.int64), x=numbers("float32", (time, batch, depth), -1, 1),
-                  cs_prev=numbers("float32", (batch, units), -1, 1, 2),
-                  h_prev=numbers("float32", (batch, units), -1, 1, 3),
-                  w=numbers("float32", (depth + units, 4 * units), -1, 1, 4),
-                  b=numbers("float32", (4 * units,), -1, 1, 5))
-    inputs |= {name: numbers("float32", (units,), -1, 1, 6 + i) for i, name in enumerate(("wci", "wcf", "wco"))}
-    for label, attributes in (("", {}), ("bias", dict(forget_bias=0., cell_clip=-1.)), ("clip", dict(cell_clip=.2)),
-                              ("peephole", dict(use_peephole=True))):
-        c.case("BlockLSTM", label, tolerance=1e-4, **inputs, **attributes)
-        results = dict(zip(("i", "cs", "f", "o", "ci", "co", "h"), c.apply("BlockLSTM", **inputs, **attributes)))
-        c.case("BlockLSTMGrad", label, tolerance=1e-4, use_peephole=attributes.get("use_peephole", False),
-               cs_grad=numbers("float32", (time, batch, units), -1, 1, 9),
-               h_grad=numbers("float32", (time, batch, units), -1, 1, 10), **inputs, **results)
+
+    def arguments(t):
+        inputs = dict(seq_len_max=np.array(time, np.int64), x=numbers(t, (time, batch, depth), -1, 1),
+                      cs_prev=numbers(t, (batch, units), -1, 1, 2), h_prev=numbers(t, (batch, units), -1, 1, 3),
+                      w=numbers(t, (depth + units, 4 * units), -1, 1, 4), b=numbers(t, (4 * units,), -1, 1, 5))
+        return inputs | {name: numbers(t, (units,), -1, 1, 6 + i) for i, name in enumerate(("wci", "wcf", "wco"))}
+
+    for t in kernel_types("BlockLSTM", "T"):
+        inputs, limit = arguments(t), loose(t)
+        for label, attributes in (("", {}), ("bias", dict(forget_bias=0., cell_clip=-1.)), ("clip", dict(cell_clip=.2)),
+                                  ("peephole", dict(use_peephole=True))):
+            c.case("BlockLSTM", f"{t} {label}", tolerance=limit, **inputs, **attributes)
+            results = dict(zip(("i", "cs", "f", "o", "ci", "co", "h"), c.apply("BlockLSTM", **inputs, **attributes)))
+            c.case("BlockLSTMGrad", f"{t} {label}", tolerance=limit, use_peephole=attributes.get("use_peephole", False),
+                   cs_grad=numbers(t, (time, batch, units), -1, 1, 9),
+                   h_grad=numbers(t, (time, batch, units), -1, 1, 10), **inputs, **results)
+    inputs = arguments("float32")
     for label, change in (("w", dict(w=numbers("float32", (depth, 4 * units)))),
                           ("b", dict(b=numbers("float32", (units,)))),
                           ("x", dict(x=numbers("float32", (batch, depth)))),

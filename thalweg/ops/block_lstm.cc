@@ -9,7 +9,8 @@
 //
 // W is [depth + units, 4 * units]: its upper rows meet the inputs, all time steps
 // in one product, and only the lower rows are multiplied step by step. So it is
-// with the gradients: those of x and W are products over all steps.
+// with the gradients: those of x and W are products over all steps. Half precision
+// is computed in float.
 #include <algorithm>
 #include <limits>
 
@@ -17,6 +18,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/gemm.h"
 #include "thalweg/ops/vector_math.h"
+#include "thalweg/ops/widen.h"
 
 namespace thalweg {
 namespace {
@@ -35,7 +37,6 @@ absl::Status Expect(const KernelContext& c, int i, absl::string_view name, const
 }
 
 absl::StatusOr<Sizes> ReadSizes(const KernelContext& c, bool use_peephole) {
-  if (c.input(kX).dtype() != kFloat) return Unimplemented("BlockLSTM of ", c.input(kX).dtype());
   const Shape& x = c.input(kX).shape();
   const Shape& w = c.input(kW).shape();
   if (c.input(kSteps).num_elements() != 1) return InvalidArgument("seq_len_max must be a scalar");
@@ -115,29 +116,34 @@ class BlockLstmKernel : public Kernel {
   absl::Status Compute(KernelContext& context) override {
     ASSIGN_OR_RETURN(const Sizes s, ReadSizes(context, use_peephole_));
     const int64_t n = s.units, step = s.batch * n;
+    WideCall call(context);
     float* out[7];
     for (int k = 0; k < 7; ++k) {
-      ASSIGN_OR_RETURN(Tensor * tensor, context.Allocate(k, s.Sequence()));
-      out[k] = tensor->mutable_data<float>();
+      ASSIGN_OR_RETURN(out[k], call.Output(k, s.Sequence()));
       std::fill_n(out[k] + s.steps * step, (s.time - s.steps) * step, 0.0f);
     }
-    const auto in = [&](int k) { return context.input(k).data<float>(); };
+    if (step == 0) return absl::OkStatus();  // there may be any number of steps without elements
+    const float* in[kForwardInputs] = {};
+    for (int k = kX; k < kForwardInputs; ++k) {
+      ASSIGN_OR_RETURN(in[k], call.Input(k));
+    }
     ASSIGN_OR_RETURN(Tensor sums, context.AllocateTemporary(kFloat, Shape({s.steps, s.batch, 4 * n})));
     float* const gates = sums.mutable_data<float>();
-    RETURN_IF_ERROR((Gemm{.m = s.steps * s.batch, .n = 4 * n, .k = s.depth}.Run(context, in(kX), in(kW), gates)));
+    RETURN_IF_ERROR((Gemm{.m = s.steps * s.batch, .n = 4 * n, .k = s.depth}.Run(context, in[kX], in[kW], gates)));
     for (int64_t t = 0; t < s.steps; ++t) {
-      const float* const h = t == 0 ? in(kH) : out[6] + (t - 1) * step;
-      const float* const c = t == 0 ? in(kC) : out[1] + (t - 1) * step;
-      AddProduct(context, false, s.batch, 4 * n, n, h, in(kW) + s.depth * 4 * n, gates + t * 4 * step);
+      const float* const h = t == 0 ? in[kH] : out[6] + (t - 1) * step;
+      const float* const c = t == 0 ? in[kC] : out[1] + (t - 1) * step;
+      AddProduct(context, false, s.batch, 4 * n, n, h, in[kW] + s.depth * 4 * n, gates + t * 4 * step);
       context.ParallelFor(s.batch, 8.0 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
         for (int64_t b = begin; b < end; ++b) {
           const int64_t at = t * step + b * n;
-          ForwardRow({gates + 4 * at, in(kB), c + b * n, in(kWci), in(kWcf), in(kWco), out[0] + at, out[1] + at,
+          ForwardRow({gates + 4 * at, in[kB], c + b * n, in[kWci], in[kWcf], in[kWco], out[0] + at, out[1] + at,
                       out[2] + at, out[3] + at, out[4] + at, out[5] + at, out[6] + at},
                      n, forget_bias_, clip_, use_peephole_);
         }
       });
     }
+    call.Finish();
     return absl::OkStatus();
   }
 
@@ -189,50 +195,58 @@ class BlockLstmGradKernel : public Kernel {
     ASSIGN_OR_RETURN(const Sizes s, ReadSizes(context, use_peephole_));
     constexpr absl::string_view kNames[] = {"i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad"};
     for (int k = 0; k < 9; ++k) RETURN_IF_ERROR(Expect(context, kForwardInputs + k, kNames[k], s.Sequence()));
+    WideCall call(context);
     float* out[8];  // of x, c, h, w, wci, wcf, wco, b
     for (int k = 0; k < 8; ++k) {
-      ASSIGN_OR_RETURN(Tensor * tensor, context.Allocate(k, context.input(kX + k).shape()));
-      out[k] = tensor->mutable_data<float>();
-      std::fill_n(out[k], tensor->num_elements(), 0.0f);
+      const Shape& shape = context.input(kX + k).shape();
+      ASSIGN_OR_RETURN(out[k], call.Output(k, shape));
+      std::fill_n(out[k], shape.num_elements(), 0.0f);
     }
-    ASSIGN_OR_RETURN(Tensor gates, context.AllocateTemporary(kFloat, Shape({s.steps, s.batch, 4 * s.units})));
-    float* const dgates = gates.mutable_data<float>();
-    for (int64_t t = s.steps - 1; t >= 0; --t) StepBack(context, s, t, dgates, out);
-    return Products(context, s, dgates, out);
+    if (s.batch * s.units > 0 && s.steps > 0) {  // there may be any number of steps without elements
+      const float* in[kForwardInputs + 9] = {};
+      for (int k = kX; k < kForwardInputs + 9; ++k) {
+        ASSIGN_OR_RETURN(in[k], call.Input(k));
+      }
+      ASSIGN_OR_RETURN(Tensor gates, context.AllocateTemporary(kFloat, Shape({s.steps, s.batch, 4 * s.units})));
+      float* const dgates = gates.mutable_data<float>();
+      for (int64_t t = s.steps - 1; t >= 0; --t) StepBack(context, s, t, in, dgates, out);
+      RETURN_IF_ERROR(Products(context, s, in, dgates, out));
+    }
+    call.Finish();
+    return absl::OkStatus();
   }
 
  private:
-  static const float* In(const KernelContext& c, int k) { return c.input(k).data<float>(); }
-
   // Outputs 1 and 2 hold the derivatives by c and h on the way back.
-  void StepBack(KernelContext& context, const Sizes& s, int64_t t, float* dgates, float* const* out) const {
+  void StepBack(KernelContext& context, const Sizes& s, int64_t t, const float* const* in, float* dgates,
+                float* const* out) const {
     const int64_t n = s.units, step = s.batch * n;
-    const auto forward = [&](int k) { return In(context, kForwardInputs + k) + t * step; };
-    const float* const c_prev = t == 0 ? In(context, kC) : forward(1) - step;
+    const auto forward = [&](int k) { return in[kForwardInputs + k] + t * step; };
+    const float* const c_prev = t == 0 ? in[kC] : forward(1) - step;
     float* const dg = dgates + t * 4 * step;
     for (int64_t b = 0; b < s.batch; ++b) {
       const int64_t at = b * n;
       BackwardRow({forward(0) + at, forward(1) + at, forward(2) + at, forward(3) + at, forward(4) + at, forward(5) + at,
-                   c_prev + at, forward(8) + at, forward(7) + at, In(context, kWci), In(context, kWcf),
-                   In(context, kWco), out[2] + at, out[1] + at, dg + 4 * at, out[7], out[4], out[5], out[6]},
+                   c_prev + at, forward(8) + at, forward(7) + at, in[kWci], in[kWcf], in[kWco], out[2] + at,
+                   out[1] + at, dg + 4 * at, out[7], out[4], out[5], out[6]},
                   n, use_peephole_);
     }
     std::fill_n(out[2], step, 0.0f);
-    AddProduct(context, true, s.batch, n, 4 * n, dg, In(context, kW) + s.depth * 4 * n, out[2]);
+    AddProduct(context, true, s.batch, n, 4 * n, dg, in[kW] + s.depth * 4 * n, out[2]);
   }
 
-  absl::Status Products(KernelContext& context, const Sizes& s, const float* dgates, float* const* out) const {
+  static absl::Status Products(KernelContext& context, const Sizes& s, const float* const* in, const float* dgates,
+                               float* const* out) {
     const int64_t n = s.units, rows = s.steps * s.batch;
-    if (rows == 0) return absl::OkStatus();
     RETURN_IF_ERROR(
-        (Gemm{.transpose_b = true, .m = rows, .n = s.depth, .k = 4 * n}.Run(context, dgates, In(context, kW), out[0])));
+        (Gemm{.transpose_b = true, .m = rows, .n = s.depth, .k = 4 * n}.Run(context, dgates, in[kW], out[0])));
     RETURN_IF_ERROR(
-        (Gemm{.transpose_a = true, .m = s.depth, .n = 4 * n, .k = rows}.Run(context, In(context, kX), dgates, out[3])));
+        (Gemm{.transpose_a = true, .m = s.depth, .n = 4 * n, .k = rows}.Run(context, in[kX], dgates, out[3])));
     // Each step saw the h of the one before.
     float* const dw = out[3] + s.depth * 4 * n;
     RETURN_IF_ERROR((Gemm{.transpose_a = true, .m = n, .n = 4 * n, .k = rows - s.batch}.Run(
-        context, In(context, kForwardInputs + 6), dgates + 4 * s.batch * n, dw)));
-    if (n > 0) SingleThreadedSgemm(true, false, n, 4 * n, s.batch, In(context, kH), n, dgates, 4 * n, 1.0f, dw, 4 * n);
+        context, in[kForwardInputs + 6], dgates + 4 * s.batch * n, dw)));
+    SingleThreadedSgemm(true, false, n, 4 * n, s.batch, in[kH], n, dgates, 4 * n, 1.0f, dw, 4 * n);
     return absl::OkStatus();
   }
 

@@ -98,6 +98,25 @@ TEST(HollowInputsTest, OfAllSorts) {
     EXPECT_EQ(status.code(), c.code) << c.op << ": " << status;
   }
   ExpectTensor((*RunOp("Sum", {floats({2, int64_t{1} << 40, 3, 0}), axes}))[0], floats({2, 3}));
+  // Time steps without elements.
+  const auto lstm = [&](int64_t batch, int64_t depth, int64_t units, bool gradient) {
+    const Tensor state = floats({batch, units}), peephole = floats({units}), all = floats({kMany, batch, units});
+    std::vector<OpArg> inputs = {Tensor::Scalar<int64_t>(kMany),
+                                 floats({kMany, batch, depth}),
+                                 state,
+                                 state,
+                                 floats({depth + units, 4 * units}),
+                                 peephole,
+                                 peephole,
+                                 peephole,
+                                 floats({4 * units})};
+    if (gradient) inputs.insert(inputs.end(), 9, all);
+    return RunOp(gradient ? "BlockLSTMGrad" : "BlockLSTM", inputs, {{"use_peephole", true}}).status();
+  };
+  for (const bool gradient : {false, true}) {
+    EXPECT_TRUE(lstm(0, 3, 2, gradient).ok());
+    EXPECT_TRUE(lstm(1, 0, 0, gradient).ok());
+  }
   EXPECT_TRUE(RunOp("AvgPoolGrad", {ints({1 << 30, 2, 4, 0}), floats({1 << 30, 2, 4, 0})}, pool).ok());
 }
 
