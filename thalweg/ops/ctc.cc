@@ -47,27 +47,28 @@ T LogSum(T a, T b) {
   return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
-// One sequence: `y` are the probabilities [time, classes].
+// One sequence: `y` are the probabilities [time, classes], rows `stride` apart.
 template <typename T>
 struct Lattice {
-  const std::vector<T>& y;
-  int64_t time, classes;
+  T* y;
+  int64_t time, classes, stride;
   int blank;
-  std::vector<int> states;  // blank, label, blank, label, ..., blank
+  const std::vector<int>& states;  // blank, label, blank, label, ..., blank
   bool merge;
 
-  T LogY(int64_t t, int64_t u) const { return std::log(y[t * classes + states[u]]); }
+  T LogY(int64_t t, int64_t u) const { return std::log(y[t * stride + states[u]]); }
   // Whether the state before the one before u leads to u: no blank between
   // different labels is needed.
   bool Skips(int64_t u) const { return u >= 2 && states[u] != blank && !(merge && states[u] == states[u - 2]); }
   bool Stays(int64_t u) const { return merge || states[u] == blank; }
 };
 
-// The loss, and minus the gradient's second term added to `dy`, which starts as y.
+// The loss; y becomes the gradient. `memory` is for 2 * time * states elements.
 template <typename T>
-T Loss(const Lattice<T>& l, T* dy) {
+T Loss(const Lattice<T>& l, T* memory) {
   const int64_t n = static_cast<int64_t>(l.states.size());
-  std::vector<T> alpha(l.time * n, kLogZero<T>), beta(l.time * n, kLogZero<T>);
+  std::fill_n(memory, 2 * l.time * n, kLogZero<T>);
+  T *const alpha = memory, *const beta = memory + l.time * n;
   for (int64_t u = 0; u < std::min<int64_t>(2, n); ++u) alpha[u] = l.LogY(0, u);
   for (int64_t t = 1; t < l.time; ++t) {
     for (int64_t u = 0; u < n; ++u) {
@@ -91,12 +92,13 @@ T Loss(const Lattice<T>& l, T* dy) {
   T log_p = kLogZero<T>;
   for (int64_t u = 0; u < n; ++u) log_p = LogSum(log_p, alpha[u] + beta[u]);
   if (log_p == kLogZero<T>) return -log_p;  // no way at all
+  std::vector<T> sums(l.classes);
   for (int64_t t = 0; t < l.time; ++t) {
-    std::vector<T> sums(l.classes, kLogZero<T>);
+    std::fill(sums.begin(), sums.end(), kLogZero<T>);
     for (int64_t u = 0; u < n; ++u) {
       sums[l.states[u]] = LogSum(sums[l.states[u]], alpha[t * n + u] + beta[t * n + u]);
     }
-    for (int64_t c = 0; c < l.classes; ++c) dy[t * l.classes + c] -= std::exp(sums[c] - log_p);
+    for (int64_t c = 0; c < l.classes; ++c) l.y[t * l.stride + c] -= std::exp(sums[c] - log_p);
   }
   return -log_p;
 }
@@ -121,6 +123,8 @@ class CtcLossKernel : public Kernel {
     const int blank = blank_first_ ? 0 : static_cast<int>(classes) - 1;
     ASSIGN_OR_RETURN(const std::vector<std::vector<int>> labels, ReadLabels(context, batch));
     std::vector<std::vector<int>> states(batch);
+    std::vector<int64_t> begins(batch, -1);  // of the memory of each sequence; not those without a loss
+    int64_t elements = 0;
     for (int64_t b = 0; b < batch; ++b) {
       ASSIGN_OR_RETURN(states[b], StatesOf(labels[b], classes, blank, b));
       const int64_t time = lengths.data<int32_t>()[b], needed = static_cast<int64_t>(labels[b].size());
@@ -130,7 +134,12 @@ class CtcLossKernel : public Kernel {
                                "You can turn this error into a warning by using the flag "
                                "ignore_longer_outputs_than_inputs");
       }
+      if (time == 0 || needed > time) continue;
+      begins[b] = elements;
+      elements += 2 * time * static_cast<int64_t>(states[b].size());
     }
+    // Time by labels: more than the inputs are.
+    ASSIGN_OR_RETURN(Tensor memory, context.AllocateTemporary(inputs.dtype(), Shape({elements})));
     ASSIGN_OR_RETURN(Tensor * loss, context.Allocate(0, Shape({batch})));
     ASSIGN_OR_RETURN(Tensor * gradient, context.Allocate(1, inputs.shape()));
     ClearElements(loss);
@@ -138,16 +147,14 @@ class CtcLossKernel : public Kernel {
     return Dispatch(Types<float, double>(), inputs.dtype(), [&]<typename T>() {
       context.ParallelFor(batch, 50.0 * static_cast<double>(inputs.dim(0) * classes), [&](int64_t begin, int64_t end) {
         for (int64_t b = begin; b < end; ++b) {
-          const int64_t time = lengths.data<int32_t>()[b];
-          if (time == 0 || (ignore_ && static_cast<int64_t>(labels[b].size()) > time)) continue;
-          std::vector<T> y(time * classes);
-          for (int64_t t = 0; t < time; ++t)
-            Softmax(inputs.data<T>() + (t * batch + b) * classes, classes, &y[t * classes]);
-          std::vector<T> dy = y;
-          loss->mutable_data<T>()[b] = Loss(Lattice<T>{y, time, classes, blank, states[b], merge_}, dy.data());
+          if (begins[b] < 0) continue;
+          const int64_t time = lengths.data<int32_t>()[b], stride = batch * classes;
+          T* const y = gradient->mutable_data<T>() + b * classes;
           for (int64_t t = 0; t < time; ++t) {
-            std::copy_n(&dy[t * classes], classes, gradient->mutable_data<T>() + (t * batch + b) * classes);
+            Softmax(inputs.data<T>() + t * stride + b * classes, classes, y + t * stride);
           }
+          loss->mutable_data<T>()[b] = Loss(Lattice<T>{y, time, classes, stride, blank, states[b], merge_},
+                                            memory.mutable_data<T>() + begins[b]);
         }
       });
       return absl::OkStatus();

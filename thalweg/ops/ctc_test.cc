@@ -54,6 +54,16 @@ TEST(CtcTest, BlankFirst) {
   EXPECT_FALSE(RunOp("CTCLossV2", {x, kPlaces, Tensor::Vector<int32_t>({0, 1, 2}), kLengths}).ok());
 }
 
+// The lattice is far larger than the inputs.
+TEST(CtcTest, MoreThanFitsIntoMemory) {
+  constexpr int64_t kTime = 1 << 20;
+  Tensor places = Tensor::Zeros(kInt64, {kTime, 2});
+  for (int64_t i = 0; i < kTime; ++i) places.mutable_data<int64_t>()[2 * i + 1] = i;
+  const auto y = RunOp("CTCLoss", {Tensor::Zeros(kFloat, {kTime, 1, 2}), places, Tensor::Zeros(kInt32, {kTime}),
+                                   Tensor::Vector<int32_t>({kTime})});
+  EXPECT_EQ(y.status().code(), absl::StatusCode::kResourceExhausted) << y.status();
+}
+
 TEST(CtcTest, GreedyDecoder) {
   const Tensor x = Tensor::Of<float>({3, 1, 3}, {5, 0, 0, 5, 0, 0, 0, 0, 5});
   const absl::StatusOr<std::vector<Tensor>> y =

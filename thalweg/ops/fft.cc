@@ -15,6 +15,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/broadcast.h"
+#include "thalweg/ops/element_moves.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/shape_arguments.h"
 
@@ -209,13 +210,13 @@ class FftKernel final : public Kernel {
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(out_dims));
     ASSIGN_OR_RETURN(const Shape whole, Shape::Make(dims));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
-    if (shape.num_elements() == 0) return absl::OkStatus();
+    if (in.num_elements() == 0) ClearElements(out);  // fft_length may be anything then
+    if (in.num_elements() == 0 || shape.num_elements() == 0) return absl::OkStatus();
     ASSIGN_OR_RETURN(Tensor work, c.AllocateTemporary(kComplex128, whole));
     Number* const x = work.mutable_data<Number>();
     std::fill_n(x, whole.num_elements(), Number());
     const auto run = [&]<typename R>(R) {
-      if (in.num_elements() == 0) {
-      } else if (kind_ == Kind::kFromReal) {
+      if (kind_ == Kind::kFromReal) {
         CopyCorner(in.data<R>(), in.shape().dims(), x, dims);
       } else if (kind_ == Kind::kToReal) {
         CopyCorner(in.data<std::complex<R>>(), in.shape().dims(), x, dims);  // beyond n/2 it is written over

@@ -65,6 +65,14 @@ TEST(FftTest, Gradients) {
       {TestValues(kDouble, {2, 7})});
 }
 
+// Without an input, fft_length may be anything: nothing of that size is transformed.
+TEST(FftTest, OfNothing) {
+  const auto y =
+      RunOp("RFFT", {Tensor::Zeros(kFloat, {2, 0}), kLength6}, {{"Treal", kFloat}, {"Tcomplex", kComplex64}});
+  ASSERT_TRUE(y.ok()) << y.status();
+  ExpectTensor((*y)[0], Tensor::Zeros(kComplex64, {2, 4}));
+}
+
 TEST(FftTest, BadInputIsAnError) {
   EXPECT_FALSE(RunOp("FFT", {Tensor::Scalar<Number>(1)}).ok());
   EXPECT_FALSE(RunOp("FFT2D", {Noise({3})}).ok());

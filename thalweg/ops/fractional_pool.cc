@@ -206,9 +206,14 @@ class FractionalPoolGradKernel : public Kernel {
     }
     ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, shape));
     const int64_t channels = shape.dim(3), positions = dy.num_elements() / channels;
+    Tensor wide;
+    if (average_) {
+      ASSIGN_OR_RETURN(wide, context.AllocateTemporary(kDouble, shape));
+      ClearElements(&wide);
+    }
     return Dispatch(PoolTypes(), dy.dtype(), [&]<typename T>() -> absl::Status {
       if (average_) {
-        std::vector<double> sums(shape.num_elements());
+        double* const sums = wide.mutable_data<double>();
         std::vector<int64_t> counts(positions);
         ForRegions(dy.dim(0), regions[0], regions[1], [&](int64_t region, int64_t) { ++counts[region]; });
         ForRegions(dy.dim(0), regions[0], regions[1], [&](int64_t region, int64_t place) {
@@ -217,7 +222,7 @@ class FractionalPoolGradKernel : public Kernel {
                 static_cast<double>(dy.data<T>()[region * channels + c]) / static_cast<double>(counts[region]);
           }
         });
-        for (size_t i = 0; i < sums.size(); ++i) out->mutable_data<T>()[i] = static_cast<T>(sums[i]);
+        for (int64_t i = 0; i < shape.num_elements(); ++i) out->mutable_data<T>()[i] = static_cast<T>(sums[i]);
         return absl::OkStatus();
       }
       const T* const x = context.input(0).data<T>();

@@ -10,8 +10,7 @@
 namespace thalweg {
 namespace {
 
-constexpr int64_t kMemory = int64_t{4} << 30;  // beyond what the process has at the start
-constexpr int kSeconds = 20;                   // of processor time, for one case
+constexpr int kSeconds = 20;  // of processor time, for one case
 
 void ShowCase(int signal) {
   const char* const what = signal == SIGPROF ? "hangs in " : "died in ";
@@ -29,7 +28,7 @@ std::string& FuzzCase() {
   return *text;
 }
 
-FuzzGuard::FuzzGuard() {
+FuzzGuard::FuzzGuard(int64_t memory) {
   const stack_t stack = {.ss_sp = stack_, .ss_flags = 0, .ss_size = sizeof(stack_)};  // the other may be full
   sigaltstack(&stack, nullptr);
   for (size_t i = 0; i < std::size(kSignals); ++i) {
@@ -44,7 +43,7 @@ FuzzGuard::FuzzGuard() {
   statm >> pages;
   rlimit limit = limit_;
 #ifndef __SANITIZE_ADDRESS__  // which reserves terabytes
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, pages * sysconf(_SC_PAGESIZE) + kMemory);
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, pages * sysconf(_SC_PAGESIZE) + memory);
 #endif
   setrlimit(RLIMIT_AS, &limit);
 }

@@ -24,7 +24,8 @@ std::string& FuzzCase();
 // Handlers and limits for the time of the test.
 class FuzzGuard {
  public:
-  FuzzGuard();
+  // `memory`: bytes beyond what the process has at the start.
+  explicit FuzzGuard(int64_t memory = int64_t{4} << 30);
   ~FuzzGuard();
   void StartCase();
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/fuzz_guard_testlib.h"
 
 namespace thalweg {
 namespace {
@@ -118,6 +119,49 @@ TEST(HollowInputsTest, OfAllSorts) {
     EXPECT_TRUE(lstm(1, 0, 0, gradient).ok());
   }
   EXPECT_TRUE(RunOp("AvgPoolGrad", {ints({1 << 30, 2, 4, 0}), floats({1 << 30, 2, 4, 0})}, pool).ok());
+}
+
+// A few numbers, or a product of small inputs, may ask for more than there is.
+TEST(HollowInputsTest, ValuesThatAskForMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer needs address space";
+#endif
+  FuzzGuard guard(int64_t{512} << 20);
+  constexpr int64_t kMany = int64_t{1} << 26;
+  const auto longs = [](std::initializer_list<int64_t> v) { return Tensor::Vector<int64_t>(v); };
+  const Tensor place = Tensor::Of<int64_t>({1, 2}, {0, 0}), value = Tensor::Vector<float>({1});
+  const Tensor half = Tensor::Zeros(kHalf, {1}), column = Tensor::Zeros(kHalf, {1 << 13, 1});
+  const std::vector<std::string> splits = {"ROW_SPLITS"};
+  using Code = absl::StatusCode;
+  const struct {
+    const char* op;
+    std::vector<OpArg> inputs;
+    std::vector<AttrArg> attrs = {};
+    Code code = Code::kResourceExhausted;
+  } cases[] = {
+      {"SparseFillEmptyRows", {place, value, longs({kMany, 1}), Tensor::Scalar<float>(0)}},
+      {"SparseTensorDenseMatMul", {place, half, longs({2 * kMany, 1}), Tensor::Zeros(kHalf, {1, 1})}},
+      {"FractionalAvgPoolGrad",
+       {longs({1, kMany, 1, 1}), Tensor::Zeros(kFloat, {1, 1, 1, 1}), longs({0, 1}), longs({0, 1})}},
+      {"StatelessRandomBinomial",
+       {longs({1 << 13, 1 << 13}), longs({1, 2}), column, column.WithShape(Shape({1, 1 << 13}))},
+       {{"dtype", kHalf}}},
+      {"SerializeManySparse", {place, value, longs({kMany, 1})}},
+      {"SparseCross",
+       {std::vector<Tensor>{place}, std::vector<Tensor>{longs({1})}, std::vector<Tensor>{longs({kMany / 2, 1})},
+        std::vector<Tensor>{}},
+       {{"hashed_output", true}, {"num_buckets", 0}, {"hash_key", 1}, {"out_type", kInt64}, {"internal_type", kInt64}}},
+      {"RaggedTensorToTensor",
+       {Tensor::Scalar<int64_t>(-1), Tensor::Zeros(kFloat, {0, int64_t{1} << 40}), Tensor::Scalar<float>(0),
+        std::vector<Tensor>{longs({0})}},
+       {{"row_partition_types", splits}},
+       Code::kOk},
+  };
+  for (const auto& c : cases) {
+    FuzzCase() = c.op;
+    const absl::Status status = RunOp(c.op, c.inputs, c.attrs).status();
+    EXPECT_EQ(status.code(), c.code) << c.op << ": " << status;
+  }
 }
 
 }  // namespace

@@ -136,8 +136,10 @@ class ToTensorKernel final : public Kernel {
     const int levels = static_cast<int>(parents.size());
     const Shape row_shape(shape.dims().subspan(levels + 1));
     const int64_t inner = row_shape.num_elements();
-    ASSIGN_OR_RETURN(const Splits defaults, BroadcastIndices(fallback, row_shape));
+    RETURN_IF_ERROR(CheckFallback(fallback, row_shape));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
+    if (out->num_elements() == 0) return absl::OkStatus();  // a row may be of any size then
+    ASSIGN_OR_RETURN(const Tensor defaults, BroadcastIndices(c, fallback, row_shape));
     // Of each row, its place in the result; -1 if it was cut off.
     Splits places(rows);
     for (int64_t r = 0; r < rows; ++r) places[r] = r < shape.dim(0) ? r : -1;
@@ -153,7 +155,9 @@ class ToTensorKernel final : public Kernel {
     }
     return DispatchMove(values.dtype(), [&]<typename T>() {
       T* const to = MutableMoveData<T>(out);
-      for (int64_t i = 0; i < out->num_elements(); ++i) to[i] = MoveData<T>(fallback)[defaults[i % inner]];
+      for (int64_t i = 0; i < out->num_elements(); ++i) {
+        to[i] = MoveData<T>(fallback)[defaults.data<int64_t>()[i % inner]];
+      }
       for (size_t i = 0; i < places.size(); ++i) {
         if (places[i] >= 0) CopyElements(MoveData<T>(values) + i * inner, inner, to + places[i] * inner);
       }
@@ -219,8 +223,7 @@ class ToTensorKernel final : public Kernel {
     return Shape::Make(dims);
   }
 
-  // Which element of `t` stands at each place of `shape`.
-  static absl::StatusOr<Splits> BroadcastIndices(const Tensor& t, const Shape& shape) {
+  static absl::Status CheckFallback(const Tensor& t, const Shape& shape) {
     if (t.rank() > shape.rank()) {
       return InvalidArgument("default_value.shape=", t.shape(), " has more dimensions than a value, ", shape);
     }
@@ -230,7 +233,14 @@ class ToTensorKernel final : public Kernel {
         return InvalidArgument("default_value.shape=", t.shape(), " cannot be repeated to that of a value, ", shape);
       }
     }
-    Splits indices(shape.num_elements());
+    return absl::OkStatus();
+  }
+  // Which element of `t` stands at each place of `shape`.
+  static absl::StatusOr<Tensor> BroadcastIndices(KernelContext& c, const Tensor& t, const Shape& shape) {
+    ASSIGN_OR_RETURN(Tensor result, c.AllocateTemporary(kInt64, shape));
+    int64_t* const indices = result.mutable_data<int64_t>();
+    std::fill_n(indices, shape.num_elements(), int64_t{0});
+    const int skip = shape.rank() - t.rank();
     for (int64_t i = 0; i < shape.num_elements(); ++i) {
       int64_t rest = i, stride = 1;
       for (int d = t.rank() - 1; d >= 0; --d) {
@@ -240,7 +250,7 @@ class ToTensorKernel final : public Kernel {
         stride *= t.dim(d);
       }
     }
-    return indices;
+    return result;
   }
 
   std::vector<std::string> types_;

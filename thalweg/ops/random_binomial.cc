@@ -96,8 +96,9 @@ double Binomial(double count, double p, Philox generator, uint64_t element) {
 using Numbers = Types<Half, float, double, int32_t, int64_t>;
 
 // The elements of `t`, repeated to `shape`. REQUIRES: they broadcast.
-absl::StatusOr<std::vector<double>> Repeated(const Tensor& t, const Shape& shape) {
-  std::vector<double> values(shape.num_elements());
+absl::StatusOr<Tensor> Repeated(KernelContext& c, const Tensor& t, const Shape& shape) {
+  ASSIGN_OR_RETURN(Tensor repeated, c.AllocateTemporary(kDouble, shape));
+  double* const values = repeated.mutable_data<double>();
   RETURN_IF_ERROR(Dispatch(Numbers(), t.dtype(), [&]<typename T>() {
     for (int64_t i = 0; i < shape.num_elements(); ++i) {
       int64_t rest = i, at = 0, stride = 1;
@@ -114,7 +115,7 @@ absl::StatusOr<std::vector<double>> Repeated(const Tensor& t, const Shape& shape
     }
     return absl::OkStatus();
   }));
-  return values;
+  return repeated;
 }
 
 template <typename T>
@@ -144,8 +145,9 @@ absl::Status ComputeBinomial(KernelContext& c) {
   const int64_t total = shape.num_elements(), batches = parameters.num_elements();
   if (total == 0) return absl::OkStatus();
   const int64_t samples = total / batches;
-  ASSIGN_OR_RETURN(const std::vector<double> n, Repeated(counts, parameters));
-  ASSIGN_OR_RETURN(const std::vector<double> p, Repeated(probs, parameters));
+  ASSIGN_OR_RETURN(const Tensor all_counts, Repeated(c, counts, parameters));
+  ASSIGN_OR_RETURN(const Tensor all_probs, Repeated(c, probs, parameters));
+  const double *const n = all_counts.data<double>(), *const p = all_probs.data<double>();
   return Dispatch(Numbers(), out->dtype(), [&]<typename T>() {
     c.ParallelFor(total, 200, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {

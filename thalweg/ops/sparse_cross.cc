@@ -141,9 +141,9 @@ class SparseCrossKernel final : public Kernel {
     if (n + dense == 0) return InvalidArgument("There must be at least one column");
     int64_t rows = -1;
     const auto add = [&](const Tensor& values, bool sparse, int64_t count) -> absl::Status {
-      constexpr int64_t kMostRows = 1 << 26;
+      const int64_t most = (1 << 24) / (n + dense);  // empty rows cost memory too
       if (rows >= 0 && count != rows) return InvalidArgument("Expected batch size ", rows, " got ", count);
-      if (count > kMostRows) return InvalidArgument("too many rows to cross: ", count);
+      if (count > most) return ResourceExhausted("too many rows to cross: ", count);
       if (values.dtype() != kString && internal_ == kString) {
         return InvalidArgument("Input values should be of internal type ", internal_, " but received ", values.dtype());
       }

@@ -327,7 +327,10 @@ absl::Status SparseFillEmptyRows(KernelContext& context) {
     empty->mutable_data<bool>()[row] = false;
   }
   // Where each row begins in the output; elements of a row keep their order.
-  Places begin(rows + 1, 0);
+  ASSIGN_OR_RETURN(const Shape begins_shape, Shape::Make({rows + 1}));
+  ASSIGN_OR_RETURN(Tensor begins, context.AllocateTemporary(kInt64, begins_shape));
+  ClearElements(&begins);
+  int64_t* const begin = begins.mutable_data<int64_t>();
   for (int64_t i = 0; i < count; ++i) ++begin[x.row(i)[0] + 1];
   for (int64_t r = 0; r < rows; ++r) begin[r + 1] = begin[r] + std::max<int64_t>(1, begin[r + 1]);
   const int64_t total = begin[rows];

@@ -11,6 +11,7 @@
 #include "thalweg/ops/element_moves.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/sparse.h"
+#include "thalweg/ops/widen.h"
 
 namespace thalweg {
 namespace {
@@ -73,14 +74,13 @@ class SparseMatMulKernel : public Kernel {
     if (out_shape.num_elements() == 0) return absl::OkStatus();
     using ProductTypes = Types<float, double, int32_t, int64_t, std::complex<float>, std::complex<double>>;
     if (b.dtype() == kHalf || b.dtype() == kBfloat16) {
-      return Dispatch(Types<Half, BFloat16>(), b.dtype(), [&]<typename T>() {
-        std::vector<float> wide_b(b.num_elements()), sums(out_shape.num_elements()), wide_a(values.num_elements());
-        for (size_t i = 0; i < wide_b.size(); ++i) wide_b[i] = static_cast<float>(b.data<T>()[i]);
-        for (size_t i = 0; i < wide_a.size(); ++i) wide_a[i] = static_cast<float>(values.data<T>()[i]);
-        Product(places, wide_a.data(), wide_b.data(), b_inner, columns, sums.data());
-        for (size_t i = 0; i < sums.size(); ++i) out->mutable_data<T>()[i] = T(sums[i]);
-        return absl::OkStatus();
-      });
+      ASSIGN_OR_RETURN(const Tensor wide_a, Widened(context, values));
+      ASSIGN_OR_RETURN(const Tensor wide_b, Widened(context, b));
+      ASSIGN_OR_RETURN(Tensor sums, context.AllocateTemporary(kFloat, out_shape));
+      ClearElements(&sums);
+      Product(places, wide_a.data<float>(), wide_b.data<float>(), b_inner, columns, sums.mutable_data<float>());
+      FloatToHalf(out->dtype(), sums.data<float>(), out->raw(), sums.num_elements());
+      return absl::OkStatus();
     }
     return Dispatch(ProductTypes(), b.dtype(), [&]<typename T>() {
       Product(places, values.data<T>(), b.data<T>(), b_inner, columns, out->mutable_data<T>());

@@ -27,9 +27,9 @@ absl::StatusOr<std::vector<SparseValue>> SplitRows(const SparseValue& x) {
   if (rank < 2) {
     return InvalidArgument("Rank of input SparseTensor should be > 1, but saw rank: ", rank);
   }
-  constexpr int64_t kMostRows = 1 << 28;  // empty rows cost memory too
+  constexpr int64_t kMostRows = 1 << 22;  // empty rows cost memory too
   const int64_t rows = x.dims[0];
-  if (rows > kMostRows) return InvalidArgument("too many rows to take apart: ", rows);
+  if (rows > kMostRows) return ResourceExhausted("too many rows to take apart: ", rows);
   std::vector<std::vector<int64_t>> members(rows);
   for (int64_t i = 0; i < x.count(); ++i) members[x.row(i)[0]].push_back(i);
   std::vector<SparseValue> result;
