@@ -66,9 +66,14 @@ Gradient Sum(const Scope& s, const std::vector<Gradient>& parts) {
   if (parts.size() == 1) return parts[0];
   if (std::all_of(parts.begin(), parts.end(), [](const Gradient& g) { return g.sparse(); })) {
     std::vector<Output> values, indices;
+    const DType type = parts[0].indices.dtype();
+    const bool alike =
+        std::all_of(parts.begin(), parts.end(), [&](const Gradient& g) { return g.indices.dtype() == type; });
     for (const Gradient& g : parts) {
       values.push_back(g.values);
-      indices.push_back(g.indices);
+      // A table may be read by int32 here and by int64 there.
+      const bool narrow = !alike && g.indices.dtype() != kInt64;
+      indices.push_back(narrow ? Output(s.Add("Cast", {g.indices}, {{"DstT", kInt64}})) : g.indices);
     }
     const Output axis = Int32Const(s, 0);
     return Gradient(s.Add("ConcatV2", {values, axis}), s.Add("ConcatV2", {indices, axis}), parts[0].dense_shape);

@@ -5,9 +5,13 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/clipping.h"
+#include "thalweg/train/layers.h"
 #include "thalweg/train/learning_rate.h"
 #include "thalweg/train/model_testlib.h"
 #include "thalweg/train/moving_average.h"
+#include "thalweg/train/optimizers.h"
+#include "thalweg/train/partitioned_variable.h"
+#include "thalweg/train/save_slice.h"
 
 namespace thalweg {
 namespace {
@@ -75,6 +79,31 @@ TEST(Losses, OfSampledClasses) {
   Model bad;
   NceLoss(bad.s, Output(), Output(), {}, {}, {});
   EXPECT_THAT(std::string(bad.s.status().message()), HasSubstr("num_classes"));
+}
+
+// Rows that are read by int32 here, and by int64 in the loss, of one table.
+TEST(Losses, OfTiedWeights) {
+  Model m;
+  const Scope& s = m.s;
+  const Output x = layers::Embedding(s, Const(s, {1, 3, 1}), 20, 4, {.initializer = WaveInitializer});
+  const Var table = GetVariable(m.graph, "embedding/embeddings");
+  const Var biases = MakeVariable(s, "b", Const(s, Wave({20}, 0.5, 1)));
+  const Output labels = Const(s, Tensor::Of<int64_t>({3, 1}, {1, 5, 3}));
+  const SampledLossOptions options{.num_sampled = 6, .num_classes = 20, .sampler = {.seed = 87654321, .seed2 = 42}};
+  const Output loss = NceLoss(s, table, biases, labels, x, options);
+  const Gradient both = Gradients(s, {loss}, {table.ref})[0];
+  ASSERT_TRUE(both.sparse());
+  EXPECT_EQ(both.indices.dtype(), kInt64);
+  // The part of the rows that were looked up, and that of the classes.
+  const Output dx = Gradients(s, {loss}, {x})[0].values;
+  const Output to_x = ToDense(s, Gradients(s, {x}, {table.ref}, {dx})[0]);
+  const Output to_classes =
+      ToDense(s, Gradients(s, {NceLoss(s, table, biases, labels, StopGradient(s, x), options)}, {table.ref})[0]);
+  const Output step = GradientDescent({.learning_rate = 0.1})->Minimize(s, loss);
+  m.Run(InitializeVariables(s));
+  const std::vector<Tensor> values = m.Run({ToDense(s, both), Add(s, to_x, to_classes)});
+  ExpectTensor(values[0], values[1]);
+  m.Run(step);
 }
 
 TEST(Clipping, ByNorms) {
