@@ -196,8 +196,9 @@ TEST(MovingAverage, OfVariablesAndTensors) {
     EXPECT_FALSE(averages.Average(x));
     EXPECT_EQ(averages.AverageName(w), "w/ExponentialMovingAverage");
     const auto restore = averages.VariablesToRestore(m.graph);
-    EXPECT_EQ(restore.at("w/ExponentialMovingAverage").name(), "w");
-    EXPECT_EQ(restore.at("n").name(), "n");
+    ASSERT_EQ(restore.count("w/ExponentialMovingAverage"), 1u);
+    EXPECT_EQ(restore.find("w/ExponentialMovingAverage")->second.name(), "w");
+    EXPECT_EQ(restore.find("n")->second.name(), "n");
     EXPECT_EQ(restore.count("w"), 0u);
   };
   expect({}, false, {1.9510002f, 1.4389999f}, {0.5610001f, -0.27100006f}, {});
@@ -208,3 +209,38 @@ TEST(MovingAverage, OfVariablesAndTensors) {
 
 }  // namespace
 }  // namespace thalweg
+TEST(MovingAverage, OfSeveralOutputsOfAnOperation) {
+  Model m;
+  const Scope& s = m.s;
+  const std::vector<Output> halves = Split(s.WithOpName("halves"), Const(s, {{1.0f, 2.0f, 30.0f, 40.0f}}), 2, 1);
+  ExponentialMovingAverage averages(0.9);
+  const Output apply = averages.ApplyToTensors(s, halves);
+  EXPECT_THAT(m.Variables(),
+              ElementsAre("halves/ExponentialMovingAverage[1,2]", "halves/ExponentialMovingAverage_1[1,2]"));
+  m.Run(InitializeVariables(s));
+  m.Run(apply);
+  ExpectTensor(m.Run(averages.Average(halves[0])), Tensor::Of<float>({1, 2}, {0.1f, 0.2f}), 1e-6);
+  ExpectTensor(m.Run(averages.Average(halves[1])), Tensor::Of<float>({1, 2}, {3, 4}), 1e-6);
+}
+
+// Parts of a variable are saved as slices of one, and so are their averages.
+TEST(MovingAverage, OfAVariableInParts) {
+  Model m;
+  const Scope& s = m.s;
+  const PartitionedVariable table = MakePartitionedVariable(
+      s, "table", {5, 2}, {.partitioner = partitioners::FixedSize(2), .initializer = initializers::Zeros()});
+  ExponentialMovingAverage averages(0.9);
+  averages.Apply(s);
+  ASSERT_TRUE(s.ok()) << s.status();
+  for (int i = 0; i < 2; ++i) {
+    const std::optional<SaveSlice> part = SaveSliceOf(table.parts[i]),
+                                   average = SaveSliceOf(averages.Average(table.parts[i]));
+    ASSERT_TRUE(average.has_value());
+    EXPECT_EQ(average->full_name, "table/ExponentialMovingAverage");
+    EXPECT_EQ(average->Spec(), part->Spec());
+  }
+  const auto restore = averages.VariablesToRestore(m.graph);
+  EXPECT_EQ(restore.size(), 2u);
+  EXPECT_EQ(restore.count("table/ExponentialMovingAverage"), 2u);
+}
+

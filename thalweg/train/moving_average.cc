@@ -1,12 +1,20 @@
 #include "thalweg/train/moving_average.h"
 
+#include <set>
+
 #include "thalweg/base/status.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/optimizer.h"
+#include "thalweg/train/save_slice.h"
 
 namespace thalweg {
+namespace {
+
+std::string KeyOf(const Output& o) { return o.index == 0 ? o.node->name() : o.name(); }
+
+}  // namespace
 
 Output ExponentialMovingAverage::Apply(const Scope& s, std::vector<Var> variables) {
   if (variables.empty()) variables = TrainableVariables(s.graph());
@@ -19,6 +27,7 @@ Output ExponentialMovingAverage::Apply(const Scope& s, std::vector<Var> variable
       // average may be initialized before the variable is.
       average =
           MakeVariable(s.InScope(v.name()).ColocateWith(v.ref), options_.name, v.initializer.node->input(1), false);
+      CopySaveSlice(v, average);
     }
     // What the updates before have left, not what was read in the beginning.
     all.push_back({average, Identity(s.ColocateWith(v.ref), v.ref)});
@@ -35,7 +44,7 @@ Output ExponentialMovingAverage::ApplyToTensors(const Scope& s, const std::vecto
       s.Fail(InvalidArgument("ExponentialMovingAverage: the shape of '", t.name(), "' is not known: ", t.shape()));
       return {};
     }
-    Var& average = averages_[t.node->name()];
+    Var& average = averages_[KeyOf(t)];
     if (!average) {
       average = MakeVariable(s.InScope(t.node->name()), options_.name, *shape,
                              {.initializer = initializers::Zeros(), .dtype = RemoveRef(t.dtype()), .trainable = false});
@@ -82,18 +91,24 @@ Output ExponentialMovingAverage::Update(const Scope& scope, const Averaged& one,
 
 Var ExponentialMovingAverage::Average(Output of) const {
   if (!of) return {};
-  const auto it = averages_.find(of.node->name());
+  const auto it = averages_.find(KeyOf(of));
   if (it != averages_.end()) return it->second;
   // A reading of a variable.
   return of.node->op() == "Identity" ? Average(of.node->input(0)) : Var();
 }
 
-std::map<std::string, Var> ExponentialMovingAverage::VariablesToRestore(const Graph& graph) const {
-  std::map<std::string, Var> result;
-  for (const Var& v : GlobalVariables(graph)) result.emplace(v.name(), v);
+std::multimap<std::string, Var> ExponentialMovingAverage::VariablesToRestore(const Graph& graph) const {
+  std::multimap<std::string, Var> result;
+  std::set<std::string> trained;
   for (const Var& v : TrainableVariables(graph)) {
-    result.erase(v.name());
-    result.insert_or_assign(AverageName(v), v);
+    trained.insert(v.name());
+    result.emplace(SavedName(v) + "/" + options_.name, v);
+  }
+  for (const Var& v : GlobalVariables(graph)) {
+    const std::string name = SavedName(v);
+    const auto average = result.find(name);
+    const bool is_average = average != result.end() && trained.count(average->second.name()) != 0;
+    if (trained.count(v.name()) == 0 && !is_average) result.emplace(name, v);
   }
   return result;
 }

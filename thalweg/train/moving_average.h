@@ -32,7 +32,8 @@ class ExponentialMovingAverage {
   // Averages are variables `<variable>/<name>`, which begin with the variable's
   // initial value. All trainable variables, if none are named.
   Output Apply(const Scope& s, std::vector<Var> variables = {});
-  // The same for tensors, whose averages `<operation>/<name>` begin with zeros.
+  // The same for tensors, whose averages `<operation>/<name>` (of another output
+  // of the operation, `<operation>/<name>_1`) begin with zeros.
   Output ApplyToTensors(const Scope& s, const std::vector<Output>& tensors);
 
   // Empty if there is none.
@@ -40,8 +41,8 @@ class ExponentialMovingAverage {
   std::string AverageName(const Var& variable) const { return variable.name() + "/" + options_.name; }
   // Names in a checkpoint, and the variables to restore from there, for a
   // program that evaluates with the averages: those of trained variables have
-  // the names of their averages.
-  std::map<std::string, Var> VariablesToRestore(const Graph& graph) const;
+  // the names of their averages, and parts of one variable the same.
+  std::multimap<std::string, Var> VariablesToRestore(const Graph& graph) const;
 
  private:
   struct Averaged {
@@ -54,7 +55,7 @@ class ExponentialMovingAverage {
 
   const double decay_;
   const MovingAverageOptions options_;
-  std::map<std::string, Var> averages_;  // by the name of the operation
+  std::map<std::string, Var> averages_;  // by the name of the operation, or of its second, third, ... output
 };
 
 }  // namespace thalweg

@@ -104,11 +104,7 @@ Var Optimizer::MakeSlot(const Scope& s, const Var& variable, absl::string_view s
   }
   made = MakeVariable(s.InScope(variable.name()).ColocateWith(variable.ref), name_, *shape,
                       {.initializer = initializer, .dtype = variable.dtype(), .trainable = false});
-  // Slots are divided as their variables.
-  if (std::optional<SaveSlice> slice = SaveSliceOf(variable); made && slice.has_value()) {
-    absl::StrAppend(&slice->full_name, made.name().substr(variable.name().size()));
-    SetSaveSlice(made, *slice);
-  }
+  CopySaveSlice(variable, made);
   return made;
 }
 

@@ -43,4 +43,16 @@ void SetSaveSlice(const Var& variable, const SaveSlice& slice) {
   SetAttr(def, kOffset, slice.offset);
 }
 
+void CopySaveSlice(const Var& variable, const Var& slot) {
+  std::optional<SaveSlice> slice = SaveSliceOf(variable);
+  if (!slot || !slice.has_value()) return;
+  absl::StrAppend(&slice->full_name, slot.name().substr(variable.name().size()));
+  SetSaveSlice(slot, *slice);
+}
+
+std::string SavedName(const Var& variable) {
+  const std::optional<SaveSlice> slice = SaveSliceOf(variable);
+  return slice.has_value() ? slice->full_name : variable.name();
+}
+
 }  // namespace thalweg

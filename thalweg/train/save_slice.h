@@ -27,4 +27,11 @@ std::optional<SaveSlice> SaveSliceOf(const Var& variable);
 // REQUIRES: `slice` has the shape of the variable.
 void SetSaveSlice(const Var& variable, const SaveSlice& slice);
 
+// Divides `slot`, a variable `<variable>/...` of the variable's shape, as the
+// variable is divided.
+void CopySaveSlice(const Var& variable, const Var& slot);
+
+// The name in a checkpoint: that of the whole, if the variable is a part.
+std::string SavedName(const Var& variable);
+
 }  // namespace thalweg

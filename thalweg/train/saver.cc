@@ -103,9 +103,8 @@ Saver::Saver(const Scope& s, SaverOptions options)
                              variable.shape()));
       return;
     }
-    const std::string own_name = part ? part->full_name : variable.name();
     items_.push_back({.variable = variable,
-                      .name = name.empty() ? own_name : name,
+                      .name = name.empty() ? SavedName(variable) : name,
                       .slice = part ? part->Spec() : "",
                       .shape = part ? part->full_shape : *shape,
                       .device = SaveDevice(variable)});

@@ -29,8 +29,8 @@ namespace thalweg {
 struct SaverOptions {
   std::vector<Var> variables;  // empty: all of the graph
   // Variables under other names, in place of the above: averages, say, that a
-  // program which evaluates takes for the variables.
-  std::map<std::string, Var> names;
+  // program which evaluates takes for the variables. Parts of one share a name.
+  std::multimap<std::string, Var> names;
   int max_to_keep = 5;  // older ones are deleted; 0: none is
   // One in so many hours is kept for good.
   double keep_checkpoint_every_n_hours = 10000;
