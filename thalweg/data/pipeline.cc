@@ -99,8 +99,8 @@ class Pipeline::Core {
                      << absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Seconds(1)));
       }
     }
+    if (stopped_) return Cancelled("the pipeline was stopped");
     const auto it = ready_.find(given_);
-    if (it == ready_.end()) return Cancelled("the pipeline was stopped");
     // The end, or an error, stays.
     if (!it->second.ok() || !it->second->has_value()) return it->second;
     Result batch = std::move(it->second);

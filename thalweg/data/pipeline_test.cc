@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -113,20 +114,53 @@ TEST_F(PipelineTest, ShardsHaveEverythingOnce) {
   EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), 30u);
 }
 
+// Counts the records that are read from files.
+class CountedRecords : public RecordSource {
+ public:
+  CountedRecords(std::unique_ptr<RecordSource> records, std::atomic<int>* count)
+      : records_(std::move(records)), count_(count) {}
+  absl::StatusOr<bool> Next(std::string* record) override {
+    ++*count_;
+    return records_->Next(record);
+  }
+
+ private:
+  const std::unique_ptr<RecordSource> records_;
+  std::atomic<int>* const count_;
+};
+
 TEST_F(PipelineTest, MemoryIsBounded) {
   PipelineOptions o = Numbers();
-  std::atomic<int> decoded = 0;
+  std::atomic<int> read = 0, decoded = 0;
+  o.format = [&](const std::string& path, FileSystem& files) -> absl::StatusOr<std::unique_ptr<RecordSource>> {
+    ASSIGN_OR_RETURN(std::unique_ptr<RecordSource> records, TextLines()(path, files));
+    return std::make_unique<CountedRecords>(std::move(records), &read);
+  };
   o.decode = [&](const Record&) -> absl::StatusOr<Tensors> {
     ++decoded;
     return Tensors{Tensor::Scalar<int64_t>(0)};
   };
   o.epochs = 0;
   o.prefetch = 3;
-  Pipeline pipeline(o);
-  for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(pipeline.Next().ok());
-    EXPECT_LE(decoded, 4 * (i + 1 + 3));
+  for (const int shuffle : {0, 8}) {
+    read = decoded = 0;
+    o.shuffle = shuffle;
+    Pipeline pipeline(o);
+    for (int i = 0; i < 100; ++i) {
+      ASSERT_TRUE(pipeline.Next().ok());
+      const int taken = 4 * (i + 1 + 3);
+      EXPECT_LE(decoded, taken);
+      const int records = taken + shuffle;
+      EXPECT_LE(read, records + records / 10 + 1);  // and the ends of files, of ten records each
+    }
   }
+}
+
+TEST_F(PipelineTest, NoRecordsInAnyNumberOfEpochs) {
+  PipelineOptions o = Numbers();
+  o.files = {Write("empty", "")};
+  o.epochs = std::numeric_limits<int64_t>::max();
+  EXPECT_TRUE(All(o).empty());
 }
 
 TEST_F(PipelineTest, ErrorsNameTheFileAndTheRecord) {
@@ -182,6 +216,20 @@ TEST_F(PipelineTest, StopEndsAWait) {
     EXPECT_EQ(pipeline.Next().status().code(), absl::StatusCode::kCancelled);
   }
   never.Notify();
+}
+
+TEST_F(PipelineTest, NothingComesAfterStop) {
+  PipelineOptions o = Numbers();
+  o.threads = 1;
+  Notification second;  // the first batch is ready then
+  o.decode = [&](const Record& r) -> absl::StatusOr<Tensors> {
+    if (r.file == 0 && r.number == 4) second.Notify();
+    return Tensors{Tensor::Scalar<int64_t>(0)};
+  };
+  Pipeline pipeline(o);
+  second.WaitForNotification();
+  pipeline.Stop();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(pipeline.Next().status().code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(PipelineTest, CsvFields) {

@@ -35,7 +35,9 @@ void RecordOrder::BeginEpoch() {
 absl::StatusOr<bool> RecordOrder::Next(Record* record) {
   for (;;) {
     if (drained_ && buffer_.empty()) {
-      if (epoch_ >= 0 && taken_ == 0 && options_.epochs == 0) {
+      // The other epochs would have none either.
+      if (epoch_ >= 0 && taken_ == 0) {
+        if (options_.epochs > 0) return false;
         return FailedPrecondition("no records for shard ", options_.shard, " of ", options_.num_shards, " in ",
                                   options_.files.size(), " files");
       }
