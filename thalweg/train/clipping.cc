@@ -14,6 +14,20 @@ Output Number(const Scope& s, double value, DType dtype) { return Hyperparameter
 
 }  // namespace
 
+Output ClipByValue(const Scope& scope, Output t, Hyperparameter low, Hyperparameter high) {
+  if (!scope.ok()) return {};
+  const Scope s = scope.SubScope("clip_by_value");
+  const DType dtype = RemoveRef(t.dtype());
+  return ClipByValue(s, t, low.AsTensor(s, "clip_value_min", dtype), high.AsTensor(s, "clip_value_max", dtype));
+}
+
+Gradient ClipByValue(const Scope& s, const Gradient& gradient, Hyperparameter low, Hyperparameter high) {
+  if (!gradient) return gradient;
+  Gradient clipped = gradient;
+  clipped.values = ClipByValue(s, gradient.values, low, high);
+  return clipped;
+}
+
 Output ClipByNorm(const Scope& scope, Output t, Hyperparameter clip_norm) {
   if (!scope.ok()) return {};
   const Scope s = scope.SubScope("clip_by_norm");

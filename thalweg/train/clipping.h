@@ -8,7 +8,10 @@
 
 namespace thalweg {
 
-// ClipByValue is in ops/math_ops.h.
+// t with every element in [low, high]; of a sparse gradient the rows, as they
+// are. The operation is in ops/math_ops.h.
+Output ClipByValue(const Scope& s, Output t, Hyperparameter low, Hyperparameter high);
+Gradient ClipByValue(const Scope& s, const Gradient& gradient, Hyperparameter low, Hyperparameter high);
 
 // t, scaled down so that its L2 norm is at most clip_norm; of a sparse gradient
 // the rows, as they are.

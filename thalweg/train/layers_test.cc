@@ -250,6 +250,25 @@ TEST(Rnn, ACellKeepsItsVariablesAndABatchOfAnySizeRuns) {
   EXPECT_LT(zeros, 60);
 }
 
+TEST(Rnn, DropoutWithASeedCanBeRepeated) {
+  const auto run = [](std::optional<int64_t> seed) {
+    Model m;
+    const RnnCellPtr cell = layers::DropoutCell(LstmCell(50, {.initializer = WaveInitializer}),
+                                                {.input_rate = 0.2, .output_rate = 0.5, .seed = seed});
+    const layers::RnnResult r = layers::Rnn(m.s, cell, Const(m.s, Wave({1, 2, 4})));
+    m.Run(InitializeVariables(m.s));
+    return m.Run(r.outputs).WithShape({2, 50});
+  };
+  const Tensor first = run(7);
+  ExpectTensor(run(7), first);
+  EXPECT_NE(Mark(run(8)), Mark(first));
+  EXPECT_NE(Mark(run({})), Mark(first));
+  // Each step drops others.
+  int differ = 0;
+  for (int i = 0; i < 50; ++i) differ += (first.data<float>()[i] == 0) != (first.data<float>()[50 + i] == 0);
+  EXPECT_GT(differ, 5);
+}
+
 TEST(Layers, BadInputIsAnErrorOfTheScope) {
   const auto error = [](const std::function<void(const Scope&)>& build) {
     Model m;

@@ -23,6 +23,13 @@ Output Elapsed(const Scope& s, Output step, double decay_steps, bool staircase) 
   return staircase ? Floor(s, p) : p;
 }
 
+// From twice `half` times the rate to alpha times it, at part p of half a wave.
+Output Cosine(const Scope& s, Hyperparameter rate, Output half, Output p, double alpha) {
+  const Output decayed = Mul(s, half, Add(s, Number(s, 1), Cos(s, Mul(s, Number(s, std::numbers::pi), p))));
+  const Output part = Add(s, Mul(s, Number(s, 1 - alpha), decayed), Number(s, alpha));
+  return Mul(s, rate.AsTensor(s, "learning_rate", kFloat), part);
+}
+
 }  // namespace
 
 Output ExponentialDecay(const Scope& scope, Hyperparameter rate, Output step, const DecayOptions& options) {
@@ -88,10 +95,29 @@ Output CosineDecay(const Scope& scope, Hyperparameter rate, Output step, const C
   if (!Positive(scope, "CosineDecay", options.decay_steps)) return {};
   const Scope s = scope.SubScope("CosineDecay");
   const Output p = Minimum(s, Elapsed(s, step, options.decay_steps, false), Number(s, 1));
-  const Output wave = Cos(s, Mul(s, Number(s, std::numbers::pi), p));
-  const Output decayed = Mul(s, Number(s, 0.5), Add(s, Number(s, 1), wave));
-  const Output part = Add(s, Mul(s, Number(s, 1 - options.alpha), decayed), Number(s, options.alpha));
-  return Mul(s, rate.AsTensor(s, "learning_rate", kFloat), part);
+  return Cosine(s, rate, Number(s, 0.5), p, options.alpha);
+}
+
+Output CosineDecayRestarts(const Scope& scope, Hyperparameter rate, Output step, const CosineRestartsOptions& options) {
+  if (!Positive(scope, "CosineDecayRestarts", options.first_decay_steps)) return {};
+  if (!(options.t_mul >= 1 && options.m_mul > 0)) {
+    scope.Fail(InvalidArgument("CosineDecayRestarts: t_mul must be at least 1 and m_mul positive, got ", options.t_mul,
+                               " and ", options.m_mul));
+    return {};
+  }
+  const Scope s = scope.SubScope("SGDRDecay");
+  // In lengths of the first cycle; cycle i is t_mul ^ i long.
+  Output p = Elapsed(s, step, options.first_decay_steps, false), i;
+  if (options.t_mul == 1) {
+    i = Floor(s, p);
+    p = Sub(s, p, i);
+  } else {
+    const Output one = Number(s, 1), longer = Number(s, 1 - options.t_mul), t_mul = Number(s, options.t_mul);
+    i = Floor(s, RealDiv(s, Log(s, Sub(s, one, Mul(s, p, longer))), Log(s, t_mul)));
+    const Output length = Pow(s, t_mul, i);
+    p = RealDiv(s, Sub(s, p, RealDiv(s, Sub(s, one, length), longer)), length);
+  }
+  return Cosine(s, rate, Mul(s, Number(s, 0.5), Pow(s, Number(s, options.m_mul), i)), p, options.alpha);
 }
 
 Output LinearScaling(const Scope& scope, Hyperparameter rate, Output step, const WarmupOptions& options) {

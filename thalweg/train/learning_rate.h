@@ -46,6 +46,15 @@ struct CosineDecayOptions {
 // Half a cosine down to alpha * rate (Loshchilov and Hutter 2016).
 Output CosineDecay(const Scope& s, Hyperparameter rate, Output step, const CosineDecayOptions& options);
 
+struct CosineRestartsOptions {
+  double first_decay_steps = 1;
+  double t_mul = 2;  // how many times as long each cycle is as the one before
+  double m_mul = 1;  // how many times as high it begins
+  double alpha = 0;  // the part of the rate that remains
+};
+// The same again and again: CosineDecay with warm restarts.
+Output CosineDecayRestarts(const Scope& s, Hyperparameter rate, Output step, const CosineRestartsOptions& options);
+
 struct WarmupOptions {
   double scale = 1;          // how many times larger the batch is than that of the rate
   int64_t warmup_steps = 0;  // from the rate to scale times the rate, in equal steps

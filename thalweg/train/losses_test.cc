@@ -129,6 +129,26 @@ TEST(Clipping, ByNorms) {
   EXPECT_FALSE(s.ok());
 }
 
+// Of sparse gradients the rows are clipped, as they are.
+TEST(Clipping, OfSparseGradients) {
+  Model m;
+  const Scope& s = m.s;
+  const Output indices = Const(s, {3, 1, 3}), shape = Const(s, {5, 2});
+  const Gradient rows(Const(s, {{3.0f, 0.0f}, {0.0f, -4.0f}, {0.0f, 12.0f}}), indices, shape);
+  for (const Gradient& clipped : {ClipByNorm(s, rows, 1), ClipByValue(s, rows, -1, 2)}) {
+    EXPECT_EQ(clipped.indices, indices);
+    EXPECT_EQ(clipped.dense_shape, shape);
+  }
+  ExpectTensor(m.Run(ClipByNorm(s, rows, 6.5).values),
+               Tensor::Of<float>({3, 2}, {1.5f, 0, 0, -2, 0, 6}));  // 13 is their norm
+  ExpectTensor(m.Run(ClipByNorm(s, rows, 100).values), Tensor::Of<float>({3, 2}, {3, 0, 0, -4, 0, 12}));
+  ExpectTensor(m.Run(ClipByValue(s, rows, -1, 2).values), Tensor::Of<float>({3, 2}, {2, 0, 0, -1, 0, 2}));
+  ExpectTensor(m.Run(ClipByValue(s, rows.values, Const(s, -0.5f), 7)),
+               Tensor::Of<float>({3, 2}, {3, 0, 0, -0.5f, 0, 7}));
+  EXPECT_FALSE(ClipByNorm(s, Gradient(), 1));
+  EXPECT_FALSE(ClipByValue(s, Gradient(), -1, 1));
+}
+
 TEST(LearningRate, Schedules) {
   Model m;
   const Scope& s = m.s;
@@ -159,6 +179,30 @@ TEST(LearningRate, Schedules) {
       EXPECT_NEAR(got[i].scalar<float>(), values[i], 1e-6) << "step " << number << ", " << i;
     }
   }
+  const std::vector<Output> restarts = {
+      CosineDecayRestarts(s, 0.1, step, {.first_decay_steps = 10}),
+      CosineDecayRestarts(s, 0.1, step, {.first_decay_steps = 5, .t_mul = 1.5, .m_mul = 0.8, .alpha = 0.2}),
+      CosineDecayRestarts(s, 0.1, step, {.first_decay_steps = 5, .t_mul = 1, .m_mul = 0.5})};
+  const std::vector<std::pair<int64_t, std::vector<double>>> rising = {{0, {0.1, 0.1, 0.1}},
+                                                                       {1, {0.097552828, 0.092360675, 0.090450846}},
+                                                                       {3, {0.079389267, 0.047639318, 0.034549143}},
+                                                                       {5, {0.049999997, 0.084000006, 0.05}},
+                                                                       {7, {0.02061074, 0.07341218, 0.032725427}},
+                                                                       {10, {0.1, 0.036000002, 0.025}},
+                                                                       {25, {0.014644662, 0.060407963, 0.003125}},
+                                                                       {30, {0.1, 0.048591714, 0.0015625}},
+                                                                       {31, {0.099845864, 0.044970822, 0.0014132941}},
+                                                                       {70, {0.1, 0.045480873, 6.1035157e-06}}};
+  for (const auto& [number, values] : rising) {
+    const std::vector<Tensor> got = m.Run(restarts, {{step, Tensor::Scalar<int64_t>(number)}});
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_TRUE(got[i].has_value());
+      EXPECT_NEAR(got[i].scalar<float>(), values[i], 1e-6) << "step " << number << ", restarts " << i;
+    }
+  }
+  Model shorter;
+  CosineDecayRestarts(shorter.s, 0.1, step, {.first_decay_steps = 5, .t_mul = 0.5});
+  EXPECT_THAT(std::string(shorter.s.status().message()), HasSubstr("t_mul must be at least 1"));
   Model bad;
   PiecewiseConstant(bad.s, step, {1, 2}, {1, 2});
   EXPECT_THAT(std::string(bad.s.status().message()), HasSubstr("2 boundaries need 3 values, got 2"));
@@ -207,8 +251,6 @@ TEST(MovingAverage, OfVariablesAndTensors) {
          {"loss/ExponentialMovingAverage/biased[2]", "loss/ExponentialMovingAverage/local_step[]"});
 }
 
-}  // namespace
-}  // namespace thalweg
 TEST(MovingAverage, OfSeveralOutputsOfAnOperation) {
   Model m;
   const Scope& s = m.s;
@@ -244,3 +286,5 @@ TEST(MovingAverage, OfAVariableInParts) {
   EXPECT_EQ(restore.count("table/ExponentialMovingAverage"), 2u);
 }
 
+}  // namespace
+}  // namespace thalweg

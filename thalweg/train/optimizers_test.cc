@@ -143,6 +143,19 @@ TEST(Optimizers, Ftrl) {
       {"kernel", "bias", "global_step", "kernel/Ftrl", "kernel/Ftrl_1", "bias/Ftrl", "bias/Ftrl_1"}, "Ftrl");
 }
 
+TEST(Optimizers, FtrlWithShrinkage) {
+  ExpectTraining(
+      [] {
+        return Ftrl({.learning_rate = 0.1,
+                     .l1_regularization_strength = 0.01,
+                     .l2_regularization_strength = 0.02,
+                     .l2_shrinkage_regularization_strength = 0.1});
+      },
+      {0.25720865f, -0.19026282f, 0.27345356f, -0.20081174f, -0.10158131f, 0.10335513f},
+      {0.69929844f, 0.73328024f, 0.59397984f, 0.65319651f},
+      {"kernel", "bias", "global_step", "kernel/Ftrl", "kernel/Ftrl_1", "bias/Ftrl", "bias/Ftrl_1"}, "Ftrl");
+}
+
 TEST(Optimizers, Proximal) {
   ExpectTraining(
       [] {

@@ -1,6 +1,7 @@
 #include "thalweg/train/recurrent_layers.h"
 
 #include <numeric>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -139,21 +140,29 @@ class Gru : public RnnCell {
 
 class Dropping : public RnnCell {
  public:
-  Dropping(RnnCellPtr cell, const DropoutCellOptions& options) : cell_(std::move(cell)), options_(options) {}
+  Dropping(RnnCellPtr cell, const DropoutCellOptions& options)
+      : cell_(std::move(cell)), options_(options), seeds_(static_cast<uint64_t>(options.seed.value_or(0))) {}
 
   const std::vector<int64_t>& state_sizes() const override { return cell_->state_sizes(); }
   int64_t output_size() const override { return cell_->output_size(); }
 
   Step Call(const Scope& s, Output input, const State& state) override {
-    input = Dropout(s, input, {.rate = options_.input_rate, .training = options_.training});
+    input = Drop(s, input, options_.input_rate);
     Step step = cell_->Call(s, input, state);
-    step.output = Dropout(s, step.output, {.rate = options_.output_rate, .training = options_.training});
+    step.output = Drop(s, step.output, options_.output_rate);
     return step;
   }
 
  private:
+  Output Drop(const Scope& s, Output x, double rate) {
+    std::optional<int64_t> seed;
+    if (options_.seed) seed = static_cast<int64_t>(seeds_());
+    return Dropout(s, x, {.rate = rate, .training = options_.training, .seed = seed});
+  }
+
   const RnnCellPtr cell_;
   const DropoutCellOptions options_;
+  std::mt19937_64 seeds_;
 };
 
 class Stacked : public RnnCell {

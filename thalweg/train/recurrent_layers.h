@@ -61,8 +61,10 @@ struct DropoutCellOptions {
   double input_rate = 0;  // what part is dropped
   double output_rate = 0;
   Training training = true;
+  std::optional<int64_t> seed;  // without one, every run draws differently
 };
-// A cell with dropout before and behind it; states pass whole.
+// A cell with dropout before and behind it; states pass whole. Each time step
+// has masks of its own, which follow from the seed.
 RnnCellPtr DropoutCell(RnnCellPtr cell, const DropoutCellOptions& options);
 
 // The output of each cell is the input of the next; all their states, in order.

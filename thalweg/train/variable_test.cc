@@ -107,6 +107,13 @@ TEST_F(TrainTest, InitializersWithSeedsGiveTensorFlowsValues) {
       value(initializers::GlorotUniform({.seed = 42}), {2, 3}),
       Tensor::Of<float>({2, 3}, {0.99087715f, 0.38868093f, 0.64700985f, 0.56038976f, -0.052678585f, 0.28703916f}),
       1e-6);
+  ExpectTensor(
+      value(initializers::HeNormal({.seed = 42}), {2, 3}),
+      Tensor::Of<float>({2, 3}, {-0.31919837f, -0.1566031f, -0.76888347f, 0.027944176f, -0.53256148f, -0.0028038274f}),
+      1e-6);
+  // Of a convolution, as many inputs as the window has elements of all channels.
+  ExpectTensor(value(initializers::HeNormal({.seed = 42}), {3, 3, 2, 4}).WithShape({72}).Rows(0, 4),
+               Tensor::Vector<float>({-0.10639945f, -0.052201033f, -0.25629449f, 0.0093147252f}), 1e-6);
   ExpectTensor(value(initializers::TruncatedNormal({.mean = 1, .stddev = 0.1, .seed = 42}), {4}),
                Tensor::Vector<float>({0.9719225f, 0.9862248f, 0.932367f, 1.0024581f}), 1e-6);
   ExpectTensor(value(initializers::RandomNormal({.stddev = 2, .seed = 42}), {4}),
