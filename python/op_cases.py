@@ -683,9 +683,7 @@ def resources(c):
 def apply_case(c, op):
     """An update of a variable by a gradient, by the names of the op's arguments."""
     sparse = "SparseApply" in op
-    for t in ("float32", "float64") if sparse else kernel_types(op, "T"):
-        if t in COMPLEX:
-            continue
+    for t in kernel_types(op, "T"):
         slots, arguments = {}, {}
         for i, argument in enumerate(op_def_registry.get(op).input_arg):
             if argument.name == "var" or argument.name in SLOTS:
