@@ -319,6 +319,16 @@ def matrices(c):
     for m, k, n in ((1, 1, 1), (32, 784, 10), (64, 64, 64), (1, 100, 3), (17, 33, 65), (0, 3, 2), (3, 0, 2)):
         c.case("MatMul", f"{m} {k} {n}", tolerance=1e-4, a=floats((m, k), -1, 1), b=floats((k, n), -1, 1, seed=2))
     c.error("MatMul", "shapes", a=floats((2, 3)), b=floats((4, 5)))
+    for a, b in (("float32", "float32"), ("float32", "bfloat16"), ("bfloat16", "float32"), ("bfloat16", "bfloat16")):
+        for turned in (False, True):
+            x, y = numbers(a, (5, 3) if turned else (3, 5), -2, 2), numbers(b, (4, 5) if turned else (5, 4), -2, 2, 2)
+            for sparse in (False, True):
+                c.case("SparseMatMul", f"{a} {b} {turned} {sparse}", tolerance=1e-4, a=np.where(x > 0, x, x * 0), b=y,
+                       transpose_a=turned, transpose_b=turned, a_is_sparse=sparse)
+    c.error("SparseMatMul", "shapes", a=floats((2, 3)), b=floats((4, 5)), a_is_sparse=True)
+    c.each("Cross", lambda t: dict(a=numbers(t, (2, 4, 3), 0, 4), b=numbers(t, (2, 4, 3), 0, 4, seed=2)))
+    c.error("Cross", "shapes", a=floats((2, 3)), b=floats((3,)))
+    c.error("Cross", "size", a=floats((2, 4)), b=floats((2, 4)))
     for op in ("BatchMatMul", "BatchMatMulV2"):
         for x, y in ((False, False), (True, False), (False, True), (True, True)):
             c.each(op, lambda t: dict(x=numbers(t, (2, 5, 3) if x else (2, 3, 5), -2, 2),
@@ -484,6 +494,11 @@ def gathers(c):
 def orders(c):
     c.each("Reverse", lambda t: dict(tensor=numbers(t, (2, 3)), dims=np.array([True, False])))
     c.each("ReverseV2", lambda t: dict(tensor=whole(t), axis=ints(0, -1)))
+    c.each("Roll", lambda t: dict(input=whole(t), shift=ints(1, -2, 7), axis=ints(0, -1, 0)))
+    c.case("Roll", "one axis", input=floats((7, 3)), shift=index(-9), axis=index(0, np.int64))
+    c.case("Roll", "of nothing", input=floats((0, 3)), shift=index(2), axis=index(0))
+    c.error("Roll", "axis", input=floats((7, 3)), shift=index(2), axis=index(2))
+    c.error("Roll", "sizes", input=floats((7, 3)), shift=ints(2, 1), axis=ints(1))
     c.case("ReverseSequence", input=whole("float32"), seq_lengths=ints(1, 3, 4), seq_dim=1, batch_dim=0)
     c.each("Select", lambda t: dict(condition=numbers("bool", (3, 4)), t=numbers(t), e=numbers(t, seed=2)))
     c.case("Select", "by row", condition=numbers("bool", (3,)), t=floats(), e=floats(seed=2))

@@ -228,7 +228,20 @@ def block_lstm(c):
                                   ("peephole", dict(use_peephole=True))):
             c.case("BlockLSTM", f"{t} {label}", tolerance=limit, **inputs, **attributes)
             results = dict(zip(("i", "cs", "f", "o", "ci", "co", "h"), c.apply("BlockLSTM", **inputs, **attributes)))
-            c.case("BlockLSTMGrad", f"{t} {label}", tolerance=limit, use_peephole=attributes.get("use_peephole", False),
+            peephole = dict(use_peephole=attributes.get("use_peephole", False))
+            c.case("BlockLSTMGrad", f"{t} {label}", tolerance=limit, cs_grad=numbers(t, (time, batch, units), -1, 1, 9),
+                   h_grad=numbers(t, (time, batch, units), -1, 1, 10), **peephole, **inputs, **results)
+            cell = {name: value for name, value in inputs.items() if name != "seq_len_max"}
+            cell["x"] = numbers(t, (batch, depth), -1, 1)
+            c.case("LSTMBlockCell", f"{t} {label}", tolerance=limit, **cell, **attributes)
+            results = dict(zip(("i", "cs", "f", "o", "ci", "co"), c.apply("LSTMBlockCell", **cell, **attributes)))
+            c.case("LSTMBlockCellGrad", f"{t} {label}", tolerance=limit, cs_grad=numbers(t, (batch, units), -1, 1, 9),
+                   h_grad=numbers(t, (batch, units), -1, 1, 10), **peephole, **cell, **results)
+        for label, attributes in (("", {}), ("clip", dict(cell_clip=.2)), ("peephole", dict(use_peephole=True))):
+            c.case("BlockLSTMV2", f"{t} {label}", tolerance=limit, **inputs, **attributes)
+            results = dict(zip(("i", "cs", "f", "o", "ci", "co", "h"), c.apply("BlockLSTMV2", **inputs, **attributes)))
+            c.case("BlockLSTMGradV2", f"{t} {label}", tolerance=limit,
+                   use_peephole=attributes.get("use_peephole", False),
                    cs_grad=numbers(t, (time, batch, units), -1, 1, 9),
                    h_grad=numbers(t, (time, batch, units), -1, 1, 10), **inputs, **results)
     inputs = arguments("float32")
@@ -239,4 +252,16 @@ def block_lstm(c):
         c.error("BlockLSTM", label, **(inputs | change))
 
 
-FAMILIES = (block_lstm, convolution, pooling, normalization)
+def gru(c):
+    batch, depth, units = 2, 4, 5
+    inputs = dict(x=numbers("float32", (batch, depth), -1, 1), h_prev=numbers("float32", (batch, units), -1, 1, 2),
+                  w_ru=numbers("float32", (depth + units, 2 * units), -1, 1, 3),
+                  w_c=numbers("float32", (depth + units, units), -1, 1, 4),
+                  b_ru=numbers("float32", (2 * units,), -1, 1, 5), b_c=numbers("float32", (units,), -1, 1, 6))
+    c.case("GRUBlockCell", tolerance=1e-4, **inputs)
+    results = dict(zip("ruc", c.apply("GRUBlockCell", **inputs)))
+    c.case("GRUBlockCellGrad", tolerance=1e-4, d_h=numbers("float32", (batch, units), -1, 1, 7), **inputs, **results)
+    c.error("GRUBlockCell", "w_c", **(inputs | dict(w_c=numbers("float32", (depth, units)))))
+
+
+FAMILIES = (block_lstm, gru, convolution, pooling, normalization)

@@ -124,6 +124,8 @@ Output Pad(const Scope& s, Output input, Output paddings, Output constant_value)
 // `mode` is "REFLECT" or "SYMMETRIC".
 Output MirrorPad(const Scope& s, Output input, Output paddings, absl::string_view mode);
 Output Reverse(const Scope& s, Output tensor, Output axis);
+// Element i of an axis goes to i + shift; what goes beyond the end comes in at the beginning.
+Output Roll(const Scope& s, Output input, Output shift, Output axis);
 struct ReverseSequenceOptions {
   int seq_dim = 1;
   int batch_dim = 0;

@@ -92,5 +92,70 @@ TEST(BlockLstmTest, Gradients) {
   }
 }
 
+// The halves 1 and 2 of the columns change places.
+Tensor Turned(const Tensor& t) {
+  Tensor turned = Tensor::Zeros(kFloat, t.shape());
+  const int64_t columns = t.dim(t.rank() - 1), n = columns / 4;
+  for (int64_t i = 0; i < t.num_elements(); ++i) {
+    const int64_t gate = i % columns / n, to = gate == 1 ? 2 : gate == 2 ? 1 : gate;
+    turned.mutable_data<float>()[i + (to - gate) * n] = t.data<float>()[i];
+  }
+  return turned;
+}
+
+// BlockLSTMV2 is BlockLSTM without a bias of its own and f before ci.
+TEST(BlockLstmTest, ForgetFirst) {
+  const Layer layer(2, 9);
+  for (const bool peephole : {false, true}) {
+    std::vector<OpArg> inputs = {Tensor::Scalar<int64_t>(kTime)}, turned = inputs;
+    for (int i = 0; i < 8; ++i) {
+      inputs.push_back(layer.inputs[i]);
+      turned.push_back(i == 3 || i == 7 ? Turned(layer.inputs[i]) : layer.inputs[i]);
+    }
+    const auto first =
+        RunOp("BlockLSTM", inputs, {{"use_peephole", peephole}, {"cell_clip", 0.0f}, {"forget_bias", 0.0f}});
+    const auto second = RunOp("BlockLSTMV2", turned, {{"use_peephole", peephole}});
+    ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+    for (int k = 0; k < 7; ++k) ExpectTensor((*second)[k], (*first)[k]);
+    ExpectGradient(
+        [&](const Scope& s, const std::vector<Output>& x) {
+          std::vector<OpInput> all = {Const(s, kTime)};
+          all.insert(all.end(), x.begin(), x.end());
+          for (int i = 4; i < 7; ++i) all.insert(all.begin() + 1 + i, Const(s, layer.inputs[i]));
+          Node* const node = s.Add("BlockLSTMV2", all, {{"use_peephole", peephole}});
+          return node == nullptr ? Output() : node->out(6);
+        },
+        {layer.inputs[0], layer.inputs[1], layer.inputs[2], Turned(layer.inputs[3]), Turned(layer.inputs[7])}, 2e-2);
+  }
+}
+
+// LSTMBlockCell is a layer of one step.
+TEST(BlockLstmTest, Cell) {
+  const Layer layer(3, 9);
+  const Tensor x = layer.inputs[0].Rows(0, 1);
+  for (const bool peephole : {false, true}) {
+    const std::vector<AttrArg> attrs = {{"use_peephole", peephole}, {"cell_clip", 0.8f}};
+    std::vector<OpArg> inputs = {Tensor::Scalar<int64_t>(1), x}, cell = {x.WithShape({3, kDepth})};
+    for (int i = 1; i < 8; ++i) {
+      inputs.push_back(layer.inputs[i]);
+      cell.push_back(layer.inputs[i]);
+    }
+    const auto whole = RunOp("BlockLSTM", inputs, attrs), one = RunOp("LSTMBlockCell", cell, attrs);
+    ASSERT_TRUE(whole.ok() && one.ok()) << whole.status() << one.status();
+    for (int k = 0; k < 7; ++k) ExpectTensor((*one)[k], (*whole)[k].WithShape({3, 9}));
+    std::vector<Tensor> variables = layer.inputs;
+    variables[0] = x.WithShape({3, kDepth});
+    if (!peephole) variables.erase(variables.begin() + 4, variables.begin() + 7);
+    ExpectGradient(
+        [&](const Scope& s, const std::vector<Output>& in) {
+          std::vector<OpInput> all(in.begin(), in.end());
+          for (int i = 4; i < 7 && !peephole; ++i) all.insert(all.begin() + i, Const(s, layer.inputs[i]));
+          Node* const node = s.Add("LSTMBlockCell", all, {{"use_peephole", peephole}, {"cell_clip", 0.0f}});
+          return node == nullptr ? Output() : Output(s.Add("AddV2", {node->out(1), node->out(6)}));
+        },
+        variables, 2e-2);
+  }
+}
+
 }  // namespace
 }  // namespace thalweg

@@ -130,7 +130,8 @@ std::optional<RepeatedAxes> KnownRepeatedAxes(const PartialShape& x, const Parti
   return axes;
 }
 
-Output ShapeOf(const Scope& s, Output x) {
+// As a constant, if it is known.
+Output ShapeAsConst(const Scope& s, Output x) {
   if (const std::optional<Shape> known = x.shape().AsShape(); known.has_value()) {
     bool fits = true;
     std::vector<int32_t> dims;
@@ -147,7 +148,7 @@ Output SumKnownAxes(const Scope& s, Output x, Output dx, const std::vector<int32
   if (axes.empty()) return dx;
   const Output sum = s.Add("Sum", {dx, IntsConst(s, axes)});
   if (keeps_rank) return sum;
-  return s.Add("Reshape", {sum, ShapeOf(s, x)});
+  return s.Add("Reshape", {sum, ShapeAsConst(s, x)});
 }
 
 const OpRegistration kOps[] = {
@@ -212,7 +213,7 @@ std::pair<Output, Output> SumBroadcast(const Scope& s, Output x, Output y, Outpu
   if (const std::optional<RepeatedAxes> axes = KnownRepeatedAxes(x.shape(), y.shape()); axes.has_value()) {
     return {SumKnownAxes(s, x, dx, axes->x, axes->x_keeps_rank), SumKnownAxes(s, y, dy, axes->y, axes->y_keeps_rank)};
   }
-  const Output x_shape = ShapeOf(s, x), y_shape = ShapeOf(s, y);
+  const Output x_shape = ShapeAsConst(s, x), y_shape = ShapeAsConst(s, y);
   Node* const args = s.Add("BroadcastGradientArgs", {x_shape, y_shape});
   if (args == nullptr) return {};
   return {s.Add("Reshape", {Output(s.Add("Sum", {dx, args->out(0)})), x_shape}),

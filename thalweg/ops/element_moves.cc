@@ -90,20 +90,20 @@ void CopyRow(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64
 
 // Two dimensions, of which each side has another one contiguous: in blocks, so
 // that every cache line is used up while it is near.
-constexpr int64_t kBlock = 16;
+constexpr int64_t kTile = 16;
 
 template <typename T>
 THALWEG_SIMD void TransposeFullBlock(const T* from, int64_t from_stride, T* to, int64_t to_stride) {
-  for (int64_t a = 0; a < kBlock; ++a) {
-    for (int64_t b = 0; b < kBlock; ++b) to[a * to_stride + b] = from[a + b * from_stride];
+  for (int64_t a = 0; a < kTile; ++a) {
+    for (int64_t b = 0; b < kTile; ++b) to[a * to_stride + b] = from[a + b * from_stride];
   }
 }
 
 template <typename T>
 void TransposeRows(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows, int64_t cols) {
-  for (int64_t b = 0; b < cols; b += kBlock) {
-    const int64_t nb = std::min(kBlock, cols - b);
-    if (rows == kBlock && nb == kBlock) {
+  for (int64_t b = 0; b < cols; b += kTile) {
+    const int64_t nb = std::min(kTile, cols - b);
+    if (rows == kTile && nb == kTile) {
       TransposeFullBlock(from + b * from_stride, from_stride, to + b, to_stride);
       continue;
     }
@@ -120,14 +120,14 @@ void CopyTransposed(KernelContext& c, CopyLoops loops, int contiguous, const T* 
   const int64_t to_stride = loops.to[contiguous], from_stride = loops.from[last];
   loops.Remove(last);
   loops.Remove(contiguous);
-  const int64_t row_blocks = (rows + kBlock - 1) / kBlock;
-  c.ParallelFor(loops.Count() * row_blocks, 0.8 * kBlock * cols, [&](int64_t begin, int64_t end) {
+  const int64_t row_blocks = (rows + kTile - 1) / kTile;
+  c.ParallelFor(loops.Count() * row_blocks, 0.8 * kTile * cols, [&](int64_t begin, int64_t end) {
     Odometer at(loops, begin / row_blocks);
     for (int64_t k = begin; k < end; ++k) {
-      const int64_t row = k % row_blocks * kBlock;
+      const int64_t row = k % row_blocks * kTile;
       TransposeRows(from + at.from() + row, from_stride, to + at.to() + row * to_stride, to_stride,
-                    std::min(kBlock, rows - row), cols);
-      if (row + kBlock >= rows) at.Next();
+                    std::min(kTile, rows - row), cols);
+      if (row + kTile >= rows) at.Next();
     }
   });
 }

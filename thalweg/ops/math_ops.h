@@ -158,6 +158,8 @@ struct MatMulOptions {
   bool transpose_b = false;
 };
 Output MatMul(const Scope& s, Output a, Output b, MatMulOptions options = {});
+// Of vectors of three elements, along the last dimension.
+Output Cross(const Scope& s, Output a, Output b);
 struct BatchMatMulOptions {
   bool adj_x = false;  // conjugate transpose of the last two dimensions
   bool adj_y = false;

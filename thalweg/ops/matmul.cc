@@ -1,6 +1,7 @@
 // MatMul: product = a b, where a is [m, k] and b is [k, n], each perhaps stored
-// transposed. BatchMatMul: the same for the last two dimensions of higher ranks;
-// V2 and V3 broadcast the others.
+// transposed. SparseMatMul: the same in float, for a or b of which many elements
+// are said to be 0; dense products are faster here all the same. BatchMatMul: the same for the last two dimensions of
+// higher ranks; V2 and V3 broadcast the others.
 #include <algorithm>
 #include <atomic>
 
@@ -235,6 +236,32 @@ absl::Status MatMulGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
+absl::Status SparseMatMulGradient(GradientContext& g) {
+  const Scope& s = g.scope();
+  ASSIGN_OR_RETURN(const bool ta, g.Attr<bool>("transpose_a"));
+  ASSIGN_OR_RETURN(const bool tb, g.Attr<bool>("transpose_b"));
+  ASSIGN_OR_RETURN(const bool a_is_sparse, g.Attr<bool>("a_is_sparse"));
+  ASSIGN_OR_RETURN(const bool b_is_sparse, g.Attr<bool>("b_is_sparse"));
+  struct Factor {
+    Output value;
+    bool transpose, is_sparse;
+  };
+  const auto product = [&](const Factor& l, const Factor& r, DType dtype) {
+    const Output y = s.Add("SparseMatMul", {l.value, r.value},
+                           {{"transpose_a", l.transpose},
+                            {"transpose_b", r.transpose},
+                            {"a_is_sparse", l.is_sparse},
+                            {"b_is_sparse", r.is_sparse}});
+    return dtype == kFloat ? y : Cast(s, y, dtype);
+  };
+  const Output a = g.input(0), b = g.input(1), dc = g.dy();
+  g.set_dx(0, ta ? product({b, tb, b_is_sparse}, {dc, true, false}, a.dtype())
+                 : product({dc, false, false}, {b, !tb, b_is_sparse}, a.dtype()));
+  g.set_dx(1, tb ? product({dc, true, false}, {a, ta, a_is_sparse}, b.dtype())
+                 : product({a, !ta, a_is_sparse}, {dc, false, false}, b.dtype()));
+  return absl::OkStatus();
+}
+
 Output LeadingSizes(const Scope& s, Output shape) {
   const int32_t zero[] = {0}, last[] = {-2}, one[] = {1};
   return s.Add("StridedSlice", {shape, IntsConst(s, zero), IntsConst(s, last), IntsConst(s, one)});
@@ -280,6 +307,19 @@ const OpRegistration kOps[] = {
         .Shape(MatMulShape)
         .Kernel<MatMulKernel>()
         .Gradient(MatMulGradient),
+    Op("SparseMatMul")
+        .Input("a: Ta")
+        .Input("b: Tb")
+        .Output("product: float")
+        .Attr("transpose_a: bool = false")
+        .Attr("transpose_b: bool = false")
+        .Attr("a_is_sparse: bool = false")
+        .Attr("b_is_sparse: bool = false")
+        .Attr("Ta: {float, bfloat16} = DT_FLOAT")
+        .Attr("Tb: {float, bfloat16} = DT_FLOAT")
+        .Shape(MatMulShape)
+        .Kernel<MatMulKernel>()
+        .Gradient(SparseMatMulGradient),
     Op("BatchMatMul")
         .Input("x: T")
         .Input("y: T")

@@ -162,6 +162,28 @@ TEST(BatchMatMulTest, BroadcastsBatches) {
   EXPECT_EQ(RunOp("BatchMatMulV2", {Tensor(kFloat, {2}), y}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// What tf.matmul(a_is_sparse=True) sends: its product is float, of float and bfloat16.
+TEST(SparseMatMulTest, ValuesAndGradients) {
+  const Tensor a = Tensor::Of<float>({2, 3}, {0, 1, 0, 2, 0, 3}), b = Tensor::Of<float>({3, 1}, {4, 5, 6});
+  const std::vector<AttrArg> sparse = {{"a_is_sparse", true}};
+  ExpectTensor((*RunOp("SparseMatMul", {a, b}, sparse))[0], Tensor::Of<float>({2, 1}, {5, 26}));
+  const Tensor narrow = (*RunOp("Cast", {b}, {{"DstT", kBfloat16}}))[0];
+  ExpectTensor((*RunOp("SparseMatMul", {a, narrow}, sparse))[0], Tensor::Of<float>({2, 1}, {5, 26}));
+  EXPECT_FALSE(RunOp("SparseMatMul", {a, a}, sparse).ok());
+  for (const bool ta : {false, true}) {
+    for (const bool tb : {false, true}) {
+      ExpectGradient(
+          [&](const Scope& s, const std::vector<Output>& in) {
+            return Output(s.Add("SparseMatMul", {in[0], in[1]},
+                                {{"transpose_a", ta}, {"transpose_b", tb}, {"b_is_sparse", true}}));
+          },
+          {TestValues(kFloat, ta ? Shape({3, 2}) : Shape({2, 3})),
+           TestValues(kFloat, tb ? Shape({4, 3}) : Shape({3, 4}), -1, 1, 2)},
+          1e-2);
+    }
+  }
+}
+
 TEST(BatchMatMulTest, AdjointsConjugate) {
   using C = std::complex<double>;
   const Tensor x = Tensor::Of<C>({1, 2, 1}, {C(1, 2), C(0, 1)}), y = Tensor::Of<C>({1, 2, 1}, {C(1, 1), C(2, 0)});

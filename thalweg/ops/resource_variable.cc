@@ -153,7 +153,7 @@ class DestroyKernel final : public Kernel {
   bool ignore_missing_ = true;
 };
 
-absl::Status HandleShape(ShapeContext& c) {
+absl::Status VarHandleShape(ShapeContext& c) {
   c.set_output(0, PartialShape(Shape()));
   return absl::OkStatus();
 }
@@ -198,7 +198,7 @@ const OpRegistration kOps[] = {
         .Attr("shape: shape")
         .Attr("allowed_devices: list(string) = []")
         .Stateful()
-        .Shape(HandleShape)
+        .Shape(VarHandleShape)
         .Kernel<VarHandleKernel>()
         .NotDifferentiable(),
     Op("ReadVariableOp")
