@@ -2,6 +2,7 @@
 // than there is. Its area and aspect ratio lie in given ranges, and it covers
 // enough of one of the objects. If no attempt succeeds, it is the whole image.
 // The numbers drawn are TensorFlow's.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -93,7 +94,12 @@ class SampleBoxKernel : public Kernel {
     const Box image{0, 0, width, height};
     Draws draws(generator_.Reserve(attempts_));
     Box box = image;
-    for (int64_t i = 0; i < attempts_; ++i) {
+    // What no crop can cover is not tried.
+    const bool possible = covered <= 1 && std::any_of(objects.begin(), objects.end(),
+                                                      [](const Box& object) { return object.Area() >= 1; });
+    Cancellation* const cancellation = c.step().cancellation;
+    for (int64_t i = 0; possible && i < attempts_; ++i) {
+      if (i % (1 << 16) == 0 && cancellation != nullptr) RETURN_IF_ERROR(cancellation->status());
       const float ratio = draws.Fraction() * (ratios_[1] - ratios_[0]) + ratios_[0];
       Box crop;
       if (Draw(width, height, ratio, draws, &crop) && Covers(crop, objects, covered)) {
