@@ -46,7 +46,7 @@ format: setup-develop ## lay out the source files with clang-format
 .PHONY: lint
 lint: setup-develop ## check the layout, and run clang-tidy on what differs from origin/main
 	@test -f build/clang/build.ninja || cmake --preset clang --log-level=WARNING
-	@cmake --build build/clang --target thalweg_proto
+	@cmake --build build/clang --target thalweg_proto thalweg_common_headers thalweg_op_headers thalweg_test_headers thalweg_api_headers
 	@tools/lint
 
 .PHONY: install
