@@ -267,6 +267,19 @@ TEST_P(ClusterTest, ClosingASessionEndsItsSteps) {
   EXPECT_THAT(session->Run({size}), Fails(absl::StatusCode::kFailedPrecondition, "closed"));
 }
 
+TEST_P(ClusterTest, ATensorMayBeFetchedTwice) {
+  TestCluster cluster({{"ps", 2}}, {}, GetParam());
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s.WithDevice("/job:ps/task:0"), kFloat, {});
+  const Output y = Neg(s.WithDevice("/job:ps/task:1"), x);
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(kPs0)}));
+  ASSERT_OK_AND_ASSIGN(const auto out, session->Run({y, x, y, y}, {{x, Tensor::Scalar(2.f)}}));
+  ASSERT_EQ(out.size(), 4);
+  for (const int i : {0, 2, 3}) EXPECT_EQ(out[i].scalar<float>(), -2);
+  EXPECT_EQ(out[1].scalar<float>(), 2);
+}
+
 TEST_P(ClusterTest, LargeTensorsCross) {
   TestCluster cluster({{"ps", 2}}, {}, GetParam());
   Graph graph;

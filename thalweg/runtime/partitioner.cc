@@ -1,5 +1,6 @@
 #include "thalweg/runtime/partitioner.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -313,7 +314,10 @@ class Partitioning {
 
   absl::Status AddFetch(const Node& retval) {
     ASSIGN_OR_RETURN(const int64_t index, GetAttr<int64_t>(retval.def(), "index"));
-    const std::string& tensor = signature_.fetches[index];
+    // What is fetched twice is sent twice, under two names.
+    const auto name = signature_.fetches.begin() + index;
+    const bool again = std::find(signature_.fetches.begin(), name, *name) != name;
+    const std::string tensor = again ? absl::StrCat(*name, "/", index) : *name;
     const int part = part_of_[retval.id()];
     NodeDef send;
     send.set_name(graph_.ReserveName(EndName("_send_", tensor)));
