@@ -138,20 +138,14 @@ class Gru : public RnnCell {
   Gates candidate_;
 };
 
-class Dropping : public RnnCell {
+// Dropout with a mask of its own for every call, which follows from the seed.
+class Masks {
  public:
-  Dropping(RnnCellPtr cell, const DropoutCellOptions& options)
-      : cell_(std::move(cell)), options_(options), seeds_(static_cast<uint64_t>(options.seed.value_or(0))) {}
+  explicit Masks(const DropoutCellOptions& options)
+      : options_(options), seeds_(static_cast<uint64_t>(options.seed.value_or(0))) {}
 
-  const std::vector<int64_t>& state_sizes() const override { return cell_->state_sizes(); }
-  int64_t output_size() const override { return cell_->output_size(); }
-
-  Step Call(const Scope& s, Output input, const State& state) override {
-    input = Drop(s, input, options_.input_rate);
-    Step step = cell_->Call(s, input, state);
-    step.output = Drop(s, step.output, options_.output_rate);
-    return step;
-  }
+  Output DropInput(const Scope& s, Output x) { return Drop(s, x, options_.input_rate); }
+  Output DropOutput(const Scope& s, Output x) { return Drop(s, x, options_.output_rate); }
 
  private:
   Output Drop(const Scope& s, Output x, double rate) {
@@ -160,9 +154,27 @@ class Dropping : public RnnCell {
     return Dropout(s, x, {.rate = rate, .training = options_.training, .seed = seed});
   }
 
-  const RnnCellPtr cell_;
   const DropoutCellOptions options_;
   std::mt19937_64 seeds_;
+};
+
+class Dropping : public RnnCell {
+ public:
+  Dropping(RnnCellPtr cell, const DropoutCellOptions& options) : cell_(std::move(cell)), masks_(options) {}
+
+  const std::vector<int64_t>& state_sizes() const override { return cell_->state_sizes(); }
+  int64_t output_size() const override { return cell_->output_size(); }
+
+  Step Call(const Scope& s, Output input, const State& state) override {
+    input = masks_.DropInput(s, input);
+    Step step = cell_->Call(s, input, state);
+    step.output = masks_.DropOutput(s, step.output);
+    return step;
+  }
+
+ private:
+  const RnnCellPtr cell_;
+  Masks masks_;
 };
 
 class Stacked : public RnnCell {
@@ -355,11 +367,12 @@ namespace {
 // States [time, batch, units] at the end of each sequence; `initial` for those
 // of length 0.
 Output AtTheEnd(const Scope& s, Output states, Output initial, Output lengths) {
-  if (!lengths) {
-    return StridedSlice(s, states, Const(s, {-1}), Const(s, {0}), Const(s, {1}),
-                        {.end_mask = 1, .shrink_axis_mask = 1});
-  }
+  const auto last = [&](Output x) {
+    return StridedSlice(s, x, Const(s, {-1}), Const(s, {0}), Const(s, {1}), {.end_mask = 1, .shrink_axis_mask = 1});
+  };
+  if (!lengths && states.shape().dim(0) > 0) return last(states);
   const Output all = Concat(s, {ExpandDims(s, initial, 0), states}, 0);
+  if (!lengths) return last(all);
   const Output rows =
       Range(s, Const(s, 0), Reshape(s, Size(s, lengths), Const(s, std::vector<int32_t>())), Const(s, 1));
   return GatherNd(s, all, Pack(s, {lengths, rows}, 1));
@@ -448,12 +461,13 @@ RnnResult LstmLayers(const Scope& scope, Output inputs, const std::vector<int64_
   return TimeMajor(s, inputs, options, [&](Output x) {
     RnnResult all{x, {}};
     RnnOptions own = options;
+    Masks masks(dropout);
     for (size_t i = 0; i < units.size() && s.ok(); ++i) {
       const auto state = options.initial_state.begin() + 2 * static_cast<int64_t>(i);
       if (!options.initial_state.empty()) own.initial_state.assign(state, state + 2);
-      x = Dropout(s, all.outputs, {.rate = dropout.input_rate, .training = dropout.training});
+      x = masks.DropInput(s, all.outputs);
       const RnnResult layer = RunLstm(Within(s, absl::StrCat("cell_", i)), x, units[i], cell, own);
-      all.outputs = Dropout(s, layer.outputs, {.rate = dropout.output_rate, .training = dropout.training});
+      all.outputs = masks.DropOutput(s, layer.outputs);
       all.state.insert(all.state.end(), layer.state.begin(), layer.state.end());
     }
     return all;

@@ -151,6 +151,31 @@ TEST(LstmLayers, GiveWhatTheirCellsGive) {
   }
 }
 
+TEST(LstmLayers, NoTimeStepsLeaveTheStateAsItWas) {
+  Model m;
+  const Output x = Placeholder(m.s, kFloat, {-1, -1, 2});
+  RnnOptions options;
+  for (int i = 0; i < 2; ++i) options.initial_state.push_back(Const(m.s, Wave({3, 4}, 0.3 + i)));
+  const RnnResult r = layers::LstmLayers(m.s, x, {4}, {}, {}, options);
+  m.Run(InitializeVariables(m.s));
+  const Tensor nothing = Tensor::Zeros(kFloat, {3, 0, 2});
+  for (int i = 0; i < 2; ++i) ExpectTensor(m.Run(r.state[i], {{x, nothing}}), Wave({3, 4}, 0.3 + i));
+  EXPECT_EQ(m.Run(r.outputs, {{x, nothing}}).shape(), Shape({3, 0, 4}));
+}
+
+TEST(LstmLayers, DropoutWithASeedCanBeRepeated) {
+  const auto run = [](int64_t seed) {
+    Model m;
+    const RnnResult r = layers::LstmLayers(m.s, Const(m.s, Wave({1, 3, 2})), {30, 40}, {.initializer = WaveInitializer},
+                                           {.output_rate = 0.5, .seed = seed});
+    m.Run(InitializeVariables(m.s));
+    return m.Run(r.outputs);
+  };
+  const Tensor first = run(7), other = run(8);
+  ExpectTensor(run(7), first);
+  EXPECT_FALSE(std::equal(first.flat<float>().begin(), first.flat<float>().end(), other.flat<float>().begin()));
+}
+
 TEST(LstmLayers, DropBetween) {
   Model m;
   const Output x = Placeholder(m.s, kFloat, {-1, -1, 2});
