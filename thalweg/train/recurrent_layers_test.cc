@@ -181,8 +181,9 @@ TEST(LstmLayers, DropBetween) {
   const Output x = Placeholder(m.s, kFloat, {-1, -1, 2});
   const RnnResult r = layers::LstmLayers(m.s, x, {20, 50}, {}, {.output_rate = 0.5});
   m.Run(InitializeVariables(m.s));
+  const Tensor outputs = m.Run(r.outputs, {{x, Wave({1, 8, 2})}});
   int zeros = 0;
-  for (const float y : m.Run(r.outputs, {{x, Wave({1, 8, 2})}}).flat<float>()) zeros += y == 0;
+  for (const float y : outputs.flat<float>()) zeros += y == 0;
   EXPECT_NEAR(zeros, 200, 60);
   layers::LstmLayers(m.s, x, {});
   EXPECT_EQ(m.s.status().message(), "LstmLayers: there are no layers");
