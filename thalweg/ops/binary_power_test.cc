@@ -8,8 +8,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
 Tensor Result(absl::string_view op, const Tensor& x, const Tensor& y) {
   absl::StatusOr<std::vector<Tensor>> z = RunOp(op, {x, y});
   EXPECT_TRUE(z.ok()) << op << ": " << z.status();

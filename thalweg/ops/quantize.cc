@@ -120,7 +120,7 @@ class ToIntegersKernel final : public QuantizeKernel {
     constexpr double kHigh = static_cast<double>(std::numeric_limits<T>::max());
     float scale = static_cast<float>((kHigh - kLow) / (max - min));
     if (mode_ == Mode::kScaled) {
-      const int low = static_cast<int>(kLow) + (narrow_ ? 1 : 0), high = static_cast<int>(kHigh);
+      const auto low = static_cast<float>(static_cast<int>(kLow) + (narrow_ ? 1 : 0)), high = static_cast<float>(kHigh);
       constexpr float kMax = std::numeric_limits<float>::max();
       scale = std::min(low * min > 0 ? low / min : kMax, high * max > 0 ? high / max : kMax);
       min = low / scale;
