@@ -48,11 +48,10 @@ THALWEG_SIMD void MeanRow(const Windows& w, int64_t n, const T* image, int64_t r
     std::fill_n(out, n, T(0));
     const T* rows[4] = {};
     int count = 0;
-    ForWindow(
-        w, z, y, x, [&](int64_t position) __attribute__((always_inline)) {
-          rows[count++] = image + position * n;
-          if (count == 4) AddRows(rows, std::exchange(count, 0), n, out);
-        });
+    ForWindow(w, z, y, x, [&](int64_t position) {
+      rows[count++] = image + position * n;
+      if (count == 4) AddRows(rows, std::exchange(count, 0), n, out);
+    });
     AddRows(rows, count, n, out);
     const T scale = T(1) / static_cast<T>(CountInside(w, z, y, x));
 #pragma GCC ivdep
@@ -67,12 +66,11 @@ THALWEG_SIMD void SpreadImage(const Windows& w, int64_t n, const T* dy, T* dx) {
     const int64_t z = row / w[1].output, y = row % w[1].output;
     for (int64_t x = 0; x < w[2].output; ++x, dy += n) {
       const T scale = T(1) / static_cast<T>(CountInside(w, z, y, x));
-      ForWindow(
-          w, z, y, x, [&](int64_t position) __attribute__((always_inline)) {
-            T* to = dx + position * n;
+      ForWindow(w, z, y, x, [&](int64_t position) {
+        T* to = dx + position * n;
 #pragma GCC ivdep
-            for (int64_t c = 0; c < n; ++c) to[c] += dy[c] * scale;
-          });
+        for (int64_t c = 0; c < n; ++c) to[c] += dy[c] * scale;
+      });
     }
   }
 }
