@@ -227,13 +227,15 @@ TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
   // Nobody waits for worker 2, which never comes.
   TestCluster cluster({{"ps", 2}, {"worker", 3}}, {{"worker", 2}});
   Model chief(2, 0), worker(2, 1);
-  Notification waits;
+  Notification waits, trained;
   std::atomic<int> steps{0};
   Thread other("worker", [&] {
     waits.Notify();
     auto session = MonitoredTrainingSession::Start(
         worker.graph, {.master = cluster.target({"worker", 1}), .is_chief = false, .hooks = {StopAtStep(40)}});
     ASSERT_TRUE(session.ok()) << session.status();
+    // A fast worker would leave no step to the chief, whose first is traced.
+    EXPECT_TRUE(trained.WaitForNotificationWithTimeout(absl::Minutes(1)));
     steps += Train(*session, worker);
     ASSERT_OK(session->Close());
   });
@@ -243,7 +245,9 @@ TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
                                                                   .checkpoint_dir = folder_,
                                                                   .hooks = {StopAtStep(40), Profiler(Path("traces"))},
                                                                   .save_checkpoint_steps = 10}));
-  steps += Train(session, chief);
+  ASSERT_OK(session.Run({chief.train_op}).status());
+  trained.Notify();
+  steps += 1 + Train(session, chief);
   // A trace has the whole step, whichever task ran it.
   const std::vector<std::string> traces = Files(Path("traces"));
   ASSERT_EQ(traces.size(), 1);
