@@ -125,10 +125,9 @@ TEST(HollowInputsTest, OfAllSorts) {
 }
 
 // A few numbers, or a product of small inputs, may ask for more than there is.
+// Sanitizers need the address space that this takes away.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(HollowInputsTest, ValuesThatAskForMemory) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the sanitizer needs address space";
-#endif
   FuzzGuard guard(int64_t{512} << 20);
   constexpr int64_t kMany = int64_t{1} << 26;
   const auto longs = [](std::initializer_list<int64_t> v) { return Tensor::Vector<int64_t>(v); };
@@ -166,6 +165,7 @@ TEST(HollowInputsTest, ValuesThatAskForMemory) {
     EXPECT_EQ(status.code(), c.code) << c.op << ": " << status;
   }
 }
+#endif
 
 }  // namespace
 }  // namespace thalweg
