@@ -53,10 +53,13 @@ bool SpinUntil(Condition condition) {
 
 }  // namespace
 
-WorkCrew::WorkCrew(int helpers) : spin_(helpers + 1 <= AvailableCores()) {
+WorkCrew::WorkCrew(int helpers)
+    : concurrency_(helpers + 1),
+      spin_(concurrency_ <= AvailableCores()),
+      parts_(std::make_unique<Part[]>(std::max(concurrency_, 1))) {
   CHECK(helpers >= 0) << helpers << " helpers";
   for (int i = 0; i < helpers; ++i) {
-    helpers_.push_back(std::make_unique<Thread>(absl::StrCat("crew/", i), [this] { HelperLoop(); }));
+    helpers_.push_back(std::make_unique<Thread>(absl::StrCat("crew/", i), [this, i] { HelperLoop(i + 1); }));
   }
 }
 
@@ -70,10 +73,10 @@ WorkCrew::~WorkCrew() {
 void WorkCrew::ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t begin, int64_t end)> body) {
   if (n <= 0) return;
   grain = std::max<int64_t>(grain, 1);
-  if (n <= grain || helpers_.empty()) return body(0, n);
-  const int64_t most = int64_t{kShardsPerThread} * concurrency();
-  const int64_t shards = std::min((n - 1) / grain + 1, most);
-  const int64_t size = n / shards, larger = n % shards;  // the first `larger` shards have one index more
+  if (n <= grain || concurrency_ == 1) return body(0, n);
+  int64_t shards = std::min<int64_t>((n - 1) / grain + 1, kShardsPerThread * concurrency_);
+  if (shards > concurrency_) shards -= shards % concurrency_;  // parts of the same size
+  const int64_t size = n / shards, larger = n % shards;        // the first `larger` shards have one index more
   Run(static_cast<int>(shards), [&](int shard) {
     const int64_t begin = shard * size + std::min<int64_t>(shard, larger);
     body(begin, begin + size + (shard < larger ? 1 : 0));
@@ -85,40 +88,59 @@ void WorkCrew::Both(absl::FunctionRef<void()> first, absl::FunctionRef<void()> s
 }
 
 void WorkCrew::Run(int shards, absl::FunctionRef<void(int shard)> body) {
-  if (shards <= 1 || helpers_.empty() || busy_.exchange(true, std::memory_order_acquire)) {
+  if (shards <= 1 || concurrency_ == 1 || busy_.exchange(true, std::memory_order_acquire)) {
     for (int shard = 0; shard < shards; ++shard) body(shard);
     return;
   }
   body_ = &body;
   OfferJob(shards);
   body(0);
-  FinishJob(1 + RunClaimedShards());
+  FinishJob(1 + RunClaimedShards(0));
   busy_.store(false, std::memory_order_release);
 }
 
 // The caller has claimed shard 0 for itself.
 void WorkCrew::OfferJob(int shards) {
   unfinished_.store(shards, std::memory_order_relaxed);
-  claims_.store(static_cast<uint64_t>(shards) << 32 | 1, std::memory_order_release);
+  const int size = shards / concurrency_, larger = shards % concurrency_;
+  uint32_t begin = 0;
+  for (int i = 0; i < std::min(shards, concurrency_); ++i) {
+    const uint32_t end = begin + size + (i < larger ? 1 : 0);
+    parts_[i].unclaimed.store(uint64_t{std::max(begin, 1u)} << 32 | end, std::memory_order_release);
+    begin = end;
+  }
   // Either this sees the sleeper, or the sleeper sees the new signal and does
   // not fall asleep: both sides write their word before they read the other's.
   signal_.fetch_add(1);
-  if (sleepers_.load() > 0) FutexWake(signal_, std::min(shards - 1, concurrency() - 1));
+  if (sleepers_.load() > 0) FutexWake(signal_, std::min(shards - 1, concurrency_ - 1));
+}
+
+// The next shard of the thread's own part, else the last of another's; -1 if none
+// is left.
+int WorkCrew::ClaimShard(int self) {
+  for (int i = 0; i < concurrency_; ++i) {
+    std::atomic<uint64_t>& unclaimed = parts_[(self + i) % concurrency_].unclaimed;
+    uint64_t seen = unclaimed.load(std::memory_order_relaxed);
+    while (true) {
+      const uint32_t begin = seen >> 32, end = static_cast<uint32_t>(seen);
+      if (begin >= end) break;
+      const uint64_t rest = i == 0 ? uint64_t{begin + 1} << 32 | end : uint64_t{begin} << 32 | (end - 1);
+      if (unclaimed.compare_exchange_weak(seen, rest, std::memory_order_acquire, std::memory_order_relaxed)) {
+        return static_cast<int>(i == 0 ? begin : end - 1);
+      }
+    }
+  }
+  return -1;
 }
 
 // Claims and runs shards of the current job until none is left; returns how
 // many. A helper that comes late finds no shard, or those of a later job: what
 // it claims is part of whatever job is current, and keeps that job current
 // until it is counted as done.
-int WorkCrew::RunClaimedShards() {
+int WorkCrew::RunClaimedShards(int self) {
   int done = 0;
-  while (true) {
-    const uint64_t claim = claims_.fetch_add(1, std::memory_order_acquire);
-    const uint32_t shard = static_cast<uint32_t>(claim), shards = claim >> 32;
-    if (shard >= shards) return done;
-    (*body_)(static_cast<int>(shard));
-    ++done;
-  }
+  for (int shard = ClaimShard(self); shard >= 0; shard = ClaimShard(self), ++done) (*body_)(shard);
+  return done;
 }
 
 void WorkCrew::FinishJob(int done) {
@@ -132,11 +154,11 @@ void WorkCrew::FinishJob(int done) {
   }
 }
 
-void WorkCrew::HelperLoop() {
+void WorkCrew::HelperLoop(int self) {
   const ScopedFlushDenormals flush;
   uint32_t seen = 0;
   while (true) {
-    if (const int done = RunClaimedShards(); done > 0) {
+    if (const int done = RunClaimedShards(self); done > 0) {
       const uint32_t before = unfinished_.fetch_sub(done, std::memory_order_acq_rel);
       if (before - done == kCallerSleeps) FutexWake(unfinished_, 1);
     }

@@ -124,6 +124,24 @@ TEST(WorkCrewSharingTest, SmallLoopsStayOnTheCaller) {
   }
 }
 
+TEST(WorkCrewSharingTest, HelpersDoTheirOwnPartFirstThenTheEndsOfOthers) {
+  WorkCrew crew(1);
+  const std::thread::id self = std::this_thread::get_id();
+  std::vector<int> helped;
+  std::atomic<size_t> helps{0};
+  crew.Run(8, [&](int shard) {
+    if (std::this_thread::get_id() != self) {
+      helped.push_back(shard);
+      ++helps;
+      return;
+    }
+    // The caller is kept in shard 0 until the helper has done all others.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (helps < 7 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  });
+  EXPECT_EQ(helped, (std::vector<int>{4, 5, 6, 7, 3, 2, 1}));
+}
+
 TEST(WorkCrewSharingTest, HelpersTakePart) {
   WorkCrew crew(1);
   std::atomic<bool> helper_came{false};
