@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <complex>
 #include <cstring>
@@ -157,6 +158,32 @@ void CopyPanel(const float* from, int64_t stride, int64_t depth, int64_t width, 
   for (int64_t p = 0; p < depth; ++p) std::memcpy(to + p * kPanelStride, from + p * stride, width * sizeof(float));
 }
 
+// Some rows and columns of C.
+struct Block {
+  int64_t row, rows;
+  int64_t column, columns;
+};
+
+// What one of `shards` threads computes: columns, in whole tiles of the library,
+// and its share of the rows of the columns that are left over. 500 columns are 10
+// and a half tiles: without the second block one of two threads waits for the other.
+//
+// Only if C is narrow, or a gradient of weights (A is transposed) with more rows
+// than columns, are there rows alone. B, then, is read by every thread; that is
+// cheap, but the weights are often B, and the thread that updates them next pays
+// for every line of them that another holds.
+std::array<Block, 2> BlocksOf(const Gemm& gemm, int64_t shard, int64_t shards) {
+  constexpr int64_t kTileRows = 8, kTileColumns = 48, kLeastTileColumns = 16;
+  const int64_t row_tiles = (gemm.m + kTileRows - 1) / kTileRows;
+  const int64_t row = row_tiles * shard / shards * kTileRows;
+  const int64_t rows = std::min(row_tiles * (shard + 1) / shards * kTileRows, gemm.m) - row;
+  const bool by_columns = gemm.n > gemm.m || (!gemm.transpose_a && gemm.n >= 2 * kTileColumns * shards);
+  if (!by_columns) return {Block{row, rows, 0, gemm.n}, Block{}};
+  const int64_t tile = row_tiles >= shards ? kTileColumns : kLeastTileColumns;
+  const int64_t columns = gemm.n / tile / shards * tile;
+  return {Block{0, gemm.m, shard * columns, columns}, Block{row, rows, shards * columns, gemm.n - shards * columns}};
+}
+
 // Conjugates a copy. REQUIRES: T is complex.
 template <typename T>
 absl::StatusOr<Tensor> Conjugated(const T* data, int64_t count) {
@@ -242,8 +269,8 @@ absl::Status Gemm::Run(const T* a, const T* b, T* c) const {
 
 template <typename T>
 absl::Status Gemm::Run(KernelContext& context, const T* a, const T* b, T* c) const {
-  // Some 15 us of work each: less is not worth a second thread.
-  const double flops_per_shard = std::is_same_v<T, float> ? 1.5e6 : std::is_same_v<T, double> ? 5e5 : 5e4;
+  // Some 10 us of work each: less is never worth a second thread.
+  const double flops_per_shard = std::is_same_v<T, float> ? 1e6 : std::is_same_v<T, double> ? 5e5 : 5e4;
   const double threads = context.device().crew().concurrency();
   const int64_t shards = static_cast<int64_t>(std::clamp(flops() / flops_per_shard, 1.0, threads));
   // Every shard is worth a thread, and there are no more shards than threads.
@@ -254,21 +281,13 @@ absl::Status Gemm::Run(KernelContext& context, const T* a, const T* b, T* c) con
   };
   if constexpr (std::is_same_v<T, float>) {
     if (shards > 1 && m * n > 0 && k > 0) {
-      // The longer side of C is cut, in units of the library's tiles.
-      const bool by_columns = n > m;
-      const int64_t unit = by_columns ? 24 : 8;
-      const int64_t units = ((by_columns ? n : m) + unit - 1) / unit;
+      const int64_t lda = transpose_a ? m : k, ldb = transpose_b ? k : n;
       for_shards([&](int64_t shard) {
-        const int64_t begin = units * shard / shards * unit;
-        const int64_t end = std::min(units * (shard + 1) / shards * unit, by_columns ? n : m);
-        if (begin >= end) return;
-        const int64_t lda = transpose_a ? m : k, ldb = transpose_b ? k : n;
-        if (by_columns) {
-          SingleThreadedSgemm(transpose_a, transpose_b, m, end - begin, k, a, lda, b + begin * (transpose_b ? k : 1),
-                              ldb, 0.0f, c + begin, n);
-        } else {
-          SingleThreadedSgemm(transpose_a, transpose_b, end - begin, n, k, a + begin * (transpose_a ? 1 : k), lda, b,
-                              ldb, 0.0f, c + begin * n, n);
+        for (const Block& block : BlocksOf(*this, shard, shards)) {
+          if (block.rows == 0 || block.columns == 0) continue;
+          SingleThreadedSgemm(transpose_a, transpose_b, block.rows, block.columns, k,
+                              a + block.row * (transpose_a ? 1 : k), lda, b + block.column * (transpose_b ? k : 1), ldb,
+                              0.0f, c + block.row * n + block.column, n);
         }
       });
       return absl::OkStatus();

@@ -61,6 +61,10 @@ TEST(MatMulTest, AllTransposesAndSizes) {
 TEST(MatMulTest, LargeOnesAreSharedBetweenThreads) {
   CheckProduct(kFloat, 130, 150, 200, 1e-3);
   CheckProduct(kFloat, 200, 90, 200, 1e-3);
+  CheckProduct(kFloat, 64, 500, 100, 1e-3);  // whole tiles of columns, and some that are left over
+  CheckProduct(kFloat, 300, 200, 60, 1e-3);  // columns, though there are more rows
+  CheckProduct(kFloat, 4, 1000, 500, 1e-3);  // too few rows to share what is left over
+  CheckProduct(kFloat, 40, 40, 1300, 1e-2);  // less than a tile
   CheckProduct(kDouble, 130, 150, 100, 1e-10);
   CheckProduct(kInt32, 64, 64, 64, 0);
 }
