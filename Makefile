@@ -50,7 +50,7 @@ lint: setup-develop ## check the layout, and run clang-tidy on what differs from
 	@tools/lint
 
 .PHONY: install
-install: build ## install to PREFIX (/usr/local), below DESTDIR if that is set
+install: build ## install the program and the C++ library to PREFIX (/usr/local), below DESTDIR if that is set
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
 
 .PHONY: clean
