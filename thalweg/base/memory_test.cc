@@ -143,9 +143,7 @@ void FailToMap() {
 }
 
 TEST(HostAllocatorDeathTest, NoMemoryIsNullptr) { EXPECT_EXIT(FailToMap(), testing::ExitedWithCode(0), ""); }
-#endif
 
-#if THALWEG_POOLED
 TEST(HostAllocator, LargeBlocksBeginOnAHugePage) {
   for (const size_t bytes : {2 * kMegabyte, 3 * kMegabyte + 5, 33 * kMegabyte}) {
     void* const memory = HostAllocator().Allocate(bytes);
@@ -153,9 +151,31 @@ TEST(HostAllocator, LargeBlocksBeginOnAHugePage) {
     HostAllocator().Deallocate(memory, bytes);
   }
 }
-#endif
 
-#if THALWEG_POOLED
+// Whether the kernel was asked to back these bytes with huge pages: the flag "hg" of
+// their mapping.
+bool AsksForHugePages(const void* memory) {
+  std::ifstream maps("/proc/self/smaps");
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    if (sscanf(line.c_str(), "%zx-%zx ", &begin, &end) == 2) {
+      here = begin <= reinterpret_cast<uintptr_t>(memory) && reinterpret_cast<uintptr_t>(memory) < end;
+    } else if (here && line.starts_with("VmFlags:")) {
+      return line.find(" hg") != std::string::npos;
+    }
+  }
+  return false;
+}
+
+TEST(HostAllocator, TensorsLieOnHugePages) {
+  for (const size_t bytes : {size_t{512}, 64 * kKilobyte, kMegabyte, 5 * kMegabyte}) {
+    void* const memory = HostAllocator().Allocate(bytes);
+    EXPECT_TRUE(AsksForHugePages(memory)) << bytes;
+    HostAllocator().Deallocate(memory, bytes);
+  }
+}
+
 // Nine blocks of 1.75 MB leave 256 KB of a region of 16 MB.
 TEST(HostAllocator, TheRestOfARegionIsUsed) {
   constexpr size_t kBlock = 7 * kMegabyte / 4, kRest = 256 * kKilobyte;
@@ -175,9 +195,7 @@ TEST(HostAllocator, TheRestOfARegionIsUsed) {
   HostAllocator().Deallocate(small, kRest);
   for (char* block : blocks) HostAllocator().Deallocate(block, kBlock);
 }
-#endif
 
-#if THALWEG_POOLED
 TEST(HostAllocator, RepeatedStepsAskTheSystemOnce) {
   const auto step = [] {
     std::vector<std::pair<void*, size_t>> blocks;
@@ -321,9 +339,7 @@ TEST(HostAllocator, ChangingSizesDoNotFillEveryClass) {
   EXPECT_LE(Stats().bytes_reserved,
             before.bytes_reserved + std::max<int64_t>(Stats().peak_bytes, 256 * kMegabyte) + 224 * kMegabyte);
 }
-#endif
 
-#if THALWEG_POOLED
 // Bytes of this process that are in memory.
 int64_t ResidentBytes() {
   std::ifstream statm("/proc/self/statm");
