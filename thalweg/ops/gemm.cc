@@ -63,7 +63,8 @@ void PlainProduct(View<T> a, View<T> b, T* c, int64_t m, int64_t n, int64_t k) {
 // Double precision after Goto and van de Geijn, "Anatomy of High-Performance
 // Matrix Multiplication": blocks of A and B are packed so that the innermost
 // kernel reads them in order, and a tile of C stays in registers.
-using Vector = double __attribute__((vector_size(32), aligned(8)));
+typedef double Vector __attribute__((vector_size(32), aligned(8)));  // clang passes over `aligned` after `using`
+static_assert(alignof(Vector) == 8);
 constexpr int64_t kTileRows = 4, kTileColumns = 8;
 constexpr int64_t kBlockRows = 64, kBlockColumns = 256, kBlockDepth = 192;
 

@@ -27,7 +27,8 @@ struct LrnAttrs {
   float beta = 0.5f;
 };
 
-using Lanes = float __attribute__((vector_size(32), aligned(4)));
+typedef float Lanes __attribute__((vector_size(32), aligned(4)));  // clang passes over `aligned` after `using`
+static_assert(alignof(Lanes) == 4);
 constexpr int64_t kLanes = 8;
 
 // A row of channels with zeros before and after, so that every window of `radius`
