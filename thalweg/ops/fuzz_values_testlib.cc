@@ -22,7 +22,8 @@ int64_t FuzzValues::AnyInt() {
                                        int64_t{1} << 61,
                                        std::numeric_limits<int64_t>::max(),
                                        std::numeric_limits<int64_t>::min()};
-  if (Chance(85)) return Int(5) - (Chance(20) ? 2 : 0);
+  const int lowest = Chance(20) ? -2 : 0;
+  if (Chance(85)) return lowest + Int(5);
   return Pick(kEdges);
 }
 double FuzzValues::AnyFloat() {
@@ -116,12 +117,13 @@ Tensor FuzzValues::Mutant(const Tensor& t) {
   if (Chance(50) || t.num_elements() == 0) {
     Dims dims(t.shape().dims().begin(), t.shape().dims().end());
     const int kind = Int(4);
+    const int at = Int(static_cast<int>(dims.size()) + (kind == 0 || dims.empty() ? 1 : 0));
     if (kind == 0 || dims.empty())
-      dims.insert(dims.begin() + Int(static_cast<int>(dims.size()) + 1), Int(3));
+      dims.insert(dims.begin() + at, Int(3));
     else if (kind == 1)
-      dims.erase(dims.begin() + Int(static_cast<int>(dims.size())));
+      dims.erase(dims.begin() + at);
     else
-      dims[Int(static_cast<int>(dims.size()))] = kind == 2 ? 0 : Int(9);
+      dims[at] = kind == 2 ? 0 : Int(9);
     const absl::StatusOr<Shape> shape = Shape::Make(dims);
     if (!shape.ok() || shape->num_elements() > 10000) return t;
     return AnyNumbers(t.dtype(), *shape);
@@ -215,7 +217,8 @@ tensorflow::AttrValue FuzzValues::AnyAttr(const tensorflow::OpDef::AttrDef& attr
     value = AttrArg("", Chance(30) ? PartialShape() : PartialShape(Chance(50) ? base_ : AnyShape())).value;
   } else if (type == "tensor") {
     static constexpr DType kTypes[] = {kFloat, kInt32, kInt64, kString};
-    value = AttrArg("", AnyNumbers(Pick(kTypes), AnyShape())).value;
+    const Shape shape = AnyShape();
+    value = AttrArg("", AnyNumbers(Pick(kTypes), shape)).value;
   } else if (type == "func") {
     value.mutable_func()->set_name(AnyString());
   } else {

@@ -13,6 +13,8 @@
 
 namespace thalweg {
 
+// What is drawn depends on the seed alone: no expression draws twice in an order
+// that is the compiler's choice.
 class FuzzValues {
  public:
   explicit FuzzValues(uint64_t seed) : random_(seed) {}
