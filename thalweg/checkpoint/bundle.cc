@@ -1,5 +1,6 @@
 #include "thalweg/checkpoint/bundle.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -7,6 +8,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "thalweg/base/status.h"
 #include "thalweg/checkpoint/bundle_index.h"
 #include "thalweg/checkpoint/table.h"
@@ -21,10 +24,16 @@ std::string DataPath(absl::string_view prefix, int shard, int num_shards) {
 
 namespace internal {
 
-std::string Folder(const std::string& path) {
+std::string CleanPath(absl::string_view path) {
+  std::vector<absl::string_view> names = absl::StrSplit(path, '/', absl::SkipEmpty());
+  std::erase(names, ".");
+  const std::string clean = absl::StrCat(absl::StartsWith(path, "/") ? "/" : "", absl::StrJoin(names, "/"));
+  return clean.empty() ? "." : clean;
+}
+
+std::string Folder(absl::string_view path) {
   const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
+  return CleanPath(slash == absl::string_view::npos ? "" : path.substr(0, slash + 1));
 }
 
 std::string TemporaryPath(const std::string& path) {

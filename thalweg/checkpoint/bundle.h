@@ -34,8 +34,11 @@ absl::Status MergeBundles(FileSystem& files, const std::vector<std::string>& pre
 
 namespace internal {
 
-// "/a/b" for "/a/b/c", "." for "c".
-std::string Folder(const std::string& path);
+// The one spelling of a path, for comparisons: "a/b" for "a//b/", "./a/b" and
+// "a/./b", "." for "". What is before a ".." may be a link, and stays.
+std::string CleanPath(absl::string_view path);
+// "/a/b" for "/a/b/c", "." for "c"; clean.
+std::string Folder(absl::string_view path);
 // A name beside `path` that nobody else uses: it, kTemporarySuffix and a number.
 constexpr char kTemporarySuffix[] = ".tempstate";
 std::string TemporaryPath(const std::string& path);

@@ -43,6 +43,19 @@ class BundleTest : public testing::Test {
   FaultFileSystem disk_{PosixFileSystem()};
 };
 
+TEST(CleanPath, IsOneSpellingForAll) {
+  using internal::CleanPath, internal::Folder;
+  for (const char* path : {"a/b", "a//b", "./a/b", "a/./b/", ".//a/b/."}) EXPECT_EQ(CleanPath(path), "a/b") << path;
+  for (const char* path : {"/a/b", "//a/b//", "/./a/b"}) EXPECT_EQ(CleanPath(path), "/a/b") << path;
+  for (const char* path : {"", ".", "./", ".//."}) EXPECT_EQ(CleanPath(path), ".") << path;
+  EXPECT_EQ(CleanPath("//"), "/");
+  EXPECT_EQ(CleanPath("../a/../.b/c."), "../a/../.b/c.") << "a may be a link";
+  EXPECT_EQ(Folder("a//b"), "a");
+  EXPECT_EQ(Folder("b"), ".");
+  EXPECT_EQ(Folder("./b"), ".");
+  EXPECT_EQ(Folder("/b"), "/");
+}
+
 TEST_F(BundleTest, GivesBackWhatItGot) {
   const Tensor matrix = Tensor::Of<double>({2, 2}, {1, 2, 3, 4});
   const Tensor strings = Tensor::Vector<std::string>({"", "abc", std::string(300, 'x')});

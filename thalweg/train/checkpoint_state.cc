@@ -15,13 +15,16 @@
 namespace thalweg {
 namespace {
 
+// Paths in the list are clean: who compares them need not care how a folder was
+// spelled.
 std::string Join(const std::string& folder, const std::string& path) {
-  return absl::StartsWith(path, "/") ? path : absl::StrCat(absl::StripSuffix(folder, "/"), "/", path);
+  if (folder.empty() || absl::StartsWith(path, "/")) return internal::CleanPath(path);
+  return internal::CleanPath(absl::StrCat(folder, "/", path));
 }
 
-std::string Relative(const std::string& folder, absl::string_view path) {
-  absl::ConsumePrefix(&path, absl::StrCat(absl::StripSuffix(folder, "/"), "/"));
-  return std::string(path);
+std::string Relative(const std::string& folder, const std::string& path) {
+  const std::string clean = internal::CleanPath(path), in = internal::CleanPath(folder);
+  return std::string(absl::StripPrefix(clean, in == "/" ? in : in + "/"));
 }
 
 // DATA_LOSS if a data file ends before what the index says is in it.
@@ -111,9 +114,10 @@ absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const Ch
 absl::StatusOr<std::string> WaitForCheckpoint(const std::string& folder, const std::string& last,
                                               absl::Duration timeout, const CheckpointStateOptions& options) {
   Patience patience(timeout);
+  const std::string seen = internal::CleanPath(last);
   while (true) {
     absl::StatusOr<std::string> latest = LatestCheckpoint(folder, options);
-    if (latest.ok() ? *latest != last : !absl::IsNotFound(latest.status())) return latest;
+    if (latest.ok() ? *latest != seen : !absl::IsNotFound(latest.status())) return latest;
     RETURN_IF_ERROR(patience.Pause(absl::StrCat("for a checkpoint in ", folder, last.empty() ? "" : " after ", last)));
   }
 }

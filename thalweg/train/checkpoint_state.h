@@ -12,7 +12,7 @@
 namespace thalweg {
 
 struct SavedCheckpoint {
-  std::string prefix;
+  std::string prefix;    // without what may be left out of a path: "dir/m-1", not "./dir//m-1"
   double timestamp = 0;  // seconds since 1970; 0: not known
 };
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "thalweg/base/status.h"
+#include "thalweg/checkpoint/bundle.h"
 #include "thalweg/observe/chrome_trace.h"
 #include "thalweg/train/patience.h"
 #include "thalweg/train/variable.h"
@@ -48,7 +49,10 @@ class CheckpointHook : public Hook {
   }
 
  private:
-  std::string Prefix() const { return absl::StrCat(options_.checkpoint_dir, "/", options_.basename); }
+  // As LatestCheckpoint spells it.
+  std::string Prefix() const {
+    return internal::CleanPath(absl::StrCat(options_.checkpoint_dir, "/", options_.basename));
+  }
   std::string Name(int64_t step) const { return absl::StrCat(Prefix(), "-", step); }
 
   absl::StatusOr<int64_t> Read(Session& session) {

@@ -81,6 +81,19 @@ TEST_F(MonitoredSessionTest, TrainsAndGoesOnWhereItStopped) {
   EXPECT_TRUE(PosixFileSystem().FileExists(Path("graph.pbtxt")).ok());
 }
 
+TEST_F(MonitoredSessionTest, GoesOnInAFolderOfAnySpelling) {
+  int64_t last = 0;
+  for (const std::string& folder : {folder_ + "/", folder_ + "//", folder_ + "/./", folder_}) {
+    Model m;
+    ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(
+                                           m.graph, {.checkpoint_dir = folder, .hooks = {StopAtStep(last += 5)}}));
+    EXPECT_EQ(Train(session, m), 5) << folder;
+    ASSERT_OK(session.Close());
+    EXPECT_EQ(LatestCheckpoint(folder).value_or("none"), Path(absl::StrCat("model.ckpt-", last)));
+  }
+  EXPECT_THAT(ReadCheckpointState(folder_)->saved, testing::SizeIs(5)) << "that of step 0, and four";
+}
+
 TEST_F(MonitoredSessionTest, NeedsNoFolderAndNoGlobalStep) {
   Graph graph;
   const Scope s = graph.root();

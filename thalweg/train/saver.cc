@@ -1,6 +1,7 @@
 #include "thalweg/train/saver.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <random>
 #include <set>
@@ -24,7 +25,8 @@
 namespace thalweg {
 namespace {
 
-constexpr char kTemporary[] = "_temp_";
+constexpr char kTemporary[] = "_temp_";  // and a number of 16 digits
+constexpr size_t kTemporaryDigits = 16;
 constexpr double kSecondsPerHour = 3600;
 
 std::string BaseName(const std::string& path) {
@@ -51,6 +53,31 @@ std::string Describe(DType dtype, const Shape& shape) { return absl::StrCat(ToSt
 // Of a deletion: what was to go is still there, which harms nobody.
 void Log(const absl::Status& status) {
   if (!status.ok() && !absl::IsNotFound(status)) LOG(WARNING) << "An old checkpoint is not deleted: " << status;
+}
+
+// Removes "-100" from the front of a name behind its base.
+void ConsumeStep(absl::string_view* suffix) {
+  absl::string_view rest = *suffix;
+  if (!absl::ConsumePrefix(&rest, "-")) return;
+  const size_t end = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  if (end > 0) *suffix = rest.substr(end);
+}
+
+bool IsAll(absl::string_view text, bool (*is_one)(unsigned char)) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_one);
+}
+
+// True for names that only saves give: the folder of one with several tasks, and
+// files that were to be renamed. `suffix` is what comes behind base and step.
+bool IsTemporary(absl::string_view suffix) {
+  if (absl::ConsumePrefix(&suffix, kTemporary)) {
+    return suffix.size() == kTemporaryDigits && IsAll(suffix, absl::ascii_isxdigit);
+  }
+  const size_t end = suffix.rfind(internal::kTemporarySuffix);
+  if (end == absl::string_view::npos) return false;
+  const absl::string_view kind = suffix.substr(0, end);
+  return (kind.empty() || kind == ".index" || kind == ".meta" || absl::StartsWith(kind, ".data-")) &&
+         IsAll(suffix.substr(end + std::strlen(internal::kTemporarySuffix)), absl::ascii_isdigit);
 }
 
 void DeleteCheckpoint(FileSystem& files, const std::string& prefix) {
@@ -226,16 +253,15 @@ void Saver::DeleteLeftovers(const std::string& folder, const std::string& base) 
   for (const std::string& name : *names) {
     absl::string_view suffix = name;
     if (!absl::ConsumePrefix(&suffix, base)) continue;
+    ConsumeStep(&suffix);
     const std::string path = absl::StrCat(folder, "/", name);
-    if (absl::StrContains(suffix, kTemporary) || absl::StrContains(suffix, internal::kTemporarySuffix)) {
+    if (IsTemporary(suffix)) {
       Log(files.DeleteRecursively(path));
       continue;
     }
     // "-100.data-00000-of-00001", "-100.meta"
     const std::string checkpoint = name.substr(0, name.rfind('.'));
     const absl::string_view kind = absl::string_view(name).substr(checkpoint.size());
-    absl::ConsumePrefix(&suffix, "-");
-    while (!suffix.empty() && absl::ascii_isdigit(suffix[0])) suffix.remove_prefix(1);
     if (suffix != kind || !(absl::StartsWith(kind, ".data-") || kind == ".meta")) continue;
     if (!Contains(*names, checkpoint + ".index")) Log(files.DeleteFile(path));
   }
@@ -243,12 +269,13 @@ void Saver::DeleteLeftovers(const std::string& folder, const std::string& base) 
 
 absl::StatusOr<std::string> Saver::Save(Session& session, const std::string& prefix, std::optional<int64_t> step) {
   RETURN_IF_ERROR(scope_.status());
-  if (prefix.empty() || prefix.back() == '/') {
+  if (const std::string base = BaseName(prefix); base.empty() || base == "." || base == "..") {
     return InvalidArgument("\"", prefix, "\" is no name for a checkpoint: expected folder/name");
   }
-  const std::string name = step ? absl::StrCat(prefix, "-", *step) : prefix;
+  const std::string clean = internal::CleanPath(prefix);
+  const std::string name = step ? absl::StrCat(clean, "-", *step) : clean;
   AwaitDeletions();  // one of them may have this name
-  RETURN_IF_ERROR(TakeOverState(internal::Folder(prefix), BaseName(prefix)));
+  RETURN_IF_ERROR(TakeOverState(internal::Folder(clean), BaseName(clean)));
   const absl::Status saved = session.Run({save_}, {{filename_, Tensor::Scalar<std::string>(name)}}).status();
   if (!saved.ok()) {
     options_.state.files->DeleteRecursively(name + temporary_suffix_).IgnoreError();  // usually there is none
@@ -267,7 +294,10 @@ absl::Status Saver::Publish(const std::string& prefix) {
   }
   const double now = 1e-6 * static_cast<double>(options_.clock->WallMicros());
   CheckpointState state = state_;
-  std::erase_if(state.saved, [&](const SavedCheckpoint& saved) { return saved.prefix == prefix; });
+  // By its name alone: TensorFlow may have put the whole path of this folder into
+  // the list, and what was just written must not go as an old one.
+  const std::string base = BaseName(prefix);
+  std::erase_if(state.saved, [&](const SavedCheckpoint& saved) { return BaseName(saved.prefix) == base; });
   state.saved.push_back({.prefix = prefix, .timestamp = now});
   state.latest = prefix;
   std::vector<std::string> dropped;

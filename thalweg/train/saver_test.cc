@@ -1,5 +1,7 @@
 #include "thalweg/train/saver.h"
 
+#include <filesystem>
+
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "thalweg/base/clock_testlib.h"
@@ -74,6 +76,7 @@ TEST_F(SaverTest, BadNamesAndMissingFiles) {
   const auto session = model.Start();
   EXPECT_TRUE(absl::IsInvalidArgument(model.saver->Save(*session, "").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(model.saver->Save(*session, folder_ + "/").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(model.saver->Save(*session, folder_ + "/.").status()));
   EXPECT_TRUE(absl::IsNotFound(model.saver->Restore(*session, Path("none"))));
   EXPECT_TRUE(absl::IsNotFound(LatestCheckpoint(folder_).status()));
   EXPECT_TRUE(absl::IsNotFound(LatestCheckpoint("/nowhere/at/all").status()));
@@ -108,6 +111,60 @@ TEST_F(SaverTest, KeepsTheLastAndOneInAWhile) {
   next.saver->AwaitDeletions();
   EXPECT_FALSE(CheckpointExists(Path("m-8")).ok());
   EXPECT_TRUE(CheckpointExists(Path("m-4")).ok()) << "is kept for good";
+}
+
+// Where relative paths begin, until it goes.
+class WorkingFolder {
+ public:
+  explicit WorkingFolder(const std::string& folder) : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(folder);
+  }
+  ~WorkingFolder() { std::filesystem::current_path(before_); }
+
+ private:
+  const std::filesystem::path before_;
+};
+
+TEST_F(SaverTest, AFolderInEverySpelling) {
+  const WorkingFolder here(folder_);
+  const std::vector<std::string> spellings = {
+      "x/y", "x/y/", "./x/y", "x//y//", "./x/./y", folder_ + "/x/y", folder_ + "//x/y/", ".//x/y/."};
+  int64_t step = 0;
+  for (const std::string& folder : spellings) {
+    SCOPED_TRACE(folder);
+    Model model(1);
+    const auto session = model.Start();
+    const auto saved = model.saver->Save(*session, folder + "/m", ++step);
+    ASSERT_OK(saved.status());
+    EXPECT_EQ(LatestCheckpoint(folder).value_or("none"), *saved);
+    for (const std::string& other : spellings) {
+      EXPECT_TRUE(absl::EndsWith(LatestCheckpoint(other).value_or("none"), absl::StrCat("x/y/m-", step))) << other;
+    }
+    // Those of the processes before it are still in the list.
+    EXPECT_THAT(ReadCheckpointState(folder)->saved, testing::SizeIs(std::min<int64_t>(step, 5)));
+  }
+}
+
+TEST_F(SaverTest, WhatWasJustWrittenStays) {
+  const WorkingFolder here(folder_);
+  for (const std::string& prefix : std::vector<std::string>{"m", "./m", folder_ + "/m", "m"}) {
+    SCOPED_TRACE(prefix);
+    Model model(1, {.max_to_keep = 1});
+    const auto session = model.Start();
+    ASSERT_OK(model.saver->Save(*session, prefix).status());
+    model.saver->AwaitDeletions();
+    EXPECT_THAT(CheckpointExists("m"), IsOk());
+    EXPECT_THAT(ReadCheckpointState(".")->saved, testing::SizeIs(1));
+  }
+  // TensorFlow writes whole paths.
+  ASSERT_OK(PosixFileSystem().WriteStringToFile(
+      "checkpoint",
+      absl::StrCat("model_checkpoint_path: \"", folder_, "/m\"\nall_model_checkpoint_paths: \"", folder_, "/m\"\n")));
+  Model model(1, {.max_to_keep = 1});
+  const auto session = model.Start();
+  ASSERT_OK(model.saver->Save(*session, "m").status());
+  model.saver->AwaitDeletions();
+  EXPECT_THAT(CheckpointExists("m"), IsOk());
 }
 
 // A disk that deletes nothing until it is told to, and one file not at all.
@@ -163,16 +220,20 @@ TEST_F(SaverTest, ASaveDoesNotWaitForTheDeletionOfOthers) {
 }
 
 TEST_F(SaverTest, WhatWasLeftHalfDoneIsDeleted) {
-  for (const char* name :
-       {"m-1.data-00000-of-00002", "m-1.meta", "m.data-00000-of-00001", "m-4.index.tempstate7",
-        "m-4.data-00000-of-00001.tempstate8", "m-4_temp_9", "m2-1.meta", "m-notes.meta", "m-7.txt"}) {
+  for (const char* name : {"m-1.data-00000-of-00002", "m-1.meta", "m.data-00000-of-00001", "m-4.index.tempstate7",
+                           "m-4.data-00000-of-00001.tempstate8", "m-4.tempstate9", "m_temp_0123456789abcdef/part",
+                           "m-4_temp_0123456789abcdef/part", "m2-1.meta", "m-notes.meta", "m-7.txt",
+                           "m_temp_backup/m-1.index", "m-4_temp_0123456789abcdef.txt", "m-4_temp_0123/x",
+                           "m-4.tempstate.txt", "m-4.index.tempstate7.old", "mine.tempstate7"}) {
+    ASSERT_OK(PosixFileSystem().CreateDirectories(internal::Folder(Path(name))));
     ASSERT_OK(PosixFileSystem().WriteStringToFile(Path(name), "x"));
   }
   Model model(1, {.write_meta_graph = false});
   const auto session = model.Start();
   ASSERT_OK(model.saver->Save(*session, Path("m"), 2).status());
-  EXPECT_THAT(Files(), ElementsAre("checkpoint", "m-2.data-00000-of-00001", "m-2.index", "m-7.txt", "m-notes.meta",
-                                   "m2-1.meta"));
+  EXPECT_THAT(Files(), ElementsAre("checkpoint", "m-2.data-00000-of-00001", "m-2.index", "m-4.index.tempstate7.old",
+                                   "m-4.tempstate.txt", "m-4_temp_0123", "m-4_temp_0123456789abcdef.txt", "m-7.txt",
+                                   "m-notes.meta", "m2-1.meta", "m_temp_backup", "mine.tempstate7"));
 }
 
 TEST_F(SaverTest, TheLatestThatCanBeRead) {
