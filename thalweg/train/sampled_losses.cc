@@ -83,7 +83,12 @@ SampledLogits ComputeSampledLogits(const Scope& s, const Lookup& weights, const 
                                 {Slice(s, ShapeOf(s, labels), Const(s, {0}), Const(s, {1})),
                                  Const(s, {static_cast<int32_t>(options.num_sampled)})},
                                 0);
-    logits.sampled_logits = Add(s, logits.sampled_logits, ScatterNd(s, where, hits.weights, shape));
+    // A label that an example has twice is hit twice: one of the weights, which are
+    // the lowest number there is, and not their sum.
+    const Output hit_weights =
+        s.Add("SparseToDense", {where, shape, hits.weights, Const(s, 0.0f)}, {{"validate_indices", false}});
+    if (!s.ok()) return {};
+    logits.sampled_logits = Add(s, logits.sampled_logits, hit_weights);
   }
   const Output true_counts = StopGradient(s, sampled.true_expected_count);
   const Output sampled_counts = StopGradient(s, sampled.sampled_expected_count);
