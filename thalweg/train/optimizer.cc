@@ -112,9 +112,8 @@ Var Optimizer::MakeScalar(const Scope& s, absl::string_view name, double initial
   if (!s.ok()) return {};
   Var& made = scalars_[std::string(name)];
   if (made) return made;
-  made =
-      MakeVariable(s.InScope("").ColocateWith(beside.ref), name, Shape(),
-                   {.initializer = initializers::Constant(initial_value), .dtype = beside.dtype(), .trainable = false});
+  made = MakeVariable(s.InScope("").ColocateWith(beside.ref), name, Shape(),
+                      {.initializer = initializers::Constant(initial_value), .dtype = kFloat, .trainable = false});
   return made;
 }
 

@@ -93,7 +93,8 @@ class Optimizer {
   // Makes (once) the slot variable `variable`/`name()`, on its device, with its
   // shape.
   Var MakeSlot(const Scope& s, const Var& variable, absl::string_view slot, const Initializer& initializer);
-  // Makes (once) a variable of the optimizer itself, beside `beside`.
+  // Makes (once) a variable of the optimizer itself, beside `beside`. It is a
+  // float, whatever that is, as in TensorFlow's checkpoints.
   Var MakeScalar(const Scope& s, absl::string_view name, double initial_value, const Var& beside);
   Var GetScalar(absl::string_view name) const;
 

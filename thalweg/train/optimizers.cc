@@ -122,9 +122,11 @@ class AdamOptimizer final : public Optimizer {
     Output rate, beta1, beta2, epsilon, beta1_power, beta2_power;
   };
   Numbers NumbersFor(const Scope& s, DType dtype) const {
+    // The betas of a double training are floats, too: others would not go with
+    // their powers.
     return {.rate = options_.learning_rate.AsTensor(s, "learning_rate", dtype),
-            .beta1 = Hyperparameter(options_.beta1).AsTensor(s, "beta1", dtype),
-            .beta2 = Hyperparameter(options_.beta2).AsTensor(s, "beta2", dtype),
+            .beta1 = Hyperparameter(static_cast<float>(options_.beta1)).AsTensor(s, "beta1", dtype),
+            .beta2 = Hyperparameter(static_cast<float>(options_.beta2)).AsTensor(s, "beta2", dtype),
             .epsilon = Hyperparameter(options_.epsilon).AsTensor(s, "epsilon", dtype),
             .beta1_power = Hyperparameter(GetScalar("beta1_power")).AsTensor(s, "beta1_power", dtype),
             .beta2_power = Hyperparameter(GetScalar("beta2_power")).AsTensor(s, "beta2_power", dtype)};

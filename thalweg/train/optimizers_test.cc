@@ -218,6 +218,33 @@ TEST(Optimizers, UpdatesAndSlotsAreWhereTheVariableIs) {
   }
 }
 
+// What TensorFlow's checkpoints have.
+TEST(Optimizers, PowersAreFloatsWhateverTheVariables) {
+  for (const DType dtype : {kFloat, kDouble, kHalf}) {
+    Trial trial;
+    const Var v = MakeVariable(trial.s, "v", {2}, {.initializer = initializers::Ones(), .dtype = dtype});
+    const Output train = Adam({.learning_rate = 0.5})->Minimize(trial.s, ReduceSum(trial.s, Square(trial.s, v)));
+    ASSERT_TRUE(trial.s.ok()) << trial.s.status();
+    EXPECT_EQ(GetVariable(trial.graph, "beta1_power").dtype(), kFloat);
+    EXPECT_EQ(GetVariable(trial.graph, "beta2_power").dtype(), kFloat);
+    EXPECT_EQ(GetVariable(trial.graph, "v/Adam").dtype(), dtype);
+    trial.Run(InitializeVariables(trial.s));
+    trial.Run(train);
+    ExpectTensor(trial.Run(Cast(trial.s, v, kFloat)), Tensor::Vector<float>({0.5f, 0.5f}), 2e-3);
+    ExpectTensor(trial.Run(GetVariable(trial.graph, "beta1_power").read), Tensor::Scalar<float>(0.81f), 1e-6);
+  }
+}
+
+// Betas and their powers go together: float powers of double betas are 2e-6 off.
+TEST(Optimizers, AdamInDoublePrecision) {
+  Trial trial;
+  const Var v = MakeVariable(trial.s, "v", {1}, {.initializer = initializers::Ones(), .dtype = kDouble});
+  const Output train = Adam({.learning_rate = 0.1f})->Minimize(trial.s, ReduceSum(trial.s, Square(trial.s, v)));
+  trial.Run(InitializeVariables(trial.s));
+  for (int i = 0; i < 3; ++i) trial.Run(train);
+  EXPECT_NEAR(trial.Run(v.read).data<double>()[0], 0.7015873258432849, 1e-12);
+}
+
 TEST(Optimizers, BadInput) {
   Trial none;
   Adam()->Minimize(none.s, Const(none.s, 1.0f));
