@@ -413,9 +413,9 @@ RnnResult RunLstm(const Scope& s, Output x, int64_t units, const LstmOptions& ce
   Output lengths, mask;
   Output steps = Slice(s, ShapeOf(s, x, kInt64), Const(s, {0}), Const(s, {1}));
   if (options.sequence_length) {
-    lengths = Cast(s, options.sequence_length, kInt32);
-    const Output time =
-        Range(s, Const(s, 0), Reshape(s, Cast(s, steps, kInt32), Const(s, std::vector<int32_t>())), Const(s, 1));
+    const Output end = Reshape(s, Cast(s, steps, kInt32), Const(s, std::vector<int32_t>()));
+    lengths = Minimum(s, Maximum(s, Cast(s, options.sequence_length, kInt32), Const(s, 0)), end);
+    const Output time = Range(s, Const(s, 0), end, Const(s, 1));
     const Output live = Less(s, ExpandDims(s, time, 1), ExpandDims(s, lengths, 0));  // [time, batch]
     mask = ExpandDims(s, Cast(s, live, dtype), 2);
     steps = Cast(s, ReduceMax(s, lengths, {0}), kInt64);

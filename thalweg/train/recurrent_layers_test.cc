@@ -151,6 +151,19 @@ TEST(LstmLayers, GiveWhatTheirCellsGive) {
   }
 }
 
+TEST(LstmLayers, LengthsEndWithTheTime) {
+  const auto all = [](const std::vector<int32_t>& lengths) {
+    Model m;
+    const Output x = Const(m.s, Wave({3, 4, 2}, 0.9, 1));
+    const RnnOptions options{.sequence_length = Const(m.s, lengths)};
+    const auto out = Everything(m, layers::LstmLayer(m.s, x, 4, {.initializer = WaveInitializer}, options), x, {});
+    m.Run(InitializeVariables(m.s));
+    return m.Run(out);
+  };
+  const std::vector<Tensor> got = all({7, -2, 3}), expected = all({4, 0, 3});
+  for (size_t i = 0; i < got.size(); ++i) ExpectTensor(got[i], expected[i], 1e-5);
+}
+
 TEST(LstmLayers, NoTimeStepsLeaveTheStateAsItWas) {
   Model m;
   const Output x = Placeholder(m.s, kFloat, {-1, -1, 2});
