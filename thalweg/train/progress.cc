@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace thalweg {
@@ -53,7 +54,9 @@ void Progress::Update(int64_t step, float loss) {
 std::string Progress::Line(int64_t step, float loss, int64_t now_nanos) const {
   const double seconds = std::max(1e-9, static_cast<double>(now_nanos - start_nanos_) * 1e-9);
   const double rate = static_cast<double>(step - options_.first_step) / seconds;
-  std::string line = absl::StrFormat("step %d/%d  loss %.4f  %.0f steps/s", step, options_.total_steps, loss, rate);
+  std::string line = absl::StrCat("step ", step);
+  if (options_.total_steps > 0) absl::StrAppend(&line, "/", options_.total_steps);
+  absl::StrAppendFormat(&line, "  loss %.4f  %.0f steps/s", loss, rate);
   if (rate > 0 && step < options_.total_steps) {
     line += "  ETA " + ShortDuration(static_cast<double>(options_.total_steps - step) / rate);
   }

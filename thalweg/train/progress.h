@@ -13,8 +13,8 @@
 namespace thalweg {
 
 struct ProgressOptions {
-  int64_t first_step = 0;  // where this run starts
-  int64_t total_steps = 0;
+  int64_t first_step = 0;   // where this run starts
+  int64_t total_steps = 0;  // 0: not known
   std::FILE* out = stdout;
   bool terminal = false;                           // redraw in place; see IsTerminal
   absl::Duration interval = absl::ZeroDuration();  // between lines; 0: 100 ms on a terminal, else 2 s

@@ -37,6 +37,14 @@ TEST(Progress, TellsRateAndTimeLeft) {
   EXPECT_EQ(progress.Line(1100, 0.25f, clock.MonotonicNanos()), "step 1100/1100  loss 0.2500  500 steps/s");
 }
 
+TEST(Progress, AnEndThatIsNotKnown) {
+  FakeClock clock;
+  TextFile out;
+  Progress progress({.out = out.file(), .clock = &clock});
+  clock.AdvanceNanos(1'000'000'000);
+  EXPECT_EQ(progress.Line(5, 0.5f, clock.MonotonicNanos()), "step 5  loss 0.5000  5 steps/s");
+}
+
 TEST(Progress, PlainLinesAreSecondsApart) {
   FakeClock clock;
   TextFile out;
