@@ -82,15 +82,16 @@ class SummaryHook : public Hook {
 
   absl::StatusOr<StepRequest> BeforeRun(StepContext& context) override {
     const Output op = summary_op_();
-    // The step that is coming.
-    due_ = op && timer_.IsDue(context.global_step() + 1);
+    step_ = context.global_step() >= 0 ? context.global_step() + 1 : step_ + 1;  // the one that is coming
+    due_ = op && timer_.IsDue(step_);
     if (!due_) return StepRequest{};
     return StepRequest{.fetches = {op}, .feeds = {}};
   }
   absl::Status AfterRun(StepContext& context, absl::Span<const Tensor> results) override {
     if (!due_) return absl::OkStatus();
-    timer_.Done(context.global_step());
-    return writer_->AddSummary(results[0], context.global_step());
+    const int64_t step = context.global_step() >= 0 ? context.global_step() : step_;
+    timer_.Done(step);
+    return writer_->AddSummary(results[0], step);
   }
   absl::Status End(Session& session) override { return writer_->Flush(); }
 
@@ -98,6 +99,7 @@ class SummaryHook : public Hook {
   const std::function<Output()> summary_op_;
   const std::shared_ptr<SummaryWriter> writer_;
   EveryTimer timer_;
+  int64_t step_ = 0;
   bool due_ = false;
 };
 

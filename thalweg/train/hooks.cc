@@ -28,10 +28,11 @@ absl::StatusOr<int64_t> ReadStep(Session& session, const Var& step) {
 
 class StopHook : public Hook {
  public:
-  StopHook(std::optional<int64_t> last_step, int64_t num_steps) : last_step_(last_step), num_steps_(num_steps) {}
+  StopHook(std::optional<int64_t> last_step, int64_t num_steps)
+      : by_count_(!last_step), last_step_(last_step), num_steps_(num_steps) {}
 
   absl::Status Begin(const Scope& s) override {
-    ASSIGN_OR_RETURN(global_step_, NeedGlobalStep(s, last_step_ ? "StopAtStep" : "StopAfterSteps"));
+    ASSIGN_OR_RETURN(global_step_, NeedGlobalStep(s, Name()));
     return absl::OkStatus();
   }
   absl::Status AfterCreateSession(Session& session) override {
@@ -43,6 +44,7 @@ class StopHook : public Hook {
   bool ShouldStop() const override { return nothing_to_do_; }
   absl::Status AfterRun(StepContext& context, absl::Span<const Tensor> results) override {
     int64_t step = context.global_step();
+    WatchProgress(step);
     // The last step of a synchronous training: somebody else counts it.
     if (step == *last_step_ - 1 && !context.global_step_is_after_update()) {
       ASSIGN_OR_RETURN(step, ReadStep(context.session(), global_step_));
@@ -52,10 +54,32 @@ class StopHook : public Hook {
   }
 
  private:
+  // A global step that nobody counts would never be the last: says so after a
+  // while, and again each time that has doubled.
+  void WatchProgress(int64_t step) {
+    if (step != seen_step_) {
+      seen_step_ = step;
+      standstill_ = 0;
+      say_at_ = kStandstill;
+      return;
+    }
+    if (++standstill_ < say_at_) return;
+    say_at_ *= 2;
+    LOG(WARNING) << Name() << " waits for global step " << *last_step_ << ", but after " << standstill_
+                 << " steps of this worker it still is " << step
+                 << ": does the optimizer count, as in Minimize(s, loss, {.global_step = step})?";
+  }
+  const char* Name() const { return by_count_ ? "StopAfterSteps" : "StopAtStep"; }
+
+  static constexpr int64_t kStandstill = 100;
+  const bool by_count_;
   std::optional<int64_t> last_step_;
   const int64_t num_steps_;
   Var global_step_;
   bool nothing_to_do_ = false;
+  int64_t seen_step_ = -1;
+  int64_t standstill_ = 0;  // steps since it was another
+  int64_t say_at_ = kStandstill;
 };
 
 class LogHook : public Hook {
@@ -98,14 +122,12 @@ class LogHook : public Hook {
 };
 
 bool HasNan(const Tensor& t) {
-  const auto any = [](const auto values) {
-    for (const auto v : values) {
-      if (std::isnan(v)) return true;
-    }
-    return false;
-  };
-  if (t.dtype() == kFloat) return any(t.flat<float>());
-  return t.dtype() == kDouble && any(t.flat<double>());
+  bool found = false;
+  const absl::Status floating = Dispatch(FloatTypes(), t.dtype(), [&]<typename T>() {
+    for (const T v : t.flat<T>()) found = found || std::isnan(static_cast<double>(v));
+    return absl::OkStatus();
+  });
+  return floating.ok() && found;  // whatever else there is, is a number
 }
 
 class NanHook : public Hook {

@@ -1,5 +1,6 @@
 #include "thalweg/train/monitored_session.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "absl/cleanup/cleanup.h"
@@ -57,6 +58,17 @@ class MonitoredSessionTest : public FolderTest {
       ++steps;
     }
     return steps;
+  }
+  // Of all files.
+  std::vector<tensorflow::Event> Events() const {
+    std::vector<tensorflow::Event> events;
+    for (const std::string& name : Files()) {
+      if (!absl::StartsWith(name, "events.")) continue;
+      const auto reader = *data::RecordReader::Open(Path(name));
+      std::string record;
+      while (*reader->Next(&record)) EXPECT_TRUE(events.emplace_back().ParseFromString(record));
+    }
+    return events;
   }
   static int64_t StepOf(Session& session, const Model& m) {
     const auto value = session.Run({m.global_step});
@@ -143,22 +155,30 @@ TEST_F(MonitoredSessionTest, HooksOfAllKinds) {
   EXPECT_THAT(Files(Path("traces")), ElementsAre("timeline-1.json", "timeline-5.json"));
   std::vector<int64_t> summaries, rates;
   std::vector<tensorflow::SessionLog::SessionStatus> log;
-  for (const std::string& name : Files()) {
-    if (!absl::StartsWith(name, "events.")) continue;
-    const auto reader = *data::RecordReader::Open(Path(name));
-    std::string record;
-    while (*reader->Next(&record)) {
-      tensorflow::Event event;
-      ASSERT_TRUE(event.ParseFromString(record));
-      if (event.has_session_log()) log.push_back(event.session_log().status());
-      if (!event.has_summary()) continue;
-      (event.summary().value(0).tag() == "loss_summary" ? summaries : rates).push_back(event.step());
-    }
+  for (const tensorflow::Event& event : Events()) {
+    if (event.has_session_log()) log.push_back(event.session_log().status());
+    if (!event.has_summary()) continue;
+    (event.summary().value(0).tag() == "loss_summary" ? summaries : rates).push_back(event.step());
   }
   EXPECT_THAT(summaries, ElementsAre(1, 3, 5));
   EXPECT_THAT(rates, ElementsAre(2, 3, 4, 5, 6));
   using Log = tensorflow::SessionLog;
   EXPECT_THAT(log, ElementsAre(Log::START, Log::CHECKPOINT, Log::CHECKPOINT, Log::STOP));
+}
+
+TEST_F(MonitoredSessionTest, SummariesNeedNoGlobalStep) {
+  Graph graph;
+  const Output x = Const(graph.root().WithOpName("x"), 1.0f);
+  summary::Scalar(graph.root(), "x_summary", x);
+  ASSERT_OK_AND_ASSIGN(auto session,
+                       MonitoredTrainingSession::Start(graph, {.save_summaries_steps = 2, .summary_dir = folder_}));
+  for (int i = 0; i < 6; ++i) ASSERT_OK(session.Run({x}).status());
+  ASSERT_OK(session.Close());
+  std::vector<int64_t> summaries;
+  for (const tensorflow::Event& event : Events()) {
+    if (event.has_summary()) summaries.push_back(event.step());
+  }
+  EXPECT_THAT(summaries, ElementsAre(1, 3, 5));
 }
 
 TEST_F(MonitoredSessionTest, ALossThatIsNoNumberEndsTheTraining) {
@@ -178,6 +198,41 @@ TEST_F(MonitoredSessionTest, ALossThatIsNoNumberEndsTheTraining) {
     ASSERT_OK(session.Close());
     EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-1")) << "what is no number is not saved";
   }
+}
+
+TEST_F(MonitoredSessionTest, ALossOfAnyTypeMayBeNoNumber) {
+  for (const DType dtype : {kHalf, kBfloat16, kFloat, kDouble}) {
+    Model m;
+    const Output loss = Cast(m.s, m.loss, dtype);
+    ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.hooks = {NanGuard(loss)}}));
+    ASSERT_OK(session.Run({m.train_op}).status());
+    EXPECT_TRUE(absl::IsFailedPrecondition(session.Run({m.train_op}, {{m.x, Tensor::Scalar<float>(NAN)}}).status()))
+        << ToString(dtype);
+  }
+  Model m;
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.hooks = {NanGuard(m.global_step)}}));
+  ASSERT_OK(session.Run({m.train_op}).status()) << "every integer is a number";
+}
+
+TEST_F(MonitoredSessionTest, SaysThatNothingCountsTheSteps) {
+  Model m;
+  const Output uncounted = GradientDescent({.learning_rate = 0.25})->Minimize(m.s, m.loss);
+  ASSERT_OK_AND_ASSIGN(
+      auto session, MonitoredTrainingSession::Start(m.graph, {.hooks = {StopAtStep(500)}, .log_step_count_steps = 0}));
+  static std::string* const log = new std::string;
+  SetLogSink([](LogLevel level, const std::string& line) {
+    if (level == LogLevel::kWarning) absl::StrAppend(log, line);
+  });
+  const absl::Cleanup to_stderr = [] { SetLogSink(nullptr); };
+  for (int i = 0; i < 99; ++i) ASSERT_OK(session.Run({uncounted}).status());
+  ASSERT_OK(session.Run({m.train_op}).status());
+  for (int i = 0; i < 99; ++i) ASSERT_OK(session.Run({uncounted}).status());
+  EXPECT_EQ(*log, "") << "others count, too";
+  for (int i = 0; i < 300; ++i) ASSERT_OK(session.Run({uncounted}).status());
+  EXPECT_THAT(*log, HasSubstr("StopAtStep waits for global step 500, but after 100 steps of this worker it still is 1: "
+                              "does the optimizer count, as in Minimize(s, loss, {.global_step = step})?"));
+  EXPECT_THAT(*log, HasSubstr("after 200 steps"));
+  EXPECT_EQ(std::count(log->begin(), log->end(), '\n'), 2) << *log;
 }
 
 TEST_F(MonitoredSessionTest, AFullDiskBetweenDoesNotEndIt) {
