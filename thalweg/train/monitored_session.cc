@@ -20,7 +20,14 @@ class MonitoredTrainingSession::State {
     options_.config.target = options_.master;
     if (options_.summary_dir.empty()) options_.summary_dir = options_.checkpoint_dir;
   }
-  ~State() { CloseSession().IgnoreError(); }
+  ~State() {
+    // A program that returns every error returns this one, too: it is an end like
+    // that of the last step.
+    if (absl::IsOutOfRange(last_run_)) {
+      if (const absl::Status closed = Close(); !closed.ok()) LOG(ERROR) << "The end of the training failed: " << closed;
+    }
+    CloseSession().IgnoreError();
+  }
 
   absl::Status Start() {
     RETURN_IF_ERROR(graph_.build_status());

@@ -7,6 +7,12 @@
 //     ASSIGN_OR_RETURN(const auto out, session.Run({train_op, loss}, {{x, batch}}));
 //   }
 //   return session.Close();
+//
+// Where the graph itself reads the data, its end is OUT_OF_RANGE of Run:
+//
+//     const auto out = session.Run({train_op, loss});
+//     if (absl::IsOutOfRange(out.status())) break;
+//     RETURN_IF_ERROR(out.status());
 #pragma once
 
 #include <memory>
@@ -53,7 +59,8 @@ class MonitoredTrainingSession {
   static absl::StatusOr<MonitoredTrainingSession> Start(Graph& graph, MonitoredTrainingSessionOptions options = {});
   MonitoredTrainingSession(MonitoredTrainingSession&&) noexcept;
   MonitoredTrainingSession& operator=(MonitoredTrainingSession&&) noexcept;
-  // Without Close() first the training counts as failed: hooks have no End.
+  // Without Close() first the training counts as failed, and hooks have no End,
+  // except after the end of the data: then it closes, and logs what goes wrong.
   ~MonitoredTrainingSession();
 
   // True once a hook wants no more steps, the data is at its end, or a hook has

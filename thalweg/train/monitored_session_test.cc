@@ -277,6 +277,31 @@ TEST_F(MonitoredSessionTest, TheEndOfTheDataIsAnEnd) {
   EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-3"));
 }
 
+// The loop of a program that returns every error: the end of the data is none.
+absl::Status TrainWithoutClose(Model& m, const std::string& folder, Output step) {
+  ASSIGN_OR_RETURN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder}));
+  while (!session.ShouldStop()) {
+    RETURN_IF_ERROR(session.Run({m.train_op}).status());
+    RETURN_IF_ERROR(session.Run({step}).status());
+  }
+  return session.Close();
+}
+
+TEST_F(MonitoredSessionTest, TheEndOfTheDataIsAnEndWithoutClose) {
+  Model m;
+  const Var next = MakeVariable(m.s, "next", {}, {.initializer = initializers::Zeros(), .dtype = kInt64});
+  const absl::Status status = TrainWithoutClose(m, folder_, CountUpTo(m.s, next.ref, 3));
+  EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-4"));
+}
+
+TEST_F(MonitoredSessionTest, AnErrorWithoutCloseSavesNothing) {
+  Model m;
+  const Output fails = CheckNumerics(m.s, Div(m.s, Const(m.s, 0.0f), Const(m.s, 0.0f)), "fails");
+  EXPECT_TRUE(absl::IsInvalidArgument(TrainWithoutClose(m, folder_, fails)));
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-0"));
+}
+
 TEST_F(MonitoredSessionTest, ACheckpointOfAnotherModelIsRefused) {
   {
     Graph other;
