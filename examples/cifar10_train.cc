@@ -29,9 +29,9 @@ absl::Status Train(const tw::Job& job, const tw::Server& server, const std::stri
   // Each worker reads its share of the images.
   const int batch_size = absl::GetFlag(FLAGS_batch_size);
   ASSIGN_OR_RETURN(auto batches, tw::data::Cifar10(folder, {.batch_size = batch_size,
-                                                            .seed = static_cast<uint64_t>(job.task.index + 1),
-                                                            .shard = job.task.index,
-                                                            .num_shards = job.cluster.num_tasks("worker")}));
+                                                            .seed = static_cast<uint64_t>(job.worker_index() + 1),
+                                                            .shard = job.worker_index(),
+                                                            .num_shards = job.num_workers()}));
   tw::Graph graph;
   const auto s = graph.root().WithDevice(tw::ReplicaDeviceSetter({.cluster = job.cluster, .worker = job.task}));
   const auto c = cifar10::BuildCnn(s);

@@ -37,7 +37,7 @@ tw::Output Model(const tw::Scope& s, tw::Output images) {
 
 absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   ASSIGN_OR_RETURN(auto mnist, tw::data::Mnist::Load(absl::GetFlag(FLAGS_data_dir),
-                                                     {.seed = static_cast<uint64_t>(job.task.index + 1)}));
+                                                     {.seed = static_cast<uint64_t>(job.worker_index() + 1)}));
 
   // Variables go to the parameter servers (balanced by bytes), everything else to
   // this worker.
@@ -54,7 +54,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
 
   auto optimizer = tw::Adam({.learning_rate = absl::GetFlag(FLAGS_learning_rate)});
   if (absl::GetFlag(FLAGS_is_sync)) {
-    const int n = job.cluster.num_tasks("worker");
+    const int n = job.num_workers();
     optimizer = tw::SyncReplicas(std::move(optimizer), {.replicas_to_aggregate = n, .total_num_replicas = n});
   }
   const auto train_op = optimizer->Minimize(s, loss, {.global_step = global_step});

@@ -106,10 +106,10 @@ absl::Status Train(const tw::Job& job, const tw::Server& server, const std::stri
   const auto vocabulary =
       tw::data::Vocabulary::Build(text, {.max_size = absl::GetFlag(FLAGS_vocabulary), .unknown = "UNK"});
   // Each worker goes through a part of the text.
-  ASSIGN_OR_RETURN(auto pairs,
-                   tw::data::SkipGrams::Create(vocabulary.Ids(text), {.seed = static_cast<uint64_t>(job.task.index + 1),
-                                                                      .shard = job.task.index,
-                                                                      .num_shards = job.cluster.num_tasks("worker")}));
+  ASSIGN_OR_RETURN(auto pairs, tw::data::SkipGrams::Create(vocabulary.Ids(text),
+                                                           {.seed = static_cast<uint64_t>(job.worker_index() + 1),
+                                                            .shard = job.worker_index(),
+                                                            .num_shards = job.num_workers()}));
   tw::Graph graph;
   const auto s = graph.root().WithDevice(tw::ReplicaDeviceSetter({.cluster = job.cluster, .worker = job.task}));
   const int parts = absl::GetFlag(FLAGS_parts);

@@ -35,8 +35,8 @@ tw::Output Model(const tw::Scope& s, tw::Output images) {
 
 absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   ASSIGN_OR_RETURN(auto mnist, tw::data::Mnist::Load(absl::GetFlag(FLAGS_data_dir),
-                                                     {.seed = static_cast<uint64_t>(job.task.index + 1)}));
-  const int workers = std::max(1, job.cluster.num_tasks("worker"));
+                                                     {.seed = static_cast<uint64_t>(job.worker_index() + 1)}));
+  const int workers = job.num_workers();
   const double batch_of_all = static_cast<double>(workers) * absl::GetFlag(FLAGS_batch_size);
   const double steps_per_epoch = static_cast<double>(mnist.train.size()) / batch_of_all;
   const auto steps = std::max<int64_t>(1, static_cast<int64_t>(absl::GetFlag(FLAGS_epochs) * steps_per_epoch));

@@ -50,14 +50,14 @@ tw::Output Loss(const tw::Scope& s, const Parameters& p, tw::Output images, tw::
 absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   const int towers = absl::GetFlag(FLAGS_towers);
   ASSIGN_OR_RETURN(auto mnist, tw::data::Mnist::Load(absl::GetFlag(FLAGS_data_dir),
-                                                     {.seed = static_cast<uint64_t>(job.task.index + 1)}));
+                                                     {.seed = static_cast<uint64_t>(job.worker_index() + 1)}));
   tw::Graph graph;
   const auto s = graph.root().WithDevice(tw::ReplicaDeviceSetter({.cluster = job.cluster, .worker = job.task}));
   const Parameters parameters = MakeParameters(s);
   const auto global_step = tw::GetOrCreateGlobalStep(s);
   auto optimizer = tw::Adam({.learning_rate = absl::GetFlag(FLAGS_learning_rate)});
   if (absl::GetFlag(FLAGS_is_sync)) {
-    const int n = job.cluster.num_tasks("worker");
+    const int n = job.num_workers();
     optimizer = tw::SyncReplicas(std::move(optimizer), {.replicas_to_aggregate = n, .total_num_replicas = n});
   }
 

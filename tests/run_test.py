@@ -180,6 +180,21 @@ class RunTest(unittest.TestCase):
                     self.assertGreater(int(restored.group(1)), 0, run.output)
                 self.assertGreaterEqual(self.last_saved(saves), 400)
 
+    def test_a_chief_beside_the_workers_is_one_of_them(self):
+        chief, ps, worker, other = ("localhost:%d" % port for port in free_ports(4))
+        hosts = ["--chief_hosts=" + chief, "--ps_hosts=" + ps, "--worker_hosts=%s,%s" % (worker, other)]
+        with tempfile.TemporaryDirectory() as folder:
+            tasks = [Running(example("distributed_mnist"), *hosts, "--job_name=" + job, "--task_index=%d" % index,
+                             "--is_sync", "--steps=30", "--checkpoint_dir=" + folder)
+                     for job, index in (("ps", 0), ("worker", 0), ("worker", 1), ("chief", 0))]
+            for task in tasks:
+                self.check(task)
+            self.assertIn("test accuracy", tasks[-1].output)
+            self.assertEqual(self.last_saved(folder), 30)
+            # Each of the three gives a gradient for every step.
+            with open(os.path.join(folder, "graph.pbtxt")) as graph:
+                self.assertEqual(set(re.findall(r"worker_(\d+)/accepted_steps", graph.read())), {"0", "1", "2"})
+
     def test_a_loss_that_is_no_number_ends_the_job(self):
         for mode in ((), ("--is_sync",)):
             with self.subTest(mode=mode), tempfile.TemporaryDirectory() as folder:

@@ -164,6 +164,15 @@ bool Job::is_chief() const {
   return task.job == "worker" && task.index == 0;
 }
 
+int Job::num_workers() const {
+  return cluster.num_tasks("worker") + cluster.num_tasks("chief") + cluster.num_tasks("master");
+}
+
+int Job::worker_index() const {
+  if (task.job == "worker") return task.index;
+  return is_chief() ? num_workers() - 1 : -1;
+}
+
 absl::StatusOr<Job> Job::From(const std::vector<std::string>& args, const Environment& environment) {
   ASSIGN_OR_RETURN(const auto flags, ReadFlags(args));
   return Find(flags, environment);

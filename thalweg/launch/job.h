@@ -39,6 +39,10 @@ struct Job {
   // The task that initializes, saves and restores: "chief" or "master" if the
   // cluster has one, else the first worker.
   bool is_chief() const;
+  // Tasks that train: workers, and a "chief" or "master" beside them, which is
+  // the last. For shares of data, seeds and SyncReplicas.
+  int num_workers() const;
+  int worker_index() const;  // this one's number among them; -1 if it is none
 
   // INVALID_ARGUMENT, naming the flag or variable, its value and what was
   // expected, if the description is wrong or not complete.

@@ -49,6 +49,24 @@ TEST(JobTest, FlagsComeFirst) {
             ": worker 0 localhost:0; worker 0 chief");
 }
 
+TEST(JobTest, AChiefIsTheLastOfTheWorkers) {
+  const auto number = [](const std::string& chief, const std::string& task) {
+    const auto job =
+        Job::From({}, {{"TF_CONFIG", absl::StrCat("{\"cluster\": {\"ps\": [\"a:1\"], ", chief,
+                                                  "\"worker\": [\"b:2\", \"c:3\"]}, \"task\": ", task, "}")}});
+    return job.ok() ? absl::StrCat(job->worker_index(), " of ", job->num_workers()) : job.status().ToString();
+  };
+  EXPECT_EQ(number("", R"({"type": "worker", "index": 1})"), "1 of 2");
+  for (const std::string type : {"chief", "master"}) {
+    const std::string chief = absl::StrCat("\"", type, "\": [\"d:4\"], ");
+    EXPECT_EQ(number(chief, R"({"type": "worker", "index": 1})"), "1 of 3");
+    EXPECT_EQ(number(chief, absl::StrCat("{\"type\": \"", type, "\", \"index\": 0}")), "2 of 3");
+    EXPECT_EQ(number(chief, R"({"type": "ps", "index": 0})"), "-1 of 3");
+    EXPECT_EQ(number(chief, R"({"type": "evaluator", "index": 0})"), "-1 of 3");
+  }
+  EXPECT_EQ(Job::From({}, {})->num_workers(), 1);
+}
+
 TEST(JobTest, WrongFlagsAreNamed) {
   EXPECT_EQ(Describe({"--ps_hosts=a:1", "--job_name=ps"}, {}),
             "--worker_hosts is missing: expected host:port,host:port beside --job_name=ps --ps_hosts=a:1");

@@ -95,7 +95,8 @@ Output RosterOf(const Scope& s, absl::string_view shared_name);
 struct RosterJoinOutputs {
   Output was_present, had_left;
 };
-RosterJoinOutputs RosterJoin(const Scope& s, Output roster, Output worker);
+// ALREADY_EXISTS if another task has the number; without a task none is compared.
+RosterJoinOutputs RosterJoin(const Scope& s, Output roster, Output worker, const std::string& task = "");
 Output RosterLeave(const Scope& s, Output roster, Output worker);  // -1: forgets everyone
 struct RosterMemberOutputs {
   Output worker, present, clock, waits;

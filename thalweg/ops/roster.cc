@@ -33,11 +33,17 @@ Roster::Member& Roster::JoinLocked(int64_t worker) {
   return member;
 }
 
-std::unique_ptr<Roster::Member> Roster::Join(int64_t worker) {
+absl::StatusOr<std::unique_ptr<Roster::Member>> Roster::Join(int64_t worker, const std::string& task) {
   MutexLock lock(&mutex_);
   const auto found = members_.find(worker);
   auto before = found == members_.end() ? nullptr : std::make_unique<Member>(found->second);
-  JoinLocked(worker);
+  const bool taken = before != nullptr && before->present && !before->task.empty() && !task.empty();
+  if (taken && before->task != task) {
+    return AlreadyExists("worker ", worker, " of the training is ", before->task, ", and ", task,
+                         " comes with the same number: does the number of all workers count the chief?");
+  }
+  Member& member = JoinLocked(worker);
+  if (!task.empty()) member.task = task;
   return before;
 }
 

@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/kernel/resource.h"
 #include "thalweg/ops/wait_list.h"
@@ -31,13 +31,15 @@ class Roster : public Resource, public std::enable_shared_from_this<Roster> {
     bool present = true;
     int64_t clock = 0;  // steps done
     int64_t waits = 0;  // times it was too far ahead
+    std::string task;   // whose number it is; "": nobody has said
   };
   using Members = std::map<int64_t, Member>;
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
 
   // Who is new starts where the slowest is, so that nobody waits for it to
-  // catch up. What the worker was before; nullptr: not known.
-  std::unique_ptr<Member> Join(int64_t worker);
+  // catch up. What the worker was before; nullptr: not known. ALREADY_EXISTS if
+  // another task is present under the same number.
+  absl::StatusOr<std::unique_ptr<Member>> Join(int64_t worker, const std::string& task = "");
   // It is not waited for any more.
   void Leave(int64_t worker);
   void Clear();  // forgets everyone

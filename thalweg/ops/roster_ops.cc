@@ -20,14 +20,24 @@ absl::StatusOr<int64_t> ScalarOf(KernelContext& c, const char* what) {
   return value.scalar<int64_t>();
 }
 
-absl::Status Join(KernelContext& c) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
-  ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
-  const std::unique_ptr<Roster::Member> before = roster->Join(worker);
-  c.set_output(0, Tensor::Scalar<bool>(before != nullptr && before->present));
-  c.set_output(1, Tensor::Scalar<bool>(before != nullptr && !before->present));
-  return absl::OkStatus();
-}
+class JoinKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(task_, init.Attr<std::string>("task"));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+    ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Roster::Member> before, roster->Join(worker, task_));
+    c.set_output(0, Tensor::Scalar<bool>(before != nullptr && before->present));
+    c.set_output(1, Tensor::Scalar<bool>(before != nullptr && !before->present));
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string task_;
+};
 
 absl::Status Leave(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
@@ -152,8 +162,9 @@ const OpRegistration kOps[] = {
         .Input("worker: int64")
         .Output("was_present: bool")
         .Output("had_left: bool")
+        .Attr("task: string = ''")
         .Shape(shapes::Scalar)
-        .Compute(Join),
+        .Kernel<JoinKernel>(),
     Use("ThalwegRosterLeave").Input("worker: int64").Shape(shapes::NoOutputs).Compute(Leave),
     Use("ThalwegRosterMembers")
         .Output("worker: int64")
@@ -188,8 +199,8 @@ const OpRegistration kOps[] = {
 Output RosterOf(const Scope& s, absl::string_view shared_name) {
   return s.Add("ThalwegRoster", {}, {{"shared_name", std::string(shared_name)}});
 }
-RosterJoinOutputs RosterJoin(const Scope& s, Output roster, Output worker) {
-  Node* const node = s.Add("ThalwegRosterJoin", {roster, worker});
+RosterJoinOutputs RosterJoin(const Scope& s, Output roster, Output worker, const std::string& task) {
+  Node* const node = s.Add("ThalwegRosterJoin", {roster, worker}, {{"task", task}});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1)};
 }

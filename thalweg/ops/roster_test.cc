@@ -39,8 +39,8 @@ TEST(Quorum, NoMoreThanThereAreWorkers) {
 }
 
 TEST_F(RosterTest, WhoIsTooFarAheadWaitsForTheSlowest) {
-  roster_->Join(0);
-  roster_->Join(1);
+  ASSERT_TRUE(roster_->Join(0).ok());
+  ASSERT_TRUE(roster_->Join(1).ok());
   Advance(0, 1);
   EXPECT_THAT(Log(), ElementsAre("0"));
   Advance(0, 1);
@@ -53,14 +53,26 @@ TEST_F(RosterTest, WhoIsTooFarAheadWaitsForTheSlowest) {
   EXPECT_THAT(Log(), ElementsAre("0")) << "who left is not waited for";
   EXPECT_EQ(roster_->members()[0].waits, 2);
   EXPECT_EQ(roster_->Describe(), "a roster: worker 0 at step 3; worker 1 left at step 1;");
-  EXPECT_FALSE(roster_->Join(1)->present) << "it had left";
-  EXPECT_TRUE(roster_->Join(1)->present) << "it came twice";
-  EXPECT_EQ(roster_->Join(2), nullptr);
+  EXPECT_FALSE((*roster_->Join(1))->present) << "it had left";
+  EXPECT_TRUE((*roster_->Join(1))->present) << "it came twice";
+  EXPECT_EQ(*roster_->Join(2), nullptr);
   EXPECT_EQ(roster_->members()[2].clock, 3) << "starts where the slowest is";
 }
 
+TEST_F(RosterTest, ANumberIsForOneTask) {
+  EXPECT_EQ(*roster_->Join(1, "/job:worker/task:1"), nullptr);
+  EXPECT_TRUE((*roster_->Join(1, "/job:worker/task:1"))->present) << "it was started again";
+  EXPECT_TRUE((*roster_->Join(1))->present) << "somebody speaks for it";
+  EXPECT_EQ(roster_->Join(1, "/job:chief/task:0").status().ToString(),
+            "ALREADY_EXISTS: worker 1 of the training is /job:worker/task:1, and /job:chief/task:0 comes with the same "
+            "number: does the number of all workers count the chief?");
+  roster_->Leave(1);
+  EXPECT_FALSE((*roster_->Join(1, "/job:chief/task:0"))->present);
+  EXPECT_FALSE(roster_->Join(1, "/job:worker/task:1").ok());
+}
+
 TEST_F(RosterTest, AWaitCanBeCancelled) {
-  roster_->Join(1);
+  ASSERT_TRUE(roster_->Join(1).ok());
   Cancellation cancellation;
   Advance(0, 0, &cancellation);
   EXPECT_THAT(Log(), ElementsAre());
@@ -105,8 +117,8 @@ TEST_F(RosterTest, MoreGradientsThanWorkers) {
 }
 
 TEST_F(RosterTest, AwaitEmpty) {
-  roster_->Join(0);
-  roster_->Join(1);
+  ASSERT_TRUE(roster_->Join(0).ok());
+  ASSERT_TRUE(roster_->Join(1).ok());
   bool empty = false;
   roster_->AwaitEmpty({}, [&](const absl::Status& status) { empty = status.ok(); });
   roster_->Leave(0);

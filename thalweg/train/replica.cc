@@ -1,5 +1,6 @@
 #include "thalweg/train/replica.h"
 
+#include "absl/strings/str_cat.h"
 #include "thalweg/graph/device_name.h"
 #include "thalweg/ops/array_ops.h"
 
@@ -13,6 +14,7 @@ Replica ReplicaOf(const Scope& s, int64_t total) {
   if (!device.ok()) return replica;
   replica.worker = device->task.value_or(0);
   if (device->job == "chief" || device->job == "master") replica.worker = total - 1;
+  if (device->job && device->task) replica.task = absl::StrCat("/job:", *device->job, "/task:", *device->task);
   return replica;
 }
 

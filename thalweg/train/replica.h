@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "thalweg/graph/scope.h"
 
@@ -11,6 +12,7 @@ namespace thalweg {
 struct Replica {
   Output anchor;       // an operation on this worker
   int64_t worker = 0;  // its number among all
+  std::string task;    // "/job:worker/task:0"; "" if the device names none
 };
 
 // From the device that the scope gives to operations: the number is that of the

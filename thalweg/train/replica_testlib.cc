@@ -1,6 +1,7 @@
 #include "thalweg/train/replica_testlib.h"
 
 #include "gtest/gtest.h"
+#include "thalweg/base/status.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/train/replica_device_setter.h"
@@ -10,6 +11,11 @@ namespace {
 
 // Nothing here takes that long; a test that hangs ends with an error.
 constexpr absl::Duration kTimeout = absl::Seconds(60);
+
+bool IsChief(const TestCluster* cluster, const TaskId& task) {
+  const bool has_chief = cluster != nullptr && cluster->spec().num_tasks("chief") > 0;
+  return has_chief ? task.job == "chief" : task.index == 0;
+}
 
 }  // namespace
 
@@ -22,15 +28,15 @@ TestModel::TestModel(const Scope& s) {
       Add(s, Mul(s, ReduceSum(s, Square(s, Sub(s, w, x))), Const(s, 0.5f)), Square(s, ReduceSum(s, Mul(s, rows, x))));
 }
 
-TestReplica::TestReplica(TestCluster* cluster, int worker, const MakeOptimizer& make)
-    : optimizer(make()), cluster_(cluster), worker_(worker) {
+TestReplica::TestReplica(TestCluster* cluster, const TaskId& task, const MakeOptimizer& make)
+    : optimizer(make()), cluster_(cluster), task_(task), is_chief_(IsChief(cluster, task)) {
   Scope s = graph.root();
   if (cluster != nullptr) {
-    s = s.WithDevice(ReplicaDeviceSetter({.cluster = cluster->spec(), .worker = TaskId{"worker", worker}}));
+    s = s.WithDevice(ReplicaDeviceSetter({.cluster = cluster->spec(), .worker = task}));
   }
   model = std::make_unique<TestModel>(s);
   train_ = optimizer->Minimize(s, model->loss, {.global_step = GetOrCreateGlobalStep(s)});
-  hooks_ = optimizer->Hooks(worker == 0);
+  hooks_ = optimizer->Hooks(is_chief_);
   for (const auto& hook : hooks_) EXPECT_TRUE(hook->Begin(s).ok());
   init_ = InitializeVariables(s);
   std::vector<Output> local;
@@ -41,16 +47,17 @@ TestReplica::TestReplica(TestCluster* cluster, int worker, const MakeOptimizer& 
 
 TestReplica::~TestReplica() { Close(); }
 
-void TestReplica::Start() {
-  auto made = Session::Create(graph, {.target = cluster_ == nullptr ? "" : cluster_->target({"worker", worker_})});
-  ASSERT_TRUE(made.ok()) << made.status();
-  session = *std::move(made);
-  if (worker_ == 0) Read(init_);
+absl::Status TestReplica::TryStart() {
+  ASSIGN_OR_RETURN(session, Session::Create(graph, {.target = cluster_ == nullptr ? "" : cluster_->target(task_)}));
+  if (is_chief_) Read(init_);
   Read(local_init_);
-  for (const auto& hook : hooks_) {
-    const absl::Status status = hook->AfterCreateSession(*session);
-    ASSERT_TRUE(status.ok()) << status;
-  }
+  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterCreateSession(*session));
+  return absl::OkStatus();
+}
+
+void TestReplica::Start() {
+  const absl::Status status = TryStart();
+  ASSERT_TRUE(status.ok()) << status;
 }
 
 absl::Status TestReplica::TryStep(float x0, float x1) {
@@ -68,7 +75,7 @@ absl::Status TestReplica::TryStep(float x0, float x1) {
 
 void TestReplica::Step(float x0, float x1) {
   const absl::Status status = TryStep(x0, x1);
-  ASSERT_TRUE(status.ok()) << "worker " << worker_ << ": " << status;
+  ASSERT_TRUE(status.ok()) << task_.job << " " << task_.index << ": " << status;
 }
 
 void TestReplica::End() {

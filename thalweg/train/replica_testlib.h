@@ -25,11 +25,15 @@ class TestReplica {
  public:
   using MakeOptimizer = std::function<std::unique_ptr<Optimizer>()>;
 
-  // Without a cluster: in this process. Worker 0 is the chief.
-  TestReplica(TestCluster* cluster, int worker, const MakeOptimizer& make);
+  // Without a cluster: in this process. The chief is the task of that name if the
+  // cluster has one, else worker 0.
+  TestReplica(TestCluster* cluster, const TaskId& task, const MakeOptimizer& make);
+  TestReplica(TestCluster* cluster, int worker, const MakeOptimizer& make)
+      : TestReplica(cluster, TaskId{"worker", worker}, make) {}
   ~TestReplica();
 
   // Opens the session; the chief initializes variables.
+  absl::Status TryStart();
   void Start();
   absl::Status TryStep(float x0, float x1);
   void Step(float x0, float x1);
@@ -47,7 +51,8 @@ class TestReplica {
 
  private:
   TestCluster* const cluster_;
-  const int worker_;
+  const TaskId task_;
+  const bool is_chief_;
   Output train_, init_, local_init_;
   HookList hooks_;
 };

@@ -39,9 +39,9 @@ absl::Status Leave(Session& session, const SyncGraph& g, int64_t worker) {
 }
 
 // True if it was there already: it comes again without having left.
-absl::StatusOr<bool> Join(Session& session, const SyncGraph& g, int64_t worker) {
-  ASSIGN_OR_RETURN(const auto was, session.Run({g.roster_join.was_present, g.roster_join.had_left},
-                                               {{g.member, Worker(worker)}}, {.timeout = kShortStep}));
+absl::StatusOr<bool> Join(Session& session, const SyncGraph& g, const RosterJoinOutputs& join, int64_t worker) {
+  ASSIGN_OR_RETURN(const auto was, session.Run({join.was_present, join.had_left}, {{g.member, Worker(worker)}},
+                                               {.timeout = kShortStep}));
   if (was[1].scalar<bool>()) {
     RETURN_IF_ERROR(session.Run({g.accumulator_joins}, {{g.member, Worker(worker)}}, {.timeout = kShortStep}).status());
   }
@@ -214,7 +214,7 @@ class Aggregation {
       if (Leave(session_, g, worker).ok()) expelled_[worker] = last_step(worker);
     }
     for (auto it = expelled_.begin(); it != expelled_.end();) {
-      if (last_step(it->first) <= it->second || !Join(session_, g, it->first).ok()) {
+      if (last_step(it->first) <= it->second || !Join(session_, g, g.roster_join, it->first).ok()) {
         ++it;
         continue;
       }
@@ -270,7 +270,7 @@ class SyncHook final : public Hook {
     const SyncGraph& g = *graph_;
     BeforeCloseSession(session);
     RETURN_IF_ERROR(session.Run({is_chief_ ? g.chief_init : g.local_init}).status());
-    ASSIGN_OR_RETURN(const bool again, Join(session, g, g.worker));
+    ASSIGN_OR_RETURN(const bool again, Join(session, g, g.own_join, g.worker));
     if (!is_chief_) {
       step_watch_ = std::make_unique<StepWatch>(session, graph_);
       return absl::OkStatus();

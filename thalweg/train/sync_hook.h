@@ -26,8 +26,9 @@ struct SyncGraph {
   Output release_again;  // ...to those who wait, too
   Output close_steps;
 
-  Output member;  // fed: a worker, for what follows
-  RosterJoinOutputs roster_join;
+  Output member;                  // fed: a worker, for what follows
+  RosterJoinOutputs own_join;     // this worker's
+  RosterJoinOutputs roster_join;  // in the place of another
   Output roster_leave;
   Output accumulator_joins, accumulator_leaves;
   RosterMemberOutputs members;

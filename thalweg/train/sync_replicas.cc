@@ -78,7 +78,8 @@ class SyncReplicasOptimizer final : public WrappedOptimizer {
 
   Output Build(const Scope& s, const std::vector<GradientAndVar>& gradients, const ApplyGradientsOptions& options);
   Accumulated Accumulate(const Scope& own, const GradientAndVar& g, Output local_step);
-  void BuildMembership(const Scope& at_step, Output roster, const std::vector<Accumulated>& all);
+  void BuildMembership(const Scope& at_step, Output roster, const std::string& task,
+                       const std::vector<Accumulated>& all);
   void BuildLedger(const Scope& at_step, const std::vector<Accumulated>& all);
 
   SyncReplicasOptions options_;
@@ -140,7 +141,7 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
       inner().ApplyGradients(root.WithDevice(global_step.ref.node->device()), means, {.global_step = global_step});
   if (!s.ok()) return {};
   const Output roster = RosterOf(at_step.WithOpName("roster"), "sync_roster");
-  BuildMembership(at_step, roster, all);
+  BuildMembership(at_step, roster, replica.task, all);
   RosterReleaseArguments release = {.wanted = options_.replicas_to_aggregate, .total = options_.total_num_replicas};
   const Output new_step = Identity(at_step.WithOpName("new_step"), update);
   graph_->round = RosterRelease(at_step.WithOpName("round"), roster, new_step, release);
@@ -161,9 +162,11 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
                 local_step.ref, next);
 }
 
-void SyncReplicasOptimizer::BuildMembership(const Scope& at_step, Output roster, const std::vector<Accumulated>& all) {
+void SyncReplicasOptimizer::BuildMembership(const Scope& at_step, Output roster, const std::string& task,
+                                            const std::vector<Accumulated>& all) {
   SyncGraph& g = *graph_;
   g.member = Placeholder(at_step.WithOpName("member"), kInt64, Shape());
+  g.own_join = RosterJoin(at_step, roster, g.member, task);
   g.roster_join = RosterJoin(at_step, roster, g.member);
   g.roster_leave = RosterLeave(at_step, roster, g.member);
   g.members = RosterMembers(at_step.WithOpName("members"), roster);

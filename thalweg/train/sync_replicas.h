@@ -1,6 +1,7 @@
 // Training in step: the gradients of several workers are averaged before they
 // change the variables, as tf.train.SyncReplicasOptimizer does it.
 //
+//   const int n = job.num_workers();
 //   optimizer = SyncReplicas(std::move(optimizer), {.replicas_to_aggregate = n, .total_num_replicas = n});
 //   const Output train_op = optimizer->Minimize(s, loss, {.global_step = GetOrCreateGlobalStep(s)});
 //   ... .hooks = optimizer->Hooks(is_chief)
@@ -27,7 +28,8 @@ namespace thalweg {
 
 struct SyncReplicasOptions {
   int replicas_to_aggregate = 1;  // gradients in a mean
-  // Workers. More than are aggregated: the rest is to spare, and the slowest of
+  // Workers, and the chief if it is none of them: Job::num_workers(). A task whose
+  // number another has is refused. More than are aggregated: the rest is to spare, and the slowest of
   // a step are refused. Fewer: each gives several gradients. 0: as many.
   int total_num_replicas = 0;
   // A worker that holds up a step for so long is taken for lost; it may come

@@ -107,6 +107,34 @@ TEST(SyncReplicas, IsTrainingOnTheMean) {
             "all               24           0\n");
 }
 
+TEST(SyncReplicas, AChiefBesideTheWorkersIsOneOfThem) {
+  TestCluster cluster({{"ps", 1}, {"chief", 1}, {"worker", 1}});
+  const auto sync = Sync({.replicas_to_aggregate = 2, .total_num_replicas = 2});
+  TestReplica chief(&cluster, TaskId{"chief", 0}, sync), worker(&cluster, TaskId{"worker", 0}, sync);
+  chief.Start();
+  worker.Start();
+  std::thread other([&] {
+    for (int k = 0; k < 4; ++k) worker.Step(X(0, k), -X(0, k));
+    worker.End();
+  });
+  for (int k = 0; k < 4; ++k) chief.Step(X(1, k), -X(1, k));
+  EXPECT_EQ(chief.GlobalStep(), 4);
+  EXPECT_THAT(chief.Values(), Pointwise(FloatNear(1e-5), MeanOfAll(4, [](int) { return 2; })));
+  other.join();
+  chief.End();
+}
+
+TEST(SyncReplicas, TwoTasksOfOneNumberAreRefused) {
+  TestCluster cluster({{"ps", 1}, {"chief", 1}, {"worker", 1}});
+  const auto sync = Sync({.replicas_to_aggregate = 1, .total_num_replicas = 1});  // without the chief
+  TestReplica chief(&cluster, TaskId{"chief", 0}, sync), worker(&cluster, TaskId{"worker", 0}, sync);
+  chief.Start();
+  const absl::Status status = worker.TryStart();
+  EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("worker 0 of the training is /job:chief/task:0, and /job:worker/task:0 "
+                                           "comes with the same number"));
+}
+
 TEST(SyncReplicas, WhoEndsLeavesTheOthersGoOn) {
   TestCluster cluster({{"ps", 2}, {"worker", 3}});
   // The chief is the first to end, and stays until the others have.
