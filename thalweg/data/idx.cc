@@ -1,103 +1,18 @@
 #include "thalweg/data/idx.h"
 
-#include <zlib.h>
-
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstring>
 #include <random>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "thalweg/base/status.h"
+#include "thalweg/data/byte_stream.h"
 
 namespace thalweg::data {
 namespace {
-
-// A file from front to back.
-class FileBytes {
- public:
-  static absl::StatusOr<FileBytes> Open(const std::string& path, FileSystem& files) {
-    FileBytes bytes;
-    ASSIGN_OR_RETURN(bytes.file_, files.NewRandomAccessFile(path));
-    ASSIGN_OR_RETURN(bytes.size_, bytes.file_->Size());
-    return bytes;
-  }
-
-  uint64_t size() const { return size_; }
-  void Rewind() { offset_ = 0; }
-  // Fewer than n only at the end.
-  absl::StatusOr<size_t> Read(char* out, size_t n) {
-    ASSIGN_OR_RETURN(const absl::string_view got, file_->Read(offset_, n, out));
-    if (got.data() != out) std::memmove(out, got.data(), got.size());
-    offset_ += got.size();
-    return got.size();
-  }
-
- private:
-  std::unique_ptr<RandomAccessFile> file_;
-  uint64_t size_ = 0;
-  uint64_t offset_ = 0;
-};
-
-// The same, unpacked if it is gzipped.
-class UnpackedBytes {
- public:
-  explicit UnpackedBytes(FileBytes file) : file_(std::move(file)) {}
-  ~UnpackedBytes() {
-    if (gzipped_) inflateEnd(&stream_);
-  }
-  UnpackedBytes(const UnpackedBytes&) = delete;
-  UnpackedBytes& operator=(const UnpackedBytes&) = delete;
-
-  absl::Status Start() {
-    char magic[2];
-    ASSIGN_OR_RETURN(const size_t got, file_.Read(magic, 2));
-    file_.Rewind();
-    if (got < 2 || magic[0] != '\x1f' || magic[1] != '\x8b') return absl::OkStatus();
-    constexpr int kGzipOnly = 16 + MAX_WBITS;
-    if (inflateInit2(&stream_, kGzipOnly) != Z_OK) return ResourceExhausted("no memory to unpack");
-    gzipped_ = true;
-    return absl::OkStatus();
-  }
-
-  // No file of this size unpacks to more: deflate shrinks by 1032 at best.
-  uint64_t MostBytes() const { return gzipped_ ? file_.size() * 1032 : file_.size(); }
-
-  // Fewer than n only at the end.
-  absl::StatusOr<size_t> Read(char* out, size_t n) {
-    if (!gzipped_) return file_.Read(out, n);
-    size_t filled = 0;
-    while (filled < n && !ended_) {
-      if (stream_.avail_in == 0) {
-        ASSIGN_OR_RETURN(const size_t got, file_.Read(packed_.data(), packed_.size()));
-        if (got == 0) return DataLoss("the compressed data end in the middle");
-        stream_.next_in = reinterpret_cast<Bytef*>(packed_.data());
-        stream_.avail_in = static_cast<uInt>(got);
-      }
-      const uInt room = static_cast<uInt>(std::min<size_t>(n - filled, 1 << 30));
-      stream_.next_out = reinterpret_cast<Bytef*>(out + filled);
-      stream_.avail_out = room;
-      const int result = inflate(&stream_, Z_NO_FLUSH);
-      filled += room - stream_.avail_out;
-      if (result == Z_STREAM_END) {
-        ended_ = true;
-      } else if (result != Z_OK && result != Z_BUF_ERROR) {
-        return DataLoss("the compressed data are corrupt: ", stream_.msg != nullptr ? stream_.msg : "unknown error");
-      }
-    }
-    return filled;
-  }
-
- private:
-  FileBytes file_;
-  z_stream stream_ = {};
-  bool gzipped_ = false;
-  bool ended_ = false;
-  std::array<char, 64 * 1024> packed_;
-};
 
 uint32_t BigEndian(const char* p) {
   uint32_t value = 0;
@@ -128,7 +43,20 @@ void SwapBytes(char* data, int64_t count, size_t size) {
   for (int64_t i = 0; i < count; ++i) std::reverse(data + i * size, data + (i + 1) * size);
 }
 
-absl::StatusOr<Tensor> ParseIdx(UnpackedBytes& bytes) {
+// The sizes of all dimensions, behind the magic number.
+absl::StatusOr<Shape> ReadShape(ByteStream& bytes, int rank) {
+  if (rank > Shape::kMaxRank) return InvalidArgument("rank ", rank, " is more than ", Shape::kMaxRank);
+  char sizes[4 * Shape::kMaxRank];
+  ASSIGN_OR_RETURN(const size_t got, bytes.Read(sizes, 4 * rank));
+  if (got < static_cast<size_t>(4 * rank)) {
+    return DataLoss("expected ", rank, " sizes in ", 4 * rank, " bytes, got ", got);
+  }
+  Dims dims;
+  for (int i = 0; i < rank; ++i) dims.push_back(BigEndian(sizes + 4 * i));
+  return Shape::Make(dims);
+}
+
+absl::StatusOr<Tensor> ParseIdx(ByteStream& bytes, uint64_t file_size, bool gzipped) {
   char magic[4];
   ASSIGN_OR_RETURN(size_t got, bytes.Read(magic, 4));
   if (got < 4) return DataLoss("expected a magic number of 4 bytes, got ", got);
@@ -137,23 +65,16 @@ absl::StatusOr<Tensor> ParseIdx(UnpackedBytes& bytes) {
         absl::StrFormat("wrong magic number: expected 0x0000, a type and a rank, got 0x%08x", BigEndian(magic)));
   }
   ASSIGN_OR_RETURN(const DType dtype, ElementType(static_cast<uint8_t>(magic[2])));
-  const int rank = static_cast<uint8_t>(magic[3]);
-  if (rank > Shape::kMaxRank) return InvalidArgument("rank ", rank, " is more than ", Shape::kMaxRank);
-  char sizes[4 * Shape::kMaxRank];
-  ASSIGN_OR_RETURN(got, bytes.Read(sizes, 4 * rank));
-  if (got < static_cast<size_t>(4 * rank))
-    return DataLoss("expected ", rank, " sizes in ", 4 * rank, " bytes, got ", got);
-  Dims dims;
-  for (int i = 0; i < rank; ++i) dims.push_back(BigEndian(sizes + 4 * i));
-  ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+  ASSIGN_OR_RETURN(const Shape shape, ReadShape(bytes, static_cast<uint8_t>(magic[3])));
 
   const uint64_t size = ElementSize(dtype);
   const uint64_t count = static_cast<uint64_t>(shape.num_elements());
-  // Not allocated before the file can have it.
-  if (count > bytes.MostBytes() / size) {
-    return DataLoss("expected ", count, " elements for shape ", shape, ", but the file is too short for them");
-  }
   const uint64_t expected = count * size;
+  // Not allocated before the file can have it: deflate shrinks by 1032 at best.
+  if (count > (gzipped ? file_size * 1032 : file_size) / size) {
+    return DataLoss("expected ", expected, " bytes of elements for shape ", shape, ", got a file of ", file_size,
+                    gzipped ? ", gzipped" : "");
+  }
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(dtype, shape));
   char* const data = static_cast<char*>(tensor.raw());
   ASSIGN_OR_RETURN(got, bytes.Read(data, expected));
@@ -167,12 +88,17 @@ absl::StatusOr<Tensor> ParseIdx(UnpackedBytes& bytes) {
 }
 
 absl::StatusOr<Tensor> TryReadIdx(const std::string& path, FileSystem& files) {
-  ASSIGN_OR_RETURN(FileBytes file, FileBytes::Open(path, files));
-  UnpackedBytes bytes(std::move(file));
-  RETURN_IF_ERROR(Prepend(bytes.Start(), absl::StrCat(path, ": ")));
-  absl::StatusOr<Tensor> tensor = ParseIdx(bytes);
-  if (!tensor.ok()) return Prepend(tensor.status(), absl::StrCat(path, ": "));
-  return tensor;
+  ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, files.NewRandomAccessFile(path));
+  ASSIGN_OR_RETURN(const uint64_t size, file->Size());
+  char scratch[2];
+  ASSIGN_OR_RETURN(const absl::string_view magic, file->Read(0, sizeof(scratch), scratch));
+  const bool gzipped = magic == "\x1f\x8b";
+  ASSIGN_OR_RETURN(const std::unique_ptr<ByteStream> bytes,
+                   OpenByteStream(path, gzipped ? Compression::kGzip : Compression::kNone, files));
+  absl::StatusOr<Tensor> tensor = ParseIdx(*bytes, size, gzipped);
+  // Errors of the compression name the file themselves.
+  if (tensor.ok() || absl::StartsWith(tensor.status().message(), path)) return tensor;
+  return Prepend(tensor.status(), absl::StrCat(path, ": "));
 }
 
 // A file with or without ".gz", of bytes and of this rank.

@@ -125,10 +125,22 @@ TEST_F(IdxTest, CorruptCompression) {
 TEST_F(IdxTest, MoreThanTheHeaderSays) {
   EXPECT_EQ(Error(Header(8, {2}) + "abc").code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(Error(Gzip(Header(8, {2}) + "abc")).code(), absl::StatusCode::kDataLoss);
+  const std::string packed = Gzip(Header(8, {2}) + "ab");
+  EXPECT_EQ(Error(packed).code(), absl::StatusCode::kOk);
+  for (const std::string behind : {"c", "\x1f", "more than that", "\x1f\x8b and no gzip"}) {
+    const absl::Status status = Error(packed + behind);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << behind << ": " << status;
+    EXPECT_THAT(std::string(status.message()), testing::StartsWith(folder_ + "/bad: "));
+  }
+  EXPECT_EQ(Error(packed + packed).code(), absl::StatusCode::kDataLoss);
+  // As gzip has it, what is packed in parts is one.
+  EXPECT_EQ(Error(Gzip(Header(8, {2}) + "a") + Gzip("b")).code(), absl::StatusCode::kOk);
 }
 
 TEST_F(IdxTest, SizesThatNoFileHas) {
-  EXPECT_EQ(Error(Header(8, {0xffffffff}) + "abc").code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(
+      Error(Header(8, {0xffffffff}) + "abc").ToString(),
+      "DATA_LOSS: " + folder_ + "/bad: expected 4294967295 bytes of elements for shape [4294967295], got a file of 11");
   EXPECT_EQ(Error(Gzip(Header(8, {0xffffffff}))).code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(Error(Header(8, {0xffffffff, 0xffffffff, 0xffffffff})).code(), absl::StatusCode::kInvalidArgument);
 }
