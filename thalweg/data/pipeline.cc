@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "thalweg/base/glob.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
@@ -18,6 +19,7 @@ using Result = absl::StatusOr<std::optional<Tensors>>;
 
 absl::Status CheckOptions(const PipelineOptions& o) {
   if (o.format == nullptr || o.decode == nullptr) return InvalidArgument("pipeline: format and decode are needed");
+  if (o.files.empty()) return InvalidArgument("pipeline: there are no files, expected names or patterns");
   if (o.batch_size < 1 || o.threads < 1 || o.prefetch < 1) {
     return InvalidArgument("pipeline: batch_size, threads and prefetch must be at least 1, got ", o.batch_size, ", ",
                            o.threads, " and ", o.prefetch);
@@ -29,6 +31,27 @@ absl::Status CheckOptions(const PipelineOptions& o) {
     return InvalidArgument("pipeline: shuffle and epochs must not be negative, got ", o.shuffle, " and ", o.epochs);
   }
   return absl::OkStatus();
+}
+
+// Puts files in the places of patterns. A file may have a name that looks like one.
+absl::Status ExpandPatterns(PipelineOptions* o) {
+  std::vector<std::string> files;
+  for (const std::string& name : o->files) {
+    if (name.find_first_of("*?[") == std::string::npos || o->file_system->FileExists(name).ok()) {
+      files.push_back(name);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::vector<std::string> matching, MatchingPaths(*o->file_system, name));
+    if (matching.empty()) return NotFound("pipeline: no file matches ", name);
+    files.insert(files.end(), matching.begin(), matching.end());
+  }
+  o->files = std::move(files);
+  return absl::OkStatus();
+}
+
+absl::Status Prepare(PipelineOptions* o) {
+  RETURN_IF_ERROR(CheckOptions(*o));
+  return ExpandPatterns(o);
 }
 
 void CopyExample(const Tensor& example, int64_t to, Tensor& batch) {
@@ -77,10 +100,10 @@ absl::StatusOr<Tensors> StackExamples(const std::vector<Tensors>& examples) {
 // the batch under its number.
 class Pipeline::Core {
  public:
-  explicit Core(PipelineOptions options) : options_(std::move(options)), order_(options_) {
-    const absl::Status checked = CheckOptions(options_);
-    if (!checked.ok()) {
-      ready_.emplace(0, checked);
+  explicit Core(PipelineOptions options)
+      : prepared_(Prepare(&options)), options_(std::move(options)), order_(options_) {
+    if (!prepared_.ok()) {
+      ready_.emplace(0, prepared_);
       return;
     }
     for (int i = 0; i < std::min(options_.threads, options_.prefetch); ++i) {
@@ -95,7 +118,7 @@ class Pipeline::Core {
     while (!stopped_ && ready_.find(given_) == ready_.end()) {
       if (changed_.WaitWithTimeout(&mu_, absl::Seconds(10))) {
         LOG(WARNING) << "waiting for batch " << given_ << " of " << options_.files.size() << " files from "
-                     << (options_.files.empty() ? "nowhere" : options_.files[0]) << " for "
+                     << options_.files[0] << " for "
                      << absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Seconds(1)));
       }
     }
@@ -175,6 +198,7 @@ class Pipeline::Core {
     return Result(*std::move(batch));
   }
 
+  const absl::Status prepared_;  // before the options, which it has changed
   const PipelineOptions options_;
   RecordOrder order_;  // of the thread that set reading_
 

@@ -41,6 +41,7 @@ struct Record {
 using Decoder = std::function<absl::StatusOr<Tensors>(const Record&)>;
 
 struct PipelineOptions {
+  // Names, or patterns of the shell ("train-*.tfrecord"), each with a file at least.
   std::vector<std::string> files;
   RecordFormat format;
   Decoder decode;

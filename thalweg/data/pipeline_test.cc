@@ -1,5 +1,6 @@
 #include "thalweg/data/pipeline.h"
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <limits>
@@ -77,8 +78,6 @@ TEST_F(PipelineTest, InOrder) {
   o.epochs = 2;  // batches go on across epochs
   o.batch_size = 20;
   EXPECT_THAT(All(o)[1], HasSubstr("28,29,0,1"));
-  o.files.clear();
-  EXPECT_TRUE(All(o).empty());
 }
 
 TEST_F(PipelineTest, ShuffledByTheSeedAlone) {
@@ -160,7 +159,30 @@ TEST_F(PipelineTest, NoRecordsInAnyNumberOfEpochs) {
   PipelineOptions o = Numbers();
   o.files = {Write("empty", "")};
   o.epochs = std::numeric_limits<int64_t>::max();
+  static std::string* const log = new std::string;
+  SetLogSink([](LogLevel level, const std::string& line) {
+    if (level == LogLevel::kWarning) absl::StrAppend(log, line);
+  });
   EXPECT_TRUE(All(o).empty());
+  SetLogSink(nullptr);
+  EXPECT_THAT(*log, HasSubstr("no records for shard 0 of 1 in " + o.files[0]));
+  EXPECT_EQ(std::count(log->begin(), log->end(), '\n'), 1) << *log;
+}
+
+TEST_F(PipelineTest, FilesByPatterns) {
+  PipelineOptions o = Numbers();
+  const std::vector<std::string> batches = All(o), files = o.files;
+  o.files = {folder_ + "/numbers*"};
+  EXPECT_EQ(All(o), batches);
+  o.files = {folder_ + "/numbers0", folder_ + "/numbers[12]"};
+  EXPECT_EQ(All(o), batches);
+  o.files = {files[0], folder_ + "/train-*.csv", files[2]};
+  EXPECT_EQ(Error(o).ToString(), "NOT_FOUND: pipeline: no file matches " + folder_ + "/train-*.csv");
+  o.files = {Write("numbers[1]", "7\n")};
+  EXPECT_THAT(All(o), ElementsAre("7")) << "a file of that name";
+  o.files = {folder_ + "/numbers1", folder_ + "/numbers\\[*"};
+  o.decode = [](const Record&) -> absl::StatusOr<Tensors> { return InvalidArgument("no"); };
+  EXPECT_EQ(Error(o).ToString(), "INVALID_ARGUMENT: " + folder_ + "/numbers1, record 0: no");
 }
 
 TEST_F(PipelineTest, ErrorsNameTheFileAndTheRecord) {
@@ -191,11 +213,12 @@ TEST_F(PipelineTest, OptionsThatCannotBe) {
   EXPECT_THAT(with([](auto& o) { o.shard = 1; }), HasSubstr("no shard 1 of 1"));
   EXPECT_THAT(with([](auto& o) { o.shuffle = -1; }), HasSubstr("-1"));
   EXPECT_THAT(with([](auto& o) { o.decode = nullptr; }), HasSubstr("decode"));
-  EXPECT_THAT(with([](auto& o) {
+  EXPECT_THAT(with([](auto& o) { o.files.clear(); }), HasSubstr("pipeline: there are no files"));
+  EXPECT_THAT(with([&](auto& o) {
                 o.epochs = 0;
-                o.files.clear();
+                o.files = {Write("empty", ""), Write("empty_too", "")};
               }),
-              HasSubstr("no records for shard 0 of 1 in 0 files"));
+              HasSubstr("no records for shard 0 of 1 in " + folder_ + "/empty and 1 more"));
 }
 
 TEST_F(PipelineTest, StopEndsAWait) {

@@ -37,9 +37,13 @@ absl::StatusOr<bool> RecordOrder::Next(Record* record) {
     if (drained_ && buffer_.empty()) {
       // The other epochs would have none either.
       if (epoch_ >= 0 && taken_ == 0) {
-        if (options_.epochs > 0) return false;
-        return FailedPrecondition("no records for shard ", options_.shard, " of ", options_.num_shards, " in ",
-                                  options_.files.size(), " files");
+        const size_t others = options_.files.size() - 1;
+        const absl::Status nothing =
+            FailedPrecondition("no records for shard ", options_.shard, " of ", options_.num_shards, " in ",
+                               options_.files[0], others > 0 ? absl::StrCat(" and ", others, " more") : "");
+        if (options_.epochs <= 0) return nothing;
+        LOG(WARNING) << "pipeline: " << nothing.message();
+        return false;
       }
       if (options_.epochs > 0 && epoch_ + 1 >= options_.epochs) return false;
       BeginEpoch();
