@@ -124,6 +124,9 @@ absl::Status WorkerStep::TakeResults() {
   if (graph_->result_by_key.empty()) return absl::OkStatus();
   std::vector<Tensor> values;
   RETURN_IF_ERROR(execution_->TakeResults(&values));
+  if (values.size() != graph_->result_by_key.size()) {
+    return Internal("the step has ", values.size(), " results, expected ", graph_->result_by_key.size());
+  }
   result_->recv.reserve(call_.recv_keys.size());
   for (std::string& key : call_.recv_keys) {
     Tensor& value = values[graph_->result_by_key.at(key)];

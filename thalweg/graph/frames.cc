@@ -19,7 +19,13 @@ class FrameTable {
   absl::StatusOr<int> Child(const Node& enter, int parent) {
     ASSIGN_OR_RETURN(std::string name, GetAttr<std::string>(enter.def(), "frame_name"));
     const auto [it, is_new] = ids_.try_emplace(std::pair(parent, name), static_cast<int>(frames_->frames.size()));
-    if (is_new) frames_->frames.push_back({.id = it->second, .parent = parent, .name = std::move(name)});
+    if (!is_new) return it->second;
+    const int depth = frames_->frames[parent].depth + 1;
+    if (depth > kMaxFrameDepth) {
+      return InvalidArgument("{{node ", enter.name(), "}}: loop '", name, "' lies in ", depth - 1,
+                             " others, expected at most ", kMaxFrameDepth - 1);
+    }
+    frames_->frames.push_back({.id = it->second, .parent = parent, .depth = depth, .name = std::move(name)});
     return it->second;
   }
 
@@ -27,6 +33,14 @@ class FrameTable {
   Frames* frames_;
   absl::flat_hash_map<std::pair<int, std::string>, int> ids_;
 };
+
+bool ComesRound(const Output& input, const Node& node) { return IsNextIteration(*input.node) && IsMerge(node); }
+
+absl::Status MixedFrames(const Frames& frames, const Node& node, int own, const Node& from) {
+  return InvalidArgument("{{node ", node.name(), "}} has inputs from different frames: '", frames.frames[own].name,
+                         "' and, through '", from.name(), "', '", frames.frames[frames.of_outputs[from.id()]].name,
+                         "'");
+}
 
 }  // namespace
 
@@ -40,14 +54,15 @@ absl::StatusOr<Frames> FindFrames(const Graph& graph, const std::vector<Node*>& 
   for (Node* node : order) {
     int own = -1;
     const auto join = [&](const Node* from) -> absl::Status {
-      if (IsNextIteration(*from) && IsMerge(*node)) return absl::OkStatus();  // not seen yet
       const int frame = output_frame[from->id()];
       if (own == -1) own = frame;
       if (own == frame) return absl::OkStatus();
-      return InvalidArgument("{{node ", node->name(), "}} has inputs from different frames: '", result.frames[own].name,
-                             "' and, through '", from->name(), "', '", result.frames[frame].name, "'");
+      return MixedFrames(result, *node, own, *from);
     };
-    for (const Output& input : node->inputs()) RETURN_IF_ERROR(join(input.node));
+    for (const Output& input : node->inputs()) {
+      if (ComesRound(input, *node)) continue;  // not seen yet
+      RETURN_IF_ERROR(join(input.node));
+    }
     for (const Node* control : node->control_inputs()) RETURN_IF_ERROR(join(control));
     own = std::max(own, 0);
     result.of_node[node->id()] = own;
@@ -63,6 +78,13 @@ absl::StatusOr<Frames> FindFrames(const Graph& graph, const std::vector<Node*>& 
     } else if (IsNextIteration(*node)) {
       if (own == 0) return InvalidArgument("{{node ", node->name(), "}}: a NextIteration outside of any loop");
       result.frames[own].next_iterations.push_back(node);
+    }
+  }
+  for (const Node* node : order) {
+    const int own = result.of_node[node->id()];
+    for (const Output& input : node->inputs()) {
+      if (ComesRound(input, *node) && output_frame[input.node->id()] != own)
+        return MixedFrames(result, *node, own, *input.node);
     }
   }
   return result;

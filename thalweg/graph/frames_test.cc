@@ -60,6 +60,17 @@ TEST(Frames, InputsFromDifferentFramesAreAnError) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("mixed"));
 }
 
+TEST(Frames, NestSoDeep) {
+  Graph graph;
+  const Scope s = graph.root();
+  Output x = One(s);
+  for (int i = 1; i <= kMaxFrameDepth; ++i) x = Enter(s, "loop", x);
+  EXPECT_EQ(FramesOf(graph)->frames.back().depth, kMaxFrameDepth);
+  Enter(s.WithOpName("deep"), "loop", x);
+  EXPECT_THAT(FramesOf(graph), Fails(absl::StatusCode::kInvalidArgument,
+                                     "{{node deep}}: loop 'loop' lies in 100 others, expected at most 99"));
+}
+
 TEST(Frames, AnExitNeedsALoop) {
   Graph graph;
   const Scope s = graph.root();

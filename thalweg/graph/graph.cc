@@ -41,6 +41,7 @@ bool ValidName(absl::string_view name) {
   return !name.empty() && may_begin(name[0]) && std::all_of(name.begin(), name.end(), may_follow);
 }
 
+// Of an input. What a Merge waits for must be there before it, in any iteration.
 bool ClosesLoop(const Node& from, const Node& to) { return IsNextIteration(from) && IsMerge(to); }
 
 bool AnyOf(const Node& n, absl::string_view a, absl::string_view b) { return n.op() == a || n.op() == b; }
@@ -358,11 +359,12 @@ absl::StatusOr<std::vector<Node*>> TopologicalOrder(const Graph& graph) {
   std::vector<std::vector<Node*>> consumers(graph.num_nodes());
   for (const auto& node : graph.nodes()) {
     const auto add = [&](const Node* from) {
-      if (ClosesLoop(*from, *node)) return;
       ++pending[node->id()];
       consumers[from->id()].push_back(node.get());
     };
-    for (const Output& input : node->inputs()) add(input.node);
+    for (const Output& input : node->inputs()) {
+      if (!ClosesLoop(*input.node, *node)) add(input.node);
+    }
     for (const Node* control : node->control_inputs()) add(control);
   }
   // The smallest ready id first: the order of creation where it is one.
@@ -393,7 +395,7 @@ absl::StatusOr<std::vector<Node*>> TopologicalOrder(const Graph& graph) {
       if (pending[input.node->id()] > 0 && !ClosesLoop(*input.node, *at)) next = input.node;
     }
     for (const Node* control : at->control_inputs()) {
-      if (pending[control->id()] > 0 && !ClosesLoop(*control, *at)) next = control;
+      if (pending[control->id()] > 0) next = control;
     }
     at = next;
   }

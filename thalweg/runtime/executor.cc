@@ -194,7 +194,8 @@ class Execution::Loop {
   bool Advance() {
     Slot* inner = region_.frame().slots.data();
     for (const LoopPlan::Move& exit : plan_.exits) {
-      if (!inner[exit.from].dead) outer_.slots[exit.to] = inner[exit.from];
+      // What waits for it goes on with the first.
+      if (!inner[exit.from].dead && outer_.slots[exit.to].dead) outer_.slots[exit.to] = inner[exit.from];
     }
     bool alive = false;
     for (const LoopPlan::Move& back : plan_.back_edges) {
@@ -205,7 +206,7 @@ class Execution::Loop {
       region_.Clear();
       return false;
     }
-    for (const LoopPlan::Move& back : plan_.back_edges) Empty(inner[back.from]);
+    for (const int32_t slot : plan_.passed_on) Empty(inner[slot]);
     for (const LoopPlan::Enter& enter : plan_.enters) {
       if (enter.is_constant) continue;
       Empty(inner[enter.inner_slot]);
@@ -568,6 +569,7 @@ absl::Status Execution::Run(absl::Span<const Tensor> args) {
 
 absl::Status Execution::TakeResults(std::vector<Tensor>* results) {
   for (const Plan::Result& result : executable_.plan.results) {
+    if (result.node == nullptr) return Internal("nothing computes result ", results->size(), " of the step");
     Slot& slot = frame_->slots[result.slot];
     if (slot.dead) {
       return InvalidArgument("The tensor returned for ", result.node->input(0).name(),
@@ -579,6 +581,7 @@ absl::Status Execution::TakeResults(std::vector<Tensor>* results) {
     } else {
       value = slot.tensor;
     }
+    if (!value.has_value()) return Internal("The step left no value for ", result.node->input(0).name());
     results->push_back(std::move(value));
   }
   return absl::OkStatus();

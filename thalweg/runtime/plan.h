@@ -120,8 +120,11 @@ struct LoopPlan {
   uint64_t name_hash = 0;  // of which its frames have their numbers
   int32_t index = 0;       // among the loops of the enclosing plan
   std::vector<Enter> enters;
-  std::vector<Move> back_edges;  // inner slots: NextIteration's input -> Merge's input
-  std::vector<Move> exits;       // inner slot -> outer slot
+  // Inner slots: NextIteration's input -> its output. In an order in which none
+  // is written before it was read.
+  std::vector<Move> back_edges;
+  std::vector<int32_t> passed_on;  // of those inputs: slots that the next iteration fills anew
+  std::vector<Move> exits;         // inner slot -> outer slot
 };
 
 // The whole of what a signature compiles to. Owns the graph that its

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
@@ -81,6 +82,14 @@ class RegionCompiler {
 
   absl::Status PrepareNode(Unit& unit) {
     Node* node = unit.node;
+    if (frame_ != 0 && node->op() == "_Retval") {
+      return InvalidArgument("'", node->input(0).name(), "' cannot be fetched: it is inside of loop '",
+                             frames_.frames[frame_].name, "'; fetch what leaves it by an Exit");
+    }
+    if (frame_ != 0 && node->op() == "_Arg") {
+      return InvalidArgument("{{node ", node->name(), "}}: a value from outside of the step arrives inside of loop '",
+                             frames_.frames[frame_].name, "'");
+    }
     if (node->op() == "_Arg" || node->op() == "_Retval" || IsExit(*node) || IsNextIteration(*node)) {
       unit.no_code = true;
       return absl::OkStatus();
@@ -184,7 +193,8 @@ class RegionCompiler {
   }
 
   bool OutputMayBeDead(const Node& from) const {
-    if (IsEnter(from)) return frame_ != 0;  // a variable of the loop, after the first iteration
+    if (IsEnter(from)) return frame_ != 0;   // a variable of the loop, after the first iteration
+    if (IsNextIteration(from)) return true;  // in the first one
     const Unit& unit = units_[unit_of_[from.id()]];
     return unit.may_be_dead || IsSwitch(from) || from.op() == "_Recv" || from.op() == "_HostRecv";
   }
@@ -223,6 +233,7 @@ class RegionCompiler {
   bool IsInner(const Node& node) const { return IsEnter(node) || unit_of_[node.id()] >= 0; }
   bool ControlMayBeDead(const Node& from) const {
     if (IsEnter(from) && frames_.of_outputs[from.id()] == frame_) return frame_ != 0;
+    if (IsNextIteration(from)) return true;
     return units_[unit_of_[from.id()]].may_be_dead;
   }
 
@@ -256,7 +267,7 @@ class RegionCompiler {
   // A slot whose deadness is that of the node as a whole.
   int32_t StatusSlot(const Node& from) {
     const auto it_own = slots_.find(Output(const_cast<Node*>(&from)));
-    if (IsEnter(from) || (IsExit(from) && it_own != slots_.end())) return it_own->second;
+    if (IsEnter(from) || IsNextIteration(from) || (IsExit(from) && it_own != slots_.end())) return it_own->second;
     // A node without code is as dead as its input.
     if (units_[unit_of_[from.id()]].no_code && from.num_inputs() > 0) return slots_.at(from.input(0));
     const auto [it, is_new] = status_slots_.try_emplace(&from, plan_.num_slots);
@@ -374,8 +385,17 @@ class RegionCompiler {
       loop->enters.push_back({outer, body.SlotOf(Output(enter)), *GetAttr<bool>(enter->def(), "is_constant")});
     }
     for (Node* exit : frame.exits) loop->exits.push_back({body.SlotOf(exit->input(0)), slots_.at(Output(exit))});
-    for (Node* next : frame.next_iterations) {
-      loop->back_edges.push_back({body.SlotOf(next->input(0)), body.SlotOf(Output(next))});
+    // A NextIteration of another's output takes it before the other writes there:
+    // it comes later in the topological order.
+    for (auto next = frame.next_iterations.rbegin(); next != frame.next_iterations.rend(); ++next) {
+      loop->back_edges.push_back({body.SlotOf((*next)->input(0)), body.SlotOf(Output(*next))});
+    }
+    for (const LoopPlan::Move& back : loop->back_edges) {
+      const bool is_constant = absl::c_any_of(
+          loop->enters, [&](const LoopPlan::Enter& e) { return e.is_constant && e.inner_slot == back.from; });
+      const bool comes_round =
+          absl::c_any_of(loop->back_edges, [&](const LoopPlan::Move& other) { return other.to == back.from; });
+      if (!is_constant && !comes_round) loop->passed_on.push_back(back.from);
     }
     in.inputs = plan_.AddOperands(inputs);
     in.reads = plan_.AddOperands(reads);
@@ -455,18 +475,20 @@ class RegionCompiler {
 
 // A value that comes round or leaves has no code of its own: it is as dead as
 // what it comes from. Where control inputs may make it dead too, a node that has
-// code asks them.
+// code asks them; where it is the value of a variable, such a node reads it.
 absl::Status GuardLoopEdges(Graph& graph) {
   const int nodes = graph.num_nodes();
   for (int id = 0; id < nodes; ++id) {
     Node* node = graph.node(id);
     if (node == nullptr || !(IsNextIteration(*node) || IsExit(*node))) continue;
-    if (node->control_inputs().empty() || IsRef(node->input(0).dtype())) continue;
+    const bool is_ref = IsRef(node->input_type(0));
+    const bool reads = IsRef(node->input(0).dtype()) && !is_ref;
+    if (node->control_inputs().empty() && !reads) continue;
     tensorflow::NodeDef def;
     def.set_name(graph.UniqueName(absl::StrCat(node->name(), "/_guard")));
-    def.set_op("Identity");
+    def.set_op(is_ref ? "RefIdentity" : "Identity");
     def.set_device(node->device());
-    SetAttr(def, "T", node->input(0).dtype());
+    SetAttr(def, "T", RemoveRef(node->input(0).dtype()));
     ASSIGN_OR_RETURN(Node * guard, graph.AddNode(std::move(def), {node->input(0)}, node->control_inputs()));
     node->set_input(0, guard->out());
   }

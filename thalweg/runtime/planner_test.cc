@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/frames.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/array_ops.h"
@@ -54,6 +56,28 @@ TEST(Planner, AChainWithoutCodeMayBeLong) {
     std::vector<Tensor> results;
     ASSERT_OK(session.Run(step, {}, {Tensor::Scalar<float>(3)}, &results, nullptr));
     EXPECT_EQ(results[0].scalar<float>(), 3);
+  });
+}
+
+TEST(Planner, LoopsNestAsDeepAsTheyMay) {
+  const auto nested = [](int depth) -> absl::StatusOr<float> {
+    Graph graph;
+    const Scope s = graph.root();
+    Output x = Placeholder(s.WithOpName("x"), kFloat, {});
+    for (int i = 0; i < depth; ++i) x = s.Add("Enter", {x}, {{"frame_name", std::string("loop")}});
+    for (int i = 0; i < depth; ++i) x = s.Add("Exit", {Neg(s, x)});
+    Neg(s.WithOpName("y"), x);
+    RETURN_IF_ERROR(s.status());
+    LocalSession session({});
+    RETURN_IF_ERROR(session.Extend(graph.Export()));
+    ASSIGN_OR_RETURN(const auto step, session.Prepare({.feeds = {"x:0"}, .fetches = {"y:0"}}));
+    std::vector<Tensor> results;
+    RETURN_IF_ERROR(session.Run(step, {}, {Tensor::Scalar<float>(3)}, &results, nullptr));
+    return results[0].scalar<float>();
+  };
+  RunOnSmallStack([&] {
+    EXPECT_EQ(*nested(kMaxFrameDepth), -3);
+    EXPECT_THAT(nested(5'000), Fails(absl::StatusCode::kInvalidArgument, "lies in 100 others"));
   });
 }
 
