@@ -450,7 +450,6 @@ absl::Status CheckAttrs(const OpDef& op, const NodeDef& node) {
                              "'");
     }
     const AttrValue& value = it->second;
-    if (value.value_case() == AttrValue::kPlaceholder) continue;  // inside a function body
     if (!IsKind(attr.type(), value)) {
       return InvalidArgument("attr '", attr.name(), "' of node '", node.name(), "' (", op.name(), ") must be of type ",
                              attr.type(), ", got ", ToString(value));

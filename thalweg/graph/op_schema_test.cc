@@ -356,10 +356,13 @@ TEST_F(Attrs, UnknownOnesAreErrorsUnlessTheyArePrivate) {
               Fails(StatusCode::kInvalidArgument, "NodeDef mentions attr 'transposed' not in op Op; node 'n'"));
 }
 
-TEST_F(Attrs, PlaceholdersOfFunctionBodiesPass) {
+// A function body has its values when its nodes are made.
+TEST_F(Attrs, PlaceholdersAreNoValues) {
   AttrValue placeholder;
   placeholder.set_placeholder("T");
-  EXPECT_THAT(Check("a: type", {"a", placeholder}), IsOk());
+  EXPECT_THAT(Check("a: type", {"a", placeholder}),
+              Fails(StatusCode::kInvalidArgument, "attr 'a' of node 'n' (Op) must be of type type, got "));
+  EXPECT_THAT(Check("a: bool", {"a", placeholder}), Fails(StatusCode::kInvalidArgument, "must be of type bool, got "));
 }
 
 }  // namespace
