@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/status.h"
+#include "thalweg/client/cluster_testlib.h"
 #include "thalweg/client/server.h"
 #include "thalweg/client/session.h"
 #include "thalweg/client/session_testlib.h"
@@ -27,23 +28,23 @@ class HandMadeLoops : public testing::Test {
     AddConst(def_, "three", Tensor::Scalar<float>(3));
   }
 
-  void Add(const std::string& name, const std::string& op, const std::vector<std::string>& inputs) {
+  void Add(const std::string &name, const std::string &op, const std::vector<std::string> &inputs) {
     AddTyped(def_, name, op, inputs, kFloat);
   }
-  void Enter(const std::string& name, const std::string& input, bool is_constant = false,
-             const std::string& frame = "f", const std::string& op = "Enter") {
+  void Enter(const std::string &name, const std::string &input, bool is_constant = false,
+             const std::string &frame = "f", const std::string &op = "Enter") {
     Add(name, op, {input});
-    tensorflow::NodeDef& node = *def_.mutable_node(def_.node_size() - 1);
+    tensorflow::NodeDef &node = *def_.mutable_node(def_.node_size() - 1);
     SetAttr(node, "frame_name", frame);
     SetAttr(node, "is_constant", is_constant);
   }
-  void Merge(const std::string& name, const std::vector<std::string>& inputs) {
+  void Merge(const std::string &name, const std::vector<std::string> &inputs) {
     Add(name, "Merge", inputs);
     int64_t n = 0;
-    for (const std::string& input : inputs) n += input[0] != '^';
+    for (const std::string &input : inputs) n += input[0] != '^';
     SetAttr(*def_.mutable_node(def_.node_size() - 1), "N", n);
   }
-  void Count(const std::vector<std::string>& merged = {"i/enter", "i/next"}) {
+  void Count(const std::vector<std::string> &merged = {"i/enter", "i/next"}) {
     Enter("i/enter", "zero");
     Enter("i/limit", "three", true);
     Enter("i/one", "one", true);
@@ -57,7 +58,7 @@ class HandMadeLoops : public testing::Test {
   }
   // Another variable of the loop, which begins as 0 and goes on as `next`; it
   // leaves as z/exit.
-  void Carry(const std::vector<std::string>& next) {
+  void Carry(const std::vector<std::string> &next) {
     Enter("z/enter", "zero");
     std::vector<std::string> merged = {"z/enter"};
     merged.insert(merged.end(), next.begin(), next.end());
@@ -66,14 +67,14 @@ class HandMadeLoops : public testing::Test {
     Add("z/exit", "Exit", {"z/switch"});
   }
   void Variable() {
-    tensorflow::NodeDef& v = *AddDef(def_, "v", "VariableV2", {});
+    tensorflow::NodeDef &v = *AddDef(def_, "v", "VariableV2", {});
     SetAttr(v, "dtype", kFloat);
     SetAttr(v, "shape", Shape());
     AddConst(def_, "seven", Tensor::Scalar<float>(7));
     Add("init", "Assign", {"v", "seven"});
   }
 
-  absl::StatusOr<std::vector<float>> RunOn(const std::string& target, const std::vector<Fetch>& fetches,
+  absl::StatusOr<std::vector<float>> RunOn(const std::string &target, const std::vector<Fetch> &fetches,
                                            absl::Duration timeout) {
     Graph graph;
     RETURN_IF_ERROR(graph.Import(def_));
@@ -83,12 +84,12 @@ class HandMadeLoops : public testing::Test {
     for (int step = 0; step < 3; ++step) {
       ASSIGN_OR_RETURN(const auto out, session->Run(fetches, {}, {.timeout = timeout}));
       values.clear();
-      for (const Tensor& value : out) values.push_back(value.has_value() ? value.scalar<float>() : -1000.f);
+      for (const Tensor &value : out) values.push_back(value.has_value() ? value.scalar<float>() : -1000.f);
     }
     return values;
   }
   // In this process and on a server, which must agree.
-  absl::StatusOr<std::vector<float>> Run(const std::vector<Fetch>& fetches,
+  absl::StatusOr<std::vector<float>> Run(const std::vector<Fetch> &fetches,
                                          absl::Duration timeout = absl::Seconds(20)) {
     const auto local = RunOn("", fetches, timeout);
     const auto server = Server::StartLocal();
@@ -111,7 +112,7 @@ TEST_F(HandMadeLoops, Count) {
 // A value of a loop is one for every iteration.
 TEST_F(HandMadeLoops, WhatIsInsideCannotBeFetched) {
   Count();
-  for (const char* inside : {"i:0", "i/enter:0", "i/one:0", "i/plus:0", "i/switch:1", "i/next:0"}) {
+  for (const char *inside : {"i:0", "i/enter:0", "i/one:0", "i/plus:0", "i/switch:1", "i/next:0"}) {
     const auto out = Run({"i/exit:0", inside});
     EXPECT_THAT(out, Fails(StatusCode::kInvalidArgument, absl::StrCat("'", inside, "'")));
     EXPECT_THAT(out, Fails(StatusCode::kInvalidArgument, "loop 'f'"));
@@ -145,7 +146,7 @@ TEST_F(HandMadeLoops, OneNextIterationForSeveralMerges) {
 
 TEST_F(HandMadeLoops, WithoutALoopCond) {
   Count();
-  for (tensorflow::NodeDef& node : *def_.mutable_node()) {
+  for (tensorflow::NodeDef &node : *def_.mutable_node()) {
     if (node.op() != "LoopCond") continue;
     node.set_op("Identity");
     SetAttr(node, "T", kBool);
@@ -262,6 +263,41 @@ TEST_F(HandMadeLoops, AVariableComesRoundAsAValue) {
   Enter("ref", "v", true, "f", "RefEnter");
   Add("z/next", "NextIteration", {"ref", "^i/plus"});
   EXPECT_THAT(*Run({"z/exit:0", "i/exit:0"}), ElementsAre(7, 3));
+}
+
+TEST_F(HandMadeLoops, AnEnterAloneOnItsTask) {
+  Count();
+  for (tensorflow::NodeDef &node : *def_.mutable_node()) {
+    const bool far = node.op() == "Const" || node.name() == "i/one" || node.name() == "i/enter";
+    node.set_device(far ? "/job:worker/task:0" : "/job:worker/task:1");
+  }
+  TestCluster cluster({{"worker", 2}});
+  for (const int task : {0, 1}) {
+    EXPECT_THAT(*RunOn(cluster.target({"worker", task}), {"i/exit:0"}, absl::Seconds(20)), ElementsAre(3));
+  }
+}
+
+TEST_F(HandMadeLoops, ALoopOfSeveralTasksNeedsALoopCond) {
+  Enter("enter", "one");
+  Add("inside", "Identity", {"enter"});
+  Add("exit", "Exit", {"inside"});
+  for (tensorflow::NodeDef &node : *def_.mutable_node()) {
+    const bool far = node.name() == "inside" || node.name() == "exit";
+    node.set_device(far ? "/job:worker/task:1" : "/job:worker/task:0");
+  }
+  TestCluster cluster({{"worker", 2}});
+  EXPECT_THAT(RunOn(cluster.target({"worker", 0}), {"exit:0"}, absl::Seconds(20)),
+              Fails(StatusCode::kInvalidArgument, "Loop 'f' spans several tasks and has no LoopCond"));
+}
+
+// Whose values only a function body has.
+TEST_F(HandMadeLoops, AnEnterWithAPlaceholderForAnAttr) {
+  Variable();
+  Enter("ref", "v", false, "f", "RefEnter");
+  (*def_.mutable_node(def_.node_size() - 1)->mutable_attr())["is_constant"].set_placeholder("p");
+  Add("exit", "RefExit", {"ref"});
+  Graph graph;
+  EXPECT_THAT(graph.Import(def_), Fails(StatusCode::kInvalidArgument, "attr 'is_constant' of node 'ref'"));
 }
 
 }  // namespace

@@ -91,7 +91,9 @@ class Partitioning {
     for (const auto& node : graph_.nodes()) {
       const int frame = frames_.of_node[node->id()];
       if (node->op() == "LoopCond") loop_cond_[frame] = node.get();
-      for (int f = frame; f > 0; f = frames_.frames[f].parent) parts_of_frame[f].insert(part_of_[node->id()]);
+      // What an Enter lets in goes on from its task, iteration by iteration.
+      const int inside = IsEnter(*node) ? frames_.of_outputs[node->id()] : frame;
+      for (int f = inside; f > 0; f = frames_.frames[f].parent) parts_of_frame[f].insert(part_of_[node->id()]);
     }
     control_loops_.resize(frames_.frames.size());
     for (size_t f = 1; f < frames_.frames.size(); ++f) {  // parents come first
@@ -99,15 +101,14 @@ class Partitioning {
       if (loop_cond_[f] == nullptr) {
         return InvalidArgument("Loop '", frames_.frames[f].name, "' spans several tasks and has no LoopCond");
       }
-      for (const int part : parts_of_frame[f]) {
-        if (part != part_of_[loop_cond_[f]->id()]) RETURN_IF_ERROR(AddControlLoop(static_cast<int>(f), part));
-      }
+      for (const int part : parts_of_frame[f]) RETURN_IF_ERROR(AddControlLoop(static_cast<int>(f), part));
     }
     return absl::OkStatus();
   }
 
   absl::Status AddControlLoop(int frame, int part) {
     const Frame& loop = frames_.frames[frame];
+    ASSIGN_OR_RETURN(const int64_t parallel_iterations, GetAttr<int64_t>(loop.enters[0]->def(), "parallel_iterations"));
     const std::string base = graph_.UniqueName(absl::StrCat("_cloop_", frame, "_", part));
     const auto add = [&](const char* what, const char* op, const std::vector<std::string>& inputs) -> NodeDef* {
       NodeDef def;
@@ -125,12 +126,15 @@ class Partitioning {
     SetAttr(*enter, "T", kBool);
     SetAttr(*enter, "frame_name", loop.name);
     SetAttr(*enter, "is_constant", false);
-    SetAttr(*enter, "parallel_iterations", int64_t{1});
+    SetAttr(*enter, "parallel_iterations", parallel_iterations);
     NodeDef* merge = add("again", "Merge", {absl::StrCat(base, "/enter"), absl::StrCat(base, "/next")});
     SetAttr(*merge, "T", kBool);
     SetAttr(*merge, "N", int64_t{2});
     control_loops_[frame][part] = {.merge = absl::StrCat(base, "/again"), .go_on = absl::StrCat(base, "/switch:1")};
-    const std::string cond = Across(Output(loop_cond_[frame], 0), part, part_device_[part], frame);
+    const Node& condition = *loop_cond_[frame];
+    const std::string cond = part_of_[condition.id()] == part
+                                 ? NameOf(condition)
+                                 : Across(Output(loop_cond_[frame], 0), part, part_device_[part], frame);
     NodeDef* go_on = add("switch", "Switch", {absl::StrCat(base, "/again"), cond});
     SetAttr(*go_on, "T", kBool);
     NodeDef* next = add("next", "NextIteration", {absl::StrCat(base, "/switch:1")});
@@ -143,25 +147,11 @@ class Partitioning {
   const std::string& BodyOf(int frame, int part) {
     std::string& name = bodies_[{frame, part}];
     if (!name.empty()) return name;
-    const auto loop = control_loops_[frame].find(part);
     NodeDef body;
-    std::string go_on;
-    if (loop != control_loops_[frame].end()) {
-      go_on = loop->second.go_on;
-    } else {  // the condition is here
-      NodeDef branch;
-      branch.set_name(graph_.ReserveName(absl::StrCat("_cloop_", frame, "_", part, "/branch")));
-      branch.set_op("Switch");
-      branch.set_device(part_device_[part]);
-      for (int i = 0; i < 2; ++i) branch.add_input(NameOf(*loop_cond_[frame]));
-      SetAttr(branch, "T", kBool);
-      go_on = absl::StrCat(branch.name(), ":1");
-      AddNode(part, std::move(branch));
-    }
     body.set_name(graph_.ReserveName(absl::StrCat("_cloop_", frame, "_", part, "/body")));
     body.set_op("Identity");
     body.set_device(part_device_[part]);
-    body.add_input(go_on);
+    body.add_input(control_loops_[frame].at(part).go_on);
     SetAttr(body, "T", kBool);
     name = body.name();
     AddNode(part, std::move(body));
@@ -243,26 +233,11 @@ class Partitioning {
     recv.set_device(device);
     SetAttr(recv, "tensor_type", type);
     SetEnds(recv, edge, source.device(), device, false);
-    if (frame > 0 && !control_loops_.empty()) {
-      // Without an input it would not be part of the loop.
-      const auto loop = control_loops_[frame].find(part);
-      if (loop != control_loops_[frame].end()) {
-        recv.add_input(absl::StrCat("^", loop->second.merge));
-      } else {
-        recv.add_input(absl::StrCat("^", MergeOf(frame, part)));
-      }
-    }
+    // Without an input it would not be part of the loop.
+    if (frame > 0) recv.add_input(absl::StrCat("^", control_loops_[frame].at(part).merge));
     std::string name = recv.name();
     AddNode(part, std::move(recv));
     return name;
-  }
-
-  // A node of the part that holds a loop's condition that runs in each of its iterations.
-  std::string MergeOf(int frame, int part) const {
-    for (const auto& node : graph_.nodes()) {
-      if (IsMerge(*node) && part_of_[node->id()] == part && frames_.of_node[node->id()] == frame) return node->name();
-    }
-    return loop_cond_[frame]->name();
   }
 
   void SetEnds(NodeDef& def, const std::string& name, const std::string& from, const std::string& to,

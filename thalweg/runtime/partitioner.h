@@ -2,9 +2,8 @@
 // _Send and _Recv; what the caller gives and gets becomes a _Recv or _Send that
 // the caller's end completes ("client_terminated").
 //
-// A loop that spans tasks gets, in every task but that of its condition, a loop
-// of its own that follows the condition, so that its receives run once per
-// iteration:
+// A loop that spans tasks gets, in every task, a loop of its own that follows the
+// condition, so that its receives run once per iteration, whatever waits for them:
 //
 //   go = Enter(const)   again = Merge(go, next)   next = NextIteration(Switch(again, cond):1)
 #pragma once
