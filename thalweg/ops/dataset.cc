@@ -44,7 +44,8 @@ absl::StatusOr<std::shared_ptr<const CarriedFunction>> CarriedFunction::Read(con
   RETURN_IF_ERROR(function->graph_.Import(def));
   std::vector<Node*> stack;
   for (const auto& n : function->graph_.nodes()) {
-    if (IsEnter(*n)) return Unimplemented("a loop in a function that a dataset calls: '", n->name(), "'");
+    if (IsEnter(*n) || IsNextIteration(*n) || IsExit(*n))
+      return Unimplemented("a loop in a function that a dataset calls: '", n->name(), "'");
     const bool is_arg = n->op() == "_Arg", is_result = n->op() == "_Retval";
     if (n->name() == "_effects") stack.push_back(n.get());
     if (!is_arg && !is_result) continue;

@@ -53,6 +53,26 @@ TEST(DatasetTest, ABodyWithTwoArgumentsOfOneNumber) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("two arguments have the number 0"));
 }
 
+TEST(DatasetTest, ABodyWithAPieceOfALoop) {
+  for (const char* op : {"NextIteration", "Exit"}) {
+    SCOPED_TRACE(op);
+    Graph body;
+    const Scope s = body.root();
+    const Output x = s.Add("_Arg", {}, {{"T", kInt64}, {"index", 0}});
+    const Output piece = s.WithOpName("piece").Add(op, {x});
+    const Output merged = s.Add("Merge", {std::vector<Output>{piece}});
+    const Output negated = s.Add("Neg", {merged});
+    s.Add("_Retval", {negated}, {{"index", 0}});
+    ASSERT_TRUE(s.ok()) << s.status();
+    tensorflow::NodeDef node;
+    SetAttr(node, "_graph_of_f", body.Export().SerializeAsString());
+    const absl::Status status = CarriedFunction::Read(node, "f").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()),
+                testing::HasSubstr("a loop in a function that a dataset calls: 'piece'"));
+  }
+}
+
 TEST(DatasetTest, AFunctionWithoutItsBody) {
   tensorflow::AttrValue f;
   f.mutable_func()->set_name("F");
