@@ -40,6 +40,33 @@ TEST(ServerTest, Hello) {
   EXPECT_EQ(devices[0].name(), "/job:local/replica:0/task:0/device:CPU:0");
 }
 
+TEST(ServerTest, FeedsOfWhatCannotBeComputed) {
+  ASSERT_OK_AND_ASSIGN(auto server, Server::StartLocal());
+  tensorflow::GraphDef def;
+  const auto add = [&](const char* name, const char* op, const char* input) {
+    tensorflow::NodeDef& node = *def.add_node();
+    node.set_name(name);
+    node.set_op(op);
+    if (*input != '\0') node.add_input(input);
+    return &node;
+  };
+  add("unknown", "NobodyKnowsThisOp", "");
+  SetAttr(*add("y", "Neg", "unknown"), "T", kFloat);
+  add("after", "NoOp", "^unknown");
+  Graph graph;
+  ASSERT_OK(graph.Import(def));
+  const Output v = RefVariable(graph.root().WithOpName("v"), kFloat, {});
+  Assign(graph.root().WithOpName("assign"), v, Scalar(graph.root(), 1));
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = server->target()}));
+  const Tensor two = Tensor::Scalar<float>(2);
+  ASSERT_OK_AND_ASSIGN(const auto out, session->Run({"y:0", Fetch::Target("after")}, {{"unknown:0", two}}));
+  EXPECT_EQ(out[0].scalar<float>(), -2);
+  ASSERT_OK(session->Run({Fetch::Target("after")}, {{"unknown:3", two}}).status());
+  EXPECT_THAT(session->Run({"y:0"}), Fails(absl::StatusCode::kNotFound, "NobodyKnowsThisOp"));
+  EXPECT_THAT(session->Run({Fetch::Target("assign")}, {{"v:0", two}}),
+              Fails(absl::StatusCode::kInvalidArgument, "incompatible with expected float_ref"));
+}
+
 TEST(ServerTest, BadAddresses) {
   ClusterSpec spec;
   EXPECT_THAT(spec.AddTask({"ps", 0}, "localhost"), Fails(absl::StatusCode::kInvalidArgument, "port"));

@@ -72,38 +72,18 @@ class Extraction {
   absl::StatusOr<Graph> Run(const Signature& signature, const std::vector<Output>& fetches,
                             const std::vector<Node*>& targets) {
     RETURN_IF_ERROR(result_.AddFunctions(source_.library()));
-    for (size_t i = 0; i < feeds_.size(); ++i) {
-      const bool is_text = i < signature.texts.size() && signature.texts[i].has_value();
-      NodeDef def;
-      def.set_name(EdgeNodeName("_arg", signature.feeds[i], i));
-      def.set_op(is_text ? "Const" : "_Arg");
-      def.set_device(feeds_[i].node->device());
-      const bool known = feeds_[i].node->schema() != nullptr;
-      if (!known)
-        return NotFound("Op type not registered '", feeds_[i].node->op(), "' of fed node '", feeds_[i].node->name(),
-                        "'");
-      if (is_text) {
-        if (RemoveRef(feeds_[i].dtype()) != kString) {
-          return InvalidArgument("Feed '", signature.feeds[i], "' is of type string, expected ", feeds_[i].dtype());
-        }
-        SetAttr(def, "dtype", kString);
-        SetAttr(def, "value", Tensor::Scalar<std::string>(*signature.texts[i]));
-      } else {
-        SetAttr(def, "T", RemoveRef(feeds_[i].dtype()));
-        SetAttr(def, "index", static_cast<int64_t>(i));
-      }
-      ASSIGN_OR_RETURN(Node * arg, result_.AddNode(std::move(def), {}, {}));
-      arg->set_output_shape(0, feeds_[i].shape());
-      args_[feeds_[i]] = arg;
-      fed_nodes_.emplace(feeds_[i].node, arg);
+    for (const Output& feed : feeds_) {
+      args_.emplace(feed, nullptr);
+      fed_nodes_.emplace(feed.node, nullptr);
     }
     for (const Output& fetch : fetches) Need(fetch);
     for (Node* target : targets) NeedNode(target);
     RETURN_IF_ERROR(Walk());
-    Connect();
+    RETURN_IF_ERROR(AddArgs(signature));
+    RETURN_IF_ERROR(Connect());
     for (size_t i = 0; i < fetches.size(); ++i) {
       NodeDef def;
-      def.set_name(EdgeNodeName("_retval", signature.fetches[i], i));
+      def.set_name(result_.UniqueName(EdgeNodeName("_retval", signature.fetches[i], i)));
       def.set_op("_Retval");
       const Output value = Map(fetches[i]);
       def.set_device(fetches[i].node->device());
@@ -138,20 +118,72 @@ class Extraction {
     }
     return absl::OkStatus();
   }
-  void Connect() {
+  absl::Status AddArgs(const Signature& signature) {
+    for (size_t i = 0; i < feeds_.size(); ++i) {
+      const DType type = TypeOf(feeds_[i]);
+      if (type == kInvalid) continue;
+      const bool is_text = i < signature.texts.size() && signature.texts[i].has_value();
+      NodeDef def;
+      def.set_name(result_.UniqueName(EdgeNodeName("_arg", signature.feeds[i], i)));
+      def.set_op(is_text ? "Const" : "_Arg");
+      def.set_device(feeds_[i].node->device());
+      if (is_text) {
+        if (type != kString) {
+          return InvalidArgument("Feed '", signature.feeds[i], "' is of type string, expected ", type);
+        }
+        SetAttr(def, "dtype", kString);
+        SetAttr(def, "value", Tensor::Scalar<std::string>(*signature.texts[i]));
+      } else {
+        SetAttr(def, "T", type);
+        SetAttr(def, "index", static_cast<int64_t>(i));
+      }
+      ASSIGN_OR_RETURN(Node * arg, result_.AddNode(std::move(def), {}, {}));
+      arg->set_output_shape(0, feeds_[i].shape());
+      args_[feeds_[i]] = arg;
+      if (Node*& first = fed_nodes_[feeds_[i].node]; first == nullptr) first = arg;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Connect() {
     for (int id = 0; id < source_.num_nodes(); ++id) {
       Node* copy = copies_[id];
       if (copy == nullptr) continue;
       const Node& node = *source_.node(id);
-      for (int i = 0; i < node.num_inputs(); ++i) copy->set_input(i, Map(node.input(i)));
+      for (int i = 0; i < node.num_inputs(); ++i) {
+        const Output input = Map(node.input(i));
+        if (input.node == nullptr) {
+          return NotFound("Op type not registered '", node.op(), "' (node '", node.name(), "')");
+        }
+        const bool is_fed = args_.contains(node.input(i));
+        if (const DType want = node.input_type(i); is_fed && want != kInvalid && want != input.dtype()) {
+          return InvalidArgument("Input ", i, " of node ", node.name(), " was passed ", input.dtype(), " from ",
+                                 node.input(i).name(), ", which is fed, incompatible with expected ", want, ".");
+        }
+        copy->set_input(i, input);
+      }
       std::vector<Node*> controls;
       for (Node* control : node.control_inputs()) {
         Node* mapped = copies_[control->id()];
-        controls.push_back(mapped != nullptr ? mapped : fed_nodes_.at(control));
+        if (mapped == nullptr) mapped = fed_nodes_.at(control);
+        if (mapped != nullptr) controls.push_back(mapped);
       }
       copy->set_control_inputs(std::move(controls));
     }
+    return absl::OkStatus();
   }
+  // Of what is fed there. Of an op that is not known, those who read it say that;
+  // kInvalid if nobody does.
+  DType TypeOf(const Output& output) const {
+    if (output.node->schema() != nullptr) return RemoveRef(output.dtype());
+    for (const auto& node : source_.nodes()) {
+      if (copies_[node->id()] == nullptr || node->schema() == nullptr) continue;
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        if (node->input(i) == output) return RemoveRef(node->input_type(i));
+      }
+    }
+    return kInvalid;
+  }
+  // Without a node if it is fed and only ops that are not known read it.
   Output Map(const Output& output) const {
     const auto it = args_.find(output);
     if (it != args_.end()) return Output(it->second);
@@ -163,8 +195,8 @@ class Extraction {
   Graph result_;
   std::vector<Node*> copies_;  // by id in the source
   std::vector<Node*> stack_;
-  absl::flat_hash_map<Output, Node*> args_;
-  absl::flat_hash_map<const Node*, Node*> fed_nodes_;
+  absl::flat_hash_map<Output, Node*> args_;            // nullptr: nobody says of which type
+  absl::flat_hash_map<const Node*, Node*> fed_nodes_;  // an _Arg of each, if it has any
 };
 
 }  // namespace

@@ -109,5 +109,89 @@ TEST_F(ArgumentsTest, ATextIsFedToStrings) {
   ASSERT_OK(Extract(graph_, {.feeds = {"text:0"}, .fetches = {"z:0"}, .texts = {"a"}}).status());
 }
 
+// A value is no variable that could be changed.
+TEST_F(ArgumentsTest, AVariableIsFedToWhatReadsIt) {
+  const Output v = s_.WithOpName("v").Add("VariableV2", {}, {{"shape", Shape()}, {"dtype", kFloat}});
+  const Output assigned = s_.WithOpName("assign").Add("Assign", {v, Const(s_, 1.f)});
+  Neg(s_.WithOpName("y"), v);
+  s_.WithOpName("updates").WithControlDependencies({assigned}).Add("NoOp");
+  ASSERT_OK(s_.status());
+  const std::vector<Tensor> feeds = {Tensor::Scalar<float>(2)};
+  for (const Signature& signature :
+       {Signature{.feeds = {"v:0"}, .targets = {"assign"}}, Signature{.feeds = {"v:0"}, .fetches = {"assign:0"}},
+        Signature{.feeds = {"v:0"}, .targets = {"updates"}}}) {
+    EXPECT_THAT(
+        Run(graph_, signature, feeds),
+        Fails(absl::StatusCode::kInvalidArgument,
+              "Input 0 of node assign was passed float from v:0, which is fed, incompatible with expected float_ref"));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto out, Run(graph_, {.feeds = {"v:0"}, .fetches = {"y:0", "v:0"}}, feeds));
+  EXPECT_EQ(out[0].scalar<float>(), -2);
+  EXPECT_EQ(out[1].scalar<float>(), 2);
+}
+
+// What is fed is not computed: its op need not be known.
+class UnknownOpTest : public ArgumentsTest {
+ protected:
+  void SetUp() override {
+    tensorflow::GraphDef def;
+    tensorflow::NodeDef& node = *def.add_node();
+    node.set_name("unknown");
+    node.set_op("NobodyKnowsThisOp");
+    const auto add = [&](const char* name, const char* op, std::vector<std::string> inputs, DType type) {
+      tensorflow::NodeDef& user = *def.add_node();
+      user.set_name(name);
+      user.set_op(op);
+      for (std::string& input : inputs) user.add_input(std::move(input));
+      if (type != kInvalid) SetAttr(user, "T", type);
+    };
+    add("y", "Neg", {"unknown:1"}, kFloat);
+    add("z", "Neg", {"unknown:1"}, kInt32);
+    add("after", "NoOp", {"^unknown"}, kInvalid);
+    add("unknown2", "NobodyKnowsThisOp", {"unknown:2"}, kInvalid);
+    ASSERT_OK(graph_.Import(def));
+  }
+};
+
+TEST_F(UnknownOpTest, IsFed) {
+  const std::vector<Tensor> feeds = {Tensor::Scalar<float>(2)};
+  ASSERT_OK_AND_ASSIGN(const auto out, Run(graph_, {.feeds = {"unknown:1"}, .fetches = {"y:0"}}, feeds));
+  EXPECT_EQ(out[0].scalar<float>(), -2);
+  EXPECT_THAT(Run(graph_, {.feeds = {"unknown:1"}, .fetches = {"y:0"}}, {Tensor::Scalar<int32_t>(2)}),
+              Fails(absl::StatusCode::kInvalidArgument, "'unknown:1' is of type int32, expected float"));
+  EXPECT_THAT(Run(graph_, {.feeds = {"unknown:1"}, .fetches = {"y:0", "z:0"}}, feeds),
+              Fails(absl::StatusCode::kInvalidArgument, "incompatible with expected int32"));
+  ASSERT_OK(Run(graph_, {.feeds = {"unknown:1"}, .fetches = {"z:0"}}, {Tensor::Scalar<int32_t>(2)}).status());
+  // Nobody says what it is, or needs to know.
+  ASSERT_OK(Run(graph_, {.feeds = {"unknown:0"}, .targets = {"after"}}, feeds).status());
+}
+
+TEST_F(UnknownOpTest, IsNeeded) {
+  for (const Signature& signature : {Signature{.fetches = {"y:0"}}, Signature{.targets = {"after"}},
+                                     Signature{.fetches = {"unknown:1"}}, Signature{.targets = {"unknown"}}}) {
+    EXPECT_THAT(Run(graph_, signature),
+                Fails(absl::StatusCode::kNotFound, "Op type not registered 'NobodyKnowsThisOp'"));
+  }
+  EXPECT_THAT(Run(graph_, {.feeds = {"unknown:2"}, .targets = {"unknown2"}}, {Tensor::Scalar<float>(2)}),
+              Fails(absl::StatusCode::kNotFound, "Op type not registered 'NobodyKnowsThisOp' (node 'unknown2')"));
+  EXPECT_THAT(Run(graph_, {.feeds = {"unknown:1"}, .fetches = {"unknown:1"}}, {Tensor::Scalar<float>(2)}),
+              Fails(absl::StatusCode::kNotFound, "Op type not registered 'NobodyKnowsThisOp'"));
+}
+
+TEST_F(UnknownOpTest, IsInAFunctionThatIsNotCalled) {
+  tensorflow::FunctionDefLibrary library;
+  tensorflow::FunctionDef& function = *library.add_function();
+  function.mutable_signature()->set_name("F");
+  tensorflow::NodeDef& node = *function.add_node_def();
+  node.set_name("inside");
+  node.set_op("NobodyKnowsThisOp");
+  ASSERT_OK(graph_.AddFunctions(library));
+  s_.WithOpName("call").Add("F");
+  Neg(s_.WithOpName("other"), Const(s_, 1.f));
+  ASSERT_OK(s_.status());
+  ASSERT_OK(Run(graph_, {.fetches = {"other:0"}}).status());
+  EXPECT_THAT(Run(graph_, {.targets = {"call"}}), Fails(absl::StatusCode::kNotFound, "function 'F'"));
+}
+
 }  // namespace
 }  // namespace thalweg
