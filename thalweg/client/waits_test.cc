@@ -88,6 +88,34 @@ TEST(Waits, CloseCancelsWhatRuns) {
   EXPECT_EQ(session->Run({c}).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// Nobody sends what it waits for.
+TEST(Waits, ForWhatNobodySends) {
+  Graph graph;
+  const Scope s = graph.root();
+  const std::string device = "/job:localhost/replica:0/task:0/device:CPU:0";
+  const Output received = s.WithOpName("received")
+                              .Add("_Recv", {},
+                                   {{"tensor_type", kFloat},
+                                    {"tensor_name", "nothing"},
+                                    {"send_device", device},
+                                    {"send_device_incarnation", 1},
+                                    {"recv_device", device}});
+  const Output gated = s.Add("TestGate", {Const(s, 3.f)});
+  const Output y = Neg(s, received);
+  ASSERT_OK(s.status());
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  EXPECT_THAT(session->Run({y}, {}, {.timeout = absl::Milliseconds(50)}),
+              Fails(absl::StatusCode::kDeadlineExceeded, ""));
+  Gate gate;
+  the_gate = &gate;
+  absl::Status status;
+  std::thread runner([&] { status = session->Run({y, gated}).status(); });
+  gate.entered.WaitForNotification();
+  ASSERT_OK(session->Close());
+  runner.join();
+  EXPECT_THAT(status, Fails(absl::StatusCode::kCancelled, "Session::Close()"));
+}
+
 TEST(Waits, TheFirstErrorEndsTheStepAndNamesTheNode) {
   Graph graph;
   const Scope s = graph.root();

@@ -13,7 +13,7 @@ LocalWorker::LocalWorker(const LocalWorkerOptions& options)
     : options_(options),
       collectives_(
           {.task = options.task.ToString(), .membership = options.membership, .peer_timeout = options.peer_timeout}),
-      running_(options.task.ToString()),
+      running_(options.task.ToString(), options.report_after),
       surroundings_{.pool = &options.devices->pool(),
                     .rendezvous = &rendezvous_,
                     .collectives = &collectives_,

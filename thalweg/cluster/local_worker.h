@@ -11,6 +11,7 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/cluster/membership.h"
+#include "thalweg/cluster/report_after.h"
 #include "thalweg/cluster/running_steps.h"
 #include "thalweg/cluster/step_rendezvous.h"
 #include "thalweg/cluster/step_sequences.h"
@@ -36,6 +37,7 @@ struct LocalWorkerOptions {
   StepSequences* sequences = nullptr;               // borrowed; shared with the server's master
   std::string collective_leader;                    // of graphs that name none
   absl::Duration peer_timeout = absl::Seconds(10);  // a task that does not answer for so long is dead
+  absl::Duration report_after = kReportAfter;       // a wait of so long is logged
 };
 
 class LocalWorker : public Worker {

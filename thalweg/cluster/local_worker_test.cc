@@ -2,19 +2,23 @@
 
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/awaited_log_testlib.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow_ops.h"
 
 namespace thalweg {
 namespace {
 
 constexpr absl::Duration kTooLong = absl::Seconds(30);
+constexpr const char* kDevice = "/job:w/replica:0/task:0/device:CPU:0";
 
 struct Call {
   Cancellation cancellation;
@@ -28,12 +32,24 @@ struct Call {
 class LocalWorkerTest : public testing::Test {
  protected:
   LocalWorkerTest() {
-    worker_.emplace(LocalWorkerOptions{
-        .task = {"w", 0}, .devices = &devices_, .membership = &membership_, .sequences = &sequences_});
-    worker_->SetWorkers(nullptr);
+    StartWorker(kReportAfter);
     Graph graph;
-    const Scope s = graph.root().WithDevice("/job:w/replica:0/task:0/device:CPU:0");
+    const Scope s = graph.root().WithDevice(kDevice);
     QueueDequeue(s, FIFOQueue(s, {kFloat}), {kFloat});
+    Register(graph);
+  }
+
+  void StartWorker(absl::Duration report_after) {
+    worker_.emplace(LocalWorkerOptions{.task = {"w", 0},
+                                       .devices = &devices_,
+                                       .membership = &membership_,
+                                       .sequences = &sequences_,
+                                       .report_after = report_after});
+    worker_->SetWorkers(nullptr);
+  }
+
+  // What Run() runs from now on.
+  void Register(const Graph& graph) {
     tensorflow::RegisterGraphRequest request;
     tensorflow::RegisterGraphResponse response;
     *request.mutable_graph_def() = graph.Export();
@@ -100,6 +116,59 @@ TEST_F(LocalWorkerTest, AStepEndsWithItsTaskAndNotThroughItsCall) {
   Run(late);
   ASSERT_TRUE(late.ended.HasBeenNotified());
   EXPECT_THAT(late.status, Fails(absl::StatusCode::kUnavailable, "the task ends"));
+}
+
+// Does not care about cancellation; the test ends it.
+Notification* deaf_entered = nullptr;
+AsyncKernel::Done* deaf_done = nullptr;
+class DeafKernel : public AsyncKernel {
+  void ComputeAsync(KernelContext&, Done done) override {
+    *deaf_done = std::move(done);
+    deaf_entered->Notify();
+  }
+};
+const OpRegistration kDeaf = Op("TestDeaf").Stateful().Kernel<DeafKernel>();
+
+TEST_F(LocalWorkerTest, ALongWaitIsTold) {
+  worker_.reset();
+  StartWorker(absl::Milliseconds(20));
+  Graph graph;
+  const Scope s = graph.root().WithDevice(kDevice);
+  const Output queue = FIFOQueue(s.WithOpName("queue"), {kFloat});
+  const Output inside = s.Add("Enter", {queue}, {{"frame_name", "loop"}, {"is_constant", true}});
+  QueueDequeue(s.WithOpName("dequeue"), queue, {kFloat});
+  QueueDequeue(s.WithOpName("dequeue_in_loop"), inside, {kFloat});
+  ASSERT_THAT(s.status(), IsOk());
+  Register(graph);
+  const AwaitedLog log({"/job:w/replica:0/task:0: step 1 of session", "'dequeue' (QueueDequeueV2) on /job:w/",
+                        "'dequeue_in_loop' (QueueDequeueV2) on /job:w/"});
+  Call call;
+  Run(call);
+  EXPECT_TRUE(log.Wait(kTooLong)) << log.text();
+  call.cancellation.Cancel(Cancelled("enough"));
+  ASSERT_TRUE(call.ended.WaitForNotificationWithTimeout(kTooLong));
+}
+
+TEST_F(LocalWorkerTest, TheEndTellsWhatItWaitsFor) {
+  worker_.reset();
+  StartWorker(absl::Milliseconds(20));
+  Notification entered;
+  AsyncKernel::Done done;
+  deaf_entered = &entered;
+  deaf_done = &done;
+  Graph graph;
+  const Scope s = graph.root().WithDevice(kDevice);
+  s.WithOpName("deaf").Add("TestDeaf");
+  ASSERT_THAT(s.status(), IsOk());
+  Register(graph);
+  Call call;
+  Run(call);
+  entered.WaitForNotification();
+  const AwaitedLog log({"still waits for the end of 1 steps", "'deaf' (TestDeaf) on /job:w/"});
+  std::thread end([&] { worker_->Shutdown(Cancelled("the end")); });
+  EXPECT_TRUE(log.Wait(kTooLong)) << log.text();
+  done(absl::OkStatus());
+  end.join();
 }
 
 }  // namespace

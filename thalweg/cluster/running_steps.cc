@@ -5,12 +5,12 @@
 
 #include "absl/time/clock.h"
 #include "thalweg/base/logging.h"
-#include "thalweg/cluster/report_after.h"
 #include "thalweg/cluster/worker_step.h"
 
 namespace thalweg {
 
-RunningSteps::RunningSteps(std::string task) : task_(std::move(task)) {
+RunningSteps::RunningSteps(std::string task, absl::Duration report_after)
+    : task_(std::move(task)), report_after_(report_after) {
   watcher_ = std::make_unique<Thread>("waits", [this] { ReportWaits(); });
 }
 
@@ -49,8 +49,9 @@ void RunningSteps::CancelAll(const absl::Status& why) {
 void RunningSteps::WaitForEnds() {
   MutexLock lock(&mutex_);
   while (!running_.empty()) {
-    if (changed_.WaitWithTimeout(&mutex_, kReportAfter)) {
+    if (changed_.WaitWithTimeout(&mutex_, report_after_)) {
       LOG(INFO) << task_ << " still waits for the end of " << running_.size() << " steps";
+      for (const auto& [step, since] : running_) LOG(INFO) << task_ << ": " << step->Describe();
     }
   }
 }
@@ -59,11 +60,11 @@ void RunningSteps::ReportWaits() {
   absl::flat_hash_map<int64_t, absl::Duration> reported;
   MutexLock lock(&mutex_);
   while (!closing_) {
-    changed_.WaitWithTimeout(&mutex_, kReportAfter / 2);
+    changed_.WaitWithTimeout(&mutex_, report_after_ / 2);
     const absl::Time now = absl::Now();
     absl::flat_hash_map<int64_t, absl::Duration> seen;
     for (const auto& [step, since] : running_) {
-      if (!step->waits() || now - since < kReportAfter) continue;
+      if (!step->waits() || now - since < report_after_) continue;
       absl::Duration& last = seen[step->id()];
       if (const auto it = reported.find(step->id()); it != reported.end()) last = it->second;
       if (now - since < 2 * last) continue;

@@ -17,10 +17,10 @@ namespace thalweg {
 class WorkerStep;
 
 // Thread-safe. A thread of its own logs what steps wait for once they have waited
-// for 10 s, and again each time that has doubled.
+// for `report_after`, and again each time that has doubled.
 class RunningSteps {
  public:
-  explicit RunningSteps(std::string task);
+  RunningSteps(std::string task, absl::Duration report_after);
   ~RunningSteps();  // REQUIRES: none is left
   RunningSteps(const RunningSteps&) = delete;
   RunningSteps& operator=(const RunningSteps&) = delete;
@@ -38,6 +38,7 @@ class RunningSteps {
   void ReportWaits();
 
   const std::string task_;
+  const absl::Duration report_after_;
   Mutex mutex_;
   CondVar changed_;  // the last step has ended, or closing_ was set
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -84,7 +84,7 @@ class Execution::Region {
     return status;
   }
 
-  void DescribeWaits(std::vector<std::string>* names) const;
+  void DescribeWaits(std::vector<std::string>* names) const ABSL_LOCKS_EXCLUDED(mutex_);
   PlanFrame& frame() { return frame_; }
   // Empties what the iteration left behind.
   void Clear() {
@@ -102,9 +102,11 @@ class Execution::Region {
  private:
   struct Wait {
     std::unique_ptr<KernelContext> context;
-    std::unique_ptr<Loop> loop;
+    std::unique_ptr<Loop> loop;  // replaced under mutex_, so that others can look into it
     const Instruction* instruction = nullptr;
     bool started = false;
+    bool ended_at_once = false;           // before StartWait() returned
+    std::atomic<bool> passed{false};      // by StartWait() or EndWait(), whichever came first
     std::atomic<int64_t> since_nanos{0};  // 0: not waiting
     int64_t start_nanos = 0;
   };
@@ -120,8 +122,9 @@ class Execution::Region {
   absl::Status RunCode(absl::Span<const Instruction> code);
   absl::Status RunInstruction(const Instruction& in, KernelContext& context);
   void StartWait(const Instruction& in);
+  void BeginWait(const Instruction& in, Wait& wait);
   void EndWait(Wait& wait, const absl::Status& status);
-  void RunSegments(int32_t first);
+  void RunSegments(std::vector<int32_t> ready);
   void Release(const std::vector<int32_t>& successors, std::vector<int32_t>* ready);
   void Fail(const absl::Status& status);
   void CountDown(int32_t n);
@@ -144,7 +147,7 @@ class Execution::Region {
   std::unique_ptr<Wait[]> waits_;
   std::atomic<int32_t> left_{0};
   std::atomic<bool> failed_{false};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   Done done_;
 };
@@ -393,14 +396,13 @@ void Execution::Region::Start(int64_t iteration, Done done) {
   // One more than there is, so that nothing ends before everything is started.
   left_.store(segments + static_cast<int32_t>(plan_.wait_successors.size()) + 1, std::memory_order_release);
   for (int32_t i = 0; i < segments; ++i) {
-    if (plan_.segments[i].predecessors == 0) RunSegments(i);
+    if (plan_.segments[i].predecessors == 0) RunSegments({i});
   }
   CountDown(1);
 }
 
-// Runs a segment, and then those that it made ready.
-void Execution::Region::RunSegments(int32_t first) {
-  std::vector<int32_t> ready{first};
+// Runs segments, and then those that they made ready.
+void Execution::Region::RunSegments(std::vector<int32_t> ready) {
   int32_t finished = 0;
   while (!ready.empty()) {
     const int32_t id = ready.back();
@@ -417,7 +419,7 @@ void Execution::Region::RunSegments(int32_t first) {
       const Instruction& in = plan_.code[at];
       if (!in.async) continue;
       Wait& wait = waits_[in.async_index];
-      if (wait.started) continue;
+      if (wait.started && !wait.ended_at_once) continue;
       ++finished;
       Release(plan_.wait_successors[in.async_index], &ready);
     }
@@ -433,9 +435,17 @@ void Execution::Region::Release(const std::vector<int32_t>& successors, std::vec
   }
 }
 
+// A wait that is over by the time it was started is followed by RunSegments(),
+// which the thread is in, not by recursion: chains of them may be long.
 void Execution::Region::StartWait(const Instruction& in) {
   Wait& wait = waits_[in.async_index];
   wait.started = true;
+  wait.passed.store(false, std::memory_order_relaxed);
+  BeginWait(in, wait);
+  wait.ended_at_once = wait.passed.exchange(true, std::memory_order_acq_rel);
+}
+
+void Execution::Region::BeginWait(const Instruction& in, Wait& wait) {
   wait.start_nanos = NowNanos();
   wait.since_nanos.store(wait.start_nanos, std::memory_order_release);
   Slot* slots = frame_.slots.data();
@@ -447,9 +457,15 @@ void Execution::Region::StartWait(const Instruction& in) {
       for (const LoopPlan::Move& exit : in.loop->exits) slots[exit.to].dead = true;
       return EndWait(wait, absl::OkStatus());
     }
-    wait.loop =
+    auto loop =
         std::make_unique<Loop>(execution_, *in.loop, frame_, *frame_.loops[in.loop->index], FrameIdOf(*in.loop));
-    wait.loop->Start([this, &wait](const absl::Status& status) { EndWait(wait, status); });
+    Loop& started = *loop;
+    {
+      MutexLock lock(&mutex_);
+      wait.loop.swap(loop);
+    }
+    loop.reset();  // of the iteration before
+    started.Start([this, &wait](const absl::Status& status) { EndWait(wait, status); });
     return;
   }
   SetDead(in, slots, dead);
@@ -470,9 +486,10 @@ void Execution::Region::EndWait(Wait& wait, const absl::Status& status) {
   if (!status.ok()) Fail(status);
   FreeSlots(in);
   wait.since_nanos.store(0, std::memory_order_release);
+  if (!wait.passed.exchange(true, std::memory_order_acq_rel)) return;  // StartWait() goes on
   std::vector<int32_t> ready;
   Release(plan_.wait_successors[in.async_index], &ready);
-  for (const int32_t segment : ready) RunSegments(segment);
+  RunSegments(std::move(ready));
   CountDown(1);
 }
 
@@ -503,9 +520,14 @@ void Execution::Region::CountDown(int32_t n) {
 
 void Execution::Region::DescribeWaits(std::vector<std::string>* names) const {
   const int64_t now = NowNanos();
+  MutexLock lock(&mutex_);
   for (size_t i = 0; i < plan_.wait_successors.size(); ++i) {
     const int64_t since = waits_[i].since_nanos.load(std::memory_order_acquire);
     if (since == 0) continue;
+    if (waits_[i].instruction->loop != nullptr) {
+      if (waits_[i].loop != nullptr) waits_[i].loop->DescribeWaits(names);
+      continue;
+    }
     const Node& node = *waits_[i].instruction->call.node;
     names->push_back(absl::StrCat("'", node.name(), "' (", node.op(), ") on ", node.device(), " for ",
                                   (now - since) / 1'000'000'000, " s"));
@@ -546,7 +568,7 @@ void Execution::Start(absl::Span<const Tensor> args, Done done) {
   });
 }
 
-absl::Status Execution::Run(absl::Span<const Tensor> args) {
+absl::Status Execution::Run(absl::Span<const Tensor> args, absl::Duration report_after) {
   if (!executable_.plan.has_waits) {
     const ScopedFlushDenormals flush;
     RETURN_IF_ERROR(BindArgs(args));
@@ -561,7 +583,7 @@ absl::Status Execution::Run(absl::Span<const Tensor> args) {
     result = status;
     ended.Notify();
   });
-  while (!ended.WaitForNotificationWithTimeout(absl::Seconds(10))) {
+  while (!ended.WaitForNotificationWithTimeout(report_after)) {
     LOG(INFO) << "Step " << step_.id << " still waits for " << DescribeWaits();
   }
   return result;

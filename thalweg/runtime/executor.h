@@ -6,6 +6,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "thalweg/kernel/kernel.h"
 #include "thalweg/runtime/plan.h"
@@ -33,15 +34,16 @@ class Execution {
   // If the step ended on this thread, `done` has run when this returns.
   void Start(absl::Span<const Tensor> args, Done done);
 
-  // Runs to the end, on this thread as far as possible. Every 10 s of waiting
-  // it logs what it waits for.
-  absl::Status Run(absl::Span<const Tensor> args);
+  // Runs to the end, on this thread as far as possible. Each time it has waited
+  // for `report_after` it logs what it waits for.
+  absl::Status Run(absl::Span<const Tensor> args, absl::Duration report_after = absl::Seconds(10));
 
   // The values of the _Retval nodes, in order; moves them out.
   // REQUIRES: the step is done, with success.
   absl::Status TakeResults(std::vector<Tensor>* results);
 
-  // The nodes that wait now, for messages: "dequeue (QueueDequeueV2)".
+  // The nodes that wait now, for messages: "'dequeue' (QueueDequeueV2) on /device:CPU:0
+  // for 3 s". Any thread may ask while the step runs.
   std::string DescribeWaits() const;
 
  private:

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/rendezvous.h"
@@ -12,6 +13,12 @@
 #include "thalweg/runtime/planner.h"
 
 namespace thalweg {
+
+// A step, as others see it.
+struct LocalSession::RunningStep {
+  Cancellation cancellation;
+  const Execution* waits = nullptr;  // where it can wait; guarded by the session's mutex_
+};
 
 LocalSession::LocalSession(const LocalSessionOptions& options)
     : options_(options), devices_({.cpus = options.cpus, .threads = options.threads}) {}
@@ -110,12 +117,12 @@ absl::Status LocalSession::Run(const Callable& callable, const StepOptions& opti
   RETURN_IF_ERROR(CheckFeeds(executable, *callable.signature_, feeds));
 
   // Shared with Close(), which may cancel it while the step ends.
-  const auto shared_cancellation = std::make_shared<Cancellation>();
-  Cancellation& cancellation = *shared_cancellation;
+  const auto running = std::make_shared<RunningStep>();
+  Cancellation& cancellation = running->cancellation;
   {
     MutexLock lock(&mutex_);
     if (closed_) return FailedPrecondition("Session has been closed.");
-    running_.insert(shared_cancellation);
+    running_.insert(running);
   }
   const absl::Duration timeout =
       options.timeout != absl::InfiniteDuration() ? options.timeout : options_.operation_timeout;
@@ -131,53 +138,82 @@ absl::Status LocalSession::Run(const Callable& callable, const StepOptions& opti
     outside = options.cancellation->Register([&](const absl::Status& why) { cancellation.Cancel(why); });
     if (!outside.has_value()) status = options.cancellation->status();
   }
-
-  if (status.ok()) {
-    LocalRendezvous rendezvous;
-    ResourceManager step_resources;
-    Step step{.id = next_step_.fetch_add(1, std::memory_order_relaxed),
-              .rendezvous = &rendezvous,
-              .cancellation = &cancellation,
-              .pool = &devices_.pool(),
-              .resources = &step_resources,
-              .session_resources = &resources_};
-    std::optional<StepStatsCollector> stats;
-    if (options.trace) stats.emplace();
-    Execution execution(executable, step, stats.has_value() ? &*stats : nullptr);
-    status = execution.Run(feeds);
-    if (status.ok()) status = execution.TakeResults(results);
-    if (metadata != nullptr) {
-      if (stats.has_value()) {
-        stats->AddResident(executable.graph);
-        stats->Fill(metadata->mutable_step_stats());
-      }
-      if (options.partition_graphs) *metadata->add_partition_graphs() = executable.graph.Export();
-    }
-  }
-
+  if (status.ok()) status = Execute(executable, options, feeds, *running, results, metadata);
   if (outside.has_value()) options.cancellation->Deregister(*outside);
   if (alarm.has_value()) timer_.Unset(*alarm);
   MutexLock lock(&mutex_);
-  running_.erase(shared_cancellation);
+  running_.erase(running);
   if (closed_) step_ended_.SignalAll();
   return status;
 }
 
+absl::Status LocalSession::Execute(Executable& executable, const StepOptions& options, absl::Span<const Tensor> feeds,
+                                   RunningStep& running, std::vector<Tensor>* results,
+                                   tensorflow::RunMetadata* metadata) {
+  LocalRendezvous rendezvous;
+  ResourceManager step_resources;
+  Step step{.id = next_step_.fetch_add(1, std::memory_order_relaxed),
+            .rendezvous = &rendezvous,
+            .cancellation = &running.cancellation,
+            .pool = &devices_.pool(),
+            .resources = &step_resources,
+            .session_resources = &resources_};
+  std::optional<StepStatsCollector> stats;
+  if (options.trace) stats.emplace();
+  Execution execution(executable, step, stats.has_value() ? &*stats : nullptr);
+  absl::Status status;
+  if (executable.plan.has_waits) {
+    const auto show = [&](const Execution* waits) {
+      MutexLock lock(&mutex_);
+      running.waits = waits;
+    };
+    // What nobody sends is not waited for any longer than the rest.
+    const auto abort = running.cancellation.Register([&](const absl::Status& why) { rendezvous.Abort(why); });
+    if (!abort.has_value()) return running.cancellation.status();
+    show(&execution);
+    status = execution.Run(feeds, options_.report_after);
+    show(nullptr);
+    running.cancellation.Deregister(*abort);
+  } else {
+    status = execution.Run(feeds);
+  }
+  if (status.ok()) status = execution.TakeResults(results);
+  if (metadata != nullptr) {
+    if (stats.has_value()) {
+      stats->AddResident(executable.graph);
+      stats->Fill(metadata->mutable_step_stats());
+    }
+    if (options.partition_graphs) *metadata->add_partition_graphs() = executable.graph.Export();
+  }
+  return status;
+}
+
+std::string LocalSession::DescribeWaits() const {
+  std::vector<std::string> waits;
+  for (const auto& step : running_) {
+    std::string names = step->waits != nullptr ? step->waits->DescribeWaits() : "";
+    waits.push_back(names.empty() ? "a computation" : std::move(names));
+  }
+  return absl::StrJoin(waits, "; ");
+}
+
 absl::Status LocalSession::Close() {
-  std::vector<std::shared_ptr<Cancellation>> running;
+  std::vector<std::shared_ptr<RunningStep>> running;
   {
     MutexLock lock(&mutex_);
     closed_ = true;
     running.assign(running_.begin(), running_.end());
   }
-  for (const auto& c : running) c->Cancel(Cancelled("Step was cancelled by an explicit call to `Session::Close()`."));
+  for (const auto& step : running) {
+    step->cancellation.Cancel(Cancelled("Step was cancelled by an explicit call to `Session::Close()`."));
+  }
   {
     MutexLock lock(&mutex_);
     const absl::Time start = absl::Now();
     while (!running_.empty()) {
-      if (step_ended_.WaitWithTimeout(&mutex_, absl::Seconds(10))) {
+      if (step_ended_.WaitWithTimeout(&mutex_, options_.report_after)) {
         LOG(INFO) << "Session::Close still waits for " << running_.size() << " steps, since "
-                  << absl::FormatDuration(absl::Now() - start);
+                  << absl::FormatDuration(absl::Now() - start) << ": " << DescribeWaits();
       }
     }
     callables_.clear();

@@ -30,6 +30,7 @@ struct LocalSessionOptions {
   bool allow_soft_placement = false;
   bool log_device_placement = false;
   absl::Duration operation_timeout = absl::InfiniteDuration();  // of steps that set none
+  absl::Duration report_after = absl::Seconds(10);              // a wait of so long is logged, again and again
   OptimizerOptions optimizer;
 };
 
@@ -78,10 +79,15 @@ class LocalSession {
   const LocalDevices& devices() const { return devices_; }
 
  private:
+  struct RunningStep;
+
   absl::StatusOr<std::shared_ptr<Executable>> Build(const Signature& signature);
   absl::StatusOr<std::shared_ptr<Kernel>> MakeKernel(const Node& node, Device& device);
   absl::Status CheckFeeds(const Executable& executable, const Signature& signature,
                           absl::Span<const Tensor> feeds) const;
+  absl::Status Execute(Executable& executable, const StepOptions& options, absl::Span<const Tensor> feeds,
+                       RunningStep& running, std::vector<Tensor>* results, tensorflow::RunMetadata* metadata);
+  std::string DescribeWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const LocalSessionOptions options_;
   LocalDevices devices_;
@@ -92,7 +98,7 @@ class LocalSession {
   mutable Mutex mutex_;
   CondVar step_ended_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::flat_hash_set<std::shared_ptr<Cancellation>> running_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<std::shared_ptr<RunningStep>> running_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, Callable> callables_ ABSL_GUARDED_BY(mutex_);
 
   Mutex graph_mutex_;  // taken before mutex_ where both are

@@ -12,6 +12,7 @@
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/runtime/local_session.h"
 
@@ -56,6 +57,35 @@ TEST(Planner, AChainWithoutCodeMayBeLong) {
     std::vector<Tensor> results;
     ASSERT_OK(session.Run(step, {}, {Tensor::Scalar<float>(3)}, &results, nullptr));
     EXPECT_EQ(results[0].scalar<float>(), 3);
+  });
+}
+
+// Each is over as soon as it begins.
+TEST(Planner, AChainOfWaitsMayBeLong) {
+  constexpr int kNodes = 5'000;
+  Graph graph;
+  const Scope s = graph.root();
+  const Output queue = FIFOQueue(s.WithOpName("queue"), {kInt32});
+  const Output value = Const(s, 1);
+  Node* last = nullptr;
+  for (int i = 0; i < kNodes; ++i) {
+    tensorflow::NodeDef def;
+    def.set_name(absl::StrCat("enqueue", i));
+    def.set_op("QueueEnqueueV2");
+    SetAttr(def, "Tcomponents", std::vector<DType>{kInt32});
+    std::vector<Node*> before;
+    if (last != nullptr) before.push_back(last);
+    ASSERT_OK_AND_ASSIGN(last, graph.AddNode(std::move(def), {queue, value}, before));
+  }
+  s.WithOpName("size").WithControlDependencies({Output(last)}).Add("QueueSizeV2", {queue});
+  ASSERT_OK(s.status());
+  RunOnSmallStack([&] {
+    LocalSession session({});
+    ASSERT_OK(session.Extend(graph.Export()));
+    ASSERT_OK_AND_ASSIGN(const auto step, session.Prepare({.fetches = {"size:0"}}));
+    std::vector<Tensor> results;
+    ASSERT_OK(session.Run(step, {}, {}, &results, nullptr));
+    EXPECT_EQ(results[0].scalar<int32_t>(), kNodes);
   });
 }
 
