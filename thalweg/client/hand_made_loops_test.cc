@@ -1,5 +1,6 @@
 // Loops as no library would build them. Where TensorFlow takes them, the values
 // are what it computes.
+#include <random>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,21 @@ class HandMadeLoops : public testing::Test {
     Add("z/switch", "Switch", {"z", "go_on"});
     Add("z/exit", "Exit", {"z/switch"});
   }
+  // A loop "g" in it, in which j counts from i to 3; z/next is the sum of those.
+  void Nest() {
+    Enter("j/one", "i/one", true, "g");
+    Enter("j/limit", "i/limit", true, "g");
+    Enter("j/enter", "i/switch:1", false, "g");
+    Merge("j", {"j/enter", "j/next"});
+    Add("j/less", "Less", {"j", "j/limit"});
+    AddDef(def_, "j/go_on", "LoopCond", {"j/less"});
+    Add("j/switch", "Switch", {"j", "j/go_on"});
+    Add("j/exit", "Exit", {"j/switch"});
+    Add("j/plus", "AddV2", {"j/switch:1", "j/one"});
+    Add("j/next", "NextIteration", {"j/plus"});
+    Add("z/plus", "AddV2", {"z/switch:1", "j/exit"});
+    Add("z/next", "NextIteration", {"z/plus"});
+  }
   void Variable() {
     tensorflow::NodeDef &v = *AddDef(def_, "v", "VariableV2", {});
     SetAttr(v, "dtype", kFloat);
@@ -74,12 +90,44 @@ class HandMadeLoops : public testing::Test {
     Add("init", "Assign", {"v", "seven"});
   }
 
+  // One input of the node, or its op, is another one.
+  static void Rewire(std::mt19937 &random, tensorflow::NodeDef &node, const std::string &other) {
+    const int inputs = node.input_size();
+    switch (random() % 4) {
+      case 0:
+        if (inputs > 0) node.set_input(static_cast<int>(random() % inputs), other);
+        break;
+      case 1:
+        if (inputs > 0) node.set_input(static_cast<int>(random() % inputs), other + ":1");
+        break;
+      case 2:
+        node.add_input("^" + other);
+        break;
+      case 3:
+        if (inputs == 1 && node.op() != "LoopCond") {
+          const char *const ops[] = {"Exit", "NextIteration", "Identity", "Neg", "RefExit", "RefNextIteration"};
+          node.set_op(ops[random() % 6]);
+          node.mutable_attr()->erase("frame_name");
+          node.mutable_attr()->erase("is_constant");
+        } else if (node.op() == "Merge") {
+          node.set_op("AddV2");
+          node.mutable_attr()->erase("N");
+        } else if (node.op() == "AddV2") {
+          node.set_op("Merge");
+          SetAttr(node, "N", 2);
+        }
+        break;
+    }
+  }
+
   absl::StatusOr<std::vector<float>> RunOn(const std::string &target, const std::vector<Fetch> &fetches,
                                            absl::Duration timeout) {
     Graph graph;
     RETURN_IF_ERROR(graph.Import(def_));
     ASSIGN_OR_RETURN(const auto session, Session::Create(graph, {.target = target}));
-    if (graph.FindNode("init") != nullptr) RETURN_IF_ERROR(session->Run({Fetch::Target("init")}).status());
+    if (graph.FindNode("init") != nullptr) {
+      RETURN_IF_ERROR(session->Run({Fetch::Target("init")}, {}, {.timeout = timeout}).status());
+    }
     std::vector<float> values;
     for (int step = 0; step < 3; ++step) {
       ASSIGN_OR_RETURN(const auto out, session->Run(fetches, {}, {.timeout = timeout}));
@@ -172,18 +220,7 @@ TEST_F(HandMadeLoops, AnExitOfSeveralIterations) {
 TEST_F(HandMadeLoops, ALoopInALoopSharesConstants) {
   Count();
   Carry({"z/next"});
-  Enter("j/one", "i/one", true, "g");
-  Enter("j/limit", "i/limit", true, "g");
-  Enter("j/enter", "i/switch:1", false, "g");
-  Merge("j", {"j/enter", "j/next"});
-  Add("j/less", "Less", {"j", "j/limit"});
-  AddDef(def_, "j/go_on", "LoopCond", {"j/less"});
-  Add("j/switch", "Switch", {"j", "j/go_on"});
-  Add("j/exit", "Exit", {"j/switch"});
-  Add("j/plus", "AddV2", {"j/switch:1", "j/one"});
-  Add("j/next", "NextIteration", {"j/plus"});
-  Add("z/plus", "AddV2", {"z/switch:1", "j/exit"});
-  Add("z/next", "NextIteration", {"z/plus"});
+  Nest();
   EXPECT_THAT(*Run({"z/exit:0", "i/exit:0"}), ElementsAre(9, 3));
 }
 
@@ -288,6 +325,65 @@ TEST_F(HandMadeLoops, ALoopOfSeveralTasksNeedsALoopCond) {
   TestCluster cluster({{"worker", 2}});
   EXPECT_THAT(RunOn(cluster.target({"worker", 0}), {"exit:0"}, absl::Seconds(20)),
               Fails(StatusCode::kInvalidArgument, "Loop 'f' spans several tasks and has no LoopCond"));
+}
+
+TEST_F(HandMadeLoops, WhatLeavesCannotEnterAgain) {
+  Count();
+  Enter("again", "i/exit", true);
+  Add("sum", "AddV2", {"i", "again"});
+  Add("exit", "Exit", {"sum"});
+  EXPECT_THAT(Run({"exit:0"}),
+              Fails(StatusCode::kInvalidArgument, "loop 'f' needs a value that depends on its own result"));
+}
+
+// Whatever comes of it, it is a value or an error.
+class RewiredLoops : public HandMadeLoops {
+ protected:
+  RewiredLoops() {
+    Variable();
+    Count();
+    Carry({"z/next"});
+    Nest();
+    Enter("ref", "v", true, "f", "RefEnter");
+    Add("ref/negated", "Neg", {"ref", "^i/plus"});
+    Add("ref/exit", "Exit", {"ref/negated"});
+    good_ = def_;
+  }
+
+  tensorflow::NodeDef &AnyNode() { return *def_.mutable_node(static_cast<int>(random_() % def_.node_size())); }
+  void RewireSome() {
+    def_ = good_;
+    for (int n = static_cast<int>(random_() % 4); n >= 0; --n) Rewire(random_, AnyNode(), AnyNode().name());
+  }
+  void RunSome(const std::string &target) {
+    const Fetch fetch = random_() % 2 == 0 ? Fetch(AnyNode().name() + ":0") : Fetch::Target(AnyNode().name());
+    RunOn(target, {"i/exit:0", fetch}, absl::Milliseconds(50)).IgnoreError();
+    RunOn(target, {"z/exit:0"}, absl::Milliseconds(50)).IgnoreError();
+  }
+
+  const int seed_ = testing::UnitTest::GetInstance()->random_seed();
+  std::mt19937 random_{static_cast<unsigned>(seed_)};
+  tensorflow::GraphDef good_;
+};
+
+TEST_F(RewiredLoops, InThisProcess) {
+  for (int i = 0; i < 300; ++i) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed_, ", graph ", i));
+    RewireSome();
+    RunSome("");
+  }
+}
+
+TEST_F(RewiredLoops, AcrossTasks) {
+  TestCluster cluster({{"worker", 2}});
+  for (int i = 0; i < 50; ++i) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed_, ", graph ", i));
+    RewireSome();
+    for (tensorflow::NodeDef &node : *def_.mutable_node()) {
+      node.set_device(random_() % 4 == 0 ? "/job:worker/task:1" : "/job:worker/task:0");
+    }
+    RunSome(cluster.target({"worker", 0}));
+  }
 }
 
 // Whose values only a function body has.

@@ -137,7 +137,7 @@ class RegionCompiler {
   }
 
   void AddDependency(int before, int after) {
-    if (before == after || before < 0) return;
+    if (before < 0) return;
     auto& list = units_[after].before;
     if (std::find(list.begin(), list.end(), before) == list.end()) {
       list.push_back(before);
