@@ -20,6 +20,7 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/client/cluster_testlib.h"
+#include "thalweg/client/session_testlib.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
@@ -75,6 +76,15 @@ struct Program {
   Graph graph;
   Output x, y, init;
   Program() {
+    tensorflow::GraphDef def;
+    AddConst(def, "zero", Tensor::Scalar<int32_t>(0));
+    AddConst(def, "start", Tensor::Scalar<float>(0));
+    AddConst(def, "n", Tensor::Scalar<int32_t>(3));
+    AddLoop(def, "loop", "zero", "start", "n", [&](const std::string& i) {
+      AddCast(def, "loop/term", i);
+      return "loop/term";
+    });
+    EXPECT_TRUE(graph.Import(def).ok());
     const Scope s = graph.root();
     x = Placeholder(s.WithOpName("x"), kFloat, {-1});
     const Output v = RefVariable(s.WithOpName("v"), kFloat, {2});
@@ -114,6 +124,9 @@ std::multimap<std::string, std::string> GoodRequests(Caller& caller, const Progr
   run.add_target("init");
   add(master + "RunStep", run);
   run.clear_target();
+  run.add_fetch("loop/exit_acc:0");
+  add(master + "RunStep", run);
+  run.clear_fetch();
   run.add_fetch("y:0");
   run.add_feed()->set_name("x:0");
   TensorToProto(Tensor::Vector<float>({3, 4}), run.mutable_feed(0)->mutable_tensor());
