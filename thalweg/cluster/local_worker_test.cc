@@ -103,6 +103,37 @@ TEST_F(LocalWorkerTest, APartHasNoArgumentsOfItsOwn) {
   EXPECT_THAT(result, Fails(absl::StatusCode::kInvalidArgument, "'mine'"));
 }
 
+// Arguments are there when the step begins, and results when it has ended: a loop
+// has neither.
+TEST_F(LocalWorkerTest, ALoopHasNoArgumentsAndNoResults) {
+  for (const bool is_arg : {true, false}) {
+    Graph graph;
+    const Scope s = graph.root().WithDevice(kDevice);
+    const Output one = Constant(s, Tensor::Scalar<float>(1));
+    const Output inside = s.Add("Enter", {one}, {{"frame_name", "loop"}});
+    std::vector<AttrArg> ends = {{"tensor_name", "x"},
+                                 {"send_device", kDevice},
+                                 {"recv_device", kDevice},
+                                 {"send_device_incarnation", 1},
+                                 {"client_terminated", true}};
+    if (is_arg) {
+      ends.emplace_back("tensor_type", kFloat);
+      const Output x = s.WithOpName("end").WithControlDependencies({inside}).Add("_Recv", {}, ends);
+      s.Add("Neg", {x});
+    } else {
+      s.WithOpName("end").Add("_Send", {inside}, ends);
+    }
+    ASSERT_OK(s.status());
+    tensorflow::RegisterGraphRequest request;
+    tensorflow::RegisterGraphResponse response;
+    *request.mutable_graph_def() = graph.Export();
+    absl::Status result;
+    worker_->RegisterGraph({}, request, &response, [&](const absl::Status& status) { result = status; });
+    EXPECT_THAT(result, Fails(absl::StatusCode::kInvalidArgument, "inside of loop 'loop'"));
+    EXPECT_THAT(result, Fails(absl::StatusCode::kInvalidArgument, is_arg ? "{{node end}}" : "'Enter:0'"));
+  }
+}
+
 // The call is gone as soon as it is answered, which is in the middle of this.
 TEST_F(LocalWorkerTest, AStepEndsWithItsTaskAndNotThroughItsCall) {
   Call call;
