@@ -9,8 +9,9 @@ namespace {
 // One node at a time over a table of slots, one per output.
 class Evaluation {
  public:
-  Evaluation(const absl::flat_hash_map<Output, Tensor>& feeds, Device& device) : feeds_(feeds), device_(device) {
-    step_.cancellation = &cancellation_;
+  Evaluation(const absl::flat_hash_map<Output, Tensor>& feeds, Device& device, Cancellation* cancellation = nullptr)
+      : feeds_(feeds), device_(device) {
+    step_.cancellation = cancellation == nullptr ? &never_ : cancellation;
     step_.resources = &step_resources_;
   }
 
@@ -64,7 +65,7 @@ class Evaluation {
   const absl::flat_hash_map<Output, Tensor>& feeds_;
   Device& device_;
   Step step_;
-  Cancellation cancellation_;
+  Cancellation never_;
   ResourceManager step_resources_;
   absl::flat_hash_map<const Node*, std::vector<Slot>> outputs_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
@@ -99,9 +100,10 @@ absl::Status ReadVariable(const Variable& variable, Tensor* value) {
   return FailedPrecondition("Attempting to use uninitialized value ", variable.name());
 }
 
-absl::StatusOr<std::vector<Tensor>> RunNode(const Node& node, const std::vector<Tensor>& inputs, Device& device) {
+absl::StatusOr<std::vector<Tensor>> RunNode(const Node& node, const std::vector<Tensor>& inputs, Device& device,
+                                            Cancellation* cancellation) {
   const absl::flat_hash_map<Output, Tensor> no_feeds;
-  Evaluation evaluation(no_feeds, device);
+  Evaluation evaluation(no_feeds, device, cancellation);
   std::vector<Slot> slots(node.num_inputs() + node.num_outputs());
   for (size_t i = 0; i < inputs.size(); ++i) slots[i].tensor = inputs[i];
   RETURN_IF_ERROR(evaluation.RunWith(node, std::move(slots)));

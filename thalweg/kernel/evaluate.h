@@ -13,7 +13,9 @@
 namespace thalweg {
 
 // Calls a kernel for one node on values. UNIMPLEMENTED for async kernels.
-absl::StatusOr<std::vector<Tensor>> RunNode(const Node& node, const std::vector<Tensor>& inputs, Device& device);
+// `cancellation` may be nullptr.
+absl::StatusOr<std::vector<Tensor>> RunNode(const Node& node, const std::vector<Tensor>& inputs, Device& device,
+                                            Cancellation* cancellation = nullptr);
 
 // The values of `fetches`, given those of `feeds`. Variables live in the
 // device's resources. UNIMPLEMENTED if a node on the way waits or is control

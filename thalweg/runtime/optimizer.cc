@@ -11,6 +11,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "thalweg/base/denormals.h"
+#include "thalweg/base/memory.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/frames.h"
@@ -40,6 +41,34 @@ bool IsFoldable(const Node& node, const Frames& frames, const std::string& devic
   if (node.num_inputs() == 0 || node.op() == "PlaceholderWithDefault") return false;
   return std::all_of(node.inputs().begin(), node.inputs().end(),
                      [](const Output& o) { return o.node->op() == "Const" && o.node->control_inputs().empty(); });
+}
+
+// Host memory in blocks of at most some size. A kernel that wants a larger one
+// fails, before it has computed anything.
+class BoundedAllocator : public Allocator {
+ public:
+  void set_max_bytes(int64_t bytes) { max_bytes_ = static_cast<size_t>(bytes); }
+  void* Allocate(size_t bytes) override { return bytes > max_bytes_ ? nullptr : HostAllocator().Allocate(bytes); }
+  void Deallocate(void* memory, size_t bytes) override { HostAllocator().Deallocate(memory, bytes); }
+  AllocatorStats Stats() const override { return HostAllocator().Stats(); }
+
+ private:
+  size_t max_bytes_ = 0;
+};
+
+// How many bytes the value of a node may have, and each block of memory on the
+// way to it. 0 if an input, of which one number stands for many, is too large
+// to be written out.
+int64_t MaxBytes(const Node& node, const OptimizerOptions& options) {
+  int64_t encoded = 0;
+  for (const Output& input : node.inputs()) {
+    const auto bytes = static_cast<int64_t>(input.node->def().ByteSizeLong());
+    const auto stride = static_cast<int64_t>(std::max<size_t>(1, Buffer::Stride(input.dtype())));
+    const int64_t max_elements = std::max(options.max_constant_bytes, bytes) / stride;
+    if (input.shape().num_elements() > max_elements) return 0;
+    encoded += bytes;
+  }
+  return std::min(std::max(options.max_new_bytes, encoded), options.max_constant_bytes);
 }
 
 // The attributes in an order that does not depend on the map.
@@ -78,16 +107,21 @@ void ReplaceUses(const std::vector<std::vector<Node*>>& consumers, Node* from, N
 
 }  // namespace
 
-absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, int64_t max_bytes) {
+absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, const OptimizerOptions& options,
+                                  Cancellation* cancellation) {
   const ScopedFlushDenormals flush;  // as the step would
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph));
   ASSIGN_OR_RETURN(const Frames frames, FindFrames(graph, order));
   const std::vector<std::vector<Node*>> consumers = Consumers(graph);
-  absl::flat_hash_map<const Node*, std::vector<Output>> folded;  // node -> constants, by output
+  BoundedAllocator memory;
+  Device bounded(device.parsed_name(), &device.crew(), &memory);
   absl::flat_hash_map<const Node*, Tensor> values;
   int count = 0;
   for (Node* node : order) {
+    if (cancellation != nullptr) RETURN_IF_ERROR(cancellation->status());
     if (!IsFoldable(*node, frames, device.type())) continue;
+    const int64_t max_bytes = MaxBytes(*node, options);
+    if (max_bytes == 0) continue;
     std::vector<Tensor> inputs;
     for (const Output& input : node->inputs()) {
       Tensor& value = values[input.node];
@@ -96,7 +130,8 @@ absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, int64_t max_byte
       }
       inputs.push_back(value);
     }
-    const absl::StatusOr<std::vector<Tensor>> outputs = RunNode(*node, inputs, device);
+    memory.set_max_bytes(max_bytes + static_cast<int64_t>(sizeof(Buffer)));
+    const absl::StatusOr<std::vector<Tensor>> outputs = RunNode(*node, inputs, bounded, cancellation);
     if (!outputs.ok()) continue;  // the step will say so
     int64_t bytes = 0;
     for (const Tensor& t : *outputs) bytes += t.TotalBytes();
@@ -175,9 +210,9 @@ int RemoveDead(Graph& graph, const std::vector<std::string>& targets) {
 }
 
 absl::Status Optimize(Graph& graph, const std::vector<std::string>& targets, Device& device,
-                      const OptimizerOptions& options) {
+                      const OptimizerOptions& options, Cancellation* cancellation) {
   if (options.fold_constants) {
-    RETURN_IF_ERROR(FoldConstants(graph, device, options.max_constant_bytes).status());
+    RETURN_IF_ERROR(FoldConstants(graph, device, options, cancellation).status());
   }
   if (options.merge_common_subexpressions) {
     RETURN_IF_ERROR(MergeCommonSubexpressions(graph).status());

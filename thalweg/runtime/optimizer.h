@@ -3,6 +3,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "thalweg/base/cancellation.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/kernel/device.h"
 
@@ -11,13 +12,19 @@ namespace thalweg {
 struct OptimizerOptions {
   bool fold_constants = true;
   bool merge_common_subexpressions = true;
-  // Larger values are not kept as constants.
+  // Values larger than this and than what they are computed from are not kept as
+  // constants: they would travel with the graph, and stay in memory.
+  int64_t max_new_bytes = 100 << 10;
+  // Nor are values larger than this.
   int64_t max_constant_bytes = 10 << 20;
 };
 
 // Replaces nodes whose inputs are all constants by their values. `device` runs
-// them. Nodes that fail are left for the step to fail. Returns how many.
-absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, int64_t max_bytes);
+// them. Nodes that fail are left for the step to fail, as are those that need
+// more memory than their values may have. Returns how many. `cancellation` ends
+// it; may be nullptr.
+absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, const OptimizerOptions& options = {},
+                                  Cancellation* cancellation = nullptr);
 
 // Lets nodes that do the same to the same inputs share one. Returns how many
 // went.
@@ -29,6 +36,6 @@ int RemoveDead(Graph& graph, const std::vector<std::string>& targets);
 
 // All of them, in a good order. `targets` must stay.
 absl::Status Optimize(Graph& graph, const std::vector<std::string>& targets, Device& device,
-                      const OptimizerOptions& options = {});
+                      const OptimizerOptions& options = {}, Cancellation* cancellation = nullptr);
 
 }  // namespace thalweg

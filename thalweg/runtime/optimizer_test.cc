@@ -1,9 +1,12 @@
 #include "thalweg/runtime/optimizer.h"
 
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "thalweg/base/memory.h"
+#include "thalweg/graph/attr.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
@@ -49,12 +52,57 @@ TEST(Optimizer, LeavesWhatFailsToTheStep) {
   EXPECT_EQ(CountOps(result, "FloorDiv"), 1);
 }
 
+// What would make the graph larger than it is.
 TEST(Optimizer, LeavesLargeResults) {
   Graph graph;
   const Scope s = graph.root();
+  s.WithOpName("small").Add("Fill", {Const(s, {100, 100}), Const(s, 1.f)});
   s.WithOpName("big").Add("Fill", {Const(s, {1000, 1000}), Const(s, 1.f)});
-  EXPECT_EQ(CountOps(Optimized(graph, {.fetches = {"big:0"}}), "Fill"), 0);
-  EXPECT_EQ(CountOps(Optimized(graph, {.fetches = {"big:0"}}, {.max_constant_bytes = 1000}), "Fill"), 1);
+  const Signature signature{.fetches = {"small:0", "big:0"}};
+  EXPECT_EQ(CountOps(Optimized(graph, signature), "Fill"), 1);
+  EXPECT_EQ(CountOps(Optimized(graph, signature, {.max_new_bytes = 8 << 20}), "Fill"), 0);
+  EXPECT_EQ(CountOps(Optimized(graph, signature, {.max_constant_bytes = 1000}), "Fill"), 2);
+}
+
+TEST(Optimizer, ResultsMayBeAsLargeAsWhatTheyAreMadeOf) {
+  Graph graph;
+  const Scope s = graph.root();
+  Tensor values(kFloat, {100'000});
+  std::iota(values.mutable_data<float>(), values.mutable_data<float>() + values.num_elements(), 0.f);
+  Neg(s.WithOpName("dense"), Const(s, values));
+  EXPECT_EQ(CountOps(Optimized(graph, {.fetches = {"dense:0"}}), "Neg"), 0);
+  // One number that stands for all of them is small.
+  tensorflow::NodeDef def;
+  def.set_name("one");
+  def.set_op("Const");
+  SetAttr(def, "dtype", kFloat);
+  tensorflow::TensorProto& value = *(*def.mutable_attr())["value"].mutable_tensor();
+  value.set_dtype(tensorflow::DT_FLOAT);
+  value.mutable_tensor_shape()->add_dim()->set_size(100'000);
+  value.add_float_val(1);
+  Neg(s.WithOpName("repeated"), Output(*graph.AddNode(def, {}, {})));
+  EXPECT_EQ(CountOps(Optimized(graph, {.fetches = {"repeated:0"}}), "Neg"), 1);
+}
+
+TEST(Optimizer, DoesNotComputeWhatItWouldNotKeep) {
+  Graph graph;
+  const Scope s = graph.root();
+  s.WithOpName("huge").Add("Fill", {Const(s, {1 << 14, 1 << 14}), Const(s, 1.f)});  // 1 GB
+  s.WithOpName("range").Add("Range", {Const(s, 0), Const(s, 1 << 28), Const(s, 1)});
+  const int64_t before = HostAllocator().Stats().peak_bytes;
+  const Graph result = Optimized(graph, {.fetches = {"huge:0", "range:0"}});
+  EXPECT_EQ(CountOps(result, "Fill") + CountOps(result, "Range"), 2);
+  EXPECT_LT(HostAllocator().Stats().peak_bytes - before, 100 << 20);
+}
+
+TEST(Optimizer, FoldingEndsWhenItIsCancelled) {
+  Graph graph;
+  const Scope s = graph.root();
+  Add(s, Const(s, 2.f), Const(s, 3.f));
+  Cancellation cancellation;
+  EXPECT_EQ(FoldConstants(graph, TestDevice(), {}, &cancellation).value(), 1);
+  cancellation.Cancel(absl::CancelledError("enough"));
+  EXPECT_EQ(FoldConstants(graph, TestDevice(), {}, &cancellation).status(), absl::CancelledError("enough"));
 }
 
 TEST(Optimizer, NeverFoldsOrMergesWhatIsRandom) {
