@@ -7,18 +7,20 @@
 namespace thalweg {
 namespace {
 
+StepOptions StepOptionsOf(const RunOptions& options) {
+  return {.timeout = options.timeout,
+          .trace = options.trace,
+          .partition_graphs = options.output_partition_graphs,
+          .cancellation = options.cancellation};
+}
+
 class LocalStep : public PreparedStep {
  public:
   LocalStep(LocalSession& session, LocalSession::Callable callable)
       : session_(session), callable_(std::move(callable)) {}
   absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options, std::vector<Tensor>* results,
                    RunMetadata* metadata) const override {
-    return session_.Run(callable_,
-                        {.timeout = options.timeout,
-                         .trace = options.trace,
-                         .partition_graphs = options.output_partition_graphs,
-                         .cancellation = options.cancellation},
-                        feeds, results, metadata);
+    return session_.Run(callable_, StepOptionsOf(options), feeds, results, metadata);
   }
 
  private:
@@ -39,6 +41,10 @@ class LocalTarget : public SessionTarget {
   absl::StatusOr<std::shared_ptr<const PreparedStep>> Prepare(const Signature& signature) override {
     ASSIGN_OR_RETURN(LocalSession::Callable callable, session_.Prepare(signature));
     return std::make_shared<const LocalStep>(session_, std::move(callable));
+  }
+  absl::Status Run(const Signature& signature, absl::Span<const Tensor> feeds, const RunOptions& options,
+                   std::vector<Tensor>* results, RunMetadata* metadata) override {
+    return session_.Run(signature, StepOptionsOf(options), feeds, results, metadata);
   }
   absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices() override {
     RETURN_IF_ERROR(session_.CheckOpen());

@@ -82,8 +82,8 @@ class RemoteTarget : public SessionTarget {
     return devices;
   }
 
-  absl::Status RunStep(const Signature& signature, absl::Span<const Tensor> feeds, const RunOptions& options,
-                       std::vector<Tensor>* results, RunMetadata* metadata) {
+  absl::Status Run(const Signature& signature, absl::Span<const Tensor> feeds, const RunOptions& options,
+                   std::vector<Tensor>* results, RunMetadata* metadata) override {
     if (feeds.size() != signature.feeds.size()) {
       return InvalidArgument("expected ", signature.feeds.size(), " feeds, got ", feeds.size());
     }
@@ -162,7 +162,7 @@ class RemoteStep : public PreparedStep {
   RemoteStep(RemoteTarget& target, Signature signature) : target_(target), signature_(std::move(signature)) {}
   absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options, std::vector<Tensor>* results,
                    RunMetadata* metadata) const override {
-    return target_.RunStep(signature_, feeds, options, results, metadata);
+    return target_.Run(signature_, feeds, options, results, metadata);
   }
 
  private:

@@ -9,6 +9,17 @@
 #include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {
+namespace {
+
+// Results of nodes are empty tensors in their places.
+void AddNodes(const std::vector<bool>& is_node, std::vector<Tensor>* results) {
+  for (size_t i = 0; i < is_node.size(); ++i) {
+    if (is_node[i]) results->insert(results->begin() + i, Tensor());
+  }
+}
+
+}  // namespace
+
 Fetch::Fetch(Output output) {
   if (output.node == nullptr) return;  // found to be missing when it is run
   is_node = output.node->num_outputs() == 0 && output.node->schema() != nullptr;
@@ -69,16 +80,6 @@ absl::Status Session::AddFetches(const std::vector<Fetch>& fetches, Signature* s
   return absl::OkStatus();
 }
 
-absl::StatusOr<Session::Callable> Session::PrepareNames(const std::vector<Fetch>& fetches,
-                                                        std::vector<std::string> feeds) {
-  RETURN_IF_ERROR(ExtendIfGrown());
-  Signature signature{.feeds = std::move(feeds)};
-  Callable callable;
-  RETURN_IF_ERROR(AddFetches(fetches, &signature, &callable.is_node_));
-  ASSIGN_OR_RETURN(callable.step_, target_->Prepare(signature));
-  return callable;
-}
-
 absl::StatusOr<Session::Callable> Session::Prepare(const std::vector<Fetch>& fetches,
                                                    const std::vector<Output>& feeds) {
   std::vector<std::string> names;
@@ -86,7 +87,12 @@ absl::StatusOr<Session::Callable> Session::Prepare(const std::vector<Fetch>& fet
     if (feed.node == nullptr) return InvalidArgument("a feed is missing: it was made of a graph with an error");
     names.push_back(feed.name());
   }
-  return PrepareNames(fetches, std::move(names));
+  RETURN_IF_ERROR(ExtendIfGrown());
+  Signature signature{.feeds = std::move(names)};
+  Callable callable;
+  RETURN_IF_ERROR(AddFetches(fetches, &signature, &callable.is_node_));
+  ASSIGN_OR_RETURN(callable.step_, target_->Prepare(signature));
+  return callable;
 }
 
 absl::StatusOr<std::vector<Tensor>> Session::Callable::Run(absl::Span<const Tensor> feeds, const RunOptions& options,
@@ -95,10 +101,7 @@ absl::StatusOr<std::vector<Tensor>> Session::Callable::Run(absl::Span<const Tens
   std::vector<Tensor> results;
   results.reserve(is_node_.size());
   RETURN_IF_ERROR(step_->Run(feeds, options, &results, metadata));
-  // Results of nodes are empty tensors in their places.
-  for (size_t i = 0; i < is_node_.size(); ++i) {
-    if (is_node_[i]) results.insert(results.begin() + i, Tensor());
-  }
+  AddNodes(is_node_, &results);
   return results;
 }
 
@@ -113,8 +116,15 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(const std::vector<Fetch>& fetch
     names.push_back(absl::StrContains(feed.name, ':') ? feed.name : absl::StrCat(feed.name, ":0"));
     values.push_back(feed.value);
   }
-  ASSIGN_OR_RETURN(const Callable callable, PrepareNames(fetches, std::move(names)));
-  return callable.Run(values, options, metadata);
+  RETURN_IF_ERROR(ExtendIfGrown());
+  Signature signature{.feeds = std::move(names)};
+  std::vector<bool> is_node;
+  RETURN_IF_ERROR(AddFetches(fetches, &signature, &is_node));
+  std::vector<Tensor> results;
+  results.reserve(is_node.size());
+  RETURN_IF_ERROR(target_->Run(signature, values, options, &results, metadata));
+  AddNodes(is_node, &results);
+  return results;
 }
 
 absl::StatusOr<std::vector<Placed>> Session::ExplainPlacement(const std::vector<Fetch>& fetches) {

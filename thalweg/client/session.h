@@ -130,7 +130,6 @@ class Session {
   absl::Status ExtendIfGrown();
   // Into the fetches and targets of a signature; says which of them are nodes.
   absl::Status AddFetches(const std::vector<Fetch>& fetches, Signature* signature, std::vector<bool>* is_node) const;
-  absl::StatusOr<Callable> PrepareNames(const std::vector<Fetch>& fetches, std::vector<std::string> feeds);
 
   const Graph& graph_;
   const bool allow_soft_placement_;

@@ -28,6 +28,9 @@ class SessionTarget {
   // Adds nodes; all or, with an error, none.
   virtual absl::Status Extend(const tensorflow::GraphDef& def) = 0;
   virtual absl::StatusOr<std::shared_ptr<const PreparedStep>> Prepare(const Signature& signature) = 0;
+  // One step, whose time counts from here.
+  virtual absl::Status Run(const Signature& signature, absl::Span<const Tensor> feeds, const RunOptions& options,
+                           std::vector<Tensor>* results, RunMetadata* metadata) = 0;
   // Those that nodes prefer come first.
   virtual absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices() = 0;
   virtual absl::Status Close() = 0;

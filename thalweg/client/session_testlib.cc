@@ -36,6 +36,19 @@ const OpRegistration kGate = Op("TestGate")
                                  .Shape(shapes::LikeInput0)
                                  .Kernel<GateKernel>();
 
+absl::Status Stuck(KernelContext& c) {
+  ++stuck_begun;
+  Notification cancelled;
+  const auto id = c.step().cancellation->Register([&](const absl::Status&) { cancelled.Notify(); });
+  if (id.has_value() && !cancelled.WaitForNotificationWithTimeout(absl::Seconds(20))) {
+    c.step().cancellation->Deregister(*id);
+    return absl::InternalError("nobody has cancelled it");
+  }
+  return c.step().cancellation->status();
+}
+const OpRegistration kStuck =
+    Op("TestStuck").Input("x: T").Output("y: T").Attr("T: type").Shape(shapes::LikeInput0).Compute(Stuck);
+
 void AddEnter(tensorflow::GraphDef& def, const std::string& name, const std::string& input, const std::string& frame,
               DType type, bool is_constant = false) {
   tensorflow::NodeDef* node = AddDef(def, name, "Enter", {input});
@@ -47,6 +60,7 @@ void AddEnter(tensorflow::GraphDef& def, const std::string& name, const std::str
 }  // namespace
 
 std::atomic<Gate*> the_gate{nullptr};
+std::atomic<int> stuck_begun{0};
 
 tensorflow::NodeDef* AddDef(tensorflow::GraphDef& def, const std::string& name, const std::string& op,
                             const std::vector<std::string>& inputs) {

@@ -23,6 +23,10 @@ struct Gate {
 // The gate that the next TestGate enters. Set it before the step.
 extern std::atomic<Gate*> the_gate;
 
+// How often the op TestStuck(x) -> x has begun. It has no effects, so that it
+// runs while constants are folded, and goes on only when it is cancelled.
+extern std::atomic<int> stuck_begun;
+
 // Nodes of a GraphDef. Loops are imported, since they point back.
 tensorflow::NodeDef* AddDef(tensorflow::GraphDef& def, const std::string& name, const std::string& op,
                             const std::vector<std::string>& inputs);

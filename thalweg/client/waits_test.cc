@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/client/cluster_testlib.h"
 #include "thalweg/client/session.h"
 #include "thalweg/client/session_testlib.h"
 #include "thalweg/ops/array_ops.h"
@@ -68,6 +69,52 @@ TEST(Waits, CancellationFromOutside) {
   canceller.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(status.message(), "enough");
+}
+
+TEST(Waits, ATimeoutCountsWhileAStepIsPrepared) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output stuck = s.Add("TestStuck", {Const(s, 3.f)});
+  const absl::Time start = absl::Now();
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.operation_timeout = absl::Milliseconds(50)}));
+  EXPECT_THAT(session->Run({stuck}), Fails(absl::StatusCode::kDeadlineExceeded, "it had 50ms"));
+  EXPECT_THAT(session->Run({stuck}, {}, {.timeout = absl::Milliseconds(60)}),
+              Fails(absl::StatusCode::kDeadlineExceeded, "it had 60ms"));
+  EXPECT_EQ(session->Prepare({stuck}).status().code(), absl::StatusCode::kDeadlineExceeded);
+  TestCluster cluster({{"worker", 1}});
+  ASSERT_OK_AND_ASSIGN(auto remote, Session::Create(graph, {.target = cluster.target({"worker", 0})}));
+  EXPECT_THAT(remote->Run({stuck}, {}, {.timeout = absl::Milliseconds(70)}),
+              Fails(absl::StatusCode::kDeadlineExceeded, "it had 70 ms"));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(15));
+}
+
+TEST(Waits, NothingBeginsThatIsCancelledAlready) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output stuck = s.Add("TestStuck", {Const(s, 3.f)});
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  Cancellation cancellation;
+  cancellation.Cancel(absl::CancelledError("enough"));
+  const int before = stuck_begun;
+  EXPECT_EQ(session->Run({stuck}, {}, {.cancellation = &cancellation}).status(), absl::CancelledError("enough"));
+  EXPECT_EQ(stuck_begun, before);
+}
+
+TEST(Waits, CloseEndsThePreparationOfAStep) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output stuck = s.Add("TestStuck", {Const(s, 3.f)});
+  TestCluster cluster({{"worker", 1}});
+  for (const std::string& target : {std::string(), cluster.target({"worker", 0})}) {
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = target}));
+    const int before = stuck_begun;
+    absl::Status status;
+    std::thread runner([&] { status = session->Run({stuck}).status(); });
+    while (stuck_begun == before) std::this_thread::yield();
+    ASSERT_OK(session->Close());
+    runner.join();
+    EXPECT_THAT(status, Fails(absl::StatusCode::kCancelled, "Session::Close()"));
+  }
 }
 
 TEST(Waits, CloseCancelsWhatRuns) {

@@ -99,7 +99,8 @@ absl::StatusOr<int64_t> MasterSession::Extend(const tensorflow::GraphDef& def, i
   return ++graph_version_;
 }
 
-absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(const Signature& signature) {
+absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(const Signature& signature,
+                                                                            Cancellation& cancellation) {
   const std::string key = signature.Key();
   {
     MutexLock lock(&mutex_);
@@ -112,21 +113,22 @@ absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(cons
     if (const auto it = prepared_.find(key); it != prepared_.end()) return it->second;
   }
   ASSIGN_OR_RETURN(std::shared_ptr<const PreparedParts> prepared,
-                   PrepareParts(graph_, signature, next_number_++, options_));
+                   PrepareParts(graph_, signature, next_number_++, options_, cancellation));
   MutexLock lock(&mutex_);
   prepared_.emplace(key, prepared);
   return prepared;
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(const Signature& signature,
-                                                                            const std::vector<Tensor>& feeds) {
+                                                                            const std::vector<Tensor>& feeds,
+                                                                            Cancellation& cancellation) {
   const auto depends_on_text = [&] {
     MutexLock lock(&mutex_);
     return by_text_.contains(signature.Key());
   };
   const bool by_text = any_by_text_.load(std::memory_order_acquire) && depends_on_text();
   if (!by_text) {
-    absl::StatusOr<std::shared_ptr<const PreparedParts>> prepared = Prepare(signature);
+    absl::StatusOr<std::shared_ptr<const PreparedParts>> prepared = Prepare(signature, cancellation);
     if (!absl::IsUnimplemented(prepared.status())) return prepared;
   }
   Signature with_texts = signature;
@@ -134,7 +136,7 @@ absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(cons
   for (size_t i = 0; i < feeds.size(); ++i) {
     if (feeds[i].dtype() == kString && feeds[i].rank() == 0) with_texts.texts[i] = feeds[i].scalar<std::string>();
   }
-  absl::StatusOr<std::shared_ptr<const PreparedParts>> prepared = Prepare(with_texts);
+  absl::StatusOr<std::shared_ptr<const PreparedParts>> prepared = Prepare(with_texts, cancellation);
   if (prepared.ok() && !by_text) {
     MutexLock lock(&mutex_);
     by_text_.insert(signature.Key());
@@ -155,9 +157,15 @@ void MasterSession::RunStep(const CallOptions& options, RunStepCall call, RunSte
   }
   signature.fetches = std::move(call.fetches);
   signature.targets = std::move(call.targets);
-  absl::StatusOr<std::shared_ptr<const PreparedParts>> prepared = Prepare(signature, feeds);
-  if (!prepared.ok()) return done(prepared.status());
+  absl::StatusOr<std::unique_ptr<StepLimits>> limits = StepLimits::Begin(shared_from_this(), options, call.options);
+  if (!limits.ok()) return done(limits.status());
+  absl::StatusOr<std::shared_ptr<const PreparedParts>> prepared = Prepare(signature, feeds, *(*limits)->cancellation());
+  if (!prepared.ok()) {
+    limits->reset();
+    return done(prepared.status());
+  }
   Run({.options = options,
+       .limits = *std::move(limits),
        .prepared = *std::move(prepared),
        .feeds = std::move(feeds),
        .num_fetches = signature.fetches.size(),
@@ -176,7 +184,8 @@ void MasterSession::Start(MasterStepCall call) {
 }
 
 absl::StatusOr<std::string> MasterSession::SetUpPartialRun(const Signature& signature) {
-  ASSIGN_OR_RETURN(std::shared_ptr<const PreparedParts> prepared, Prepare(signature));
+  ASSIGN_OR_RETURN(const std::unique_ptr<StepLimits> limits, StepLimits::Begin(shared_from_this(), {}, {}));
+  ASSIGN_OR_RETURN(std::shared_ptr<const PreparedParts> prepared, Prepare(signature, *limits->cancellation()));
   if (prepared->collective_graph_key != 0) return InvalidArgument("PartialRun does not support Collective ops.");
   auto run = std::make_shared<MasterPartialRun>(handle(), signature, std::move(prepared));
   MutexLock lock(&mutex_);
@@ -235,7 +244,8 @@ absl::StatusOr<int64_t> MasterSession::MakeCallable(const tensorflow::CallableOp
   Signature signature{.feeds = {options.feed().begin(), options.feed().end()},
                       .fetches = {options.fetch().begin(), options.fetch().end()},
                       .targets = {options.target().begin(), options.target().end()}};
-  ASSIGN_OR_RETURN(std::shared_ptr<const PreparedParts> prepared, Prepare(signature));
+  ASSIGN_OR_RETURN(const std::unique_ptr<StepLimits> limits, StepLimits::Begin(shared_from_this(), {}, {}));
+  ASSIGN_OR_RETURN(std::shared_ptr<const PreparedParts> prepared, Prepare(signature, *limits->cancellation()));
   MutexLock lock(&mutex_);
   const int64_t handle = next_handle_++;
   callables_[handle] = {std::move(prepared), std::move(signature), options.run_options()};
@@ -253,7 +263,11 @@ void MasterSession::RunCallable(const CallOptions& options, int64_t handle, std:
   if (feeds.size() != callable.signature.feeds.size()) {
     return done(InvalidArgument("Expected ", callable.signature.feeds.size(), " feeds, got ", feeds.size()));
   }
+  absl::StatusOr<std::unique_ptr<StepLimits>> limits =
+      StepLimits::Begin(shared_from_this(), options, callable.run_options);
+  if (!limits.ok()) return done(limits.status());
   Run({.options = options,
+       .limits = *std::move(limits),
        .prepared = std::move(callable.prepared),
        .feeds = std::move(feeds),
        .num_fetches = callable.signature.fetches.size(),

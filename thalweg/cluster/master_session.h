@@ -79,10 +79,11 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   const MasterSessionOptions& options() const { return options_; }
 
  private:
-  absl::StatusOr<std::shared_ptr<const PreparedParts>> Prepare(const Signature& signature);
+  absl::StatusOr<std::shared_ptr<const PreparedParts>> Prepare(const Signature& signature, Cancellation& cancellation);
   // Where that depends on the text of a feed, for the one that is given.
   absl::StatusOr<std::shared_ptr<const PreparedParts>> Prepare(const Signature& signature,
-                                                               const std::vector<Tensor>& feeds);
+                                                               const std::vector<Tensor>& feeds,
+                                                               Cancellation& cancellation);
   void RunPartial(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done);
   absl::Status CheckComputable(const std::string& fetch, const std::set<std::string>& not_fed);
   void Run(MasterStepCall call);

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
 
@@ -18,10 +17,10 @@ MasterStep::MasterStep(std::shared_ptr<MasterSession> session, MasterStepCall ca
     : session_(std::move(session)),
       call_(std::move(call)),
       prepared_(*call_.prepared),
-      results_(prepared_.parts.size()) {}
+      results_(prepared_.parts.size()),
+      cancellation_(call_.limits->cancellation()) {}
 
 void MasterStep::Start() {
-  if (const absl::Status status = Begin(); !status.ok()) return Finish(status);
   call_.result->fetches.resize(call_.num_fetches);
   // Other masters run steps of the same collective number, maybe in the same
   // tasks: those of ours tell the two apart.
@@ -31,25 +30,6 @@ void MasterStep::Start() {
   left_.store(static_cast<int>(parts), std::memory_order_relaxed);
   const auto self = shared_from_this();  // the last part may end here
   for (size_t i = 0; i < parts; ++i) RunPart(i);
-}
-
-absl::Status MasterStep::Begin() {
-  RETURN_IF_ERROR(session_->Enter(cancellation_));
-  entered_ = true;
-  if (Cancellation* outside = call_.options.cancellation; outside != nullptr) {
-    outside_id_ = outside->Register([c = cancellation_](const absl::Status& why) { c->Cancel(why); });
-    if (!outside_id_.has_value()) return outside->status();
-  }
-  const int64_t timeout_ms = call_.run_options.timeout_in_ms() > 0
-                                 ? call_.run_options.timeout_in_ms()
-                                 : session_->options().config.operation_timeout_in_ms();
-  if (timeout_ms > 0) {
-    alarm_ =
-        session_->options().timer->Set(absl::Now() + absl::Milliseconds(timeout_ms), [c = cancellation_, timeout_ms] {
-          c->Cancel(DeadlineExceeded("Timed out waiting for the step to finish: it had ", timeout_ms, " ms."));
-        });
-  }
-  return absl::OkStatus();
 }
 
 void MasterStep::RunPart(size_t i) {
@@ -120,11 +100,9 @@ void MasterStep::Collect() {
 }
 
 void MasterStep::Finish(const absl::Status& status) {
-  if (outside_id_.has_value()) call_.options.cancellation->TryDeregister(*outside_id_);
-  if (alarm_.has_value()) session_->options().timer->Unset(*alarm_);
   if (watch_.has_value()) session_->options().health->Unwatch(*watch_);
   Master::Done done = std::move(call_.done);
-  if (entered_) session_->Leave(cancellation_);
+  call_.limits.reset();
   done(status);
 }
 

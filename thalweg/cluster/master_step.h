@@ -10,16 +10,17 @@
 #include "absl/base/thread_annotations.h"
 #include "thalweg/base/cancellation.h"
 #include "thalweg/base/mutex.h"
-#include "thalweg/base/timer.h"
 #include "thalweg/cluster/master.h"
 #include "thalweg/cluster/master_session.h"
 #include "thalweg/cluster/prepared_parts.h"
+#include "thalweg/cluster/step_limits.h"
 
 namespace thalweg {
 
 // What a step is asked for.
 struct MasterStepCall {
   CallOptions options;
+  std::unique_ptr<StepLimits> limits;
   std::shared_ptr<const PreparedParts> prepared;
   std::vector<Tensor> feeds;
   size_t num_fetches = 0;
@@ -37,7 +38,6 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   void Start();
 
  private:
-  absl::Status Begin();
   void RunPart(size_t i);
   void PartEnded(size_t i, const absl::Status& status);
   void Collect();
@@ -48,10 +48,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   const PreparedParts& prepared_;
   std::vector<RunGraphResult> results_;  // by part
   int64_t step_id_ = 0;
-  const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
-  bool entered_ = false;
-  std::optional<Cancellation::CallbackId> outside_id_;
-  std::optional<Timer::AlarmId> alarm_;
+  const std::shared_ptr<Cancellation> cancellation_;
   std::optional<int64_t> watch_;
   std::atomic<int> left_{0};
   Mutex mutex_;

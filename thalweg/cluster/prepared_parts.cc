@@ -65,7 +65,8 @@ tensorflow::ThalwegTransfers TransfersOf(const MasterSessionOptions& session, co
 }
 
 // Has the workers compile the parts. They wait together.
-absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& session, PreparedParts* prepared) {
+absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& session, Cancellation& cancellation,
+                      PreparedParts* prepared) {
   const tensorflow::ThalwegTransfers transfers = TransfersOf(session, parts);
   prepared->cleans_up = transfers.all_pushed();
   prepared->parts.resize(parts.size());
@@ -89,12 +90,14 @@ absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& 
       requests[i].set_collective_graph_key(prepared->collective_graph_key);
       *requests[i].mutable_config_proto() = session.config;
     }
-    part.worker->RegisterGraph({}, requests[i], &responses[i], [&statuses, &left, i](const absl::Status& status) {
-      statuses[i] = status;
-      left.DecrementCount();
-    });
+    part.worker->RegisterGraph({.cancellation = &cancellation}, requests[i], &responses[i],
+                               [&statuses, &left, i](const absl::Status& status) {
+                                 statuses[i] = status;
+                                 left.DecrementCount();
+                               });
   }
   left.Wait();
+  RETURN_IF_ERROR(cancellation.status());
   for (size_t i = 0; i < parts.size(); ++i) {
     if (!statuses[i].ok()) return FromTask(statuses[i], prepared->parts[i].task);
     prepared->parts[i].graph_handle = responses[i].graph_handle();
@@ -117,12 +120,15 @@ void PreparedParts::CleanUp(int64_t step_id) const {
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& graph, const Signature& signature,
-                                                                  int64_t number, const MasterSessionOptions& session) {
+                                                                  int64_t number, const MasterSessionOptions& session,
+                                                                  Cancellation& cancellation) {
   ASSIGN_OR_RETURN(Graph pruned, Extract(graph, signature));
   std::vector<std::string> targets = signature.targets;
   RETURN_IF_ERROR(InlineFunctions(pruned, &targets));
   RETURN_IF_ERROR(PlaceNodes(pruned, session));
-  RETURN_IF_ERROR(Optimize(pruned, targets, *session.folding_device, OptimizerOptionsOf(session.config)));
+  RETURN_IF_ERROR(
+      Optimize(pruned, targets, *session.folding_device, OptimizerOptionsOf(session.config), &cancellation));
+  RETURN_IF_ERROR(cancellation.status());
   const auto prepared = std::make_shared<PreparedParts>();
   prepared->collective_graph_key = CollectiveGraphKey(pruned);
   const bool all_ours = std::all_of(session.devices.tasks.begin(), session.devices.tasks.end(),
@@ -133,7 +139,7 @@ absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& g
   ASSIGN_OR_RETURN(std::vector<GraphPart> parts, Partition(std::move(pruned), signature, partition));
   // The master's own part runs on the thread that starts the others, after them.
   std::stable_partition(parts.begin(), parts.end(), [&](const GraphPart& p) { return p.task != session.self; });
-  RETURN_IF_ERROR(Register(std::move(parts), session, prepared.get()));
+  RETURN_IF_ERROR(Register(std::move(parts), session, cancellation, prepared.get()));
   std::vector<Peer> peers;
   for (const PreparedParts::Part& part : prepared->parts) {
     if (part.task != session.self) peers.push_back({part.task, part.worker});

@@ -38,9 +38,11 @@ struct PreparedParts {
 
 // Prunes, places, optimizes and cuts the graph, and registers the parts with
 // their workers. `number` is another for each call of a session. UNAVAILABLE,
-// naming it, if it needs a task that has left.
+// naming it, if it needs a task that has left. `cancellation` ends it, with its
+// reason.
 absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& graph, const Signature& signature,
-                                                                  int64_t number, const MasterSessionOptions& session);
+                                                                  int64_t number, const MasterSessionOptions& session,
+                                                                  Cancellation& cancellation);
 
 // An error of a task, as clients know it: "From /job:ps/replica:0/task:0:\n...".
 absl::Status FromTask(const absl::Status& status, const std::string& task);

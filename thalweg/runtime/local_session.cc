@@ -20,6 +20,50 @@ struct LocalSession::RunningStep {
   const Execution* waits = nullptr;  // where it can wait; guarded by the session's mutex_
 };
 
+// What ends a step, or its preparation, early: its deadline, a cancellation from
+// outside, Close().
+class LocalSession::Limits {
+ public:
+  explicit Limits(LocalSession& session) : session_(session) {}
+  ~Limits() {
+    if (outside_id_.has_value()) outside_->Deregister(*outside_id_);
+    if (alarm_.has_value()) session_.timer_.Unset(*alarm_);
+    MutexLock lock(&session_.mutex_);
+    session_.running_.erase(step_);
+    if (session_.closed_) session_.step_ended_.SignalAll();
+  }
+
+  absl::Status Begin(const StepOptions& options) {
+    {
+      MutexLock lock(&session_.mutex_);
+      if (session_.closed_) return FailedPrecondition("Session has been closed.");
+      session_.running_.insert(step_);
+    }
+    const absl::Duration timeout =
+        options.timeout != absl::InfiniteDuration() ? options.timeout : session_.options_.operation_timeout;
+    if (timeout != absl::InfiniteDuration()) {
+      alarm_ = session_.timer_.Set(absl::Now() + timeout, [this, timeout] {
+        step_->cancellation.Cancel(
+            DeadlineExceeded("Timed out waiting for the step: it had ", absl::FormatDuration(timeout)));
+      });
+    }
+    outside_ = options.cancellation;
+    if (outside_ == nullptr) return absl::OkStatus();
+    outside_id_ = outside_->Register([this](const absl::Status& why) { step_->cancellation.Cancel(why); });
+    return outside_id_.has_value() ? absl::OkStatus() : outside_->status();
+  }
+
+  RunningStep& step() { return *step_; }
+
+ private:
+  LocalSession& session_;
+  // Shared with Close(), which may cancel it while the step ends.
+  const std::shared_ptr<RunningStep> step_ = std::make_shared<RunningStep>();
+  Cancellation* outside_ = nullptr;
+  std::optional<Cancellation::CallbackId> outside_id_;
+  std::optional<Timer::AlarmId> alarm_;
+};
+
 LocalSession::LocalSession(const LocalSessionOptions& options)
     : options_(options), devices_({.cpus = options.cpus, .threads = options.threads}) {}
 
@@ -51,7 +95,8 @@ absl::StatusOr<std::shared_ptr<Kernel>> LocalSession::MakeKernel(const Node& nod
   return kernel;
 }
 
-absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature& signature) {
+absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature& signature,
+                                                                Cancellation& cancellation) {
   graph_mutex_.AssertHeld();
   ASSIGN_OR_RETURN(Graph graph, Extract(graph_, signature));
   std::vector<std::string> targets = signature.targets;
@@ -62,7 +107,8 @@ absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature&
   if (options_.log_device_placement) {
     for (const Placed& p : placed) LOG(INFO) << DescribePlacement(p);
   }
-  RETURN_IF_ERROR(Optimize(graph, targets, *devices_.devices()[0], options_.optimizer));
+  RETURN_IF_ERROR(Optimize(graph, targets, *devices_.devices()[0], options_.optimizer, &cancellation));
+  RETURN_IF_ERROR(cancellation.status());
   ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
                    Compile(
                        std::move(graph), [this](const std::string& name) { return devices_.Find(name); },
@@ -71,10 +117,15 @@ absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature&
 }
 
 absl::StatusOr<LocalSession::Callable> LocalSession::Prepare(const Signature& signature) {
+  Limits limits(*this);
+  RETURN_IF_ERROR(limits.Begin({}));
+  return Prepare(signature, limits.step().cancellation);
+}
+
+absl::StatusOr<LocalSession::Callable> LocalSession::Prepare(const Signature& signature, Cancellation& cancellation) {
   const std::string key = signature.Key();
   {
     MutexLock lock(&mutex_);
-    if (closed_) return FailedPrecondition("Session has been closed.");
     if (const auto it = callables_.find(key); it != callables_.end()) return it->second;
   }
   MutexLock graph_lock(&graph_mutex_);
@@ -83,7 +134,7 @@ absl::StatusOr<LocalSession::Callable> LocalSession::Prepare(const Signature& si
     MutexLock lock(&mutex_);
     if (const auto it = callables_.find(key); it != callables_.end()) return it->second;
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable, Build(signature));
+  ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable, Build(signature, cancellation));
   Callable callable(std::move(executable), signature);
   MutexLock lock(&mutex_);
   callables_.emplace(key, callable);
@@ -113,43 +164,25 @@ absl::Status LocalSession::CheckFeeds(const Executable& executable, const Signat
 absl::Status LocalSession::Run(const Callable& callable, const StepOptions& options, absl::Span<const Tensor> feeds,
                                std::vector<Tensor>* results, tensorflow::RunMetadata* metadata) {
   if (callable.executable_ == nullptr) return InvalidArgument("a callable that was not prepared");
+  Limits limits(*this);
+  RETURN_IF_ERROR(limits.Begin(options));
+  return Execute(callable, options, limits.step(), feeds, results, metadata);
+}
+
+absl::Status LocalSession::Run(const Signature& signature, const StepOptions& options, absl::Span<const Tensor> feeds,
+                               std::vector<Tensor>* results, tensorflow::RunMetadata* metadata) {
+  Limits limits(*this);
+  RETURN_IF_ERROR(limits.Begin(options));
+  ASSIGN_OR_RETURN(const Callable callable, Prepare(signature, limits.step().cancellation));
+  return Execute(callable, options, limits.step(), feeds, results, metadata);
+}
+
+absl::Status LocalSession::Execute(const Callable& callable, const StepOptions& options, RunningStep& running,
+                                   absl::Span<const Tensor> feeds, std::vector<Tensor>* results,
+                                   tensorflow::RunMetadata* metadata) {
   Executable& executable = *callable.executable_;
   RETURN_IF_ERROR(CheckFeeds(executable, *callable.signature_, feeds));
 
-  // Shared with Close(), which may cancel it while the step ends.
-  const auto running = std::make_shared<RunningStep>();
-  Cancellation& cancellation = running->cancellation;
-  {
-    MutexLock lock(&mutex_);
-    if (closed_) return FailedPrecondition("Session has been closed.");
-    running_.insert(running);
-  }
-  const absl::Duration timeout =
-      options.timeout != absl::InfiniteDuration() ? options.timeout : options_.operation_timeout;
-  std::optional<Timer::AlarmId> alarm;
-  if (timeout != absl::InfiniteDuration()) {
-    alarm = timer_.Set(absl::Now() + timeout, [&cancellation, timeout] {
-      cancellation.Cancel(DeadlineExceeded("Timed out waiting for the step: it had ", absl::FormatDuration(timeout)));
-    });
-  }
-  std::optional<Cancellation::CallbackId> outside;
-  absl::Status status;
-  if (options.cancellation != nullptr) {
-    outside = options.cancellation->Register([&](const absl::Status& why) { cancellation.Cancel(why); });
-    if (!outside.has_value()) status = options.cancellation->status();
-  }
-  if (status.ok()) status = Execute(executable, options, feeds, *running, results, metadata);
-  if (outside.has_value()) options.cancellation->Deregister(*outside);
-  if (alarm.has_value()) timer_.Unset(*alarm);
-  MutexLock lock(&mutex_);
-  running_.erase(running);
-  if (closed_) step_ended_.SignalAll();
-  return status;
-}
-
-absl::Status LocalSession::Execute(Executable& executable, const StepOptions& options, absl::Span<const Tensor> feeds,
-                                   RunningStep& running, std::vector<Tensor>* results,
-                                   tensorflow::RunMetadata* metadata) {
   LocalRendezvous rendezvous;
   ResourceManager step_resources;
   Step step{.id = next_step_.fetch_add(1, std::memory_order_relaxed),

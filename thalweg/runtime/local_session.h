@@ -70,6 +70,9 @@ class LocalSession {
   // its fetches. `metadata` may be nullptr.
   absl::Status Run(const Callable& callable, const StepOptions& options, absl::Span<const Tensor> feeds,
                    std::vector<Tensor>* results, tensorflow::RunMetadata* metadata);
+  // Prepares it, too, within the time that the step has.
+  absl::Status Run(const Signature& signature, const StepOptions& options, absl::Span<const Tensor> feeds,
+                   std::vector<Tensor>* results, tensorflow::RunMetadata* metadata);
 
   // Cancels the steps that run and waits for their end. Afterwards every call
   // is FAILED_PRECONDITION.
@@ -80,13 +83,15 @@ class LocalSession {
 
  private:
   struct RunningStep;
+  class Limits;
 
-  absl::StatusOr<std::shared_ptr<Executable>> Build(const Signature& signature);
+  absl::StatusOr<Callable> Prepare(const Signature& signature, Cancellation& cancellation);
+  absl::Status Execute(const Callable& callable, const StepOptions& options, RunningStep& running,
+                       absl::Span<const Tensor> feeds, std::vector<Tensor>* results, tensorflow::RunMetadata* metadata);
+  absl::StatusOr<std::shared_ptr<Executable>> Build(const Signature& signature, Cancellation& cancellation);
   absl::StatusOr<std::shared_ptr<Kernel>> MakeKernel(const Node& node, Device& device);
   absl::Status CheckFeeds(const Executable& executable, const Signature& signature,
                           absl::Span<const Tensor> feeds) const;
-  absl::Status Execute(Executable& executable, const StepOptions& options, absl::Span<const Tensor> feeds,
-                       RunningStep& running, std::vector<Tensor>* results, tensorflow::RunMetadata* metadata);
   std::string DescribeWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const LocalSessionOptions options_;
