@@ -12,7 +12,8 @@
 namespace thalweg {
 
 // REQUIRES: the calls of `graph` are inlined. NOT_FOUND if there is no such
-// function, UNIMPLEMENTED if one calls itself.
+// function, UNIMPLEMENTED if one calls itself, RESOURCE_EXHAUSTED if bodies are
+// nested too deep, or too large all together.
 absl::Status AttachCarriedFunctions(Graph& graph);
 
 }  // namespace thalweg

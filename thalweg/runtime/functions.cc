@@ -18,8 +18,8 @@ using tensorflow::NodeDef;
 
 class Inlining {
  public:
-  Inlining(Graph& graph, std::vector<std::string>* targets, int max_nodes)
-      : graph_(graph), bodies_(graph, targets, max_nodes) {}
+  Inlining(Graph& graph, std::vector<std::string>* targets, int max_nodes, std::shared_ptr<const Callers> callers)
+      : graph_(graph), bodies_(graph, targets, max_nodes, std::move(callers)) {}
 
   absl::Status Run() {
     RETURN_IF_ERROR(bodies_.Start());
@@ -152,7 +152,9 @@ class Inlining {
       return ExpandCall(call, function);
     }
     const std::string name = absl::StrCat("_gradient_of_", function.name(), "_in_", call.node->name());
-    ASSIGN_OR_RETURN(tensorflow::FunctionDef made, GradientFunction(bodies_.library(), function, name));
+    ASSIGN_OR_RETURN(std::shared_ptr<const Callers> callers, CallersIn(function.name(), call.callers, true));
+    ASSIGN_OR_RETURN(tensorflow::FunctionDef made,
+                     GradientFunction(bodies_.library(), function, name, std::move(callers)));
     RETURN_IF_ERROR(bodies_.AddFunction(std::move(made)));
     NameAttrList gradient;
     gradient.set_name(name);
@@ -409,8 +411,9 @@ class Inlining {
 
 }  // namespace
 
-absl::Status InlineCalls(Graph& graph, std::vector<std::string>* targets, int max_nodes) {
-  return Inlining(graph, targets, max_nodes).Run();
+absl::Status InlineCalls(Graph& graph, std::vector<std::string>* targets, int max_nodes,
+                         std::shared_ptr<const Callers> callers) {
+  return Inlining(graph, targets, max_nodes, std::move(callers)).Run();
 }
 
 absl::Status InlineFunctions(Graph& graph, std::vector<std::string>* targets, int max_nodes) {

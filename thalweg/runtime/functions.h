@@ -9,6 +9,7 @@
 // none. What is taken twice is there twice.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "thalweg/graph/graph.h"
 
 namespace thalweg {
+
+inline constexpr int kMaxInlinedNodes = 1 << 18;
 
 // Rewrites all calls of `graph`, those in bodies too. Run it before placement:
 // nodes of a body have the device they ask for, completed by the caller's.
@@ -27,14 +30,16 @@ namespace thalweg {
 // are added to `targets`, which optimizers must keep.
 //
 // NOT_FOUND if there is no such function, UNIMPLEMENTED, with their names, if
-// functions call each other in a circle, RESOURCE_EXHAUSTED if the graph would
-// have more than `max_nodes`: functions that call others twice grow
-// exponentially.
+// functions call each other in a circle, RESOURCE_EXHAUSTED if calls are nested
+// too deep, or the graph would have more than `max_nodes` or a GB of bodies:
+// functions that call others twice grow exponentially.
 //
 // Functions that kernels call themselves are attached to their nodes
 // (carried_functions.h).
-absl::Status InlineFunctions(Graph& graph, std::vector<std::string>* targets, int max_nodes = 1 << 18);
-// Without the last.
-absl::Status InlineCalls(Graph& graph, std::vector<std::string>* targets, int max_nodes = 1 << 18);
+absl::Status InlineFunctions(Graph& graph, std::vector<std::string>* targets, int max_nodes = kMaxInlinedNodes);
+// Without the last. `callers`: whose body `graph` is, if it is one.
+struct Callers;
+absl::Status InlineCalls(Graph& graph, std::vector<std::string>* targets, int max_nodes = kMaxInlinedNodes,
+                         std::shared_ptr<const Callers> callers = nullptr);
 
 }  // namespace thalweg

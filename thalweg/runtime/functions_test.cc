@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "thalweg/graph/graph_testlib.h"
 #include "thalweg/runtime/local_session.h"
 
 namespace thalweg {
@@ -177,6 +179,117 @@ TEST(Functions, GradientOfAFunction) {
                    {"dx:0", "dother:0"});
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_EQ(*values, (std::vector<int32_t>{5, 5}));
+}
+
+// A function of one float whose result is the gradient of another.
+std::string GradientOf(const std::string& name, const std::string& f) {
+  return absl::StrCat("function { signature { name: '", name,
+                      "' input_arg { name: 'x' type: DT_FLOAT } output_arg { name: 'y' type: DT_FLOAT } } ",
+                      "node_def { name: 'grad' op: 'SymbolicGradient' input: 'x' input: 'x' ",
+                      "attr { key: 'Tin' value { list { type: DT_FLOAT type: DT_FLOAT } } } ",
+                      "attr { key: 'Tout' value { list { type: DT_FLOAT } } } ",
+                      "attr { key: 'f' value { func { name: '", f, "' } } } } ",
+                      "ret { key: 'y' value: 'grad:output:0' } } ");
+}
+
+TEST(Functions, CirclesOfGradientsAreNamed) {
+  const auto run = [](const std::string& function, const std::string& library) {
+    return RunStep(absl::StrCat(Const("one", 1), Cast("x", "one", false), Cast("out", "call", true),
+                                "node { name: 'call' op: '", function, "' input: 'x' } library { ", library, "}"),
+                   {"out:0"})
+        .status();
+  };
+  EXPECT_THAT(run("F", GradientOf("F", "F")), Fails(absl::StatusCode::kUnimplemented, "F -> F"));
+  EXPECT_THAT(run("F", GradientOf("F", "G") + GradientOf("G", "F")),
+              Fails(absl::StatusCode::kUnimplemented, "F -> G -> F"));
+  EXPECT_THAT(run("H", GradientOf("H", "F") + GradientOf("F", "G") + GradientOf("G", "F")),
+              Fails(absl::StatusCode::kUnimplemented, "F -> G -> F"));
+  std::string chain = GradientOf("F999", "F0");
+  for (int i = 0; i < 999; ++i) chain += GradientOf(absl::StrCat("F", i), absl::StrCat("F", i + 1));
+  EXPECT_THAT(run("F0", chain), Fails(absl::StatusCode::kResourceExhausted, "gradients"));
+}
+
+TEST(Functions, CallsMayNotBeNestedWithoutEnd) {
+  std::string functions;
+  for (int i = 0; i < 10'000; ++i) {
+    functions += absl::StrCat("function { signature { name: 'F", i, "' input_arg { name: 'x' type: DT_INT32 } ",
+                              "output_arg { name: 'y' type: DT_INT32 } } node_def { name: 'a' op: 'F", i + 1,
+                              "' input: 'x' } ret { key: 'y' value: 'a:y:0' } } ");
+  }
+  functions +=
+      "function { signature { name: 'F10000' input_arg { name: 'x' type: DT_INT32 } "
+      "output_arg { name: 'y' type: DT_INT32 } } ret { key: 'y' value: 'x' } } ";
+  const auto run = [&](const std::string& first) {
+    return RunStep(absl::StrCat(Const("one", 1), "node { name: 'call' op: '", first, "' input: 'one' } library { ",
+                                functions, "}"),
+                   {"call:0"});
+  };
+  EXPECT_THAT(run("F0").status(), Fails(absl::StatusCode::kResourceExhausted, "nested"));
+  EXPECT_EQ(run("F9500").value(), std::vector<int32_t>{1});
+}
+
+// What bodies hold may be large, though they have few nodes.
+TEST(Functions, GrowthInBytesHasALimit) {
+  const std::string text(1 << 20, 'x');
+  std::string functions =
+      absl::StrCat("function { signature { name: 'F0' input_arg { name: 'x' type: DT_INT32 } ",
+                   "output_arg { name: 'y' type: DT_INT32 } } node_def { name: 'same' op: 'Identity' input: 'x' ",
+                   "attr { key: 'T' value { type: DT_INT32 } } attr { key: '_note' value { s: '", text, "' } } } ",
+                   "ret { key: 'y' value: 'same:output:0' } } ");
+  for (int i = 1; i < 13; ++i) functions += CallsTwice(absl::StrCat("F", i), absl::StrCat("F", i - 1));
+  EXPECT_THAT(
+      RunStep(absl::StrCat(Const("one", 1), "node { name: 'call' op: 'F12' input: 'one' } library { ", functions, "}"),
+              {"call:0"})
+          .status(),
+      Fails(absl::StatusCode::kResourceExhausted, "bytes"));
+}
+
+// A function of a dataset's elements that maps `callee` over two datasets.
+std::string MapsTwice(const std::string& name, const std::string& callee) {
+  std::string nodes;
+  for (const char* map : {"a", "b"}) {
+    absl::StrAppend(&nodes, "node_def { name: '", map, "' op: 'MapDataset' input: 'source:handle:0' ",
+                    "attr { key: 'f' value { func { name: '", callee, "' } } } ",
+                    "attr { key: 'Targuments' value { list {} } } ",
+                    "attr { key: 'output_types' value { list { type: DT_INT64 } } } ",
+                    "attr { key: 'output_shapes' value { list { shape {} } } } } ");
+  }
+  return absl::StrCat("function { signature { name: '", name,
+                      "' input_arg { name: 'x' type: DT_INT64 } output_arg { name: 'y' type: DT_INT64 } ",
+                      "control_output: 'a' control_output: 'b' } ",
+                      "node_def { name: 'source' op: 'RangeDataset' input: 'x' input: 'x' input: 'x' ",
+                      "attr { key: 'output_types' value { list { type: DT_INT64 } } } ",
+                      "attr { key: 'output_shapes' value { list { shape {} } } } } ", nodes,
+                      "ret { key: 'y' value: 'x' } control_ret { key: 'a' value: 'a' } ",
+                      "control_ret { key: 'b' value: 'b' } } ");
+}
+
+TEST(Functions, WhatNodesCarryHasALimit) {
+  std::string functions =
+      "function { signature { name: 'F0' input_arg { name: 'x' type: DT_INT64 } "
+      "output_arg { name: 'y' type: DT_INT64 } } ret { key: 'y' value: 'x' } } ";
+  for (int i = 1; i < 41; ++i) functions += MapsTwice(absl::StrCat("F", i), absl::StrCat("F", i - 1));
+  const auto attach = [&](const std::string& first) {
+    Graph graph;
+    EXPECT_TRUE(
+        graph
+            .Import(Parse(absl::StrCat(
+                "node { name: 'n' op: 'Const' attr { key: 'dtype' value { type: DT_INT64 } } attr { key: ",
+                "'value' value { tensor { dtype: DT_INT64 tensor_shape {} int64_val: 3 } } } } ",
+                "node { name: 'source' op: 'RangeDataset' input: 'n' input: 'n' input: 'n' ",
+                "attr { key: 'output_types' value { list { type: DT_INT64 } } } ",
+                "attr { key: 'output_shapes' value { list { shape {} } } } } ",
+                "node { name: 'map' op: 'MapDataset' input: 'source' ", "attr { key: 'f' value { func { name: '", first,
+                "' } } } attr { key: 'Targuments' value { list {} } } ",
+                "attr { key: 'output_types' value { list { type: DT_INT64 } } } ",
+                "attr { key: 'output_shapes' value { list { shape {} } } } } library { ", functions, "}")))
+            .ok());
+    std::vector<std::string> targets;
+    return InlineFunctions(graph, &targets);
+  };
+  EXPECT_TRUE(attach("F5").ok());
+  EXPECT_THAT(attach("F25"), Fails(absl::StatusCode::kResourceExhausted, "bytes"));
+  EXPECT_THAT(attach("F40"), Fails(absl::StatusCode::kResourceExhausted, "nested"));
 }
 
 TEST(Functions, ForCountsUpAndDown) {

@@ -52,18 +52,6 @@ absl::Status CheckTypes(const FunctionBody& body, const std::string& name, const
   return absl::OkStatus();
 }
 
-absl::Status CheckRecursion(const FunctionCall& call, const std::string& function) {
-  for (const Callers* c = call.callers.get(); c != nullptr; c = c->outer.get()) {
-    if (c->function != function) continue;
-    std::string circle = function;
-    for (const Callers* d = call.callers.get(); d != c; d = d->outer.get()) {
-      circle = absl::StrCat(d->function, " -> ", circle);
-    }
-    return Unimplemented("functions call each other in a circle: ", function, " -> ", circle);
-  }
-  return absl::OkStatus();
-}
-
 void Connect(const Node& node, Node* copy, const std::vector<Node*>& copies,
              const absl::flat_hash_map<const Node*, const BodyArg*>& arg_of, Node* pivot) {
   bool guarded = false;
@@ -95,14 +83,42 @@ absl::Status SetDevice(const Node& call, Node* node) {
 
 }  // namespace
 
-InlinedBodies::InlinedBodies(Graph& graph, std::vector<std::string>* targets, int max_nodes)
-    : graph_(graph), targets_(*targets), max_nodes_(max_nodes) {
+absl::StatusOr<std::shared_ptr<const Callers>> CallersIn(const std::string& function,
+                                                         std::shared_ptr<const Callers> outer, bool for_gradient) {
+  // Names grow with the calls around them, and to make a gradient takes a copy of
+  // the library.
+  constexpr int kMaxDepth = 1000;
+  constexpr int kMaxGradients = 32;
+  for (const Callers* c = outer.get(); c != nullptr; c = c->outer.get()) {
+    if (c->function != function) continue;
+    std::string circle = function;
+    for (const Callers* d = outer.get(); d != c; d = d->outer.get()) circle = absl::StrCat(d->function, " -> ", circle);
+    return Unimplemented("functions call each other in a circle: ", function, " -> ", circle);
+  }
+  Callers callers{function, outer, 1, for_gradient ? 1 : 0};
+  if (outer != nullptr) {
+    callers.depth += outer->depth;
+    callers.gradients += outer->gradients;
+  }
+  if (callers.depth > kMaxDepth) {
+    return ResourceExhausted("calls of functions are nested more than ", kMaxDepth, " deep, at '", function, "'");
+  }
+  if (callers.gradients > kMaxGradients) {
+    return ResourceExhausted("gradients of functions are nested more than ", kMaxGradients, " deep, at '", function,
+                             "'");
+  }
+  return std::make_shared<const Callers>(std::move(callers));
+}
+
+InlinedBodies::InlinedBodies(Graph& graph, std::vector<std::string>* targets, int max_nodes,
+                             std::shared_ptr<const Callers> callers)
+    : graph_(graph), targets_(*targets), max_nodes_(max_nodes), callers_(std::move(callers)) {
   for (const FunctionDef& function : graph.library().function()) functions_[function.signature().name()] = &function;
 }
 
 absl::Status InlinedBodies::Start() {
   for (const auto& node : graph_.nodes()) {
-    if (IsCall(*node)) calls_.push_back({node.get()});
+    if (IsCall(*node)) calls_.push_back({node.get(), false, callers_});
   }
   if (calls_.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph_));
@@ -149,10 +165,15 @@ absl::StatusOr<FunctionBody> InlinedBodies::Instantiate(const NameAttrList& func
 absl::StatusOr<InlinedBody> InlinedBodies::Add(const FunctionCall& call, const NameAttrList& function,
                                                absl::string_view part, const std::vector<BodyArg>& args, Node* pivot,
                                                const std::vector<DType>& output_types) {
-  RETURN_IF_ERROR(CheckRecursion(call, function.name()));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Callers> callers, CallersIn(function.name(), call.callers));
   ASSIGN_OR_RETURN(const FunctionBody made, Instantiate(function, absl::StrCat(call.node->name(), "/", part, "/")));
   RETURN_IF_ERROR(CheckTypes(made, function.name(), args, output_types));
   RETURN_IF_ERROR(CheckSize(made.def.node_size()));
+  constexpr int64_t kMaxBytes = 1 << 30;
+  bytes_ += static_cast<int64_t>(made.def.ByteSizeLong());
+  if (bytes_ > kMaxBytes) {
+    return ResourceExhausted("the bodies of the graph's functions have more than ", kMaxBytes, " bytes");
+  }
   RETURN_IF_ERROR(Append(scratch_.Import(made.def), absl::StrCat("; in function '", function.name(), "'")));
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(scratch_));
   ASSIGN_OR_RETURN(const Frames frames, FindFrames(scratch_, order));
@@ -161,7 +182,6 @@ absl::StatusOr<InlinedBody> InlinedBodies::Add(const FunctionCall& call, const N
   ArgMap arg_of;
   for (size_t i = 0; i < args.size(); ++i) arg_of[scratch_.FindNode(made.args[i])] = &args[i];
   const std::vector<Node*> copies = CopyNeeded(made, arg_of);
-  const auto callers = std::make_shared<const Callers>(Callers{function.name(), call.callers});
   for (const auto& node : scratch_.nodes()) {
     if (Node* copy = copies[node->id()]) {
       Connect(*node, copy, copies, arg_of, pivot);

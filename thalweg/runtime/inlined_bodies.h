@@ -20,7 +20,16 @@ namespace thalweg {
 struct Callers {
   std::string function;
   std::shared_ptr<const Callers> outer;
+  int depth = 1;
+  int gradients = 0;  // how many of them are called for their gradients
 };
+
+// Those of what stands in `function`, which is called, or of which the gradient
+// is made, in `outer`. UNIMPLEMENTED if it is there already: it calls itself.
+// RESOURCE_EXHAUSTED if there are too many.
+absl::StatusOr<std::shared_ptr<const Callers>> CallersIn(const std::string& function,
+                                                         std::shared_ptr<const Callers> outer,
+                                                         bool for_gradient = false);
 
 // A node that calls a function, to be replaced.
 struct FunctionCall {
@@ -28,7 +37,7 @@ struct FunctionCall {
   // In a loop or a branch made of single nodes: its inputs tell in which
   // iteration it is, and whether it is dead.
   bool by_input = false;
-  std::shared_ptr<const Callers> callers;  // nullptr: in the graph itself
+  std::shared_ptr<const Callers> callers;  // nullptr: in the graph of a step
 };
 
 // Nodes in the order of their coming, each once.
@@ -60,8 +69,9 @@ struct InlinedBody {
 // Writes bodies into a graph, and keeps a list of the calls that are in it.
 class InlinedBodies {
  public:
-  // Nodes with effects are added to `targets`. Both are borrowed.
-  InlinedBodies(Graph& graph, std::vector<std::string>* targets, int max_nodes);
+  // Nodes with effects are added to `targets`. Both are borrowed. `callers` are
+  // those of the graph itself.
+  InlinedBodies(Graph& graph, std::vector<std::string>* targets, int max_nodes, std::shared_ptr<const Callers> callers);
 
   // Finds the calls that the graph has to begin with.
   absl::Status Start();
@@ -96,6 +106,8 @@ class InlinedBodies {
   Graph& graph_;
   std::vector<std::string>& targets_;
   const int max_nodes_;
+  const std::shared_ptr<const Callers> callers_;
+  int64_t bytes_ = 0;  // of the bodies
   absl::flat_hash_map<std::string, const tensorflow::FunctionDef*> functions_;
   std::vector<std::unique_ptr<const tensorflow::FunctionDef>> added_;
   Graph scratch_;  // where a body is read before its nodes are copied

@@ -85,7 +85,8 @@ const FunctionDef* Find(const Graph& library, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<FunctionDef> GradientFunction(const Graph& library, const NameAttrList& f, const std::string& name) {
+absl::StatusOr<FunctionDef> GradientFunction(const Graph& library, const NameAttrList& f, const std::string& name,
+                                             std::shared_ptr<const Callers> callers) {
   const FunctionDef* const function = Find(library, f.name());
   if (function == nullptr) return NotFound("Function ", f.name(), " is not defined.");
   ASSIGN_OR_RETURN(const FunctionBody body, Instantiate(*function, f.attr(), library, ""));
@@ -100,7 +101,7 @@ absl::StatusOr<FunctionDef> GradientFunction(const Graph& library, const NameAtt
   }
   RETURN_IF_ERROR(s.status());
   std::vector<std::string> targets;
-  RETURN_IF_ERROR(InlineCalls(graph, &targets));
+  RETURN_IF_ERROR(InlineCalls(graph, &targets, kMaxInlinedNodes, std::move(callers)));
   std::vector<Output> ys, xs;
   for (const Node* result : results) ys.push_back(result->input(0));
   for (const std::string& arg : body.args) xs.push_back(Output(graph.FindNode(arg)));
