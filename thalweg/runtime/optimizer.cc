@@ -90,19 +90,22 @@ std::string AttrKey(const Node& node) {
   return key;
 }
 
-// Points every use of a node's outputs at others'.
-void ReplaceUses(const std::vector<std::vector<Node*>>& consumers, Node* from, Node* to) {
-  for (Node* consumer : consumers[from->id()]) {
-    for (int i = 0; i < consumer->num_inputs(); ++i) {
-      if (consumer->input(i).node == from) consumer->set_input(i, Output(to, consumer->input(i).index));
-    }
-    std::vector<Node*> controls;
-    for (Node* control : consumer->control_inputs()) {
-      Node* mapped = control == from ? to : control;
-      if (std::find(controls.begin(), controls.end(), mapped) == controls.end()) controls.push_back(mapped);
-    }
-    consumer->set_control_inputs(std::move(controls));
+// Points a node's inputs at what stands for them, by id.
+void ReplaceInputs(const std::vector<Node*>& instead, Node* node) {
+  for (int i = 0; i < node->num_inputs(); ++i) {
+    const Output& input = node->input(i);
+    if (Node* other = instead[input.node->id()]) node->set_input(i, Output(other, input.index));
   }
+  const std::vector<Node*>& controls = node->control_inputs();
+  if (std::none_of(controls.begin(), controls.end(), [&](const Node* n) { return instead[n->id()] != nullptr; }))
+    return;
+  std::vector<Node*> replaced;
+  absl::flat_hash_set<const Node*> seen;
+  for (Node* control : controls) {
+    Node* const other = instead[control->id()] == nullptr ? control : instead[control->id()];
+    if (seen.insert(other).second) replaced.push_back(other);
+  }
+  node->set_control_inputs(std::move(replaced));
 }
 
 }  // namespace
@@ -160,11 +163,12 @@ absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, const OptimizerO
 
 absl::StatusOr<int> MergeCommonSubexpressions(Graph& graph) {
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph));
-  std::vector<std::vector<Node*>> consumers = Consumers(graph);
+  std::vector<Node*> instead(graph.num_nodes(), nullptr);  // by id: the node that does the same
   using Key = std::tuple<std::string, std::string, std::string, std::vector<std::pair<int, int>>, std::vector<int>>;
   std::map<Key, Node*> seen;
   int count = 0;
   for (Node* node : order) {
+    ReplaceInputs(instead, node);
     if (!IsPure(*node)) continue;
     std::vector<std::pair<int, int>> inputs;
     for (const Output& input : node->inputs()) inputs.emplace_back(input.node->id(), input.index);
@@ -175,9 +179,7 @@ absl::StatusOr<int> MergeCommonSubexpressions(Graph& graph) {
     Key key(node->op(), node->device(), AttrKey(*node), std::move(inputs), std::move(controls));
     const auto [it, is_new] = seen.try_emplace(std::move(key), node);
     if (is_new) continue;
-    ReplaceUses(consumers, node, it->second);
-    auto& kept = consumers[it->second->id()];
-    kept.insert(kept.end(), consumers[node->id()].begin(), consumers[node->id()].end());
+    instead[node->id()] = it->second;
     ++count;
   }
   return count;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/memory.h"
 #include "thalweg/graph/attr.h"
@@ -125,6 +126,21 @@ TEST(Optimizer, MergesCommonSubexpressions) {
   const Graph result = Optimized(graph, {.feeds = {"x:0", "y:0"}, .fetches = {"z:0"}});
   EXPECT_EQ(CountOps(result, "Mul"), 2);
   EXPECT_EQ(CountOps(result, "Sub"), 2);
+}
+
+// As the initializer of all variables has them.
+TEST(Optimizer, MergesManyNodesThatOneWaitsFor) {
+  constexpr int kNodes = 20'000;
+  Graph graph;
+  const Scope s = graph.root();
+  std::vector<Output> all;
+  for (int i = 0; i < kNodes; ++i) all.push_back(Const(s, 1.f));
+  NoOp(s.WithOpName("group").WithControlDependencies(all));
+  const absl::Time start = absl::Now();
+  const Graph result = Optimized(graph, {.targets = {"group"}});
+  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+  EXPECT_EQ(CountOps(result, "Const"), 1);
+  EXPECT_EQ(result.FindNode("group")->control_inputs().size(), 1);
 }
 
 TEST(Optimizer, AttributesTellNodesApart) {

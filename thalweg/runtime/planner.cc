@@ -23,7 +23,8 @@ namespace {
 // every other node is.
 class RegionCompiler {
  public:
-  RegionCompiler(const Graph& graph, const std::vector<Node*>& order, const Frames& frames, int frame,
+  // `order`: the nodes of each frame, in topological order.
+  RegionCompiler(const Graph& graph, const std::vector<std::vector<Node*>>& order, const Frames& frames, int frame,
                  const DeviceFinder& find_device, const KernelSource& make_kernel, Plan* plan)
       : graph_(graph),
         order_(order),
@@ -54,28 +55,30 @@ class RegionCompiler {
   }
 
  private:
-  bool IsOwn(const Node& node) const { return frames_.of_node[node.id()] == frame_; }
+  // The unit of a node; -1 if it is of another region.
+  int UnitOf(const Node& node) const {
+    const auto it = unit_of_.find(&node);
+    return it == unit_of_.end() ? -1 : it->second;
+  }
 
   absl::Status MakeUnits() {
-    unit_of_.assign(graph_.num_nodes(), -1);
-    for (Node* node : order_) {
-      if (!IsOwn(*node)) continue;
+    for (Node* node : order_[frame_]) {
       if (IsEnter(*node)) {
         // The loop it opens is the unit.
         const int child = frames_.of_outputs[node->id()];
         auto [it, is_new] = loop_units_.try_emplace(child, static_cast<int>(units_.size()));
         if (is_new) RETURN_IF_ERROR(MakeLoopUnit(child));
-        unit_of_[node->id()] = it->second;
+        unit_of_[node] = it->second;
         continue;
       }
-      unit_of_[node->id()] = static_cast<int>(units_.size());
+      unit_of_[node] = static_cast<int>(units_.size());
       Unit& unit = units_.emplace_back();
       unit.node = node;
       RETURN_IF_ERROR(PrepareNode(unit));
     }
     // Exits are seen from outside as outputs of the loop.
     for (const auto& [child, unit] : loop_units_) {
-      for (Node* exit : frames_.frames[child].exits) unit_of_[exit->id()] = unit;
+      for (Node* exit : frames_.frames[child].exits) unit_of_[exit] = unit;
     }
     return absl::OkStatus();
   }
@@ -138,11 +141,11 @@ class RegionCompiler {
 
   void AddDependency(int before, int after) {
     if (before < 0) return;
-    auto& list = units_[after].before;
-    if (std::find(list.begin(), list.end(), before) == list.end()) {
-      list.push_back(before);
-      units_[before].after.push_back(after);
-    }
+    // Those of a unit come one after the other.
+    std::vector<int>& afters = units_[before].after;
+    if (!afters.empty() && afters.back() == after) return;
+    afters.push_back(after);
+    units_[after].before.push_back(before);
   }
 
   // The edges of a node that come from this region.
@@ -158,8 +161,7 @@ class RegionCompiler {
     for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
       const auto depend = [&](const Node* from) {
         // What enters this loop is there when the iteration begins.
-        if (frames_.of_outputs[from->id()] == frame_ && unit_of_[from->id()] >= 0)
-          AddDependency(unit_of_[from->id()], u);
+        if (frames_.of_outputs[from->id()] == frame_) AddDependency(UnitOf(*from), u);
       };
       if (units_[u].node != nullptr) {
         ForEachSource(*units_[u].node, depend);
@@ -195,7 +197,7 @@ class RegionCompiler {
   bool OutputMayBeDead(const Node& from) const {
     if (IsEnter(from)) return frame_ != 0;   // a variable of the loop, after the first iteration
     if (IsNextIteration(from)) return true;  // in the first one
-    const Unit& unit = units_[unit_of_[from.id()]];
+    const Unit& unit = units_[UnitOf(from)];
     return unit.may_be_dead || IsSwitch(from) || from.op() == "_Recv" || from.op() == "_HostRecv";
   }
 
@@ -230,11 +232,11 @@ class RegionCompiler {
       unit.may_be_dead = control || (IsMerge(*unit.node) ? all : any);
     }
   }
-  bool IsInner(const Node& node) const { return IsEnter(node) || unit_of_[node.id()] >= 0; }
+  bool IsInner(const Node& node) const { return IsEnter(node) || UnitOf(node) >= 0; }
   bool ControlMayBeDead(const Node& from) const {
     if (IsEnter(from) && frames_.of_outputs[from.id()] == frame_) return frame_ != 0;
     if (IsNextIteration(from)) return true;
-    return units_[unit_of_[from.id()]].may_be_dead;
+    return units_[UnitOf(from)].may_be_dead;
   }
 
   int32_t NewSlot() { return plan_.num_slots++; }
@@ -269,7 +271,7 @@ class RegionCompiler {
     const auto it_own = slots_.find(Output(const_cast<Node*>(&from)));
     if (IsEnter(from) || IsNextIteration(from) || (IsExit(from) && it_own != slots_.end())) return it_own->second;
     // A node without code is as dead as its input.
-    if (units_[unit_of_[from.id()]].no_code && from.num_inputs() > 0) return slots_.at(from.input(0));
+    if (units_[UnitOf(from)].no_code && from.num_inputs() > 0) return slots_.at(from.input(0));
     const auto [it, is_new] = status_slots_.try_emplace(&from, plan_.num_slots);
     if (is_new) NewSlot();
     return it->second;
@@ -454,7 +456,7 @@ class RegionCompiler {
   }
 
   const Graph& graph_;
-  const std::vector<Node*>& order_;
+  const std::vector<std::vector<Node*>>& order_;
   const Frames& frames_;
   const int frame_;
   const DeviceFinder& find_device_;
@@ -463,7 +465,7 @@ class RegionCompiler {
 
   std::vector<Unit> units_;
   std::vector<int> unit_order_;
-  std::vector<int> unit_of_;                  // by node id; -1 if of another region
+  absl::flat_hash_map<const Node*, int> unit_of_;
   absl::flat_hash_map<int, int> loop_units_;  // frame -> unit
   absl::flat_hash_map<int, std::unique_ptr<RegionCompiler>> loop_bodies_;
   std::vector<int> schedule_;
@@ -505,7 +507,9 @@ absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph, const DeviceFin
   RETURN_IF_ERROR(GuardLoopEdges(executable->graph));
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(executable->graph));
   ASSIGN_OR_RETURN(const Frames frames, FindFrames(executable->graph, order));
-  RegionCompiler compiler(executable->graph, order, frames, 0, find_device, make_kernel, &executable->plan);
+  std::vector<std::vector<Node*>> of_frame(frames.frames.size());
+  for (Node* node : order) of_frame[frames.of_node[node->id()]].push_back(node);
+  RegionCompiler compiler(executable->graph, of_frame, frames, 0, find_device, make_kernel, &executable->plan);
   RETURN_IF_ERROR(compiler.Compile());
   return executable;
 }

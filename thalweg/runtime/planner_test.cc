@@ -1,6 +1,7 @@
 #include "thalweg/runtime/planner.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <functional>
 #include <string>
@@ -109,6 +110,78 @@ TEST(Planner, LoopsNestAsDeepAsTheyMay) {
     EXPECT_EQ(*nested(kMaxFrameDepth), -3);
     EXPECT_THAT(nested(5'000), Fails(absl::StatusCode::kInvalidArgument, "lies in 100 others"));
   });
+}
+
+// Bytes that this process has had at most.
+int64_t PeakBytes() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+tensorflow::NodeDef* AddNode(tensorflow::GraphDef& def, const std::string& name, const std::string& op,
+                             const std::vector<std::string>& inputs) {
+  tensorflow::NodeDef* node = def.add_node();
+  node->set_name(name);
+  node->set_op(op);
+  for (const std::string& input : inputs) node->add_input(input);
+  return node;
+}
+
+// Side by side or one after the other, and all of them before the last node.
+TEST(Planner, AGraphMayHaveManyWaits) {
+  constexpr int kWaits = 40'000;
+  for (const bool chained : {false, true}) {
+    tensorflow::GraphDef def;
+    SetAttr(*AddNode(def, "queue", "FIFOQueueV2", {}), "component_types", std::vector<DType>{kFloat});
+    std::vector<std::string> all;
+    for (int i = 0; i < kWaits; ++i) {
+      const std::string name = absl::StrCat("get", i);
+      std::vector<std::string> inputs{"queue"};
+      if (chained && i > 0) inputs.push_back(absl::StrCat("^neg", i - 1));
+      SetAttr(*AddNode(def, name, "QueueDequeueV2", inputs), "component_types", std::vector<DType>{kFloat});
+      SetAttr(*AddNode(def, absl::StrCat("neg", i), "Neg", {name}), "T", kFloat);
+      all.push_back(absl::StrCat("^neg", i));
+    }
+    AddNode(def, "all", "NoOp", all);
+    LocalSession session({});
+    ASSERT_OK(session.Extend(def));
+    const int64_t before = PeakBytes();
+    ASSERT_OK(session.Prepare({.targets = {"all"}}).status());
+    EXPECT_LT(PeakBytes() - before, 400 << 20) << chained;
+  }
+}
+
+TEST(Planner, AGraphMayHaveManyLoops) {
+  constexpr int kLoops = 5'000;
+  tensorflow::GraphDef def;
+  const auto add = [&](const std::string& name, const std::string& op, const std::vector<std::string>& inputs) {
+    tensorflow::NodeDef* node = AddNode(def, name, op, inputs);
+    SetAttr(*node, "T", kBool);
+    return node;
+  };
+  tensorflow::NodeDef* no = AddNode(def, "no", "Const", {});
+  SetAttr(*no, "dtype", kBool);
+  SetAttr(*no, "value", Tensor::Scalar(false));
+  std::vector<std::string> all;
+  for (int i = 0; i < kLoops; ++i) {
+    const std::string p = absl::StrCat("loop", i);
+    SetAttr(*add(p + "/enter", "Enter", {"no"}), "frame_name", p);
+    SetAttr(*add(p + "/merge", "Merge", {p + "/enter", p + "/next"}), "N", 2);
+    AddNode(def, p + "/cond", "LoopCond", {p + "/merge"});
+    add(p + "/switch", "Switch", {p + "/merge", p + "/cond"});
+    add(p + "/next", "NextIteration", {p + "/switch:1"});
+    add(p + "/exit", "Exit", {p + "/switch:0"});
+    all.push_back("^" + p + "/exit");
+  }
+  AddNode(def, "all", "NoOp", all);
+  LocalSession session({});
+  ASSERT_OK(session.Extend(def));
+  const int64_t before = PeakBytes();
+  ASSERT_OK_AND_ASSIGN(const auto step, session.Prepare({.targets = {"all"}}));
+  EXPECT_LT(PeakBytes() - before, 450 << 20);
+  std::vector<Tensor> results;
+  ASSERT_OK(session.Run(step, {}, {}, &results, nullptr));
 }
 
 }  // namespace

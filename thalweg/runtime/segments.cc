@@ -4,7 +4,9 @@
 #include <map>
 #include <queue>
 #include <tuple>
+#include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "thalweg/runtime/late_reads.h"
 
 namespace thalweg {
@@ -17,6 +19,25 @@ int NumberWaits(std::vector<Unit>& units) {
     if (unit.waits) unit.wait = count++;
   }
   return count;
+}
+
+// Waits, as ranges [first, last) of their numbers, which follow the order of the
+// graph: whether thousands run side by side or one after the other, what depends
+// on many of them depends on few ranges.
+using WaitSet = std::vector<std::pair<int, int>>;
+
+// Ranges in order, as few as can be.
+void Normalize(WaitSet& set) {
+  std::sort(set.begin(), set.end());
+  size_t kept = 0;
+  for (const auto& range : set) {
+    if (kept > 0 && range.first <= set[kept - 1].second) {
+      set[kept - 1].second = std::max(set[kept - 1].second, range.second);
+    } else {
+      set[kept++] = range;
+    }
+  }
+  set.resize(kept);
 }
 
 bool Sends(const Node& node) { return node.op() == "_Send" || node.op() == "_HostSend"; }
@@ -35,23 +56,30 @@ void FindSegments(std::vector<Unit>& units, const std::vector<int>& order, Plan&
     plan.segments.resize(1);
     return;
   }
-  const size_t words = (waits + 63) / 64;
-  std::vector<std::vector<uint64_t>> sets(units.size(), std::vector<uint64_t>(words));
-  std::map<std::vector<uint64_t>, int> ids;
+  std::map<WaitSet, int> ids;
+  std::vector<const WaitSet*> sets;  // by segment
   for (const int u : order) {
+    WaitSet set;
+    int last = -1;  // mostly, all are of one segment
     for (const int before : units[u].before) {
-      for (size_t w = 0; w < words; ++w) sets[u][w] |= sets[before][w];
-      if (const int wait = units[before].wait; wait >= 0) sets[u][wait / 64] |= uint64_t{1} << (wait % 64);
+      const Unit& first = units[before];
+      if (first.segment != last) set.insert(set.end(), sets[first.segment]->begin(), sets[first.segment]->end());
+      last = first.segment;
+      if (first.wait >= 0) set.push_back({first.wait, first.wait + 1});
     }
-    units[u].segment = ids.try_emplace(sets[u], static_cast<int>(ids.size())).first->second;
+    Normalize(set);
+    const auto [it, is_new] = ids.try_emplace(std::move(set), static_cast<int>(sets.size()));
+    if (is_new) sets.push_back(&it->first);
+    units[u].segment = it->second;
   }
   plan.segments.resize(ids.size());
+  absl::flat_hash_set<std::tuple<bool, int, int>> seen;  // from a wait or a segment, to a segment
   for (const Unit& unit : units) {
     for (const int before : unit.before) {
       const Unit& first = units[before];
       if (!first.waits && first.segment == unit.segment) continue;
+      if (!seen.insert({first.waits, first.waits ? first.wait : first.segment, unit.segment}).second) continue;
       auto& successors = first.waits ? plan.wait_successors[first.wait] : plan.segments[first.segment].successors;
-      if (std::find(successors.begin(), successors.end(), unit.segment) != successors.end()) continue;
       successors.push_back(unit.segment);
       ++plan.segments[unit.segment].predecessors;
     }
