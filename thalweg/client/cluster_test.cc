@@ -267,6 +267,21 @@ TEST_P(ClusterTest, ClosingASessionEndsItsSteps) {
   EXPECT_THAT(session->Run({size}), Fails(absl::StatusCode::kFailedPrecondition, "closed"));
 }
 
+TEST_P(ClusterTest, AVariableIsInOneTaskForAllSteps) {
+  TestCluster cluster({{"ps", 2}}, {}, GetParam());
+  Graph graph;
+  const Scope s = graph.root();
+  Node* v = s.Add("VarHandleOp", {}, {{"shape", Shape()}, {"dtype", kFloat}});
+  const Output init = s.Add("AssignVariableOp", {v->out(), Const(s, 1.f)});
+  const Output update = s.WithDevice("/job:ps/task:1").Add("AssignAddVariableOp", {v->out(), Const(s, 1.f)});
+  const Output read = s.Add("ReadVariableOp", {v->out()}, {{"dtype", kFloat}});
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(kPs0)}));
+  ASSERT_OK(session->Run({Fetch::Target(init)}).status());
+  ASSERT_OK(session->Run({Fetch::Target(update)}).status());
+  ASSERT_OK_AND_ASSIGN(const auto out, session->Run({read}));
+  EXPECT_EQ(out[0].scalar<float>(), 2);
+}
+
 TEST_P(ClusterTest, ATensorMayBeFetchedTwice) {
   TestCluster cluster({{"ps", 2}}, {}, GetParam());
   Graph graph;

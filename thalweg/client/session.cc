@@ -138,6 +138,9 @@ absl::StatusOr<std::vector<Placed>> Session::ExplainPlacement(const std::vector<
     ASSIGN_OR_RETURN(DeviceName name, DeviceName::Parse(device.name()));
     placer.devices.push_back({std::move(name)});
   }
+  StatePlacement states;
+  states.Update(graph_, placer);
+  placer.states = &states;
   ASSIGN_OR_RETURN(Graph needed, Extract(graph_, signature));
   RETURN_IF_ERROR(InlineFunctions(needed, &signature.targets));
   return Place(needed, placer);

@@ -10,6 +10,7 @@
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "thalweg/client/server.h"
 #include "thalweg/client/session_testlib.h"
@@ -47,6 +48,102 @@ TEST(Session, FeedsAndFetches) {
   // An inner tensor may be fed too: then x is not needed.
   ASSERT_OK_AND_ASSIGN(const auto inner, session->Run({z}, {{y, Tensor::Of<float>({1, 2}, {5, 6})}}));
   EXPECT_THAT(inner[0].flat<float>(), ElementsAre(10, 12));
+}
+
+TEST(Session, AVariableIsInOnePlaceForAllSteps) {
+  Graph graph;
+  const Scope s = graph.root();
+  Node* v = s.Add("VarHandleOp", {}, {{"shape", Shape()}, {"dtype", kFloat}});
+  const Output init = s.Add("AssignVariableOp", {v->out(), Const(s, 1.f)});
+  const Output update = s.WithDevice("/device:CPU:1").Add("AssignAddVariableOp", {v->out(), Const(s, 1.f)});
+  const Output read = s.Add("ReadVariableOp", {v->out()}, {{"dtype", kFloat}});
+  const Output random = s.Add("RandomUniform", {Const(s, {2})}, {{"dtype", kFloat}, {"seed", 1}});
+  const Output near = Neg(s.WithDevice("/device:CPU:1"), random);
+  SetAttr(random.node->mutable_def(), "_class", std::vector<std::string>{absl::StrCat("loc:@", near.node->name())});
+  const Output lost = Neg(s.WithDevice("/device:CPU:7"), Const(s, 1.f));
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.cpu_devices = 2}));
+  ASSERT_OK(session->Run({init}).status());
+  ASSERT_OK(session->Run({update}).status());
+  ASSERT_OK_AND_ASSIGN(const auto out, session->Run({read}));
+  EXPECT_EQ(out[0].scalar<float>(), 2);
+  EXPECT_THAT(session->Run({lost}), Fails(absl::StatusCode::kInvalidArgument, "CPU:7"));
+  ASSERT_OK_AND_ASSIGN(const auto placed, session->ExplainPlacement({init}));
+  for (const Placed& p : placed) {
+    if (p.node == v->name()) {
+      EXPECT_THAT(p.device, HasSubstr("CPU:1"));
+    }
+  }
+  // A sequence goes on, with or without what the node is near.
+  ASSERT_OK_AND_ASSIGN(const auto first, session->Run({random}));
+  ASSERT_OK_AND_ASSIGN(const auto second, session->Run({random, near}));
+  EXPECT_NE(first[0].flat<float>()[0], second[0].flat<float>()[0]);
+}
+
+// A function with a variable `r`, called by `c`, and another op of the name that
+// this one has in a step.
+TEST(Session, ANodeOfAFunctionIsNotTakenForAnotherOfItsName) {
+  Graph graph;
+  tensorflow::GraphDef def;
+  AddConst(def, "shape", Tensor::Vector<int32_t>({2}));
+  AddConst(def, "x", Tensor::Scalar(3.f));
+  tensorflow::NodeDef* random = AddDef(def, "c/_call/r", "RandomUniform", {"shape"});
+  SetAttr(*random, "dtype", kFloat);
+  SetAttr(*random, "T", kInt32);
+  AddDef(def, "c", "F", {"x"});
+  AddTyped(def, "both", "Sub", {"c", "c/_call/r"}, kFloat);
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+      function { signature { name: 'F' input_arg { name: 'x' type: DT_FLOAT } output_arg { name: 'y' type: DT_FLOAT } }
+        node_def { name: 'r' op: 'VarHandleOp' attr { key: 'dtype' value { type: DT_FLOAT } }
+                   attr { key: 'shape' value { shape {} } } attr { key: 'shared_name' value { s: 'r' } } }
+        node_def { name: 'set' op: 'AssignVariableOp' input: 'r:resource:0' input: 'x'
+                   attr { key: 'dtype' value { type: DT_FLOAT } } }
+        node_def { name: 'read' op: 'ReadVariableOp' input: 'r:resource:0' input: '^set'
+                   attr { key: 'dtype' value { type: DT_FLOAT } } }
+        ret { key: 'y' value: 'read:value:0' } })",
+                                                            def.mutable_library()));
+  ASSERT_OK(graph.Import(def));
+  ASSERT_OK_AND_ASSIGN(auto server, Server::StartLocal());
+  for (const std::string& target : {std::string(), server->target()}) {
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = target}));
+    ASSERT_OK(session->Run({"c/_call/r:0"}).status());
+    ASSERT_OK_AND_ASSIGN(const auto out, session->Run({"c:0"}));
+    EXPECT_EQ(out[0].scalar<float>(), 3);
+    EXPECT_THAT(session->Run({"both:0"}), Fails(absl::StatusCode::kInvalidArgument, "'c/_call/r'"));
+  }
+}
+
+// The text of one feed decides where the call is; that of another is a value.
+TEST(Session, OnlyTextsThatDecideArePartOfWhatIsCompiled) {
+  Graph graph;
+  tensorflow::GraphDef def;
+  AddConst(def, "x", Tensor::Scalar(3.f));
+  for (const char* name : {"where", "name"}) SetAttr(*AddDef(def, name, "Placeholder", {}), "dtype", kString);
+  tensorflow::NodeDef* call = AddDef(def, "call", "RemoteCall", {"where", "x"});
+  SetAttr(*call, "Tin", std::vector<DType>{kFloat});
+  SetAttr(*call, "Tout", std::vector<DType>{kFloat});
+  (*call->mutable_attr())["f"].mutable_func()->set_name("F");
+  SetAttr(*AddDef(def, "twice", "StringJoin", {"name", "name"}), "N", 2);
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+      function { signature { name: 'F' input_arg { name: 'x' type: DT_FLOAT } output_arg { name: 'y' type: DT_FLOAT } }
+        node_def { name: 'neg' op: 'Neg' input: 'x' attr { key: 'T' value { type: DT_FLOAT } } }
+        ret { key: 'y' value: 'neg:y:0' } })",
+                                                            def.mutable_library()));
+  ASSERT_OK(graph.Import(def));
+  ASSERT_OK_AND_ASSIGN(auto server, Server::StartLocal());
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = server->target()}));
+  for (const std::string name : {"some name", "some other name"}) {
+    RunMetadata metadata;
+    ASSERT_OK_AND_ASSIGN(const auto out, session->Run({"call:0", "twice:0"},
+                                                      {{"name", Tensor::Scalar<std::string>(name)},
+                                                       {"where", Tensor::Scalar<std::string>("/cpu:0")}},
+                                                      {.output_partition_graphs = true}, &metadata));
+    EXPECT_EQ(out[0].scalar<float>(), -3);
+    EXPECT_EQ(out[1].scalar<std::string>(), name + name);
+    ASSERT_EQ(metadata.partition_graphs_size(), 1);
+    EXPECT_THAT(metadata.SerializeAsString(), testing::Not(HasSubstr("some")));
+  }
+  EXPECT_THAT(session->Run({"call:0"}, {{"where", Tensor::Scalar<std::string>("nowhere")}}),
+              Fails(absl::StatusCode::kInvalidArgument, "NOWHERE"));
 }
 
 TEST(Session, DenormalNumbersAreZeroWhileAStepRuns) {

@@ -8,6 +8,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/master_partial_run.h"
 #include "thalweg/cluster/master_step.h"
+#include "thalweg/runtime/functions.h"
 
 namespace thalweg {
 namespace {
@@ -113,7 +114,7 @@ absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(cons
     if (const auto it = prepared_.find(key); it != prepared_.end()) return it->second;
   }
   ASSIGN_OR_RETURN(std::shared_ptr<const PreparedParts> prepared,
-                   PrepareParts(graph_, signature, next_number_++, options_, cancellation));
+                   PrepareParts(graph_, states_, signature, next_number_++, options_, cancellation));
   MutexLock lock(&mutex_);
   prepared_.emplace(key, prepared);
   return prepared;
@@ -122,24 +123,35 @@ absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(cons
 absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(const Signature& signature,
                                                                             const std::vector<Tensor>& feeds,
                                                                             Cancellation& cancellation) {
-  const auto depends_on_text = [&] {
+  std::vector<int> places;
+  if (any_by_text_.load(std::memory_order_acquire)) {
     MutexLock lock(&mutex_);
-    return by_text_.contains(signature.Key());
-  };
-  const bool by_text = any_by_text_.load(std::memory_order_acquire) && depends_on_text();
-  if (!by_text) {
+    if (const auto it = by_text_.find(signature.Key()); it != by_text_.end()) places = it->second;
+  }
+  if (places.empty()) {
     absl::StatusOr<std::shared_ptr<const PreparedParts>> prepared = Prepare(signature, cancellation);
-    if (!absl::IsUnimplemented(prepared.status())) return prepared;
+    if (!MissingArgument(prepared.status()).has_value()) return prepared;
   }
   Signature with_texts = signature;
-  with_texts.texts.resize(feeds.size());
-  for (size_t i = 0; i < feeds.size(); ++i) {
-    if (feeds[i].dtype() == kString && feeds[i].rank() == 0) with_texts.texts[i] = feeds[i].scalar<std::string>();
-  }
+  const auto add_text = [&](int place) {
+    const size_t i = static_cast<size_t>(place);
+    if (i >= feeds.size() || feeds[i].dtype() != kString || feeds[i].rank() != 0) return false;
+    if (i < with_texts.texts.size() && with_texts.texts[i].has_value()) return false;
+    with_texts.texts.resize(feeds.size());
+    with_texts.texts[i] = feeds[i].scalar<std::string>();
+    return true;
+  };
+  const size_t known = places.size();
+  for (const int place : places) add_text(place);
   absl::StatusOr<std::shared_ptr<const PreparedParts>> prepared = Prepare(with_texts, cancellation);
-  if (prepared.ok() && !by_text) {
+  for (auto place = MissingArgument(prepared.status()); place.has_value() && add_text(*place);
+       place = MissingArgument(prepared.status())) {
+    places.push_back(*place);
+    prepared = Prepare(with_texts, cancellation);
+  }
+  if (prepared.ok() && places.size() > known) {
     MutexLock lock(&mutex_);
-    by_text_.insert(signature.Key());
+    by_text_[signature.Key()] = std::move(places);
     any_by_text_.store(true, std::memory_order_release);
   }
   return prepared;

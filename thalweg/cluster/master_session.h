@@ -23,6 +23,7 @@
 #include "thalweg/cluster/worker.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/kernel/device.h"
+#include "thalweg/runtime/placer.h"
 #include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {
@@ -80,7 +81,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
 
  private:
   absl::StatusOr<std::shared_ptr<const PreparedParts>> Prepare(const Signature& signature, Cancellation& cancellation);
-  // Where that depends on the text of a feed, for the one that is given.
+  // Where that depends on the texts of feeds, for those that are given.
   absl::StatusOr<std::shared_ptr<const PreparedParts>> Prepare(const Signature& signature,
                                                                const std::vector<Tensor>& feeds,
                                                                Cancellation& cancellation);
@@ -98,7 +99,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_set<std::shared_ptr<Cancellation>> running_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<const PreparedParts>> prepared_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_set<std::string> by_text_ ABSL_GUARDED_BY(mutex_);  // signatures that depend on the text of a feed
+  // Of signatures that depend on the text of feeds: which feeds.
+  absl::flat_hash_map<std::string, std::vector<int>> by_text_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> any_by_text_{false};
   absl::flat_hash_map<std::string, std::shared_ptr<MasterPartialRun>> partial_runs_ ABSL_GUARDED_BY(mutex_);
   struct Callable {
@@ -111,6 +113,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
 
   Mutex graph_mutex_;  // taken before mutex_ where both are
   Graph graph_ ABSL_GUARDED_BY(graph_mutex_);
+  StatePlacement states_ ABSL_GUARDED_BY(graph_mutex_);
   int64_t graph_version_ ABSL_GUARDED_BY(graph_mutex_) = 0;
   int64_t next_number_ ABSL_GUARDED_BY(graph_mutex_) = 0;  // of what is compiled
 };

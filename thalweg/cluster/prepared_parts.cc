@@ -29,7 +29,7 @@ OptimizerOptions OptimizerOptionsOf(const tensorflow::ConfigProto& config) {
   return result;
 }
 
-absl::Status PlaceNodes(Graph& graph, const MasterSessionOptions& session) {
+absl::Status PlaceNodes(const Graph& whole, StatePlacement& states, Graph& graph, const MasterSessionOptions& session) {
   PlacerOptions placer{.default_device = session.client_device(),
                        .allow_soft_placement = session.config.allow_soft_placement()};
   for (const ClusterDevices::Task& task : session.devices.tasks) {
@@ -38,6 +38,8 @@ absl::Status PlaceNodes(Graph& graph, const MasterSessionOptions& session) {
       placer.devices.push_back({std::move(name)});
     }
   }
+  states.Update(whole, placer);
+  placer.states = &states;
   const absl::StatusOr<std::vector<Placed>> placed = Place(graph, placer);
   if (!placed.ok()) {
     if (session.devices.absent.empty()) return placed.status();
@@ -119,13 +121,14 @@ void PreparedParts::CleanUp(int64_t step_id) const {
   }
 }
 
-absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& graph, const Signature& signature,
-                                                                  int64_t number, const MasterSessionOptions& session,
+absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& graph, StatePlacement& states,
+                                                                  const Signature& signature, int64_t number,
+                                                                  const MasterSessionOptions& session,
                                                                   Cancellation& cancellation) {
   ASSIGN_OR_RETURN(Graph pruned, Extract(graph, signature));
   std::vector<std::string> targets = signature.targets;
   RETURN_IF_ERROR(InlineFunctions(pruned, &targets));
-  RETURN_IF_ERROR(PlaceNodes(pruned, session));
+  RETURN_IF_ERROR(PlaceNodes(graph, states, pruned, session));
   RETURN_IF_ERROR(
       Optimize(pruned, targets, *session.folding_device, OptimizerOptionsOf(session.config), &cancellation));
   RETURN_IF_ERROR(cancellation.status());

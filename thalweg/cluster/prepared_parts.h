@@ -16,6 +16,7 @@
 
 namespace thalweg {
 
+class StatePlacement;
 struct MasterSessionOptions;
 
 // Constant once it is made.
@@ -36,12 +37,13 @@ struct PreparedParts {
   void CleanUp(int64_t step_id) const;
 };
 
-// Prunes, places, optimizes and cuts the graph, and registers the parts with
+// `states` is the session's. Prunes, places, optimizes and cuts the graph, and registers the parts with
 // their workers. `number` is another for each call of a session. UNAVAILABLE,
 // naming it, if it needs a task that has left. `cancellation` ends it, with its
 // reason.
-absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& graph, const Signature& signature,
-                                                                  int64_t number, const MasterSessionOptions& session,
+absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& graph, StatePlacement& states,
+                                                                  const Signature& signature, int64_t number,
+                                                                  const MasterSessionOptions& session,
                                                                   Cancellation& cancellation);
 
 // An error of a task, as clients know it: "From /job:ps/replica:0/task:0:\n...".

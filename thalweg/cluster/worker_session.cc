@@ -59,20 +59,6 @@ Device* WorkerSession::FindDevice(const std::string& name) const {
   return nullptr;
 }
 
-absl::StatusOr<std::shared_ptr<Kernel>> WorkerSession::MakeKernel(const Node& node, Device& device) {
-  const bool keep = node.is_stateful() && node.op() != "_Send" && node.op() != "_Recv";
-  if (!keep) {
-    ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, KernelRegistry::Global().Make(node, device));
-    return std::shared_ptr<Kernel>(std::move(kernel));
-  }
-  MutexLock lock(&kernels_mutex_);
-  std::shared_ptr<Kernel>& kept = kernels_[absl::StrCat(node.name(), "@", device.name())];
-  if (kept == nullptr) {
-    ASSIGN_OR_RETURN(kept, KernelRegistry::Global().Make(node, device));
-  }
-  return kept;
-}
-
 absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const tensorflow::GraphDef& def) {
   Graph graph;
   RETURN_IF_ERROR(graph.Import(def));
@@ -90,7 +76,7 @@ absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const te
   ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
                    Compile(
                        std::move(graph), [this](const std::string& name) { return FindDevice(name); },
-                       [this](const Node& node, Device& device) { return MakeKernel(node, device); }));
+                       [this](const Node& node, Device& device) { return kernels_.Make(node, device); }));
   return std::shared_ptr<Executable>(std::move(executable));
 }
 

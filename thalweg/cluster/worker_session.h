@@ -14,6 +14,7 @@
 #include "thalweg/cluster/task_collectives.h"
 #include "thalweg/cluster/worker.h"
 #include "thalweg/kernel/device.h"
+#include "thalweg/runtime/kept_kernels.h"
 #include "thalweg/runtime/plan.h"
 
 namespace thalweg {
@@ -62,7 +63,6 @@ class WorkerSession {
     tensorflow::GraphDef def;
   };
   absl::StatusOr<std::shared_ptr<Executable>> CompileGraph(const tensorflow::GraphDef& def);
-  absl::StatusOr<std::shared_ptr<Kernel>> MakeKernel(const Node& node, Device& device);
 
   const std::string task_;
   const std::shared_ptr<Workers> workers_;
@@ -72,8 +72,7 @@ class WorkerSession {
   mutable Mutex mutex_;
   absl::flat_hash_map<std::string, Graphs> graphs_ ABSL_GUARDED_BY(mutex_);
   // Random ops go on with their sequence whichever graph runs them.
-  Mutex kernels_mutex_;
-  absl::flat_hash_map<std::string, std::shared_ptr<Kernel>> kernels_ ABSL_GUARDED_BY(kernels_mutex_);
+  KeptKernels kernels_;
 };
 
 }  // namespace thalweg

@@ -33,6 +33,8 @@ std::string KeyOf(const NameAttrList& f) {
 
 class Attachment {
  public:
+  explicit Attachment(int64_t max_bytes) : max_bytes_(max_bytes) {}
+
   absl::Status Attach(Graph& graph) {
     for (const auto& node : graph.nodes()) {
       if (node->schema() == nullptr) continue;
@@ -44,8 +46,8 @@ class Attachment {
         // A body holds those of the functions in it, so that functions which
         // others carry twice grow exponentially.
         bytes_ += static_cast<int64_t>((*body)->size());
-        if (bytes_ > kMaxBytes) {
-          return ResourceExhausted("the functions that nodes carry have more than ", kMaxBytes,
+        if (bytes_ > max_bytes_) {
+          return ResourceExhausted("the functions that nodes carry have more than ", max_bytes_,
                                    " bytes, at that of node '", node->name(), "'");
         }
         SetAttr(node->mutable_def(), absl::StrCat("_graph_of_", attr.name()), **body);
@@ -55,7 +57,6 @@ class Attachment {
   }
 
  private:
-  static constexpr int64_t kMaxBytes = 512 << 20;
   static constexpr int kMaxDepth = 32;  // each takes a copy of the library while it is read
 
   // The body of `f`, without calls.
@@ -102,6 +103,7 @@ class Attachment {
     return def.SerializeAsString();
   }
 
+  const int64_t max_bytes_;
   std::vector<std::string> callers_;
   absl::flat_hash_map<std::string, std::unique_ptr<const std::string>> bodies_;
   int64_t bytes_ = 0;  // of all bodies, where they are
@@ -109,6 +111,6 @@ class Attachment {
 
 }  // namespace
 
-absl::Status AttachCarriedFunctions(Graph& graph) { return Attachment().Attach(graph); }
+absl::Status AttachCarriedFunctions(Graph& graph, int64_t max_bytes) { return Attachment(max_bytes).Attach(graph); }
 
 }  // namespace thalweg

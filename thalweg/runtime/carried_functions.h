@@ -13,7 +13,7 @@ namespace thalweg {
 
 // REQUIRES: the calls of `graph` are inlined. NOT_FOUND if there is no such
 // function, UNIMPLEMENTED if one calls itself, RESOURCE_EXHAUSTED if bodies are
-// nested too deep, or too large all together.
-absl::Status AttachCarriedFunctions(Graph& graph);
+// nested too deep, or have more than `max_bytes` all together.
+absl::Status AttachCarriedFunctions(Graph& graph, int64_t max_bytes);
 
 }  // namespace thalweg

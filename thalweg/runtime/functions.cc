@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/numbers.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/device_name.h"
@@ -16,10 +17,13 @@ namespace {
 using tensorflow::NameAttrList;
 using tensorflow::NodeDef;
 
+constexpr char kMissingArgument[] = "thalweg/missing_argument";
+
 class Inlining {
  public:
-  Inlining(Graph& graph, std::vector<std::string>* targets, int max_nodes, std::shared_ptr<const Callers> callers)
-      : graph_(graph), bodies_(graph, targets, max_nodes, std::move(callers)) {}
+  Inlining(Graph& graph, std::vector<std::string>* targets, const InlineLimits& limits,
+           std::shared_ptr<const Callers> callers)
+      : graph_(graph), bodies_(graph, targets, limits, std::move(callers)) {}
 
   absl::Status Run() {
     RETURN_IF_ERROR(bodies_.Start());
@@ -133,7 +137,13 @@ class Inlining {
   absl::Status ExpandRemoteCall(const FunctionCall& call) {
     const Node& target = *call.node->input(0).node;
     if (target.op() != "Const") {
-      return Unimplemented("a RemoteCall to a device that is not a constant but the value of '", target.name(), "'");
+      absl::Status status =
+          Unimplemented("a RemoteCall to a device that is not a constant but the value of '", target.name(), "'");
+      if (target.op() == "_Arg") {
+        ASSIGN_OR_RETURN(const int64_t index, GetAttr<int64_t>(target.def(), "index"));
+        status.SetPayload(kMissingArgument, absl::Cord(absl::StrCat(index)));
+      }
+      return status;
     }
     ASSIGN_OR_RETURN(const NameAttrList function, GetAttr<NameAttrList>(call.node->def(), "f"));
     ASSIGN_OR_RETURN(const Tensor text, GetAttr<Tensor>(target.def(), "value"));
@@ -411,14 +421,21 @@ class Inlining {
 
 }  // namespace
 
-absl::Status InlineCalls(Graph& graph, std::vector<std::string>* targets, int max_nodes,
-                         std::shared_ptr<const Callers> callers) {
-  return Inlining(graph, targets, max_nodes, std::move(callers)).Run();
+std::optional<int> MissingArgument(const absl::Status& status) {
+  const absl::optional<absl::Cord> text = status.GetPayload(kMissingArgument);
+  int index;
+  if (!text.has_value() || !absl::SimpleAtoi(std::string(*text), &index)) return std::nullopt;
+  return index;
 }
 
-absl::Status InlineFunctions(Graph& graph, std::vector<std::string>* targets, int max_nodes) {
-  RETURN_IF_ERROR(InlineCalls(graph, targets, max_nodes));
-  return AttachCarriedFunctions(graph);
+absl::Status InlineCalls(Graph& graph, std::vector<std::string>* targets, const InlineLimits& limits,
+                         std::shared_ptr<const Callers> callers) {
+  return Inlining(graph, targets, limits, std::move(callers)).Run();
+}
+
+absl::Status InlineFunctions(Graph& graph, std::vector<std::string>* targets, const InlineLimits& limits) {
+  RETURN_IF_ERROR(InlineCalls(graph, targets, limits));
+  return AttachCarriedFunctions(graph, limits.max_carried_bytes);
 }
 
 }  // namespace thalweg

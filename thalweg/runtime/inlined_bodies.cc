@@ -110,9 +110,24 @@ absl::StatusOr<std::shared_ptr<const Callers>> CallersIn(const std::string& func
   return std::make_shared<const Callers>(std::move(callers));
 }
 
-InlinedBodies::InlinedBodies(Graph& graph, std::vector<std::string>* targets, int max_nodes,
+bool IsCallOp(absl::string_view op) {
+  static const auto* const kOps = new absl::flat_hash_set<std::string>{"PartitionedCall",
+                                                                       "StatefulPartitionedCall",
+                                                                       "If",
+                                                                       "StatelessIf",
+                                                                       "Case",
+                                                                       "StatelessCase",
+                                                                       "While",
+                                                                       "StatelessWhile",
+                                                                       "For",
+                                                                       "RemoteCall",
+                                                                       "SymbolicGradient"};
+  return kOps->contains(op);
+}
+
+InlinedBodies::InlinedBodies(Graph& graph, std::vector<std::string>* targets, const InlineLimits& limits,
                              std::shared_ptr<const Callers> callers)
-    : graph_(graph), targets_(*targets), max_nodes_(max_nodes), callers_(std::move(callers)) {
+    : graph_(graph), targets_(*targets), limits_(limits), callers_(std::move(callers)) {
   for (const FunctionDef& function : graph.library().function()) functions_[function.signature().name()] = &function;
 }
 
@@ -127,20 +142,7 @@ absl::Status InlinedBodies::Start() {
   return scratch_.AddFunctions(graph_.library());
 }
 
-bool InlinedBodies::IsCall(const Node& node) const {
-  static const auto* const kOps = new absl::flat_hash_set<std::string>{"PartitionedCall",
-                                                                       "StatefulPartitionedCall",
-                                                                       "If",
-                                                                       "StatelessIf",
-                                                                       "Case",
-                                                                       "StatelessCase",
-                                                                       "While",
-                                                                       "StatelessWhile",
-                                                                       "For",
-                                                                       "RemoteCall",
-                                                                       "SymbolicGradient"};
-  return kOps->contains(node.op()) || functions_.contains(node.op());
-}
+bool InlinedBodies::IsCall(const Node& node) const { return IsCallOp(node.op()) || functions_.contains(node.op()); }
 
 absl::Status InlinedBodies::AddFunction(FunctionDef function) {
   tensorflow::FunctionDefLibrary library;
@@ -152,8 +154,8 @@ absl::Status InlinedBodies::AddFunction(FunctionDef function) {
 }
 
 absl::Status InlinedBodies::CheckSize(int more) const {
-  if (graph_.num_nodes() + more <= max_nodes_) return absl::OkStatus();
-  return ResourceExhausted("with the bodies of its functions, the graph has more than ", max_nodes_, " nodes");
+  if (graph_.num_nodes() + more <= limits_.max_nodes) return absl::OkStatus();
+  return ResourceExhausted("with the bodies of its functions, the graph has more than ", limits_.max_nodes, " nodes");
 }
 
 absl::StatusOr<FunctionBody> InlinedBodies::Instantiate(const NameAttrList& function, const std::string& prefix) const {
@@ -169,10 +171,9 @@ absl::StatusOr<InlinedBody> InlinedBodies::Add(const FunctionCall& call, const N
   ASSIGN_OR_RETURN(const FunctionBody made, Instantiate(function, absl::StrCat(call.node->name(), "/", part, "/")));
   RETURN_IF_ERROR(CheckTypes(made, function.name(), args, output_types));
   RETURN_IF_ERROR(CheckSize(made.def.node_size()));
-  constexpr int64_t kMaxBytes = 1 << 30;
   bytes_ += static_cast<int64_t>(made.def.ByteSizeLong());
-  if (bytes_ > kMaxBytes) {
-    return ResourceExhausted("the bodies of the graph's functions have more than ", kMaxBytes, " bytes");
+  if (bytes_ > limits_.max_bytes) {
+    return ResourceExhausted("the bodies of the graph's functions have more than ", limits_.max_bytes, " bytes");
   }
   RETURN_IF_ERROR(Append(scratch_.Import(made.def), absl::StrCat("; in function '", function.name(), "'")));
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(scratch_));
@@ -181,7 +182,7 @@ absl::StatusOr<InlinedBody> InlinedBodies::Add(const FunctionCall& call, const N
 
   ArgMap arg_of;
   for (size_t i = 0; i < args.size(); ++i) arg_of[scratch_.FindNode(made.args[i])] = &args[i];
-  const std::vector<Node*> copies = CopyNeeded(made, arg_of);
+  ASSIGN_OR_RETURN(const std::vector<Node*> copies, CopyNeeded(made, arg_of));
   for (const auto& node : scratch_.nodes()) {
     if (Node* copy = copies[node->id()]) {
       Connect(*node, copy, copies, arg_of, pivot);
@@ -224,8 +225,9 @@ absl::StatusOr<Output> InlinedBodies::Guard(const Node& call, const std::string&
 }
 
 // Copies, by id in the scratch graph, of the nodes that results and effects
-// need.
-std::vector<Node*> InlinedBodies::CopyNeeded(const FunctionBody& made, const ArgMap& arg_of) {
+// need. An outer node may have the name of one of them, though few would give
+// it.
+absl::StatusOr<std::vector<Node*>> InlinedBodies::CopyNeeded(const FunctionBody& made, const ArgMap& arg_of) {
   std::vector<Node*> copies(scratch_.num_nodes(), nullptr);
   std::vector<bool> needed(scratch_.num_nodes(), false);
   std::vector<Node*> stack;
@@ -243,7 +245,12 @@ std::vector<Node*> InlinedBodies::CopyNeeded(const FunctionBody& made, const Arg
     for (Node* control : node->control_inputs()) need(control);
   }
   for (const auto& node : scratch_.nodes()) {
-    if (needed[node->id()]) copies[node->id()] = graph_.AddCopy(*node);
+    if (!needed[node->id()]) continue;
+    if (graph_.FindNode(node->name()) != nullptr) {
+      return InvalidArgument("a node of a function that is called would have the name of another: '", node->name(),
+                             "'");
+    }
+    copies[node->id()] = graph_.AddCopy(*node);
   }
   return copies;
 }

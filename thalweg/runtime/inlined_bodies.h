@@ -12,6 +12,7 @@
 #include "thalweg/graph/frames.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/runtime/function_body.h"
+#include "thalweg/runtime/functions.h"
 
 namespace thalweg {
 
@@ -30,6 +31,9 @@ struct Callers {
 absl::StatusOr<std::shared_ptr<const Callers>> CallersIn(const std::string& function,
                                                          std::shared_ptr<const Callers> outer,
                                                          bool for_gradient = false);
+
+// An op that stands for calls of functions, which its attributes name.
+bool IsCallOp(absl::string_view op);
 
 // A node that calls a function, to be replaced.
 struct FunctionCall {
@@ -71,7 +75,8 @@ class InlinedBodies {
  public:
   // Nodes with effects are added to `targets`. Both are borrowed. `callers` are
   // those of the graph itself.
-  InlinedBodies(Graph& graph, std::vector<std::string>* targets, int max_nodes, std::shared_ptr<const Callers> callers);
+  InlinedBodies(Graph& graph, std::vector<std::string>* targets, const InlineLimits& limits,
+                std::shared_ptr<const Callers> callers);
 
   // Finds the calls that the graph has to begin with.
   absl::Status Start();
@@ -98,14 +103,14 @@ class InlinedBodies {
   using ArgMap = absl::flat_hash_map<const Node*, const BodyArg*>;
 
   bool IsCall(const Node& node) const;
-  std::vector<Node*> CopyNeeded(const FunctionBody& made, const ArgMap& arg_of);
+  absl::StatusOr<std::vector<Node*>> CopyNeeded(const FunctionBody& made, const ArgMap& arg_of);
   absl::StatusOr<InlinedBody> FindEnds(const FunctionBody& made, const Frames& frames,
                                        const std::vector<Node*>& copies);
   absl::StatusOr<Output> Guard(const Node& call, const std::string& name, Output value, Node* pivot);
 
   Graph& graph_;
   std::vector<std::string>& targets_;
-  const int max_nodes_;
+  const InlineLimits limits_;
   const std::shared_ptr<const Callers> callers_;
   int64_t bytes_ = 0;  // of the bodies
   absl::flat_hash_map<std::string, const tensorflow::FunctionDef*> functions_;

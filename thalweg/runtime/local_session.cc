@@ -9,7 +9,6 @@
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/runtime/executor.h"
 #include "thalweg/runtime/functions.h"
-#include "thalweg/runtime/placer.h"
 #include "thalweg/runtime/planner.h"
 
 namespace thalweg {
@@ -81,20 +80,6 @@ absl::Status LocalSession::Extend(const tensorflow::GraphDef& def) {
   return graph_.Import(def);
 }
 
-absl::StatusOr<std::shared_ptr<Kernel>> LocalSession::MakeKernel(const Node& node, Device& device) {
-  // Called by Build, which holds graph_mutex_; the analysis does not see it
-  // through the callback.
-  graph_mutex_.AssertHeld();
-  const bool keep = node.is_stateful() && node.op() != "_Send" && node.op() != "_Recv";
-  if (keep) {
-    if (const auto it = kernels_.find(node.name()); it != kernels_.end()) return it->second;
-  }
-  ASSIGN_OR_RETURN(std::unique_ptr<Kernel> made, KernelRegistry::Global().Make(node, device));
-  std::shared_ptr<Kernel> kernel = std::move(made);
-  if (keep) kernels_[node.name()] = kernel;
-  return kernel;
-}
-
 absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature& signature,
                                                                 Cancellation& cancellation) {
   graph_mutex_.AssertHeld();
@@ -103,6 +88,8 @@ absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature&
   RETURN_IF_ERROR(InlineFunctions(graph, &targets));
   PlacerOptions placer{.allow_soft_placement = options_.allow_soft_placement};
   for (const auto& device : devices_.devices()) placer.devices.push_back({device->parsed_name()});
+  states_.Update(graph_, placer);
+  placer.states = &states_;
   ASSIGN_OR_RETURN(const std::vector<Placed> placed, Place(graph, placer));
   if (options_.log_device_placement) {
     for (const Placed& p : placed) LOG(INFO) << DescribePlacement(p);
@@ -112,7 +99,7 @@ absl::StatusOr<std::shared_ptr<Executable>> LocalSession::Build(const Signature&
   ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
                    Compile(
                        std::move(graph), [this](const std::string& name) { return devices_.Find(name); },
-                       [this](const Node& node, Device& device) { return MakeKernel(node, device); }));
+                       [this](const Node& node, Device& device) { return kernels_.Make(node, device); }));
   return std::shared_ptr<Executable>(std::move(executable));
 }
 
@@ -251,8 +238,7 @@ absl::Status LocalSession::Close() {
     }
     callables_.clear();
   }
-  MutexLock lock(&graph_mutex_);
-  kernels_.clear();
+  kernels_.Clear();
   return absl::OkStatus();
 }
 

@@ -17,8 +17,10 @@
 #include "thalweg/base/timer.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/proto/config.pb.h"
+#include "thalweg/runtime/kept_kernels.h"
 #include "thalweg/runtime/local_devices.h"
 #include "thalweg/runtime/optimizer.h"
+#include "thalweg/runtime/placer.h"
 #include "thalweg/runtime/plan.h"
 #include "thalweg/runtime/subgraph.h"
 
@@ -89,7 +91,6 @@ class LocalSession {
   absl::Status Execute(const Callable& callable, const StepOptions& options, RunningStep& running,
                        absl::Span<const Tensor> feeds, std::vector<Tensor>* results, tensorflow::RunMetadata* metadata);
   absl::StatusOr<std::shared_ptr<Executable>> Build(const Signature& signature, Cancellation& cancellation);
-  absl::StatusOr<std::shared_ptr<Kernel>> MakeKernel(const Node& node, Device& device);
   absl::Status CheckFeeds(const Executable& executable, const Signature& signature,
                           absl::Span<const Tensor> feeds) const;
   std::string DescribeWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -108,9 +109,8 @@ class LocalSession {
 
   Mutex graph_mutex_;  // taken before mutex_ where both are
   Graph graph_ ABSL_GUARDED_BY(graph_mutex_);
-  // Stateful kernels live as long as the session: a random op goes on with its
-  // sequence whichever signature runs it.
-  absl::flat_hash_map<std::string, std::shared_ptr<Kernel>> kernels_ ABSL_GUARDED_BY(graph_mutex_);
+  StatePlacement states_ ABSL_GUARDED_BY(graph_mutex_);
+  KeptKernels kernels_;
 };
 
 }  // namespace thalweg

@@ -101,7 +101,7 @@ absl::StatusOr<FunctionDef> GradientFunction(const Graph& library, const NameAtt
   }
   RETURN_IF_ERROR(s.status());
   std::vector<std::string> targets;
-  RETURN_IF_ERROR(InlineCalls(graph, &targets, kMaxInlinedNodes, std::move(callers)));
+  RETURN_IF_ERROR(InlineCalls(graph, &targets, {}, std::move(callers)));
   std::vector<Output> ys, xs;
   for (const Node* result : results) ys.push_back(result->input(0));
   for (const std::string& arg : body.args) xs.push_back(Output(graph.FindNode(arg)));

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <numeric>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/kernel/kernel.h"
+#include "thalweg/runtime/inlined_bodies.h"
 
 namespace thalweg {
 namespace {
@@ -17,7 +19,8 @@ namespace {
 // with what its members ask for together.
 class Groups {
  public:
-  explicit Groups(int nodes) : parent_(nodes), size_(nodes, 1), firm_(nodes), asked_(nodes), why_(nodes), near_(nodes) {
+  explicit Groups(int nodes)
+      : parent_(nodes), size_(nodes, 1), firm_(nodes), pinned_(nodes), asked_(nodes), why_(nodes), near_(nodes) {
     std::iota(parent_.begin(), parent_.end(), 0);
   }
 
@@ -35,8 +38,15 @@ class Groups {
     return absl::OkStatus();
   }
 
+  // The node is where it was decided.
+  void Pin(const Node& node, const StatePlacement::Decision& decision) {
+    asked_[node.id()] = decision.device;
+    why_[node.id()] = decision.why;
+    pinned_[node.id()] = true;
+  }
+
   // The node holds a state that is where the node asks for.
-  void MakeFirm(const Node& node) { firm_[node.id()] = !node.device().empty(); }
+  void MakeFirm(const Node& node) { firm_[node.id()] = pinned_[node.id()] || !node.device().empty(); }
 
   // Joins the sets of two nodes, `second` for being near `first`. What `second`
   // alone asks for gives way, as in TensorFlow; what others that it must be with
@@ -63,6 +73,7 @@ class Groups {
   }
 
   const DeviceName& asked(int id) { return asked_[Find(id)]; }
+  const std::string& wish(int id) { return why_[Find(id)]; }  // of the set
   std::string Why(const Node& node) {
     const std::string& wish = why_[Find(node.id())];
     const std::string& near = near_[node.id()];
@@ -74,6 +85,7 @@ class Groups {
   std::vector<int> parent_;
   std::vector<int> size_;          // of a set, at its root
   std::vector<bool> firm_;         // of a set, at its root
+  std::vector<bool> pinned_;       // of a node
   std::vector<DeviceName> asked_;  // of a set, at its root
   std::vector<std::string> why_;   // of a set, at its root
   std::vector<std::string> near_;  // of a node: the other that it must be with
@@ -81,30 +93,29 @@ class Groups {
 
 class Placement {
  public:
-  Placement(Graph& graph, const PlacerOptions& options)
-      : graph_(graph), options_(options), groups_(graph.num_nodes()) {}
+  Placement(const Graph& graph, const PlacerOptions& options)
+      : graph_(graph), options_(options), groups_(graph.num_nodes()) {
+    for (const auto& function : graph.library().function()) functions_.insert(function.signature().name());
+  }
 
-  absl::StatusOr<std::vector<Placed>> Run() {
+  // An error if a node has no place.
+  absl::Status Decide() {
     if (options_.devices.empty()) return InvalidArgument("No devices to place nodes on");
-    for (const auto& node : graph_.nodes()) RETURN_IF_ERROR(groups_.Ask(*node));
-    // What a handle goes through joins it one after the other, so that what each
-    // alone asks for gives way.
-    for (const auto& node : graph_.nodes()) {
-      if (HoldsState(*node)) groups_.MakeFirm(*node);
-    }
-    ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph_));
-    for (const Node* node : order) RETURN_IF_ERROR(JoinWithOthers(*node));
-    // Every set is placed once, by what all of its members can do.
-    std::vector<std::vector<const Node*>> members(graph_.num_nodes());
-    for (const auto& node : graph_.nodes()) members[groups_.Find(node->id())].push_back(node.get());
-    std::vector<const PlacementDevice*> chosen(graph_.num_nodes());
-    for (int root = 0; root < graph_.num_nodes(); ++root) {
-      if (members[root].empty()) continue;
-      ASSIGN_OR_RETURN(chosen[root], Choose(root, members[root]));
-    }
+    return DecideAll([](absl::Status status) { return status; });
+  }
+  // Those that have no place have no device; what cannot be together is not.
+  absl::Status DecideWherePossible() {
+    return DecideAll([](const absl::Status&) { return absl::OkStatus(); });
+  }
+
+  // The device of a node; nullptr if it has no place.
+  const PlacementDevice* device(const Node& node) { return chosen_[groups_.Find(node.id())]; }
+  const std::string& wish(const Node& node) { return groups_.wish(node.id()); }
+
+  std::vector<Placed> Set() {
     std::vector<Placed> placed;
     for (const auto& node : graph_.nodes()) {
-      const PlacementDevice& device = *chosen[groups_.Find(node->id())];
+      const PlacementDevice& device = *chosen_[groups_.Find(node->id())];
       std::string why = groups_.Why(*node);
       if (!groups_.asked(node->id()).Matches(device.name)) absl::StrAppend(&why, ", softly replaced");
       node->set_device(device.name.ToString());
@@ -114,6 +125,37 @@ class Placement {
   }
 
  private:
+  // `check` says which errors end it.
+  template <typename F>
+  absl::Status DecideAll(F&& check) {
+    for (const auto& node : graph_.nodes()) {
+      const StatePlacement::Decision* decision = options_.states == nullptr ? nullptr : options_.states->Find(*node);
+      if (decision != nullptr) {
+        groups_.Pin(*node, *decision);
+      } else {
+        RETURN_IF_ERROR(check(groups_.Ask(*node)));
+      }
+    }
+    // What a handle goes through joins it one after the other, so that what each
+    // alone asks for gives way.
+    for (const auto& node : graph_.nodes()) {
+      if (HoldsState(*node)) groups_.MakeFirm(*node);
+    }
+    ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph_));
+    for (const Node* node : order) RETURN_IF_ERROR(JoinWithOthers(*node, check));
+    // Every set is placed once, by what all of its members can do.
+    std::vector<std::vector<const Node*>> members(graph_.num_nodes());
+    for (const auto& node : graph_.nodes()) members[groups_.Find(node->id())].push_back(node.get());
+    chosen_.resize(graph_.num_nodes());
+    for (int root = 0; root < graph_.num_nodes(); ++root) {
+      if (members[root].empty()) continue;
+      const absl::StatusOr<const PlacementDevice*> device = Choose(root, members[root]);
+      RETURN_IF_ERROR(check(device.status()));
+      chosen_[root] = device.ok() ? *device : nullptr;
+    }
+    return absl::OkStatus();
+  }
+
   // A variable, a table, a queue that does not ask to be near another node.
   static bool HoldsState(const Node& node) {
     if (!node.is_stateful() || node.num_inputs() > 0 || node.num_outputs() == 0) return false;
@@ -124,17 +166,21 @@ class Placement {
     });
   }
 
-  absl::Status JoinWithOthers(const Node& node) {
+  template <typename F>
+  absl::Status JoinWithOthers(const Node& node, F&& check) {
     if (HasAttr(node.def(), "_class")) {
-      ASSIGN_OR_RETURN(const std::vector<std::string> classes, GetAttr<std::vector<std::string>>(node.def(), "_class"));
-      for (absl::string_view name : classes) {
+      const auto classes = GetAttr<std::vector<std::string>>(node.def(), "_class");
+      RETURN_IF_ERROR(check(classes.status()));
+      for (absl::string_view name : classes.ok() ? *classes : std::vector<std::string>()) {
         if (!absl::ConsumePrefix(&name, "loc:@")) continue;
         const Node* other = graph_.FindNode(name);
         if (other == nullptr) continue;  // pruned away: nothing to be near to
         // Colocation wins over the node's own device.
-        RETURN_IF_ERROR(groups_.Join(*other, node));
+        RETURN_IF_ERROR(check(groups_.Join(*other, node)));
       }
     }
+    // A call is gone when a step is placed: what its body does to a handle counts.
+    if (IsCallOp(node.op()) || functions_.contains(node.op())) return absl::OkStatus();
     for (int i = 0; i < node.num_inputs(); ++i) {
       const Output& input = node.input(i);
       const bool by_reference = IsRef(node.input_type(i));
@@ -144,7 +190,7 @@ class Placement {
       if (by_reference || by_handle) {
         // What it refers to is where it is: another device that the node asks
         // for is ignored, as TensorFlow ignores it.
-        RETURN_IF_ERROR(groups_.Join(*input.node, node));
+        RETURN_IF_ERROR(check(groups_.Join(*input.node, node)));
       }
     }
     return absl::OkStatus();
@@ -155,6 +201,21 @@ class Placement {
     // in the steps that need them.
     return node.schema() == nullptr || node.op() == "_Arg" || node.op() == "_Retval" ||
            KernelRegistry::Global().Has(node.op(), device_type) || !KernelRegistry::Global().Has(node.op(), "CPU");
+  }
+
+  // Of nodes that have no place together, the one that asks for a device that is
+  // not there, else one that asks for a device.
+  const Node& Asker(const std::vector<const Node*>& members) const {
+    const Node* asker = nullptr;
+    for (const Node* node : members) {
+      if (node->device().empty()) continue;
+      const absl::StatusOr<DeviceName> name = DeviceName::Parse(node->device());
+      const bool is_there = name.ok() && std::any_of(options_.devices.begin(), options_.devices.end(),
+                                                     [&](const auto& device) { return name->Matches(device.name); });
+      if (!is_there) return *node;
+      if (asker == nullptr) asker = node;
+    }
+    return asker == nullptr ? *members[0] : *asker;
   }
 
   absl::StatusOr<const PlacementDevice*> Choose(int root, const std::vector<const Node*>& members) {
@@ -184,21 +245,51 @@ class Placement {
     std::vector<std::string> names;
     for (const PlacementDevice& device : options_.devices) names.push_back(device.name.ToString());
     std::sort(names.begin(), names.end());
-    return InvalidArgument("Cannot assign a device for operation ", members[0]->name(),
+    return InvalidArgument("Cannot assign a device for operation ", Asker(members).name(),
                            ": Operation was explicitly assigned to ", asked, " but available devices are [ ",
                            absl::StrJoin(names, ", "),
                            " ]. Make sure the device specification refers to a valid device.");
   }
 
-  Graph& graph_;
+  const Graph& graph_;
   const PlacerOptions& options_;
   Groups groups_;
+  absl::flat_hash_set<std::string> functions_;
+  std::vector<const PlacementDevice*> chosen_;  // of a set, at its root; nullptr if there is none
 };
 
 }  // namespace
 
 absl::StatusOr<std::vector<Placed>> Place(Graph& graph, const PlacerOptions& options) {
-  return Placement(graph, options).Run();
+  Placement placement(graph, options);
+  RETURN_IF_ERROR(placement.Decide());
+  return placement.Set();
+}
+
+void StatePlacement::Update(const Graph& graph, const PlacerOptions& options) {
+  // Nodes that only compute decide nothing.
+  const bool matters = std::any_of(graph.nodes().begin() + known_nodes_, graph.nodes().end(), [](const auto& node) {
+    return node->is_stateful() || HasAttr(node->def(), "_class") ||
+           std::any_of(node->inputs().begin(), node->inputs().end(),
+                       [](const Output& input) { return IsRef(input.dtype()) || input.dtype() == kResource; });
+  });
+  known_nodes_ = graph.num_nodes();
+  if (!matters) return;
+  PlacerOptions with_known = options;
+  with_known.states = this;
+  Placement placement(graph, with_known);
+  if (!placement.DecideWherePossible().ok()) return;
+  for (const auto& node : graph.nodes()) {
+    if (node->schema() == nullptr || !node->is_stateful()) continue;
+    if (const PlacementDevice* device = placement.device(*node)) {
+      decisions_.try_emplace(node->name(), Decision{node->op(), device->name, placement.wish(*node)});
+    }
+  }
+}
+
+const StatePlacement::Decision* StatePlacement::Find(const Node& node) const {
+  const auto it = decisions_.find(node.name());
+  return it == decisions_.end() || it->second.op != node.op() ? nullptr : &it->second;
 }
 
 std::string DescribePlacement(const Placed& placed) {

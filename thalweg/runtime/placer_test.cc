@@ -7,6 +7,7 @@
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {
 namespace {
@@ -125,6 +126,59 @@ TEST(Placer, SoftPlacementStaysInTheTask) {
   ASSERT_TRUE(soft.ok()) << soft.status();
   EXPECT_EQ(Find(*soft, "gpu").device, "/job:ps/replica:0/task:0/device:CPU:0");
   EXPECT_THAT(Find(*soft, "gpu").reason, HasSubstr("softly replaced"));
+}
+
+// Of nodes that must be together, the one that asks for it.
+TEST(Placer, ADeviceThatIsNotThereNamesTheNodeThatAskedForIt) {
+  Graph graph;
+  const Scope s = graph.root();
+  Node* v = s.WithOpName("v").Add("VariableV2", {}, {{"shape", Shape()}, {"dtype", kFloat}});
+  s.WithOpName("init").Add("Assign", {v->out(), Const(s, 1.f)});
+  s.WithDevice("/job:ps/task:7").WithOpName("update").Add("AssignAdd", {v->out(), Const(s, 1.f)});
+  const absl::Status status = Place(graph, TwoTasks()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("operation update"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/job:ps/task:7"));
+}
+
+TEST(Placer, StateIsWhereTheWholeGraphPutsIt) {
+  constexpr char kPs[] = "/job:ps/replica:0/task:0/device:CPU:0";
+  Graph graph;
+  const Scope s = graph.root();
+  const auto variable = [&](const char* name) {
+    return s.WithOpName(name).Add("VarHandleOp", {}, {{"shape", Shape()}, {"dtype", kFloat}})->out();
+  };
+  const Output v = variable("v");
+  const auto assign = [&](const char* name, const char* device, Output handle) {
+    s.WithDevice(device).WithOpName(name).Add("AssignVariableOp", {handle, Const(s, 1.f)});
+  };
+  assign("init", "", v);
+  assign("update", "/job:ps", v);
+  assign("elsewhere", "/job:worker/task:7", variable("lost"));
+  PlacerOptions options = TwoTasks();
+  StatePlacement states;
+  states.Update(graph, options);
+  options.states = &states;
+  // A step has only some of the nodes.
+  const auto place = [&](const std::string& target) {
+    Graph step = *Extract(graph, {.targets = {target}});
+    return Place(step, options);
+  };
+  for (const char* target : {"init", "update"}) {
+    const auto placed = place(target);
+    ASSERT_TRUE(placed.ok()) << placed.status();
+    EXPECT_EQ(Find(*placed, "v").device, kPs);
+    EXPECT_EQ(Find(*placed, "v").reason, "asked for /job:ps");
+    EXPECT_EQ(Find(*placed, target).device, kPs);
+  }
+  EXPECT_THAT(std::string(place("elsewhere").status().message()), HasSubstr("operation elsewhere"));
+  // And it stays there, whatever is added.
+  assign("moved", "/job:worker/device:CPU:1", v);
+  states.Update(graph, options);
+  const auto placed = place("moved");
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  EXPECT_EQ(Find(*placed, "v").device, kPs);
+  EXPECT_EQ(Find(*placed, "moved").device, kPs);
 }
 
 TEST(Placer, AMalformedDeviceNamesTheNode) {
