@@ -74,6 +74,13 @@ def check_tree(thalweg, layers):
     return problems
 
 
+def check_build(layers, build):
+    """Rows that nothing is built of: folders that a line of the build file forgot."""
+    built = set(re.findall(r"^thalweg_(?:folder|protos)\((\w+)", build, re.MULTILINE))
+    return [f"thalweg/CMakeLists.txt: {folder}, of the table of docs/architecture.md, is not built"
+            for folder in layers if folder not in built]
+
+
 class LayersTest(unittest.TestCase):
     maxDiff = None
 
@@ -83,6 +90,7 @@ class LayersTest(unittest.TestCase):
         self.assertIn("cli", layers)
         self.assertEqual(layers["tensor"], ["base", "proto"])
         self.assertEqual(check_tree(ROOT / "thalweg", layers), [])
+        self.assertEqual(check_build(layers, (ROOT / "thalweg/CMakeLists.txt").read_text()), [])
 
 
 class CheckerTest(unittest.TestCase):
@@ -148,6 +156,13 @@ class CheckerTest(unittest.TestCase):
 
     def test_finds_a_folder_without_a_row(self):
         self.assertEqual(self.problems({"new/n.cc": ""}), ["new: is not in the table of docs/architecture.md"])
+
+    def test_finds_a_row_of_which_nothing_is_built(self):
+        build = "thalweg_protos(base)\nthalweg_folder(graph PCH common USES base)\n# thalweg_folder(rpc)\n"
+        self.assertEqual(check_build({"base": [], "graph": ["base"]}, build), [])
+        self.assertEqual(check_build(self.LAYERS, build),
+                         ["thalweg/CMakeLists.txt: rpc, of the table of docs/architecture.md, is not built",
+                          "thalweg/CMakeLists.txt: cli, of the table of docs/architecture.md, is not built"])
 
     def test_finds_a_row_that_allows_what_is_below(self):
         self.assertEqual(check_table({"base": ["graph"], "graph": ["base"]}),
