@@ -171,18 +171,15 @@ absl::StatusOr<Tensor> FromField(const TensorProto& proto, DType dtype, const Sh
   const auto& field = FieldOf<T>(proto);
   constexpr int kPerElement = kIsComplex<T> ? 2 : 1;
   const int64_t n = shape.num_elements();
-  if (field.size() % kPerElement != 0) {
-    return InvalidArgument("got ", field.size(), " real and imaginary parts, expected pairs");
-  }
-  const int count = field.size() / kPerElement;
-  if (count > n) return InvalidArgument("got ", count, " values, expected at most ", n);
+  // As in TensorFlow, values for which there is no place do not count.
+  const int64_t count = std::min<int64_t>(field.size() / kPerElement, n);
   if (count < n && n > kMaxExpandedBytes / static_cast<int64_t>(sizeof(T))) {
     return ResourceExhausted("got ", count, " values for ", n, " elements; more than ", kMaxExpandedBytes,
                              " bytes need all of their values");
   }
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(dtype, shape));
   T* const to = static_cast<T*>(tensor.raw());
-  for (int i = 0; i < count; ++i) to[i] = ReadValue<T>(field, i);
+  for (int64_t i = 0; i < count; ++i) to[i] = ReadValue<T>(field, static_cast<int>(i));
   if (count < n) std::fill(to + count, to + n, count > 0 ? T(to[count - 1]) : T());
   return tensor;
 }
