@@ -27,11 +27,12 @@ bool IsProductOfRows(const Gradient& g) {
   return GetAttr<bool>(def, "transpose_a").value_or(false) && !GetAttr<bool>(def, "transpose_b").value_or(true);
 }
 
-// Nothing if `parts` are no such products.
+// Nothing if `parts` are no such products, or not on one device: their factors,
+// which are larger than they, would have to move.
 Output SumOfProducts(const Scope& s, const std::vector<Gradient>& parts) {
   std::vector<Output> a, b;
   for (const Gradient& g : parts) {
-    if (!IsProductOfRows(g)) return {};
+    if (!IsProductOfRows(g) || g.values.node->device() != parts[0].values.node->device()) return {};
     a.push_back(g.values.node->input(0));
     b.push_back(g.values.node->input(1));
   }
@@ -172,22 +173,23 @@ class Backward {
     is_source_.assign(count, false);
     for (const Output& x : xs_) is_source_[x.node->id()] = true;
     std::vector<bool> forward = is_source_;  // depends on an x
-    // Repeats until nothing changes, since loops point back.
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (int id = 0; id < count; ++id) {
-        if (forward[id] || unit_[id] < 0) continue;
-        for (const Output& input : scope_.graph().node(id)->inputs()) {
-          if (forward[input.node->id()] && CarriesGradient(input.dtype())) {
-            forward[id] = changed = true;
-            break;
-          }
-        }
+    std::vector<Node*> stack;
+    for (const Output& x : xs_) stack.push_back(x.node);
+    const std::vector<std::vector<Node*>> consumers = Consumers(scope_.graph());
+    while (!stack.empty()) {
+      const Node* const node = stack.back();
+      stack.pop_back();
+      for (Node* const consumer : consumers[node->id()]) {
+        const int id = consumer->id();
+        if (id >= count || forward[id] || unit_[id] < 0) continue;
+        forward[id] = std::any_of(consumer->inputs().begin(), consumer->inputs().end(), [&](const Output& input) {
+          return input.node == node && CarriesGradient(input.dtype());
+        });
+        if (forward[id]) stack.push_back(consumer);
       }
     }
     between_.assign(count, false);
     pending_.assign(count, 0);
-    std::vector<Node*> stack;
     const auto enter = [&](Node* node) {
       const int id = node->id();
       if (forward[id] && unit_[id] >= 0 && !between_[id]) {
@@ -389,6 +391,13 @@ std::vector<Gradient> Gradients(const Scope& s, const std::vector<Output>& ys, c
   if (!s.ok() || invalid(ys) || invalid(xs)) {
     s.Fail(InvalidArgument("Gradients: a tensor is missing"));
     return std::vector<Gradient>(xs.size());
+  }
+  for (const auto* list : {&ys, &xs, &grad_ys}) {
+    for (const Output& o : *list) {
+      if (!o || s.graph().Owns(*o.node)) continue;
+      s.Fail(InvalidArgument("Gradients: tensor '", o.name(), "' belongs to another graph"));
+      return std::vector<Gradient>(xs.size());
+    }
   }
   const absl::StatusOr<Frames> frames = CheckTensors(s.graph(), ys, xs);
   s.Fail(frames.status());

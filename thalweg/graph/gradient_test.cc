@@ -40,6 +40,24 @@ TEST_F(GradientTest, FollowsTheChain) {
   EXPECT_EQ(D(Mul(Mul(x, a), b), x), "Mul(Mul(OnesLike(Mul(Mul(x, a), b)), b), a)");
 }
 
+// An imported graph may have its nodes in any order. So many of them would take
+// minutes if each were looked at once for every other.
+TEST_F(GradientTest, OfALongChainInReverseOrder) {
+  constexpr int kLength = 100'000;
+  tensorflow::GraphDef def;
+  for (int i = kLength; i >= 0; --i) {
+    tensorflow::NodeDef* const node = def.add_node();
+    node->set_name(absl::StrCat("n", i));
+    node->set_op(i == 0 ? "Placeholder" : "Identity");
+    SetAttr(*node, i == 0 ? "dtype" : "T", kFloat);
+    if (i > 0) node->add_input(absl::StrCat("n", i - 1));
+  }
+  ASSERT_THAT(graph_.Import(def), IsOk());
+  const auto dx = Gradients(s_, {graph_.FindNode(absl::StrCat("n", kLength))}, {graph_.FindNode("n0")});
+  ASSERT_THAT(s_.status(), IsOk());
+  EXPECT_EQ(dx[0].values.node->op(), "OnesLike");
+}
+
 TEST_F(GradientTest, UsesAddUp) {
   const Output x = Value("x");
   const Output y = s_.WithOpName("y").Add("Mul", {x, x});
@@ -198,6 +216,20 @@ TEST_F(GradientTest, AnUnknownOpHasNone) {
 TEST_F(GradientTest, MissingTensorsAreAnError) {
   EXPECT_EQ(Gradients(s_, {Output()}, {Value("x")}).size(), 1);
   EXPECT_THAT(s_.status(), Fails(StatusCode::kInvalidArgument, "a tensor is missing"));
+}
+
+TEST_F(GradientTest, TensorsOfAnotherGraphAreAnError) {
+  Graph other;
+  const Output x = Value("x"), alien = other.root().WithOpName("alien").Add("Placeholder", {}, {{"dtype", kFloat}});
+  EXPECT_EQ(Gradients(s_, {x}, {alien}).size(), 1);
+  EXPECT_THAT(s_.status(), Fails(StatusCode::kInvalidArgument, "Gradients: tensor 'alien:0' belongs to another graph"));
+}
+
+TEST_F(GradientTest, WeightsOfAnotherGraphAreAnError) {
+  Graph other;
+  const Output x = Value("x"), alien = other.root().WithOpName("alien").Add("Placeholder", {}, {{"dtype", kFloat}});
+  Gradients(s_, {x}, {x}, {alien});
+  EXPECT_THAT(s_.status(), Fails(StatusCode::kInvalidArgument, "Gradients: tensor 'alien:0' belongs to another graph"));
 }
 
 TEST_F(GradientTest, AnEarlierErrorStays) {

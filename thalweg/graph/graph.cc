@@ -41,6 +41,39 @@ bool ValidName(absl::string_view name) {
   return !name.empty() && may_begin(name[0]) && std::all_of(name.begin(), name.end(), may_follow);
 }
 
+// The version of TensorFlow's graphs that is read and written here: 2.15's.
+constexpr int kVersion = 1645;
+
+absl::Status CheckVersions(const tensorflow::VersionDef& v) {
+  if (v.producer() < 0) return InvalidArgument("GraphDef producer version ", v.producer(), " below min producer 0");
+  if (v.min_consumer() > kVersion) {
+    return InvalidArgument("GraphDef min consumer version ", v.min_consumer(), " above current version ", kVersion);
+  }
+  if (std::find(v.bad_consumers().begin(), v.bad_consumers().end(), kVersion) != v.bad_consumers().end()) {
+    return InvalidArgument("GraphDef disallows consumer version ", kVersion);
+  }
+  return absl::OkStatus();
+}
+
+// What holds for a graph of both.
+void MergeVersions(const tensorflow::VersionDef& from, tensorflow::VersionDef& to) {
+  to.set_producer(std::min(to.producer(), from.producer()));
+  to.set_min_consumer(std::max(to.min_consumer(), from.min_consumer()));
+  for (const int bad : from.bad_consumers()) {
+    const auto& known = to.bad_consumers();
+    if (std::find(known.begin(), known.end(), bad) == known.end()) to.add_bad_consumers(bad);
+  }
+}
+
+// Says in today's words what a node of an older graph means.
+void Modernize(int producer, NodeDef& def) {
+  constexpr int kLastWithoutScalars = 21;  // placeholders of "any shape" had that of a scalar
+  if (producer > kLastWithoutScalars || def.op() != "Placeholder") return;
+  const auto shape = def.mutable_attr()->find("shape");
+  if (shape == def.mutable_attr()->end()) return;
+  if (shape->second.shape().dim_size() == 0) shape->second.mutable_shape()->set_unknown_rank(true);
+}
+
 // Of an input. What a Merge waits for must be there before it, in any iteration.
 bool ClosesLoop(const Node& from, const Node& to) { return IsNextIteration(from) && IsMerge(to); }
 
@@ -49,12 +82,14 @@ bool AnyOf(const Node& n, absl::string_view a, absl::string_view b) { return n.o
 }  // namespace
 
 // Of an op type that is not known, any output may be named.
-DType Output::dtype() const { return index < node->num_outputs() ? node->output_type(index) : kInvalid; }
+DType Output::dtype() const {
+  return node != nullptr && index < node->num_outputs() ? node->output_type(index) : kInvalid;
+}
 const PartialShape& Output::shape() const {
   static const PartialShape* const kUnknownShape = new PartialShape;
-  return index < node->num_outputs() ? node->output_shape(index) : *kUnknownShape;
+  return node != nullptr && index < node->num_outputs() ? node->output_shape(index) : *kUnknownShape;
 }
-std::string Output::name() const { return absl::StrCat(node->name(), ":", index); }
+std::string Output::name() const { return node == nullptr ? "" : absl::StrCat(node->name(), ":", index); }
 
 void Node::AddControlInput(Node* node) {
   if (std::find(control_inputs_.begin(), control_inputs_.end(), node) == control_inputs_.end()) {
@@ -62,7 +97,7 @@ void Node::AddControlInput(Node* node) {
   }
 }
 
-Graph::Graph() : build_status_(std::make_shared<absl::Status>()) {}
+Graph::Graph() : build_status_(std::make_shared<absl::Status>()) { versions_.set_producer(kVersion); }
 Graph::Graph(Graph&&) noexcept = default;
 Graph& Graph::operator=(Graph&&) noexcept = default;
 Graph::~Graph() = default;
@@ -96,7 +131,12 @@ absl::StatusOr<Node*> Graph::AddNode(NodeDef def, std::vector<Output> inputs, st
 }
 
 absl::Status Graph::CheckEdges(const Node& node) const {
-  if (node.schema_ == nullptr) return absl::OkStatus();
+  for (const Node* control : node.control_inputs_) {
+    if (!Owns(*control)) {
+      return InvalidArgument("Node '", node.name(), "': control input '", control->name(),
+                             "' belongs to another graph");
+    }
+  }
   if (node.inputs_.size() != node.input_types_.size()) {
     return InvalidArgument("Node '", node.name(), "' (", node.op(), ") has ", node.inputs_.size(), " inputs, expected ",
                            node.input_types_.size());
@@ -104,12 +144,16 @@ absl::Status Graph::CheckEdges(const Node& node) const {
   for (int i = 0; i < node.num_inputs(); ++i) {
     const Output& source = node.inputs_[i];
     if (source.node == nullptr) return InvalidArgument("Input ", i, " of node '", node.name(), "' is missing");
+    if (!Owns(*source.node)) {
+      return InvalidArgument("Node '", node.name(), "': tensor '", source.name(), "' belongs to another graph");
+    }
     if (source.node->schema_ == nullptr) continue;  // nothing is known of it
     if (source.index < 0 || source.index >= source.node->num_outputs()) {
       return InvalidArgument("Node '", node.name(), "': Connecting to invalid output ", source.index,
                              " of source node ", source.node->name(), " which has ", source.node->num_outputs(),
                              " outputs.");
     }
+    if (node.schema_ == nullptr) continue;  // takes what it gets
     const DType got = source.dtype();
     const DType want = node.input_types_[i];
     if (got != want && RemoveRef(got) != want) {
@@ -132,6 +176,7 @@ absl::Status Graph::InferShapes(Node* node) {
 }
 
 absl::Status Graph::Import(const GraphDef& def) {
+  RETURN_IF_ERROR(CheckVersions(def.versions()));
   const int first = num_nodes();
   const int functions = library_.function_size();
   const int gradients = library_.gradient_size();
@@ -150,7 +195,7 @@ absl::Status Graph::Import(const GraphDef& def) {
                                                             library_.registered_gradients_size() - registered);
     return status;
   }
-  if (def.has_versions()) versions_ = def.versions();
+  MergeVersions(def.versions(), versions_);
   return absl::OkStatus();
 }
 
@@ -164,6 +209,7 @@ absl::Status Graph::Link(const GraphDef& def, int first) {
     node->id_ = num_nodes();
     node->def_ = node_def;
     node->def_.clear_input();
+    Modernize(def.versions().producer(), node->def_);
     node->schema_ = FindSchema(node_def.op());
     if (node->schema_ != nullptr) {
       AddDefaultAttrs(node->schema_->def, node->def_);
@@ -226,9 +272,10 @@ GraphDef Graph::Export(int first) const {
   }
   if (library_.ByteSizeLong() > 0) *def.mutable_library() = library_;
   *def.mutable_versions() = versions_;
-  if (def.versions().producer() == 0) def.mutable_versions()->set_producer(1);
   return def;
 }
+
+bool Graph::Owns(const Node& node) const { return node.id() < num_nodes() && nodes_[node.id()].get() == &node; }
 
 Node* Graph::FindNode(absl::string_view name) const {
   const auto it = by_name_.find(name);
@@ -342,6 +389,8 @@ Graph Graph::Clone() const {
   copy.name_counters_ = name_counters_;
   copy.reserved_names_ = reserved_names_;
   copy.collections_ = collections_;
+  copy.seed_ = seed_;
+  copy.num_seeded_ = num_seeded_;
   copy.nodes_.reserve(nodes_.size());
   for (const auto& node : nodes_) {
     copy.nodes_.push_back(std::unique_ptr<Node>(new Node(*node)));

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -22,13 +24,17 @@ class Node;
 class Scope;
 
 // A handle to output `index` of a node: what model code passes around. A value;
-// valid as long as the graph. A default one stands for "none".
+// valid as long as the graph. A default one stands for "none": it has no type,
+// no known shape and no name.
 struct Output {
   Node* node = nullptr;
   int index = 0;
 
   Output() = default;
-  Output(Node* node, int index = 0) : node(node), index(index) {}  // NOLINT: a node stands for its first output
+  // A node stands for its first output. Nothing but a node does: a literal 0 is a
+  // number, not a pointer.
+  template <typename T>
+  requires std::is_same_v<T, Node*> Output(T node, int index = 0) : node(node), index(index) {}  // NOLINT
 
   explicit operator bool() const { return node != nullptr; }
   DType dtype() const;
@@ -120,6 +126,9 @@ class Graph {
   // From "node" or "node:index". NOT_FOUND, INVALID_ARGUMENT.
   absl::StatusOr<Output> FindOutput(absl::string_view name) const;
 
+  // True if it is a node of this graph, and of no other.
+  bool Owns(const Node& node) const;
+
   int num_nodes() const { return static_cast<int>(nodes_.size()); }
   Node* node(int id) const { return nodes_[id].get(); }
   const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
@@ -135,6 +144,12 @@ class Graph {
   absl::Status AddFunctions(const tensorflow::FunctionDefLibrary& library);
   // Of the registry or of a function; nullptr if neither.
   const OpSchema* FindSchema(absl::string_view op) const;
+
+  // As tf.set_random_seed: operations with random numbers that a Scope adds from
+  // now on without seeds get this one and, as their own, how many have got one
+  // before. A program that builds the same graph then draws the same numbers.
+  void set_seed(int64_t seed) { seed_ = seed; }
+  const std::optional<int64_t>& seed() const { return seed_; }
 
   // Lists of names of nodes, as TensorFlow's collections: "variables",
   // "trainable_variables", ... A name is in a list once.
@@ -164,6 +179,8 @@ class Graph {
   absl::flat_hash_map<std::string, std::shared_ptr<const OpSchema>> function_schemas_;
   tensorflow::VersionDef versions_;
   absl::flat_hash_map<std::string, std::vector<std::string>> collections_;
+  std::optional<int64_t> seed_;
+  int64_t num_seeded_ = 0;  // operations whose seeds are from here
   std::shared_ptr<absl::Status> build_status_;
 };
 

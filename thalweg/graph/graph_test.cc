@@ -501,6 +501,102 @@ TEST_F(GraphTest, ACopyOfANodeKeepsWhatItWas) {
   EXPECT_EQ(b->output_type(0), kFloat);
 }
 
+TEST_F(GraphTest, AHandleToNothingHasNoTypeShapeOrName) {
+  const Output none;
+  EXPECT_EQ(none.dtype(), kInvalid);
+  EXPECT_FALSE(none.shape().has_rank());
+  EXPECT_EQ(none.name(), "");
+}
+
+TEST_F(GraphTest, ANumberIsNoHandle) {
+  static_assert(!std::is_convertible_v<int, Output> && !std::is_convertible_v<bool, Output>);
+  static_assert(!std::is_convertible_v<std::nullptr_t, Output> && !std::is_constructible_v<Output, int64_t>);
+  static_assert(std::is_convertible_v<Node*, Output> && std::is_constructible_v<Output, Node*, int>);
+}
+
+TEST_F(GraphTest, KnowsItsOwnNodes) {
+  ASSERT_THAT(Import({"Placeholder a()", "Placeholder b()"}), IsOk());
+  Graph other = graph_.Clone();
+  EXPECT_TRUE(graph_.Owns(*graph_.FindNode("b")));
+  EXPECT_FALSE(graph_.Owns(*other.FindNode("b")));
+  EXPECT_FALSE(Graph().Owns(*other.FindNode("b")));
+  Graph moved = std::move(other);
+  EXPECT_TRUE(moved.Owns(*moved.FindNode("b")));
+}
+
+TEST_F(GraphTest, TensorsOfAnotherGraphAreRefused) {
+  ASSERT_THAT(Import({"Placeholder a()"}), IsOk());
+  Graph other = graph_.Clone();
+  NodeDef def;
+  def.set_op("Identity");
+  def.set_name("b");
+  SetAttr(def, "T", kFloat);
+  EXPECT_THAT(graph_.AddNode(def, {other.FindNode("a")}, {}),
+              Fails(StatusCode::kInvalidArgument, "Node 'b': tensor 'a:0' belongs to another graph"));
+  EXPECT_THAT(graph_.AddNode(def, {graph_.FindNode("a")}, {other.FindNode("a")}),
+              Fails(StatusCode::kInvalidArgument, "Node 'b': control input 'a' belongs to another graph"));
+  EXPECT_EQ(graph_.num_nodes(), 1);
+}
+
+TEST_F(GraphTest, AnUnknownOpTakesOnlyOutputsThatThereAre) {
+  EXPECT_THAT(Import({"Placeholder a()", "Martian b(a:1)"}),
+              Fails(StatusCode::kInvalidArgument,
+                    "Node 'b': Connecting to invalid output 1 of source node a which has 1 outputs."));
+}
+
+TEST_F(GraphTest, VersionsSayWhoMayReadIt) {
+  GraphDef def = Lines({"Placeholder a()"});
+  def.mutable_versions()->set_min_consumer(99999);
+  EXPECT_THAT(graph_.Import(def),
+              Fails(StatusCode::kInvalidArgument, "GraphDef min consumer version 99999 above current version 1645"));
+  def.mutable_versions()->set_min_consumer(12);
+  def.mutable_versions()->add_bad_consumers(5);
+  def.mutable_versions()->add_bad_consumers(1645);
+  EXPECT_THAT(graph_.Import(def), Fails(StatusCode::kInvalidArgument, "GraphDef disallows consumer version 1645"));
+  def.mutable_versions()->mutable_bad_consumers()->RemoveLast();
+  def.mutable_versions()->set_producer(-1);
+  EXPECT_THAT(graph_.Import(def), Fails(StatusCode::kInvalidArgument, "GraphDef producer version -1"));
+  EXPECT_EQ(graph_.num_nodes(), 0);
+  def.mutable_versions()->set_producer(99999);
+  EXPECT_THAT(graph_.Import(def), IsOk());
+}
+
+// They had no way to say "any shape", and said it by that of a scalar.
+TEST_F(GraphTest, APlaceholderOfAnOldGraphHasAnyShape) {
+  GraphDef def = Lines({"Placeholder a()", "Placeholder b()"});
+  SetAttr(*def.mutable_node(0), "shape", PartialShape(Shape()));
+  SetAttr(*def.mutable_node(1), "shape", PartialShape({2}));
+  for (const int producer : {0, 21, 22, 1645}) {
+    SCOPED_TRACE(producer);
+    def.mutable_versions()->set_producer(producer);
+    Graph graph;
+    ASSERT_THAT(graph.Import(def), IsOk());
+    EXPECT_EQ(graph.FindNode("a")->output_shape(0).ToString(), producer <= 21 ? "<unknown>" : "[]");
+    EXPECT_EQ(graph.FindNode("b")->output_shape(0).ToString(), "[2]");
+    Graph again;
+    ASSERT_THAT(again.Import(graph.Export()), IsOk());
+    EXPECT_EQ(again.FindNode("a")->output_shape(0), graph.FindNode("a")->output_shape(0));
+  }
+}
+
+TEST_F(GraphTest, VersionsOfSeveralImportsHoldTogether) {
+  GraphDef a = Lines({"Placeholder a()"}), b = Lines({"Placeholder b()"});
+  a.mutable_versions()->set_producer(1400);
+  a.mutable_versions()->set_min_consumer(12);
+  a.mutable_versions()->add_bad_consumers(5);
+  b.mutable_versions()->set_producer(1500);
+  b.mutable_versions()->add_bad_consumers(5);
+  b.mutable_versions()->add_bad_consumers(6);
+  ASSERT_THAT(graph_.Import(a), IsOk());
+  ASSERT_THAT(graph_.Import(b), IsOk());
+  EXPECT_EQ(graph_.versions().ShortDebugString(), "producer: 1400 min_consumer: 12 bad_consumers: 5 bad_consumers: 6");
+}
+
+TEST_F(GraphTest, AGraphOfOursIsOfTensorFlowsVersion) {
+  graph_.root().Add("NoOp");
+  EXPECT_EQ(graph_.Export().versions().producer(), 1645);
+}
+
 TEST_F(GraphTest, HandlesSurviveAMove) {
   ASSERT_THAT(Import({"Placeholder a()"}), IsOk());
   Node* const a = graph_.FindNode("a");

@@ -175,6 +175,7 @@ void AddOddOps(OpRegistry& registry) {
   registry.Add(Differentiable(failing, FailingGradient));
   OpSchema two = unary("TwoOutputs").Output("z: T");
   registry.Add(Differentiable(two, SplitGradient));
+  registry.Add(OpSchema("Random").Output("y: float").Attr("seed: int = 0").Attr("seed2: int = 0"));
   registry.Add(OpSchema("Join").Input("x: T").Input("y: T").Output("z: T").Attr("T: type"));
   registry.Add(OpSchema("Lists")
                    .Input("a: N * T")

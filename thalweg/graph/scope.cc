@@ -1,5 +1,6 @@
 #include "thalweg/graph/scope.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/strip.h"
@@ -30,6 +31,13 @@ void InferAttrs(const OpDef::ArgDef& arg, const OpInput& input, NodeDef& def) {
 }
 
 }  // namespace
+
+std::pair<int64_t, int64_t> SeedPair(int64_t graph_seed, int64_t op_seed) {
+  constexpr int64_t kRange = (int64_t{1} << 31) - 1;
+  const auto in_range = [](int64_t seed) { return (seed % kRange + kRange) % kRange; };
+  const std::pair<int64_t, int64_t> seeds = {in_range(graph_seed), in_range(op_seed)};
+  return seeds == std::pair<int64_t, int64_t>() ? std::make_pair(int64_t{0}, kRange) : seeds;
+}
 
 OpInput::OpInput(Output output) : outputs{output} {}
 OpInput::OpInput(std::vector<Output> outputs) : outputs(std::move(outputs)), is_list(true) {}
@@ -96,7 +104,11 @@ Scope Scope::WithoutControlDependencies() const {
 
 Scope Scope::ColocateWith(Output operation) const {
   Scope s = *this;
-  if (operation.node != nullptr) s.colocate_.push_back(absl::StrCat("loc:@", operation.node->name()));
+  if (operation.node == nullptr) return s;
+  if (!graph_->Owns(*operation.node)) {
+    Fail(InvalidArgument("ColocateWith: operation '", operation.node->name(), "' belongs to another graph"));
+  }
+  s.colocate_.push_back(absl::StrCat("loc:@", operation.node->name()));
   return s;
 }
 
@@ -123,6 +135,19 @@ absl::StatusOr<std::string> Scope::DeviceFor(const NodeDef& def) const {
   return device.ToString();
 }
 
+// An operation that takes seeds and was given none has the graph's.
+void Scope::SetSeeds(const OpDef& op, NodeDef& def) const {
+  if (!graph_->seed().has_value()) return;
+  const auto takes = [&](absl::string_view name) {
+    return std::any_of(op.attr().begin(), op.attr().end(), [&](const auto& attr) { return attr.name() == name; });
+  };
+  const auto given = [&](absl::string_view name) { return GetAttr<int64_t>(def, name).value_or(0) != 0; };
+  if (!takes("seed") || !takes("seed2") || given("seed") || given("seed2")) return;
+  const auto [seed, seed2] = SeedPair(*graph_->seed(), graph_->num_seeded_++);
+  SetAttr(def, "seed", seed);
+  SetAttr(def, "seed2", seed2);
+}
+
 absl::StatusOr<Node*> Scope::TryAdd(absl::string_view op, const std::vector<OpInput>& inputs,
                                     std::vector<AttrArg> attrs) const {
   const OpSchema* schema = graph_->FindSchema(op);
@@ -134,6 +159,7 @@ absl::StatusOr<Node*> Scope::TryAdd(absl::string_view op, const std::vector<OpIn
   def.set_op(std::string(op));
   def.set_name(graph_->UniqueName(absl::StrCat(prefix_, op_name_.empty() ? op : absl::string_view(op_name_))));
   for (AttrArg& attr : attrs) (*def.mutable_attr())[attr.name] = std::move(attr.value);
+  SetSeeds(schema->def, def);
   if (!colocate_.empty()) SetAttr(def, "_class", colocate_);
 
   std::vector<Output> flat;

@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,6 +34,10 @@ struct OpInput {
   std::vector<Output> outputs;
   bool is_list = false;
 };
+
+// What TensorFlow makes of the seed of a graph and that of an operation. Both 0
+// would mean that there is none.
+std::pair<int64_t, int64_t> SeedPair(int64_t graph_seed, int64_t op_seed);
 
 // A value: derived scopes share the graph and its status. After an error,
 // everything added is nothing (null handles).
@@ -79,6 +84,7 @@ class Scope {
  private:
   absl::StatusOr<Node*> TryAdd(absl::string_view op, const std::vector<OpInput>& inputs,
                                std::vector<AttrArg> attrs) const;
+  void SetSeeds(const tensorflow::OpDef& op, tensorflow::NodeDef& def) const;
   absl::StatusOr<std::string> DeviceFor(const tensorflow::NodeDef& def) const;
 
   Graph* graph_;

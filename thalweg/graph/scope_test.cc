@@ -136,6 +136,49 @@ TEST_F(ScopeTest, TheFirstErrorWinsAndWhatFollowsIsNull) {
   EXPECT_EQ(graph_.num_nodes(), before);
 }
 
+TEST_F(ScopeTest, WhatIsOfAnotherGraphIsRefused) {
+  Graph other;
+  const Output x = Value(other.root().WithOpName("x"));
+  const auto error = [&](auto build) {
+    Graph graph;
+    const Scope s = graph.root();
+    Value(s.WithOpName("x"));
+    build(s);
+    return s.status();
+  };
+  EXPECT_THAT(error([&](const Scope& s) { s.Add("Identity", {x}); }),
+              Fails(StatusCode::kInvalidArgument, "tensor 'x:0' belongs to another graph"));
+  EXPECT_THAT(error([&](const Scope& s) { Value(s.WithControlDependencies({x})); }),
+              Fails(StatusCode::kInvalidArgument, "'x' belongs to another graph"));
+  EXPECT_THAT(error([&](const Scope& s) { Value(s.ColocateWith(x)); }),
+              Fails(StatusCode::kInvalidArgument, "'x' belongs to another graph"));
+}
+
+TEST_F(ScopeTest, TheGraphsSeedIsForOpsThatHaveNone) {
+  const auto seeds = [](const Scope& s, std::vector<AttrArg> attrs = {}) {
+    const Node* const node = s.Add("Random", {}, std::move(attrs));
+    return std::make_pair(*GetAttr<int64_t>(node->def(), "seed"), *GetAttr<int64_t>(node->def(), "seed2"));
+  };
+  using Seeds = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(seeds(root_), Seeds(0, 0));
+  graph_.set_seed(7);
+  EXPECT_EQ(seeds(root_), Seeds(7, 0));
+  Value(root_);
+  EXPECT_EQ(seeds(root_), Seeds(7, 1)) << "counts ops with seeds only";
+  EXPECT_EQ(seeds(root_, {{"seed", 1}, {"seed2", 0}}), Seeds(1, 0));
+  EXPECT_EQ(seeds(root_, {{"seed", 0}, {"seed2", 0}}), Seeds(7, 2));
+  EXPECT_EQ(seeds(graph_.Clone().root()), Seeds(7, 3));
+  graph_.set_seed(-3);
+  EXPECT_EQ(seeds(root_), Seeds(2147483644, 3));
+}
+
+TEST_F(ScopeTest, SeedsAreNeverBothZero) {
+  using Seeds = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(SeedPair(0, 0), Seeds(0, 2147483647));
+  EXPECT_EQ(SeedPair(0, 5), Seeds(0, 5));
+  EXPECT_EQ(SeedPair(int64_t{1} << 31, int64_t{1} << 33), Seeds(1, 4));
+}
+
 TEST(ScopeErrors, SayWhatIsWrong) {
   RegisterTestOps();
   const auto error = [](auto build) {

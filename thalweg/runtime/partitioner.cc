@@ -73,7 +73,6 @@ class Partitioning {
         parts_.emplace_back();
         parts_.back().task = std::move(task);
         *parts_.back().graph.mutable_versions() = graph_.versions();
-        if (graph_.versions().producer() == 0) parts_.back().graph.mutable_versions()->set_producer(1);
         part_device_.push_back(node->device());
       }
       part_of_[node->id()] = it->second;
