@@ -46,8 +46,10 @@ Output Const(const Scope& s, std::initializer_list<std::initializer_list<T>> row
   return Const(s, Tensor::Of<T>(Shape({height, width}), absl::MakeConstSpan(values)));
 }
 
-// Values that come from outside; -1 is a dimension that is not known.
-Output Placeholder(const Scope& s, DType dtype, const PartialShape& shape = {});
+// Values that come from outside; -1 is a dimension that is not known, and {} a
+// scalar. Without a shape, of any.
+Output Placeholder(const Scope& s, DType dtype, const PartialShape& shape = PartialShape());
+Output Placeholder(const Scope& s, DType dtype, std::initializer_list<int64_t> dims);
 Output PlaceholderWithDefault(const Scope& s, Output input, const PartialShape& shape);
 
 Output Identity(const Scope& s, Output input);

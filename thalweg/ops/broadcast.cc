@@ -221,6 +221,8 @@ std::pair<Output, Output> SumBroadcast(const Scope& s, Output x, Output y, Outpu
 }
 
 Output ScalarConst(const Scope& s, DType dtype, double value) {
+  if (dtype == kInvalid) s.Fail(InvalidArgument("a tensor is missing"));
+  if (!s.ok()) return {};
   Tensor t(RemoveRef(dtype), Shape());
   s.Fail(Dispatch(NumberTypes(), t.dtype(), [&]<typename T>() {
     *t.mutable_data<T>() = static_cast<T>(value);

@@ -181,5 +181,11 @@ Output Cumsum(const Scope& s, Output x, Output axis, CumulativeOptions options) 
 Output Cumprod(const Scope& s, Output x, Output axis, CumulativeOptions options) {
   return s.Add("Cumprod", {x, axis}, {{"exclusive", options.exclusive}, {"reverse", options.reverse}});
 }
+Output Cumsum(const Scope& s, Output x, int axis, CumulativeOptions options) {
+  return Cumsum(s, x, ScalarConst(s, kInt32, axis), options);
+}
+Output Cumprod(const Scope& s, Output x, int axis, CumulativeOptions options) {
+  return Cumprod(s, x, ScalarConst(s, kInt32, axis), options);
+}
 
 }  // namespace thalweg

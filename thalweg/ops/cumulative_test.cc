@@ -1,6 +1,8 @@
 #include <cmath>
 
+#include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
 
@@ -35,6 +37,16 @@ TEST(CumulativeTest, AxesTypesAndEmpty) {
   ExpectTensor(Result("Cumsum", x, 1), Tensor::Of<int32_t>({2, 2}, {1, 3, 3, 7}));
   ExpectTensor(Result("Cumsum", Tensor::Vector<Half>({Half(1), Half(2)}), 0), Tensor::Vector<Half>({Half(1), Half(3)}));
   ExpectTensor(Result("Cumsum", Tensor(kFloat, {0, 2}), 0), Tensor(kFloat, {0, 2}));
+}
+
+TEST(CumulativeTest, AnAxisMayBeANumber) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Const(s, {{1.f, 2.f}, {3.f, 4.f}});
+  const auto y = Evaluate(graph, {}, {Cumsum(s, x, 0), Cumprod(s, x, -1, {.reverse = true})}, TestDevice());
+  ASSERT_TRUE(y.ok()) << y.status();
+  ExpectTensor((*y)[0], Tensor::Of<float>({2, 2}, {1, 2, 4, 6}));
+  ExpectTensor((*y)[1], Tensor::Of<float>({2, 2}, {2, 2, 12, 4}));
 }
 
 TEST(CumulativeTest, BadAxis) {

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "thalweg/graph/scope.h"
@@ -117,25 +120,37 @@ Output Cast(const Scope& s, Output x, DType dtype, CastOptions options = {});
 struct ReduceOptions {
   bool keep_dims = false;  // reduced dimensions stay, with size 1
 };
-Output ReduceSum(const Scope& s, Output input, Output axes, ReduceOptions options = {});
-Output ReduceMean(const Scope& s, Output input, Output axes, ReduceOptions options = {});
-Output ReduceProd(const Scope& s, Output input, Output axes, ReduceOptions options = {});
-Output ReduceMax(const Scope& s, Output input, Output axes, ReduceOptions options = {});
-Output ReduceMin(const Scope& s, Output input, Output axes, ReduceOptions options = {});
-Output ReduceAll(const Scope& s, Output input, Output axes, ReduceOptions options = {});
-Output ReduceAny(const Scope& s, Output input, Output axes, ReduceOptions options = {});
-Output EuclideanNorm(const Scope& s, Output input, Output axes, ReduceOptions options = {});
-// The same over axes known now; negative ones count from the end.
-Output ReduceSum(const Scope& s, Output input, std::initializer_list<int32_t> axes, ReduceOptions options = {});
-Output ReduceMean(const Scope& s, Output input, std::initializer_list<int32_t> axes, ReduceOptions options = {});
-Output ReduceProd(const Scope& s, Output input, std::initializer_list<int32_t> axes, ReduceOptions options = {});
-Output ReduceMax(const Scope& s, Output input, std::initializer_list<int32_t> axes, ReduceOptions options = {});
-Output ReduceMin(const Scope& s, Output input, std::initializer_list<int32_t> axes, ReduceOptions options = {});
-Output ReduceAll(const Scope& s, Output input, std::initializer_list<int32_t> axes, ReduceOptions options = {});
-Output ReduceAny(const Scope& s, Output input, std::initializer_list<int32_t> axes, ReduceOptions options = {});
-// The same over all axes: a scalar. Over a dynamic rank if it must.
-Output ReduceSum(const Scope& s, Output input);
-Output ReduceMean(const Scope& s, Output input);
+// What is reduced: one axis, a list of them or, known only when it runs, a
+// tensor; negative ones count from the end.
+class Axes {
+ public:
+  Axes(int axis) : known_(std::vector<int32_t>{axis}) {}        // NOLINT: implicit by design
+  Axes(std::initializer_list<int32_t> axes) : known_(axes) {}   // NOLINT
+  Axes(std::vector<int32_t> axes) : known_(std::move(axes)) {}  // NOLINT
+  template <typename T>
+  requires std::is_convertible_v<T, Output> Axes(T tensor) : tensor_(tensor) {}  // NOLINT
+  static Axes All() { return Axes(Kind::kAll); }
+
+  // Those of `input`.
+  Output AsTensor(const Scope& s, Output input) const;
+
+ private:
+  enum class Kind { kAll };
+  explicit Axes(Kind) : all_(true) {}
+
+  bool all_ = false;
+  std::optional<std::vector<int32_t>> known_;
+  Output tensor_;
+};
+// Over all axes: a scalar.
+Output ReduceSum(const Scope& s, Output input, const Axes& axes = Axes::All(), ReduceOptions options = {});
+Output ReduceMean(const Scope& s, Output input, const Axes& axes = Axes::All(), ReduceOptions options = {});
+Output ReduceProd(const Scope& s, Output input, const Axes& axes = Axes::All(), ReduceOptions options = {});
+Output ReduceMax(const Scope& s, Output input, const Axes& axes = Axes::All(), ReduceOptions options = {});
+Output ReduceMin(const Scope& s, Output input, const Axes& axes = Axes::All(), ReduceOptions options = {});
+Output ReduceAll(const Scope& s, Output input, const Axes& axes = Axes::All(), ReduceOptions options = {});
+Output ReduceAny(const Scope& s, Output input, const Axes& axes = Axes::All(), ReduceOptions options = {});
+Output EuclideanNorm(const Scope& s, Output input, const Axes& axes = Axes::All(), ReduceOptions options = {});
 
 struct ArgMaxOptions {
   DType output_type = kInt64;
@@ -151,6 +166,8 @@ struct CumulativeOptions {
 };
 Output Cumsum(const Scope& s, Output x, Output axis, CumulativeOptions options = {});
 Output Cumprod(const Scope& s, Output x, Output axis, CumulativeOptions options = {});
+Output Cumsum(const Scope& s, Output x, int axis, CumulativeOptions options = {});
+Output Cumprod(const Scope& s, Output x, int axis, CumulativeOptions options = {});
 
 // ---- matrix products ----
 struct MatMulOptions {

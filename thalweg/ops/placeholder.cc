@@ -69,6 +69,9 @@ const OpRegistration kOps[] = {
 Output Placeholder(const Scope& s, DType dtype, const PartialShape& shape) {
   return s.Add("Placeholder", {}, {{"dtype", dtype}, {"shape", shape}});
 }
+Output Placeholder(const Scope& s, DType dtype, std::initializer_list<int64_t> dims) {
+  return Placeholder(s, dtype, PartialShape(Dims(dims)));
+}
 
 Output PlaceholderWithDefault(const Scope& s, Output input, const PartialShape& shape) {
   return s.Add("PlaceholderWithDefault", {input}, {{"shape", shape}});

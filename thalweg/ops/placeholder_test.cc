@@ -23,6 +23,16 @@ TEST(PlaceholderTest, Fed) {
   ExpectTensor((*value)[0], Counting({1, 2}));
 }
 
+TEST(PlaceholderTest, BracesAreDimensions) {
+  Graph graph;
+  const Scope s = graph.root();
+  EXPECT_EQ(Placeholder(s, kFloat).shape().ToString(), "<unknown>");
+  EXPECT_EQ(Placeholder(s, kFloat, PartialShape()).shape().ToString(), "<unknown>");
+  EXPECT_EQ(Placeholder(s, kFloat, {}).shape().ToString(), "[]");
+  EXPECT_EQ(Placeholder(s, kFloat, Shape({3})).shape().ToString(), "[3]");
+  EXPECT_TRUE(s.ok()) << s.status();
+}
+
 TEST(PlaceholderTest, WithDefault) {
   ExpectTensor(Result("PlaceholderWithDefault", {Floats({1, 2})}, {{"shape", PartialShape({-1})}}), Floats({1, 2}));
   EXPECT_EQ(*InferShape("PlaceholderWithDefault", {{kFloat, {2, 3}}}, {{"shape", PartialShape({-1, 3})}}), "[?,3]");

@@ -219,9 +219,10 @@ const OpRegistration kOps[] = {
     Access("QueueSizeV2").Output("size: int32").Shape(shapes::Scalar).Compute(Size),
 };
 
-std::vector<Output> Components(Node* node) {
+// Null handles, after an error.
+std::vector<Output> Components(Node* node, const std::vector<DType>& types) {
   std::vector<Output> outputs;
-  for (int i = 0; node != nullptr && i < node->num_outputs(); ++i) outputs.push_back(node->out(i));
+  for (size_t i = 0; i < types.size(); ++i) outputs.emplace_back(node, static_cast<int>(i));
   return outputs;
 }
 
@@ -234,13 +235,13 @@ Output QueueEnqueueMany(const Scope& s, Output queue, const std::vector<Output>&
   return s.Add("QueueEnqueueManyV2", {queue, components});
 }
 std::vector<Output> QueueDequeue(const Scope& s, Output queue, const std::vector<DType>& types) {
-  return Components(s.Add("QueueDequeueV2", {queue}, {{"component_types", types}}));
+  return Components(s.Add("QueueDequeueV2", {queue}, {{"component_types", types}}), types);
 }
 std::vector<Output> QueueDequeueMany(const Scope& s, Output queue, Output n, const std::vector<DType>& types) {
-  return Components(s.Add("QueueDequeueManyV2", {queue, n}, {{"component_types", types}}));
+  return Components(s.Add("QueueDequeueManyV2", {queue, n}, {{"component_types", types}}), types);
 }
 std::vector<Output> QueueDequeueUpTo(const Scope& s, Output queue, Output n, const std::vector<DType>& types) {
-  return Components(s.Add("QueueDequeueUpToV2", {queue, n}, {{"component_types", types}}));
+  return Components(s.Add("QueueDequeueUpToV2", {queue, n}, {{"component_types", types}}), types);
 }
 Output QueueClose(const Scope& s, Output queue, bool cancel_pending_enqueues) {
   return s.Add("QueueCloseV2", {queue}, {{"cancel_pending_enqueues", cancel_pending_enqueues}});

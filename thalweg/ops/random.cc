@@ -98,6 +98,13 @@ Output AddFloat(const Scope& s, absl::string_view op, Output shape, DType dtype,
 
 }  // namespace
 
+RandomOptions OpSeed(const Scope& s, const std::optional<int64_t>& seed) {
+  constexpr int64_t kDefaultGraphSeed = 87654321;
+  if (!seed.has_value()) return {};
+  const auto [graph_seed, op_seed] = SeedPair(s.graph().seed().value_or(kDefaultGraphSeed), *seed);
+  return {.seed = graph_seed, .seed2 = op_seed};
+}
+
 Output RandomUniform(const Scope& s, Output shape, DType dtype, RandomOptions options) {
   return AddFloat(s, "RandomUniform", shape, dtype, options);
 }

@@ -1,6 +1,9 @@
 // Random numbers. With seeds, the values are TensorFlow's; with both seeds 0
-// every kernel draws its own. Stateless ops are functions of their seed.
+// every kernel draws its own, unless the graph has a seed. Stateless ops are functions of their seed.
 #pragma once
+
+#include <cstdint>
+#include <optional>
 
 #include "thalweg/graph/scope.h"
 
@@ -10,6 +13,11 @@ struct RandomOptions {
   int64_t seed = 0;
   int64_t seed2 = 0;
 };
+
+// For an operation that has a seed of its own: with that of the graph or, if it
+// has none, TensorFlow's default. For one that has not: none, which leaves it to
+// the graph (Graph::set_seed).
+RandomOptions OpSeed(const Scope& s, const std::optional<int64_t>& seed);
 
 // Tensors of the shape that the vector `shape` describes.
 Output RandomUniform(const Scope& s, Output shape, DType dtype = kFloat, RandomOptions options = {});  // [0, 1)

@@ -90,21 +90,17 @@ const OpRegistration kOps[] = {
 
 }  // namespace
 
-Output ReduceMax(const Scope& s, Output x, Output axes, ReduceOptions o) { return AddReduce(s, "Max", x, axes, o); }
-Output ReduceMin(const Scope& s, Output x, Output axes, ReduceOptions o) { return AddReduce(s, "Min", x, axes, o); }
-Output ReduceAll(const Scope& s, Output x, Output axes, ReduceOptions o) { return AddReduce(s, "All", x, axes, o); }
-Output ReduceAny(const Scope& s, Output x, Output axes, ReduceOptions o) { return AddReduce(s, "Any", x, axes, o); }
-Output ReduceMax(const Scope& s, Output x, std::initializer_list<int32_t> axes, ReduceOptions o) {
-  return ReduceMax(s, x, IntsConst(s, absl::MakeConstSpan(axes.begin(), axes.size())), o);
+Output ReduceMax(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+  return AddReduce(s, "Max", x, axes, o);
 }
-Output ReduceMin(const Scope& s, Output x, std::initializer_list<int32_t> axes, ReduceOptions o) {
-  return ReduceMin(s, x, IntsConst(s, absl::MakeConstSpan(axes.begin(), axes.size())), o);
+Output ReduceMin(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+  return AddReduce(s, "Min", x, axes, o);
 }
-Output ReduceAll(const Scope& s, Output x, std::initializer_list<int32_t> axes, ReduceOptions o) {
-  return ReduceAll(s, x, IntsConst(s, absl::MakeConstSpan(axes.begin(), axes.size())), o);
+Output ReduceAll(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+  return AddReduce(s, "All", x, axes, o);
 }
-Output ReduceAny(const Scope& s, Output x, std::initializer_list<int32_t> axes, ReduceOptions o) {
-  return ReduceAny(s, x, IntsConst(s, absl::MakeConstSpan(axes.begin(), axes.size())), o);
+Output ReduceAny(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+  return AddReduce(s, "Any", x, axes, o);
 }
 
 }  // namespace thalweg

@@ -224,35 +224,19 @@ const OpRegistration kOps[] = {
     Reduce("EuclideanNorm").Kernel<EuclideanNormKernel>().Gradient(EuclideanNormGradient),
 };
 
-// 0, 1, ... of the input's rank.
-Output AllAxes(const Scope& s, Output input) {
-  if (!input) return {};
-  if (input.shape().has_rank()) {
-    std::vector<int32_t> axes(input.shape().rank());
-    for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int32_t>(i);
-    return IntsConst(s, axes);
-  }
-  return s.Add("Range", {ScalarConst(s, kInt32, 0), Output(s.Add("Rank", {input})), ScalarConst(s, kInt32, 1)});
-}
-
 }  // namespace
 
-Output ReduceSum(const Scope& s, Output x, Output axes, ReduceOptions o) { return AddReduce(s, "Sum", x, axes, o); }
-Output ReduceMean(const Scope& s, Output x, Output axes, ReduceOptions o) { return AddReduce(s, "Mean", x, axes, o); }
-Output ReduceProd(const Scope& s, Output x, Output axes, ReduceOptions o) { return AddReduce(s, "Prod", x, axes, o); }
-Output EuclideanNorm(const Scope& s, Output x, Output axes, ReduceOptions o) {
+Output ReduceSum(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+  return AddReduce(s, "Sum", x, axes, o);
+}
+Output ReduceMean(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+  return AddReduce(s, "Mean", x, axes, o);
+}
+Output ReduceProd(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+  return AddReduce(s, "Prod", x, axes, o);
+}
+Output EuclideanNorm(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
   return AddReduce(s, "EuclideanNorm", x, axes, o);
 }
-Output ReduceSum(const Scope& s, Output x, std::initializer_list<int32_t> axes, ReduceOptions o) {
-  return ReduceSum(s, x, IntsConst(s, absl::MakeConstSpan(axes.begin(), axes.size())), o);
-}
-Output ReduceMean(const Scope& s, Output x, std::initializer_list<int32_t> axes, ReduceOptions o) {
-  return ReduceMean(s, x, IntsConst(s, absl::MakeConstSpan(axes.begin(), axes.size())), o);
-}
-Output ReduceProd(const Scope& s, Output x, std::initializer_list<int32_t> axes, ReduceOptions o) {
-  return ReduceProd(s, x, IntsConst(s, absl::MakeConstSpan(axes.begin(), axes.size())), o);
-}
-Output ReduceSum(const Scope& s, Output x) { return ReduceSum(s, x, AllAxes(s, x)); }
-Output ReduceMean(const Scope& s, Output x) { return ReduceMean(s, x, AllAxes(s, x)); }
 
 }  // namespace thalweg

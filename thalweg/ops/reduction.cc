@@ -1,5 +1,6 @@
 #include "thalweg/ops/reduction.h"
 
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -203,8 +204,19 @@ absl::StatusOr<Output> WithReducedDims(const GradientContext& g, Output y) {
   return Output(s.Add("Reshape", {y, kept}));
 }
 
-Output AddReduce(const Scope& s, absl::string_view op, Output input, Output axes, ReduceOptions options) {
-  return s.Add(op, {input, axes}, {{"keep_dims", options.keep_dims}});
+Output Axes::AsTensor(const Scope& s, Output input) const {
+  if (known_.has_value()) return IntsConst(s, *known_);
+  if (!all_ || !input) return tensor_;
+  if (input.shape().has_rank()) {
+    std::vector<int32_t> axes(input.shape().rank());
+    std::iota(axes.begin(), axes.end(), 0);
+    return IntsConst(s, axes);
+  }
+  return s.Add("Range", {IntConst(s, 0), Output(s.Add("Rank", {input})), IntConst(s, 1)});
+}
+
+Output AddReduce(const Scope& s, absl::string_view op, Output input, const Axes& axes, ReduceOptions options) {
+  return s.Add(op, {input, axes.AsTensor(s, input)}, {{"keep_dims", options.keep_dims}});
 }
 
 absl::StatusOr<Output> ToInputShape(const GradientContext& g, Output y) {

@@ -1,7 +1,9 @@
 #include <cmath>
 #include <limits>
 
+#include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 
 namespace thalweg {
@@ -32,6 +34,36 @@ TEST(ReductionTest, Axes) {
   ExpectTensor(Result("Max", x, {0}), Tensor::Vector<float>({4, 5, 6}));
   ExpectTensor(Result("Min", x, {1}), Tensor::Vector<float>({1, 4}));
   ExpectTensor(Result("EuclideanNorm", x, {1}), Tensor::Vector<float>({std::sqrt(14.0f), std::sqrt(77.0f)}));
+}
+
+TEST(ReductionTest, AxesAsTheyAreWritten) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Const(s, Tensor::Of<float>({2, 3}, {1, 2, 3, 4, 5, 6}));
+  const auto run = [&](Output y) {
+    EXPECT_TRUE(s.ok()) << s.status();
+    return (*Evaluate(graph, {}, {y}, TestDevice()))[0];
+  };
+  ExpectTensor(run(ReduceSum(s, x, 0)), Tensor::Vector<float>({5, 7, 9}));
+  ExpectTensor(run(ReduceSum(s, x, -1, {.keep_dims = true})), Tensor::Of<float>({2, 1}, {6, 15}));
+  ExpectTensor(run(ReduceSum(s, x, {1})), Tensor::Vector<float>({6, 15}));
+  ExpectTensor(run(ReduceSum(s, x, {0, 1})), Tensor::Scalar<float>(21));
+  ExpectTensor(run(ReduceSum(s, x, {})), Tensor::Of<float>({2, 3}, {1, 2, 3, 4, 5, 6}));
+  ExpectTensor(run(ReduceSum(s, x, std::vector<int32_t>{0})), Tensor::Vector<float>({5, 7, 9}));
+  ExpectTensor(run(ReduceSum(s, x, Const(s, 0))), Tensor::Vector<float>({5, 7, 9}));
+  ExpectTensor(run(ReduceMax(s, x)), Tensor::Scalar<float>(6));
+  ExpectTensor(run(ReduceMin(s, x)), Tensor::Scalar<float>(1));
+  ExpectTensor(run(ReduceProd(s, x)), Tensor::Scalar<float>(720));
+  ExpectTensor(run(EuclideanNorm(s, x)), Tensor::Scalar<float>(std::sqrt(91.0f)));
+  const Output large = Greater(s, x, Const(s, 5.f));
+  ExpectTensor(run(ReduceAny(s, large)), Tensor::Scalar(true));
+  ExpectTensor(run(ReduceAll(s, large)), Tensor::Scalar(false));
+  ExpectTensor(run(ReduceAny(s, large, 1)), Tensor::Vector<bool>({false, true}));
+  // Of a rank that only the step knows.
+  const Output any = Placeholder(s, kFloat);
+  const auto sum = Evaluate(graph, {{any, Tensor::Of<float>({2, 1}, {1, 2})}}, {ReduceSum(s, any)}, TestDevice());
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  ExpectTensor((*sum)[0], Tensor::Scalar<float>(3));
 }
 
 TEST(ReductionTest, ScalarAxisAndInt64Axes) {
