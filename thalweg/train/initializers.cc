@@ -12,10 +12,10 @@
 namespace thalweg::initializers {
 namespace {
 
-// A scalar of any number type.
+// A scalar of any type of fixed size.
 Output Number(const Scope& s, double value, DType dtype) {
   Tensor tensor;
-  s.Fail(Dispatch(RealTypes(), dtype, [&]<typename T>() {
+  s.Fail(Dispatch(PodTypes(), dtype, [&]<typename T>() {
     tensor = Tensor::Scalar<T>(static_cast<T>(value));
     return absl::OkStatus();
   }));
@@ -27,18 +27,10 @@ Output Sizes(const Scope& s, const Shape& shape) {
   return Const(s.WithOpName("shape"), sizes);
 }
 
-// An op with a seed of its own takes the default as the graph's, as in
-// TensorFlow.
-RandomOptions Seeds(const std::optional<int64_t>& seed) {
-  constexpr int64_t kDefaultGraphSeed = 87654321;
-  if (!seed.has_value()) return {};
-  return {.seed = kDefaultGraphSeed, .seed2 = *seed};
-}
-
 Output UniformBetween(const Scope& scope, const Shape& shape, DType dtype, double low, double high,
                       const std::optional<int64_t>& seed) {
   const Scope s = scope.SubScope("random_uniform");
-  const Output drawn = RandomUniform(s, Sizes(s, shape), dtype, Seeds(seed));
+  const Output drawn = RandomUniform(s, Sizes(s, shape), dtype, OpSeed(s, seed));
   const Output min = Number(s.WithOpName("min"), low, dtype), max = Number(s.WithOpName("max"), high, dtype);
   return Add(s, Mul(s.WithOpName("mul"), drawn, Sub(s.WithOpName("sub"), max, min)), min);
 }
@@ -47,7 +39,7 @@ using Draw = Output (*)(const Scope&, Output, DType, RandomOptions);
 
 Output Scaled(const Scope& s, Draw draw, const Shape& shape, DType dtype, double mean, double stddev,
               const std::optional<int64_t>& seed) {
-  const Output drawn = draw(s, Sizes(s, shape), dtype, Seeds(seed));
+  const Output drawn = draw(s, Sizes(s, shape), dtype, OpSeed(s, seed));
   const Output scaled = Mul(s.WithOpName("mul"), drawn, Number(s.WithOpName("stddev"), stddev, dtype));
   return Add(s, scaled, Number(s.WithOpName("mean"), mean, dtype));
 }
@@ -75,7 +67,7 @@ Initializer Constant(double value) {
     if (shape.is_scalar() || !s.ok()) return scalar;
     if (shape.num_elements() >= kSmall) return Fill(s, Sizes(s, shape), scalar);
     Tensor tensor(dtype, shape);
-    s.Fail(Dispatch(RealTypes(), dtype, [&]<typename T>() {
+    s.Fail(Dispatch(PodTypes(), dtype, [&]<typename T>() {
       std::fill_n(tensor.mutable_data<T>(), tensor.num_elements(), static_cast<T>(value));
       return absl::OkStatus();
     }));
@@ -112,6 +104,13 @@ Initializer GlorotUniform(const SeedOptions& options) {
     const double limit = std::sqrt(3.0 / std::max(1.0, (fans.in + fans.out) / 2));
     return UniformBetween(s, shape, dtype, -limit, limit, options.seed);
   };
+}
+
+Initializer Default() {
+  return
+      [glorot = GlorotUniform(), zeros = Zeros()](const Scope& s, const Shape& shape, DType dtype, const Shape& whole) {
+        return IsInteger(dtype) || dtype == kBool ? zeros(s, shape, dtype) : glorot(s, shape, dtype, whole);
+      };
 }
 
 Initializer HeNormal(const SeedOptions& options) {

@@ -42,11 +42,12 @@ class Initializer {
 
 namespace initializers {
 
-Initializer Zeros();
+Initializer Zeros();  // false, of bool
 Initializer Ones();
 Initializer Constant(double value);
 
-// Without a seed, every run starts differently.
+// Without a seed, every run starts differently, unless the graph has one
+// (Graph::set_seed).
 struct SeedOptions {
   std::optional<int64_t> seed;
 };
@@ -70,6 +71,10 @@ Initializer GlorotUniform(const SeedOptions& options = {});
 // Normal, cut at two deviations, of variance 2 / fan_in (He et al. 2015): for
 // layers of rectifiers.
 Initializer HeNormal(const SeedOptions& options = {});
+
+// What a variable begins with unless told otherwise: GlorotUniform or, where
+// that makes no sense, for integers and bool, zeros.
+Initializer Default();
 
 }  // namespace initializers
 }  // namespace thalweg

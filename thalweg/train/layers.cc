@@ -8,21 +8,22 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/ops/random_ops.h"
+#include "thalweg/train/check_layer.h"
 #include "thalweg/train/optimizer.h"
 #include "thalweg/train/variable.h"
 
 namespace thalweg::layers {
 namespace {
 
-absl::Status CheckInput(const Output& x, int64_t units) {
-  if (!x) return InvalidArgument("Dense: the input is missing");
-  if (units <= 0) return InvalidArgument("Dense: units must be positive, got ", units);
+absl::Status CheckDense(const Output& x, int64_t units) {
+  RETURN_IF_ERROR(CheckFloating(x));
+  if (units <= 0) return InvalidArgument("units must be positive, got ", units);
   const PartialShape& shape = x.shape();
   if (shape.rank() < 2 || shape.dim(shape.rank() - 1) < 0) {
-    return InvalidArgument("Dense: the input needs a rank of at least 2 and a known last dimension, got ", shape);
+    return InvalidArgument("the input needs a rank of at least 2 and a known last dimension, got ", shape);
   }
   if (shape.rank() > 2 && std::count(shape.dims().begin(), shape.dims().end(), PartialShape::kUnknown) > 1) {
-    return InvalidArgument("Dense: more than one unknown dimension in an input of rank > 2: ", shape);
+    return InvalidArgument("more than one unknown dimension in an input of rank > 2: ", shape);
   }
   return absl::OkStatus();
 }
@@ -36,9 +37,7 @@ Output Sizes(const Scope& s, const PartialShape& shape, int64_t last) {
 }  // namespace
 
 Output Dense(const Scope& scope, Output x, int64_t units, const DenseOptions& options) {
-  if (!scope.ok()) return {};
-  scope.Fail(CheckInput(x, units));
-  if (!scope.ok()) return {};
+  if (!CheckLayer(scope, "Dense", options.name, x, [&] { return CheckDense(x, units); })) return {};
   const Scope s = scope.SubScope(options.name);
   const PartialShape shape = x.shape();
   const int64_t in = shape.dim(shape.rank() - 1);
@@ -61,20 +60,23 @@ Output Dense(const Scope& scope, Output x, int64_t units, const DenseOptions& op
 
 Output Flatten(const Scope& s, Output x) {
   if (!s.ok()) return {};
-  const PartialShape shape = x.shape();
+  const PartialShape& shape = x.shape();
   int64_t width = 1;
   for (int i = 1; i < shape.rank(); ++i) width = shape.dim(i) < 0 || width < 0 ? -1 : width * shape.dim(i);
+  if (!x) s.Fail(InvalidArgument("Flatten: the input is missing"));
   if (shape.rank() < 1 || width < 0) {
-    s.Fail(InvalidArgument("Flatten: only the first dimension may be unknown, got ", shape));
-    return {};
+    s.Fail(InvalidArgument("Flatten '", s.FullName("Flatten"), "': only the first dimension of ", x.name(),
+                           " may be unknown, got ", shape));
   }
+  if (!s.ok()) return {};
   return Reshape(s.WithOpName("Flatten"), x, {-1, static_cast<int32_t>(width)});
 }
 
 Output Embedding(const Scope& scope, Output ids, int64_t size, int64_t depth, const EmbeddingOptions& options) {
   if (!scope.ok()) return {};
   if (size <= 0 || depth <= 0) {
-    scope.Fail(InvalidArgument("Embedding: size and depth must be positive, got [", size, ",", depth, "]"));
+    scope.Fail(InvalidArgument("Embedding '", scope.FullName(options.name), "': size and depth must be positive, got [",
+                               size, ",", depth, "]"));
     return {};
   }
   const Scope s = scope.SubScope(options.name);
@@ -85,11 +87,11 @@ Output Embedding(const Scope& scope, Output ids, int64_t size, int64_t depth, co
 }
 
 Output Dropout(const Scope& scope, Output x, const DropoutOptions& options) {
-  if (!scope.ok()) return {};
-  if (!(options.rate >= 0 && options.rate < 1)) {
-    scope.Fail(InvalidArgument("Dropout: the rate must be at least 0 and less than 1, got ", options.rate));
-    return {};
-  }
+  const auto check = [&] {
+    if (options.rate >= 0 && options.rate < 1) return CheckFloating(x);
+    return InvalidArgument("the rate must be at least 0 and less than 1, got ", options.rate);
+  };
+  if (!CheckLayer(scope, "Dropout", options.name, x, check)) return {};
   const bool always = !options.training.tensor();
   if ((always && !options.training.value()) || options.rate == 0) return x;
   const Scope s = scope.SubScope(options.name);
@@ -97,10 +99,7 @@ Output Dropout(const Scope& scope, Output x, const DropoutOptions& options) {
   Output rate = Hyperparameter(options.rate).AsTensor(s, "rate", dtype);
   // At a rate of 0 everything is kept and divided by 1.
   if (!always) rate = Mul(s, rate, Cast(s, options.training.tensor(), dtype));
-  constexpr int64_t kDefaultGraphSeed = 87654321;  // of TensorFlow, for an op with a seed of its own
-  const RandomOptions seeds =
-      options.seed ? RandomOptions{.seed = kDefaultGraphSeed, .seed2 = *options.seed} : RandomOptions{};
-  const Output drawn = RandomUniform(s, ShapeOf(s, x), dtype, seeds);
+  const Output drawn = RandomUniform(s, ShapeOf(s, x), dtype, OpSeed(s, options.seed));
   const Output keep = Cast(s, GreaterEqual(s, drawn, rate), dtype);
   const Output scale = RealDiv(s, OnesLike(s, rate), Sub(s, OnesLike(s, rate), rate));
   return Mul(s, Mul(s, x, scale), keep);

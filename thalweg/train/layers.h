@@ -65,7 +65,7 @@ Output Embedding(const Scope& s, Output ids, int64_t size, int64_t depth, const 
 struct DropoutOptions {
   double rate = 0.5;  // what part is dropped
   Training training = false;
-  std::optional<int64_t> seed;  // without one, every run draws differently
+  std::optional<int64_t> seed;  // without one, of the graph's either, every run draws differently
   std::string name = "dropout";
 };
 

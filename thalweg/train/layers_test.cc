@@ -233,6 +233,48 @@ TEST(Rnn, TheWeightsOfAllStepsGetOneProduct) {
   EXPECT_EQ(gradient.node->input(0).shape().ToString(), "[6,9]");
 }
 
+// Their factors stay where they are; what goes between devices is the products.
+TEST(Rnn, ProductsOfSeveralDevicesAreAdded) {
+  Model m;
+  const Var w = MakeVariable(m.s, "w", {3, 2});
+  std::vector<Output> ys;
+  for (const char* device : {"/cpu:0", "/cpu:1"}) {
+    ys.push_back(MatMul(m.s.WithDevice(device), Const(m.s.WithDevice(device), Wave({5, 3})), w));
+  }
+  const Output gradient = Gradients(m.s, ys, {w.ref})[0].values;
+  ASSERT_TRUE(m.s.ok()) << m.s.status();
+  EXPECT_EQ(gradient.node->op(), "AddN");
+}
+
+TEST(Layers, ErrorsNameTheLayer) {
+  const auto error = [](auto build) {
+    Model m;
+    build(m.s.SubScope("block"));
+    return std::string(m.s.status().message());
+  };
+  EXPECT_EQ(error([](const Scope& s) {
+              layers::Dense(s, Placeholder(s, kUint8, {2, 3}), 5, {.name = "logits"});
+            }),
+            "Dense 'block/logits': the input must be floating, got uint8");
+  EXPECT_EQ(error([](const Scope& s) {
+              layers::Conv2D(s, Placeholder(s, kFloat, {2, 3}), 5, 3);
+            }),
+            "Conv2D 'block/conv2d': the input must be [batch, height, width, channels], got [2,3]");
+  EXPECT_EQ(error([](const Scope& s) {
+              layers::MaxPooling2D(s, Placeholder(s, kFloat, {2, 3}), 2, 2);
+            }),
+            "MaxPooling2D 'block/max_pooling2d': the input must be [batch, height, width, channels], got [2,3]");
+  EXPECT_EQ(error([](const Scope& s) { layers::BatchNorm(s, Placeholder(s, kFloat, {2})); }),
+            "BatchNorm 'block/batch_normalization': the input needs a rank of 2 or 4 and a known last dimension, got "
+            "[2]");
+  EXPECT_EQ(error([](const Scope& s) { layers::Rnn(s, layers::GruCell(2), Output()); }),
+            "Rnn 'block/rnn': the input is missing");
+  EXPECT_EQ(error([](const Scope& s) {
+              layers::Flatten(s, Placeholder(s.WithOpName("x"), kFloat, {-1, 2, -1}));
+            }),
+            "Flatten 'block/Flatten': only the first dimension of block/x:0 may be unknown, got [?,2,?]");
+}
+
 TEST(Rnn, ACellKeepsItsVariablesAndABatchOfAnySizeRuns) {
   Model m;
   const RnnCellPtr cell = layers::DropoutCell(LstmCell(5), {.output_rate = 0.5});

@@ -5,6 +5,7 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/ops/state_ops.h"
+#include "thalweg/train/check_layer.h"
 #include "thalweg/train/optimizer.h"
 #include "thalweg/train/variable.h"
 
@@ -87,15 +88,15 @@ void UpdateAverage(const Scope& scope, const Var& average, Output value, double 
   if (s.ok()) s.graph().AddToCollection(kUpdateOps, update.node->name());
 }
 
-absl::Status CheckInput(const Output& x, const BatchNormOptions& options) {
-  if (!x) return InvalidArgument("BatchNorm: the input is missing");
+absl::Status CheckBatchNorm(const Output& x, const BatchNormOptions& options) {
+  RETURN_IF_ERROR(CheckFloating(x));
   const PartialShape& shape = x.shape();
   if ((shape.rank() != 2 && shape.rank() != 4) || shape.dim(shape.rank() - 1) <= 0) {
-    return InvalidArgument("BatchNorm: the input needs a rank of 2 or 4 and a known last dimension, got ", shape);
+    return InvalidArgument("the input needs a rank of 2 or 4 and a known last dimension, got ", shape);
   }
   if (!(options.momentum >= 0 && options.momentum <= 1) || !(options.epsilon >= 0)) {
-    return InvalidArgument("BatchNorm: momentum must be in [0, 1] and epsilon not negative, got ", options.momentum,
-                           " and ", options.epsilon);
+    return InvalidArgument("momentum must be in [0, 1] and epsilon not negative, got ", options.momentum, " and ",
+                           options.epsilon);
   }
   return absl::OkStatus();
 }
@@ -103,9 +104,7 @@ absl::Status CheckInput(const Output& x, const BatchNormOptions& options) {
 }  // namespace
 
 Output BatchNorm(const Scope& scope, Output x, const BatchNormOptions& options) {
-  if (!scope.ok()) return {};
-  scope.Fail(CheckInput(x, options));
-  if (!scope.ok()) return {};
+  if (!CheckLayer(scope, "BatchNorm", options.name, x, [&] { return CheckBatchNorm(x, options); })) return {};
   const Scope s = scope.SubScope(options.name);
   const Shape shape({x.shape().dim(x.shape().rank() - 1)});
   // Parameters of images are float, whatever these are.

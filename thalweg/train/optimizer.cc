@@ -13,6 +13,8 @@ namespace thalweg {
 
 Output Hyperparameter::AsTensor(const Scope& s, absl::string_view name, DType dtype) const {
   if (tensor_) return RemoveRef(tensor_.dtype()) == dtype ? tensor_ : Cast(s.WithOpName(name), tensor_, dtype);
+  if (dtype == kInvalid) s.Fail(InvalidArgument("'", name, "': the tensor that it is for is missing"));
+  if (!s.ok()) return {};
   Tensor tensor;
   s.Fail(Dispatch(FloatTypes(), dtype, [&]<typename T>() {
     tensor = Tensor::Scalar<T>(static_cast<T>(value_));

@@ -33,7 +33,7 @@ Partitioner MaxBytes(int64_t max_bytes, int axis = 0, int64_t max_parts = 0);
 
 struct PartitionedVarOptions {
   Partitioner partitioner = partitioners::MaxBytes(64 << 20);
-  Initializer initializer = initializers::GlorotUniform();
+  Initializer initializer = initializers::Default();
   DType dtype = kFloat;
   bool trainable = true;
 };

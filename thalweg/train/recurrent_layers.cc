@@ -11,6 +11,7 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
+#include "thalweg/train/check_layer.h"
 #include "thalweg/train/optimizer.h"
 #include "thalweg/train/variable.h"
 
@@ -58,6 +59,18 @@ class Gates {
   Var bias_;
 };
 
+// False, with an error, if `state` is none of the cell's.
+bool Fits(const Scope& s, const RnnCell& cell, const RnnCell::State& state) {
+  const size_t expected = cell.state_sizes().size();
+  if (state.size() != expected) {
+    s.Fail(InvalidArgument("RnnCell: the state has ", state.size(), " tensors, expected ", expected));
+  }
+  return s.ok();
+}
+
+// A step without values, after an error.
+RnnCell::Step NoStep(const RnnCell& cell) { return {Output(), RnnCell::State(cell.state_sizes().size())}; }
+
 class Lstm : public RnnCell {
  public:
   Lstm(int64_t units, const LstmOptions& options)
@@ -70,14 +83,14 @@ class Lstm : public RnnCell {
   int64_t output_size() const override { return units_; }
 
   Step Call(const Scope& scope, Output input, const State& state) override {
+    if (!Fits(scope, *this, state)) return NoStep(*this);
     const Scope s = Within(scope, options_.name);
     const Output c = state[0];
     const Output all = gates_.Call(s, input, state[1]);
-    if (!s.ok()) return {};
+    if (!s.ok()) return NoStep(*this);
     const DType dtype = RemoveRef(input.dtype());
     if (options_.use_peepholes && !peephole_forget_) MakePeepholes(s, dtype);
     const std::vector<Output> parts = Split(s, all, 4, 1);
-    if (!s.ok()) return {};
     const Output forget = Add(s, parts[2], Number(s, options_.forget_bias, dtype));
     Output new_c = Add(s, Mul(s, Sigmoid(s, Peep(s, forget, peephole_forget_, c)), c),
                        Mul(s, Sigmoid(s, Peep(s, parts[0], peephole_input_, c)), Tanh(s, parts[1])));
@@ -118,12 +131,12 @@ class Gru : public RnnCell {
   int64_t output_size() const override { return sizes_[0]; }
 
   Step Call(const Scope& scope, Output input, const State& state) override {
+    if (!Fits(scope, *this, state)) return NoStep(*this);
     const Scope s = Within(scope, options_.name);
     const Output h = state[0];
     const Output gates = gates_.Call(Within(s, "gates"), input, h);
-    if (!s.ok()) return {};
+    if (!s.ok()) return NoStep(*this);
     const std::vector<Output> parts = Split(s, Sigmoid(s, gates), 2, 1);
-    if (!s.ok()) return {};
     const Output reset = parts[0], update = parts[1];
     const Output candidate = Tanh(s, candidate_.Call(Within(s, "candidate"), input, Mul(s, reset, h)));
     const Output one = Number(s, 1, RemoveRef(input.dtype()));
@@ -190,6 +203,7 @@ class Stacked : public RnnCell {
 
   Step Call(const Scope& scope, Output input, const State& state) override {
     if (cells_.empty()) scope.Fail(InvalidArgument("MultiCell: there are no cells"));
+    if (!Fits(scope, *this, state)) return NoStep(*this);
     const Scope s = Within(scope, "multi_rnn_cell");
     Step all{input, {}};
     auto begin = state.begin();
@@ -200,7 +214,7 @@ class Stacked : public RnnCell {
       all.state.insert(all.state.end(), one.state.begin(), one.state.end());
       begin = end;
     }
-    return all;
+    return s.ok() ? all : NoStep(*this);
   }
 
  private:
@@ -208,48 +222,54 @@ class Stacked : public RnnCell {
   std::vector<int64_t> sizes_;
 };
 
+// A result without a value, after an error.
+RnnResult Nothing(size_t states) { return {Output(), RnnCell::State(states)}; }
+
 // A state of zeros for the batch that is dimension `axis` of `like`.
 RnnCell::State Zeros(const Scope& s, const std::vector<int64_t>& sizes, Output like, int axis) {
-  RnnCell::State state;
+  RnnCell::State state(sizes.size());
+  if (!like) s.Fail(InvalidArgument("ZeroState: the tensor that it is for is missing"));
   if (!s.ok()) return state;
   const DType dtype = RemoveRef(like.dtype());
   const int64_t known = like.shape().rank() > axis ? like.shape().dim(axis) : -1;
-  for (const int64_t size : sizes) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const int64_t size = sizes[i];
     if (known >= 0) {
-      state.push_back(initializers::Zeros()(s, {known, size}, dtype));
+      state[i] = initializers::Zeros()(s, {known, size}, dtype);
       continue;
     }
     const Output batch = Slice(s, ShapeOf(s, like), Const(s, {axis}), Const(s, {1}));
     const Output dims = Concat(s, {batch, Const(s, {static_cast<int32_t>(size)})}, 0);
-    state.push_back(EnsureShape(s, Fill(s, dims, Number(s, 0, dtype)), {-1, size}));
+    state[i] = EnsureShape(s, Fill(s, dims, Number(s, 0, dtype)), {-1, size});
   }
   return state;
 }
 
 absl::Status CheckRnn(const RnnCellPtr& cell, const Output& inputs, const RnnOptions& options) {
-  if (cell == nullptr || !inputs) return InvalidArgument("Rnn: the cell or the input is missing");
+  if (cell == nullptr) return InvalidArgument("the cell is missing");
+  RETURN_IF_ERROR(CheckFloating(inputs));
   const PartialShape& shape = inputs.shape();
   if (shape.rank() != 3 || shape.dim(2) <= 0) {
-    return InvalidArgument("Rnn: inputs must be of rank 3 with a known depth, got ", shape);
+    return InvalidArgument("inputs must be of rank 3 with a known depth, got ", shape);
   }
   for (const int64_t size : cell->state_sizes()) {
-    if (size <= 0) return InvalidArgument("Rnn: a cell of ", size, " units");
+    if (size <= 0) return InvalidArgument("a cell of ", size, " units");
   }
   if (!options.initial_state.empty() && options.initial_state.size() != cell->state_sizes().size()) {
-    return InvalidArgument("Rnn: the initial state has ", options.initial_state.size(), " tensors, the cell has ",
+    return InvalidArgument("the initial state has ", options.initial_state.size(), " tensors, the cell has ",
                            cell->state_sizes().size());
   }
   for (size_t i = 0; i < options.initial_state.size(); ++i) {
     const PartialShape expected({shape.dim(options.time_major ? 1 : 0), cell->state_sizes()[i]});
-    if (!options.initial_state[i]) return InvalidArgument("Rnn: tensor ", i, " of the initial state is missing");
+    if (!options.initial_state[i]) return InvalidArgument("tensor ", i, " of the initial state is missing");
     if (PartialShape::Merge(options.initial_state[i].shape(), expected).ok()) continue;
-    return InvalidArgument("Rnn: tensor ", i, " of the initial state must be ", expected, ", got ",
+    return InvalidArgument("tensor ", i, " of the initial state must be ", expected, ", got ",
                            options.initial_state[i].shape());
   }
   const Output& lengths = options.sequence_length;
   if (lengths &&
       (!IsInteger(RemoveRef(lengths.dtype())) || (lengths.shape().has_rank() && lengths.shape().rank() != 1))) {
-    return InvalidArgument("Rnn: sequence_length must be a vector of integers, got ", lengths.dtype(), lengths.shape());
+    return InvalidArgument("sequence_length must be a vector of integers, got ", lengths.dtype(), lengths.shape());
   }
   return absl::OkStatus();
 }
@@ -353,13 +373,14 @@ RnnCell::State ZeroState(const Scope& s, const RnnCell& cell, Output like) {
 }
 
 RnnResult Rnn(const Scope& scope, const RnnCellPtr& cell, Output inputs, const RnnOptions& options) {
-  if (!scope.ok()) return {};
-  scope.Fail(CheckRnn(cell, inputs, options));
-  if (!scope.ok()) return {};
+  RnnResult nothing = Nothing(cell == nullptr ? 0 : cell->state_sizes().size());
+  if (!CheckLayer(scope, "Rnn", options.name, inputs, [&] { return CheckRnn(cell, inputs, options); })) return nothing;
   const Scope s = scope.SubScope(options.name);
   const int64_t steps = inputs.shape().dim(options.time_major ? 0 : 1);
-  if (!options.unroll || steps <= 0) return RunLoop(s, *cell, inputs, options);
-  return RunCopies(s, *cell, inputs, static_cast<int>(steps), options);
+  const bool loop = !options.unroll || steps <= 0;
+  RnnResult result =
+      loop ? RunLoop(s, *cell, inputs, options) : RunCopies(s, *cell, inputs, static_cast<int>(steps), options);
+  return s.ok() ? result : nothing;
 }
 
 namespace {
@@ -379,17 +400,16 @@ Output AtTheEnd(const Scope& s, Output states, Output initial, Output lengths) {
 }
 
 absl::Status CheckLstmLayers(const Output& inputs, const std::vector<int64_t>& units, const RnnOptions& options) {
-  if (!inputs) return InvalidArgument("LstmLayer: the input is missing");
-  if (units.empty()) return InvalidArgument("LstmLayers: there are no layers");
+  if (units.empty()) return InvalidArgument("there are no layers");
+  RETURN_IF_ERROR(CheckFloating(inputs));
   for (const int64_t n : units) {
-    if (n <= 0) return InvalidArgument("LstmLayer: units must be positive, got ", n);
+    if (n <= 0) return InvalidArgument("units must be positive, got ", n);
   }
   if (inputs.shape().rank() != 3 || inputs.shape().dim(2) <= 0) {
-    return InvalidArgument("LstmLayer: inputs must be of rank 3 with a known depth, got ", inputs.shape());
+    return InvalidArgument("inputs must be of rank 3 with a known depth, got ", inputs.shape());
   }
   if (!options.initial_state.empty() && options.initial_state.size() != 2 * units.size()) {
-    return InvalidArgument("LstmLayer: the initial state has ", options.initial_state.size(), " tensors, not ",
-                           2 * units.size());
+    return InvalidArgument("the initial state has ", options.initial_state.size(), " tensors, not ", 2 * units.size());
   }
   return absl::OkStatus();
 }
@@ -438,27 +458,28 @@ template <typename F>
 RnnResult TimeMajor(const Scope& s, Output inputs, const RnnOptions& options, F run) {
   RnnResult result = run(options.time_major ? inputs : Transpose(s, inputs, {1, 0, 2}));
   if (s.ok() && !options.time_major) result.outputs = Transpose(s, result.outputs, {1, 0, 2});
-  return s.ok() ? result : RnnResult();
+  return result;
 }
 
 }  // namespace
 
 RnnResult LstmLayer(const Scope& scope, Output inputs, int64_t units, const LstmOptions& cell,
                     const RnnOptions& options) {
-  if (!scope.ok()) return {};
-  scope.Fail(CheckLstmLayers(inputs, {units}, options));
-  if (!scope.ok()) return {};
+  RnnResult nothing = Nothing(2);
+  const auto check = [&] { return CheckLstmLayers(inputs, {units}, options); };
+  if (!CheckLayer(scope, "LstmLayer", options.name, inputs, check)) return nothing;
   const Scope s = scope.SubScope(options.name);
-  return TimeMajor(s, inputs, options, [&](Output x) { return RunLstm(s, x, units, cell, options); });
+  RnnResult result = TimeMajor(s, inputs, options, [&](Output x) { return RunLstm(s, x, units, cell, options); });
+  return s.ok() ? result : nothing;
 }
 
 RnnResult LstmLayers(const Scope& scope, Output inputs, const std::vector<int64_t>& units, const LstmOptions& cell,
                      const DropoutCellOptions& dropout, const RnnOptions& options) {
-  if (!scope.ok()) return {};
-  scope.Fail(CheckLstmLayers(inputs, units, options));
-  if (!scope.ok()) return {};
+  RnnResult nothing = Nothing(2 * units.size());
+  const auto check = [&] { return CheckLstmLayers(inputs, units, options); };
+  if (!CheckLayer(scope, "LstmLayers", options.name, inputs, check)) return nothing;
   const Scope s = Within(scope.SubScope(options.name), "multi_rnn_cell");
-  return TimeMajor(s, inputs, options, [&](Output x) {
+  RnnResult result = TimeMajor(s, inputs, options, [&](Output x) {
     RnnResult all{x, {}};
     RnnOptions own = options;
     Masks masks(dropout);
@@ -472,6 +493,7 @@ RnnResult LstmLayers(const Scope& scope, Output inputs, const std::vector<int64_
     }
     return all;
   });
+  return s.ok() ? result : nothing;
 }
 
 }  // namespace thalweg::layers

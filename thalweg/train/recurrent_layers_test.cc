@@ -199,7 +199,7 @@ TEST(LstmLayers, DropBetween) {
   for (const float y : outputs.flat<float>()) zeros += y == 0;
   EXPECT_NEAR(zeros, 200, 60);
   layers::LstmLayers(m.s, x, {});
-  EXPECT_EQ(m.s.status().message(), "LstmLayers: there are no layers");
+  EXPECT_EQ(m.s.status().message(), "LstmLayers 'rnn': there are no layers");
 }
 
 // Was the first of a row of numbers, of which there are 2 to 12, positive? That

@@ -29,12 +29,22 @@ std::vector<Var> Collected(const Graph& graph, absl::string_view collection) {
 
 }  // namespace
 
+const std::string& Var::name() const {
+  static const std::string* const kNone = new std::string;
+  return ref ? ref.node->name() : *kNone;
+}
+
 Var MakeVariable(const Scope& s, absl::string_view name, const Shape& shape, const VarOptions& options) {
   const Scope outside = s.WithoutControlDependencies();
   const Output ref = RefVariable(outside.WithOpName(name), options.dtype, shape);
   if (!s.ok()) return {};
   const Scope own = outside.InScope(ref.node->name()).ColocateWith(ref);
   return AddOperations(own, ref, options.initializer(own.SubScope("Initializer"), shape, options.dtype), options);
+}
+
+Var MakeVariable(const Scope& s, absl::string_view name, std::initializer_list<int64_t> dims,
+                 const VarOptions& options) {
+  return MakeVariable(s, name, Shape(dims), options);
 }
 
 Var MakeVariable(const Scope& s, absl::string_view name, Output initial_value, bool trainable) {
@@ -49,6 +59,39 @@ Var MakeVariable(const Scope& s, absl::string_view name, Output initial_value, b
   return AddOperations(outside.InScope(ref.node->name()).ColocateWith(ref), ref, initial_value,
                        {.trainable = trainable});
 }
+
+Output Assign(const Scope& s, const Var& var, Output value, AssignOptions options) {
+  return Assign(s, var.ref, value, options);
+}
+Output AssignAdd(const Scope& s, const Var& var, Output value, UpdateOptions options) {
+  return AssignAdd(s, var.ref, value, options);
+}
+Output AssignSub(const Scope& s, const Var& var, Output value, UpdateOptions options) {
+  return AssignSub(s, var.ref, value, options);
+}
+Output ScatterUpdate(const Scope& s, const Var& var, Output indices, Output updates, AssignOptions options) {
+  return ScatterUpdate(s, var.ref, indices, updates, options);
+}
+Output ScatterAdd(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+  return ScatterAdd(s, var.ref, indices, updates, options);
+}
+Output ScatterSub(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+  return ScatterSub(s, var.ref, indices, updates, options);
+}
+Output ScatterMul(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+  return ScatterMul(s, var.ref, indices, updates, options);
+}
+Output ScatterDiv(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+  return ScatterDiv(s, var.ref, indices, updates, options);
+}
+Output ScatterMin(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+  return ScatterMin(s, var.ref, indices, updates, options);
+}
+Output ScatterMax(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+  return ScatterMax(s, var.ref, indices, updates, options);
+}
+Output CountUpTo(const Scope& s, const Var& var, int64_t limit) { return CountUpTo(s, var.ref, limit); }
+Output IsVariableInitialized(const Scope& s, const Var& var) { return IsVariableInitialized(s, var.ref); }
 
 Var GetVariable(const Graph& graph, absl::string_view name) {
   Node* const ref = graph.FindNode(name);

@@ -6,16 +6,18 @@
 //   Run(InitializeVariables(s));
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
 #include "thalweg/graph/scope.h"
+#include "thalweg/ops/state_ops.h"
 #include "thalweg/train/initializers.h"
 
 namespace thalweg {
 
 // A value; valid as long as the graph. Where an Output is wanted it stands for
-// the variable's value.
+// the variable's value. A default one stands for "none".
 struct Var {
   Output ref;          // the variable: what Assign and the Apply ops take
   Output read;         // its value
@@ -23,13 +25,13 @@ struct Var {
 
   operator Output() const { return read; }  // NOLINT: implicit by design
   explicit operator bool() const { return ref.node != nullptr; }
-  const std::string& name() const { return ref.node->name(); }
+  const std::string& name() const;  // "" if there is none
   DType dtype() const { return RemoveRef(ref.dtype()); }
   const PartialShape& shape() const { return ref.shape(); }
 };
 
 struct VarOptions {
-  Initializer initializer = initializers::GlorotUniform();
+  Initializer initializer = initializers::Default();
   DType dtype = kFloat;
   bool trainable = true;  // optimizers change it unless told what to change
   bool local = false;     // of this worker alone: not trained, not saved, initialized by everyone
@@ -39,8 +41,24 @@ struct VarOptions {
 // beside it, to the graph and its lists. Control dependencies of the scope do
 // not count.
 Var MakeVariable(const Scope& s, absl::string_view name, const Shape& shape, const VarOptions& options = {});
+Var MakeVariable(const Scope& s, absl::string_view name, std::initializer_list<int64_t> dims,  // {} is a scalar
+                 const VarOptions& options = {});
 // With the type and shape of `initial_value`.
 Var MakeVariable(const Scope& s, absl::string_view name, Output initial_value, bool trainable = true);
+
+// Operations that change it: those of state_ops.h, which take `ref`.
+Output Assign(const Scope& s, const Var& var, Output value, AssignOptions options = {});
+Output AssignAdd(const Scope& s, const Var& var, Output value, UpdateOptions options = {});
+Output AssignSub(const Scope& s, const Var& var, Output value, UpdateOptions options = {});
+Output ScatterUpdate(const Scope& s, const Var& var, Output indices, Output updates, AssignOptions options = {});
+Output ScatterAdd(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output ScatterSub(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output ScatterMul(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output ScatterDiv(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output ScatterMin(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output ScatterMax(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output CountUpTo(const Scope& s, const Var& var, int64_t limit);
+Output IsVariableInitialized(const Scope& s, const Var& var);
 
 // The variable of that name that MakeVariable added; empty if there is none.
 Var GetVariable(const Graph& graph, absl::string_view name);

@@ -6,6 +6,9 @@
 #include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/random_ops.h"
+#include "thalweg/train/layers.h"
 
 namespace thalweg {
 namespace {
@@ -50,6 +53,56 @@ TEST_F(TrainTest, NamesAreUnique) {
   EXPECT_EQ(GetVariable(graph_, "w_1").initializer, b.initializer);
   EXPECT_FALSE(GetVariable(graph_, "w_2"));
   EXPECT_NE(a.ref, b.ref);
+}
+
+TEST_F(TrainTest, BracesAreDimensions) {
+  EXPECT_EQ(MakeVariable(s_, "slope", {}).shape().ToString(), "[]");
+  EXPECT_EQ(MakeVariable(s_, "row", {7}).shape().ToString(), "[7]");
+}
+
+TEST_F(TrainTest, IntegersAndBoolsBeginAsZeros) {
+  const Var n = MakeVariable(s_, "n", {}, {.dtype = kInt64}), yes = MakeVariable(s_, "yes", {2}, {.dtype = kBool});
+  Run(InitializeVariables(s_));
+  ExpectTensor(Run(n), Tensor::Scalar<int64_t>(0));
+  ExpectTensor(Run(yes), Tensor::Vector<bool>({false, false}));
+}
+
+TEST_F(TrainTest, UpdatesTakeTheVariable) {
+  const Var v = MakeVariable(s_, "v", {2}, {.initializer = initializers::Zeros()});
+  const Output two = Const(s_, {2.f, 4.f}), row = Const(s_, {1}), eight = Const(s_, {8.f});
+  Run(v.initializer);
+  Run(Assign(s_, v, two));
+  Run(AssignAdd(s_, v, two));
+  Run(AssignSub(s_, v, v));
+  Run(AssignAdd(s_, v, two));
+  ExpectTensor(Run(v), Tensor::Vector<float>({2, 4}));
+  Run(ScatterUpdate(s_, v, row, eight));
+  Run(ScatterDiv(s_, v, row, Const(s_, {2.f})));
+  ExpectTensor(Run(v), Tensor::Vector<float>({2, 4}));
+  ExpectTensor(Run(IsVariableInitialized(s_, v)), Tensor::Scalar(true));
+}
+
+// The values of TensorFlow's tf.set_random_seed(7), tf.random_uniform([2]).
+TEST_F(TrainTest, ASeedOfTheGraphMakesARunRepeatable) {
+  graph_.set_seed(7);
+  const Output drawn = RandomUniform(s_, Const(s_, {2}));
+  ExpectTensor(Run(drawn), Tensor::Vector<float>({0.7537285f, 0.0779376f}));
+  const auto run = [](std::optional<int64_t> seed) {
+    Graph graph;
+    if (seed) graph.set_seed(*seed);
+    const Scope s = graph.root();
+    const Var v = MakeVariable(s, "v", {4, 4}), w = MakeVariable(s, "w", {4, 4});
+    const Output y = layers::Dropout(s, MatMul(s, v, w), {.training = true});
+    Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew());
+    EXPECT_TRUE(Evaluate(graph, {}, {InitializeVariables(s)}, device).ok());
+    return (*Evaluate(graph, {}, {y}, device))[0];
+  };
+  const auto equal = [](const Tensor& a, const Tensor& b) {
+    return std::equal(a.data<float>(), a.data<float>() + 16, b.data<float>());
+  };
+  EXPECT_TRUE(equal(run(1), run(1)));
+  EXPECT_FALSE(equal(run(1), run(2)));
+  EXPECT_FALSE(equal(run({}), run({})));
 }
 
 TEST_F(TrainTest, FromAValue) {
