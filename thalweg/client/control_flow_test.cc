@@ -60,6 +60,32 @@ TEST(ControlFlow, TheGradientOfAConditionalFollowsTheBranch) {
   EXPECT_EQ(no[0].scalar<float>(), 10);
 }
 
+// y = (p ? 3 v : v * v), of which v goes through as a variable that could be assigned.
+TEST(ControlFlow, TheGradientOfAVariableThatGoesThroughABranch) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output p = Placeholder(s, kBool, Shape());
+  Node* const v = s.Add("VariableV2", {}, {{"shape", Shape({2})}, {"dtype", kFloat}});
+  const Output init = s.Add("Assign", {v->out(), Const(s, {3.f, 5.f})});
+  const Output same = s.Add("RefIdentity", {v->out()});
+  Node* const sw = s.Add("RefSwitch", {same, p});
+  const Output no = Mul(s, sw->out(0), sw->out(0)), yes = Mul(s, sw->out(1), Const(s, 3.f));
+  const Output y = s.Add("Merge", {std::vector<Output>{no, yes}});
+  // The branches meet as variables, too.
+  Node* const both = s.Add("RefMerge", {std::vector<Output>{sw->out(0), sw->out(1)}});
+  const Output z = Mul(s, both->out(0), both->out(0));
+  const std::vector<Gradient> dy = Gradients(s, {y}, {v->out()}), dz = Gradients(s, {z}, {v->out()});
+  ASSERT_OK(s.status());
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK(session->Run({init}));
+  for (const bool taken : {true, false}) {
+    SCOPED_TRACE(taken);
+    ASSERT_OK_AND_ASSIGN(const auto values, session->Run({dy[0].values, dz[0].values}, {{p, Tensor::Scalar(taken)}}));
+    EXPECT_THAT(values[0].flat<float>(), taken ? ElementsAre(3, 3) : ElementsAre(6, 10));
+    EXPECT_THAT(values[1].flat<float>(), ElementsAre(6, 10));
+  }
+}
+
 // What is not taken is not looked at: its variable may have no value.
 TEST(ControlFlow, WhatIsDeadByAControlEdgeReadsNoVariable) {
   Graph graph;

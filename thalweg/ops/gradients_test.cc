@@ -183,17 +183,19 @@ TEST(GradientsTest, FourierTransforms) {
 }
 
 // Ops whose gradient is not their derivative, or that only a session runs: why,
-// and what tests them instead.
+// and the test that looks at the values of it instead.
 constexpr const char* kOthers[] = {
-    // Rounded values count as if they were not rounded: quantize_test.cc.
+    // Rounded values count as if they were not rounded: QuantizeTest.GradientsAreTensorFlows.
     "FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel",
     "QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4",
-    // An error by intent: identity_test.cc.
+    // An error by intent: IdentityTest.NoGradients.
     "PreventGradient",
-    // Of branches: client/control_flow_test.cc.
-    "Switch", "RefSwitch", "Merge", "RefMerge",
-    // Of variables: train/layers_test.cc.
-    "ReadVariableOp", "ResourceGather", "RefIdentity"};
+    // Of branches: ControlFlow.TheGradientOfAConditionalFollowsTheBranch, in client/.
+    "Switch", "Merge",
+    // Of branches that pass a variable on: ControlFlow.TheGradientOfAVariableThatGoesThroughABranch.
+    "RefSwitch", "RefMerge", "RefIdentity",
+    // Of variables: ResourceVariableTest.Gradients.
+    "ReadVariableOp", "ResourceGather"};
 
 // Looks when all tests have run; when only some have, it cannot know.
 class GradientCoverage : public testing::Environment {

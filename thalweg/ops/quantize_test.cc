@@ -38,24 +38,45 @@ TEST(QuantizeTest, BadInputIsAnError) {
   EXPECT_FALSE(RunOp("FakeQuantWithMinMaxVarsGradient", {two, kX, one, one}).ok());
 }
 
-TEST(QuantizeTest, GradientsPassInsideTheRange) {
-  Graph graph;
-  const Scope s = graph.root();
-  for (const char* op : {"FakeQuantWithMinMaxVars", "QuantizeAndDequantizeV4"}) {
+// What TensorFlow gives, for weights 1 to 6; nothing where it has no gradient.
+TEST(QuantizeTest, GradientsAreTensorFlows) {
+  const Tensor x = Tensor::Of<float>({2, 3}, {-7, -1.1f, -0.3f, 0.04f, 1.6f, 6.5f});
+  const Tensor weights = Tensor::Of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
+  const Tensor low = Tensor::Scalar(-1.f), high = Tensor::Scalar(1.5f);
+  const Tensor lows = Tensor::Vector<float>({-1, -1, -0.25f}), highs = Tensor::Vector<float>({1, 1.5f, 7});
+  const auto expect = [&](const char* op, const std::vector<Tensor>& inputs, const std::vector<AttrArg>& attrs,
+                          const std::vector<Tensor>& expected) {
+    SCOPED_TRACE(op);
+    Graph graph;
+    const Scope s = graph.root();
     std::vector<Output> xs;
-    for (const Tensor& t : {kX, Tensor::Scalar(-0.5f), Tensor::Scalar(1.0f)}) {
-      xs.push_back(s.Add("Const", {}, {{"dtype", kFloat}, {"value", t}}));
+    std::vector<OpInput> arguments;
+    for (const Tensor& t : inputs) {
+      xs.push_back(Const(s, t));
+      arguments.emplace_back(xs.back());
     }
-    const std::vector<Gradient> dx = Gradients(s, {Output(s.Add(op, {xs[0], xs[1], xs[2]}))}, xs);
-    EXPECT_TRUE(s.ok()) << s.status();
-    for (const Gradient& g : dx) EXPECT_TRUE(static_cast<bool>(g)) << op;
-  }
-  const auto grad = RunOp("FakeQuantWithMinMaxVarsGradient",
-                          {Tensor::Vector<float>({1, 1, 1, 1, 1}), kX, Tensor::Scalar(-0.5f), Tensor::Scalar(1.0f)});
-  ASSERT_TRUE(grad.ok());
-  ExpectTensor((*grad)[0], Tensor::Vector<float>({0, 1, 1, 1, 0}));
-  ExpectTensor((*grad)[1], Tensor::Scalar(1.0f));
-  ExpectTensor((*grad)[2], Tensor::Scalar(1.0f));
+    const std::vector<Gradient> dx = Gradients(s, {Output(s.Add(op, arguments, attrs))}, xs, {Const(s, weights)});
+    ASSERT_TRUE(s.ok()) << s.status();
+    for (size_t i = 0; i < dx.size(); ++i) {
+      ASSERT_EQ(static_cast<bool>(dx[i]), i < expected.size()) << i;
+      if (i >= expected.size()) continue;
+      const auto values = Evaluate(graph, {}, {dx[i].values}, TestDevice());
+      ASSERT_TRUE(values.ok()) << values.status();
+      ExpectTensor((*values)[0], expected[i]);
+    }
+  };
+  const auto of_x = [](std::initializer_list<float> values) { return Tensor::Of<float>({2, 3}, values); };
+  const Tensor inside = of_x({0, 0, 3, 4, 0, 0}), none = Tensor::Scalar(0.f), nones = Tensor::Vector<float>({0, 0, 0});
+  expect("FakeQuantWithMinMaxArgs", {x}, {{"min", -1.f}, {"max", 1.5f}, {"num_bits", 4}}, {inside});
+  expect("FakeQuantWithMinMaxVars", {x, low, high}, {{"num_bits", 4}},
+         {inside, Tensor::Scalar(3.f), Tensor::Scalar(11.f)});
+  expect("FakeQuantWithMinMaxVarsPerChannel", {x, lows, highs}, {{"num_bits", 4}},
+         {of_x({0, 0, 3, 4, 0, 6}), Tensor::Vector<float>({1, 2, 0}), Tensor::Vector<float>({0, 5, 0})});
+  expect("QuantizeAndDequantizeV2", {x, low, high}, {{"range_given", true}}, {weights});
+  expect("QuantizeAndDequantizeV3", {x, low, high, Tensor::Scalar<int32_t>(8)}, {}, {weights});
+  expect("QuantizeAndDequantizeV4", {x, low, high}, {{"range_given", true}}, {inside, none, none});
+  expect("QuantizeAndDequantizeV4", {x, lows, highs}, {{"range_given", true}, {"axis", 1}},
+         {of_x({0, 0, 0, 4, 0, 6}), nones, nones});
 }
 
 }  // namespace
