@@ -14,7 +14,9 @@
 #include "gtest/gtest.h"
 #include "thalweg/client/server.h"
 #include "thalweg/client/session_testlib.h"
+#include "thalweg/graph/while.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/ops/state_ops.h"
@@ -431,6 +433,30 @@ TEST(Session, CallablesAndManyThreads) {
   EXPECT_EQ(callable.Run({}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// None of them has the plan, and all want it at once.
+TEST(Session, ManyThreadsBringUpOneSignature) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s, kFloat, {});
+  Output y = x;
+  for (int i = 0; i < 50; ++i) y = Add(s, y, Const(s, 1.f));
+  constexpr int kThreads = 8;
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+    std::atomic<int> ready = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        for (++ready; ready < kThreads;) std::this_thread::yield();
+        const auto out = session->Run({y}, {{x, Tensor::Scalar(static_cast<float>(t))}});
+        ASSERT_OK(out.status());
+        EXPECT_EQ((*out)[0].scalar<float>(), static_cast<float>(t + 50));
+      });
+    }
+    for (std::thread& t : threads) t.join();
+  }
+}
+
 // A warm step takes no memory from the system.
 TEST(Session, AWarmStepAsksTheSystemForNoMemory) {
   Graph graph;
@@ -482,6 +508,106 @@ TEST(Session, MemoryDoesNotGrowOverManySteps) {
   const int64_t before = ResidentBytes();
   run(kSteps);
   EXPECT_LT(ResidentBytes() - before, kGrowth);
+}
+
+// What else steps may do than compute: each kind of them leaves nothing behind.
+TEST(Session, MemoryDoesNotGrowOverStepsOfAnyKind) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int kSteps = 2'000, kGrowth = 300 << 20;
+#else
+  constexpr int kSteps = 100'000, kGrowth = 4 << 20;
+#endif
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s.WithOpName("x"), kFloat, {4});
+  const Output y = Neg(s.WithOpName("y"), x);
+  const Output loop = While(
+      s, {Const(s, 0), x}, [](const Scope& s, const std::vector<Output>& v) { return Less(s, v[0], Const(s, 3)); },
+      [](const Scope& s, const std::vector<Output>& v) {
+        return std::vector<Output>{Add(s, v[0], Const(s, 1)), Neg(s, v[1])};
+      })[1];
+  const Output queue = FIFOQueue(s, {kFloat}, {PartialShape({4})});
+  const Output put = QueueEnqueue(s, queue, {x}), take = QueueDequeue(s, queue, {kFloat})[0];
+  const Output fails = CheckNumerics(s, Log(s, Neg(s, x)), "no number");
+  ASSERT_OK(s.status());
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  const Tensor value = Tensor::Vector<float>({1, 2, 3, 4});
+  const std::pair<const char*, std::function<absl::Status()>> kinds[] = {
+      {"by name",
+       [&] {
+         return session->Run({"y:0"}, {{"x:0", value}}).status();
+       }},
+      {"loops",
+       [&] {
+         return session->Run({loop}, {{x, value}}).status();
+       }},
+      {"waits with a deadline",
+       [&] {
+         return session->Run({put, take}, {{x, value}}, {.timeout = absl::Minutes(5)}).status();
+       }},
+      {"failures",
+       [&] {
+         const absl::Status status = session->Run({fails}, {{x, value}}).status();
+         return absl::IsInvalidArgument(status) ? absl::OkStatus() : absl::InternalError(status.ToString());
+       }},
+      {"traces",
+       [&] {
+         RunMetadata metadata;
+         return session->Run({y}, {{x, value}}, {.trace = true}, &metadata).status();
+       }},
+  };
+  for (const auto& [name, step] : kinds) {
+    SCOPED_TRACE(name);
+    const auto run = [&](int steps) {
+      for (int i = 0; i < steps; ++i) ASSERT_OK(step());
+    };
+    run(kSteps / 10);
+    const int64_t before = ResidentBytes();
+    run(kSteps);
+    EXPECT_LT(ResidentBytes() - before, kGrowth);
+  }
+}
+
+std::vector<std::string> TracedNodes(const RunMetadata& metadata) {
+  std::vector<std::string> names;
+  for (const auto& device : metadata.step_stats().dev_stats()) {
+    for (const auto& node : device.node_stats()) {
+      EXPECT_GE(node.all_end_rel_micros(), node.op_start_rel_micros()) << node.node_name();
+      names.push_back(node.node_name());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(Session, StepStatisticsOfWaitsLoopsAndFailures) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s, kFloat, {2});
+  const Output queue = FIFOQueue(s.WithOpName("queue"), {kFloat}, {PartialShape({2})});
+  const Output put = QueueEnqueue(s.WithOpName("put"), queue, {x});
+  const Output taken = QueueDequeue(s.WithOpName("take"), queue, {kFloat})[0];
+  const Output after = Neg(s.WithOpName("after"), taken);
+  const Output ends = While(
+      s, {Const(s, 0), x}, [](const Scope& s, const std::vector<Output>& v) { return Less(s, v[0], Const(s, 3)); },
+      [](const Scope& s, const std::vector<Output>& v) {
+        return std::vector<Output>{Add(s, v[0], Const(s, 1)), Neg(s.WithOpName("turn"), v[1])};
+      })[1];
+  const Output first = Neg(s.WithOpName("first"), x);
+  const Output bad = CheckNumerics(s.WithOpName("bad"), Log(s.WithOpName("log"), first), "no number");
+  ASSERT_OK(s.status());
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  const Tensor value = Tensor::Vector<float>({1, 2});
+  const auto trace = [&](std::vector<Fetch> fetches) {
+    RunMetadata metadata;
+    const absl::Status status = session->Run(fetches, {{x, value}}, {.trace = true}, &metadata).status();
+    EXPECT_EQ(status.ok(), fetches.back().name != bad.name()) << status;
+    return TracedNodes(metadata);
+  };
+  EXPECT_THAT(trace({put, after}), ElementsAre("after", "put", "queue", "take"));
+  const std::vector<std::string> loop = trace({ends});
+  EXPECT_EQ(std::count(loop.begin(), loop.end(), "while/turn"), 3);
+  EXPECT_THAT(trace({bad}), testing::IsSupersetOf({"first", "log"}));
 }
 
 }  // namespace

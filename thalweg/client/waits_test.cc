@@ -1,3 +1,4 @@
+#include <atomic>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -161,6 +162,41 @@ TEST(Waits, ForWhatNobodySends) {
   ASSERT_OK(session->Close());
   runner.join();
   EXPECT_THAT(status, Fails(absl::StatusCode::kCancelled, "Session::Close()"));
+}
+
+TEST(Waits, CloseCancelsCallablesAndEndsThem) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s, kFloat, {});
+  const Output gated = s.Add("TestGate", {x}), twice = Add(s, x, x);
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(const auto waits, session->Prepare({gated}, {x}));
+  ASSERT_OK_AND_ASSIGN(const auto other, session->Prepare({twice}, {x}));
+  const Tensor value = Tensor::Scalar(3.f);
+  Gate gate;
+  the_gate = &gate;
+  absl::Status status;
+  std::thread runner([&] { status = waits.Run({value}).status(); });
+  // Short steps that the end overtakes anywhere: done, cancelled or refused.
+  std::atomic<bool> stop = false;
+  std::thread busy([&] {
+    while (!stop) {
+      const auto out = other.Run({value});
+      if (out.ok()) {
+        ASSERT_EQ((*out)[0].scalar<float>(), 6);
+      } else {
+        ASSERT_TRUE(absl::IsCancelled(out.status()) || absl::IsFailedPrecondition(out.status())) << out.status();
+      }
+    }
+  });
+  gate.entered.WaitForNotification();
+  ASSERT_OK(session->Close());
+  runner.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  EXPECT_EQ(other.Run({value}).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(waits.Run({value}).status().code(), absl::StatusCode::kFailedPrecondition);
+  stop = true;
+  busy.join();
 }
 
 TEST(Waits, TheFirstErrorEndsTheStepAndNamesTheNode) {
