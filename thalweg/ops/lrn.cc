@@ -15,6 +15,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/elementwise.h"
 #include "thalweg/ops/nn_ops.h"
+#include "thalweg/ops/pool_vector.h"
 #include "thalweg/ops/vector_math.h"
 
 namespace thalweg {
@@ -50,7 +51,7 @@ class PaddedRow {
 
  private:
   const int64_t radius_;
-  std::vector<float> values_;
+  PoolVector<float> values_;
 };
 
 // n^-beta. The tutorials' beta is 0.75.
@@ -79,7 +80,7 @@ int64_t RoundUp(int64_t channels) { return (channels + kLanes - 1) / kLanes * kL
 
 THALWEG_SIMD void LrnRows(const LrnAttrs& a, const float* x, float* y, int64_t rows, int64_t channels) {
   PaddedRow squares(channels, a.radius);
-  std::vector<float> row(RoundUp(channels));
+  PoolVector<float> row(RoundUp(channels));
   float* const norms = row.data();
   const float beta = a.beta;
   for (int64_t r = 0; r < rows; ++r, x += channels, y += channels) {
@@ -97,7 +98,7 @@ THALWEG_SIMD void LrnRows(const LrnAttrs& a, const float* x, float* y, int64_t r
 THALWEG_SIMD void LrnGradRows(const LrnAttrs& a, const float* dy, const float* x, const float* y, float* dx,
                               int64_t rows, int64_t channels) {
   PaddedRow squares(channels, a.radius), ratios(channels, a.radius);
-  std::vector<float> row(2 * RoundUp(channels));
+  PoolVector<float> row(2 * RoundUp(channels));
   float* const norms = row.data();
   float* const sums = norms + RoundUp(channels);
   const float factor = 2 * a.alpha * a.beta, beta = a.beta;

@@ -4,6 +4,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/max_pool.h"
+#include "thalweg/ops/pool_vector.h"
 
 namespace thalweg {
 namespace {
@@ -27,7 +28,7 @@ class MaxPoolWithArgmaxKernel : public PoolKernel {
     ASSIGN_OR_RETURN(Tensor * argmax, context.Allocate(1, shape));
     return ComputeWide(context, shape, [&](Tensor* output) {
       return Dispatch(MaxPoolTypes(), x.dtype(), [&]<typename T>() {
-        std::vector<int32_t> where(pool.channels);
+        PoolVector<int32_t> where(pool.channels);
         T* best = output->mutable_data<T>();
         int64_t i = 0;
         for (int64_t b = 0; b < pool.batch; ++b) {

@@ -8,6 +8,7 @@
 #include "thalweg/base/simd.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/max_pool.h"
+#include "thalweg/ops/pool_vector.h"
 
 namespace thalweg {
 namespace {
@@ -84,8 +85,8 @@ class MaxPoolGradKernel : public PoolKernel {
       if (x.num_elements() == 0) return absl::OkStatus();  // images of nothing may be many
       return Dispatch(MaxPoolTypes(), x.dtype(), [&]<typename T>() {
         context.ParallelFor(pool.batch, 2 * pool.nanos(), [&](int64_t begin, int64_t end) {
-          std::vector<T> best(pool.channels);
-          std::vector<int32_t> where(pool.channels);
+          PoolVector<T> best(pool.channels);
+          PoolVector<int32_t> where(pool.channels);
           for (int64_t b = begin; b < end; ++b) {
             const int64_t in = b * pool.input_image(), out = b * pool.output_image();
             if (spatial_ == 3) {
@@ -122,8 +123,8 @@ class MaxPoolGradGradKernel : public PoolKernel {
       if (shape.num_elements() == 0) return absl::OkStatus();
       return Dispatch(MaxPoolTypes(), x.dtype(), [&]<typename T>() {
         context.ParallelFor(pool.batch, pool.nanos(), [&](int64_t begin, int64_t end) {
-          std::vector<T> best(pool.channels);
-          std::vector<int32_t> where(pool.channels);
+          PoolVector<T> best(pool.channels);
+          PoolVector<int32_t> where(pool.channels);
           for (int64_t b = begin; b < end; ++b) {
             const int64_t in = b * pool.input_image();
             GradGradImage(pool, x.data<T>() + in, ddx.data<T>() + in,

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "thalweg/kernel/kernel.h"
+#include "thalweg/ops/pool_vector.h"
 #include "thalweg/tensor/resource_handle.h"
 #include "thalweg/tensor/tensor.h"
 
@@ -30,8 +31,8 @@ class TensorList final : public VariantValue {
 
   DType dtype = kInvalid;
   PartialShape element_shape;
-  int64_t max_elements = -1;     // no limit
-  std::vector<Tensor> elements;  // some may have no value yet
+  int64_t max_elements = -1;    // no limit
+  PoolVector<Tensor> elements;  // some may have no value yet
 };
 
 // The list in a variant, also one that came from another process.

@@ -124,7 +124,7 @@ class ConcatKernel final : public Kernel {
     const auto n = static_cast<int64_t>(list.elements.size());
     ASSIGN_OR_RETURN(Tensor * lengths, c.Allocate(1, Shape({n})));
     const int64_t given = c.num_inputs() > 2 ? c.input(2).num_elements() : 0;
-    std::vector<Tensor> elements = list.elements;
+    PoolVector<Tensor> elements = list.elements;
     int64_t rows = 0;
     for (int64_t i = 0; i < n; ++i) {
       int64_t length = first;

@@ -70,7 +70,7 @@ absl::StatusOr<PartialShape> KnownElementShape(KernelContext& c, const TensorLis
   ASSIGN_OR_RETURN(const PartialShape given, ListShapeIn(c.input(i)));
   return MergeElementShapes(given, list.element_shape);
 }
-absl::Status MergeElements(const std::vector<Tensor>& elements, PartialShape* shape) {
+absl::Status MergeElements(absl::Span<const Tensor> elements, PartialShape* shape) {
   for (const Tensor& t : elements) {
     if (t.has_value()) {
       ASSIGN_OR_RETURN(*shape, MergeElementShapes(*shape, t.shape()));

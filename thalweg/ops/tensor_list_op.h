@@ -37,7 +37,7 @@ void ChangeList(KernelContext& c, ListPtr list, absl::FunctionRef<void(TensorLis
 // other elements.
 absl::StatusOr<PartialShape> MergeElementShapes(const PartialShape& a, const PartialShape& b);
 absl::StatusOr<PartialShape> KnownElementShape(KernelContext& c, const TensorList& list, int i);
-absl::Status MergeElements(const std::vector<Tensor>& elements, PartialShape* shape);
+absl::Status MergeElements(absl::Span<const Tensor> elements, PartialShape* shape);
 // An element that was not set.
 absl::StatusOr<Tensor> ZeroElement(DType dtype, const Shape& shape);
 

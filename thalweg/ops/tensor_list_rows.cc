@@ -13,7 +13,7 @@ namespace thalweg {
 namespace {
 
 // Stacks tensors of one shape; zeros where there is no value.
-absl::Status SetStacked(KernelContext& c, std::vector<Tensor> elements, DType dtype, const Shape& shape) {
+absl::Status SetStacked(KernelContext& c, PoolVector<Tensor> elements, DType dtype, const Shape& shape) {
   Dims dims(shape.dims().begin(), shape.dims().end());
   dims.insert(dims.begin(), static_cast<int64_t>(elements.size()));
   ASSIGN_OR_RETURN(const Shape whole, Shape::Make(dims));
@@ -69,7 +69,7 @@ absl::Status Gather(KernelContext& c) {
   if (!shape.fully_known() && indices.empty()) {
     return InvalidArgument("Tried to gather 0-elements from a list with non-fully-defined shape: ", shape);
   }
-  std::vector<Tensor> elements;
+  PoolVector<Tensor> elements;
   elements.reserve(indices.size());
   for (const int32_t i : indices) {
     if (i < 0 || i >= static_cast<int64_t>(list->elements.size())) {

@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<Tensor>> BatchTuples(const std::vector<std::vector<Te
   return batch;
 }
 
-absl::Status JoinTensors(KernelContext& c, const std::vector<Tensor>& values, Tensor* out) {
+absl::Status JoinTensors(KernelContext& c, absl::Span<const Tensor> values, Tensor* out) {
   std::vector<int64_t> offsets(values.size());
   int64_t total = 0;
   for (size_t i = 0; i < values.size(); ++i) {

@@ -31,6 +31,6 @@ void CopyToRow(const Tensor& element, int64_t row, Tensor* batch);
 
 // The elements of one tensor after those of the other, in `out`; in parallel if
 // it is worth it. REQUIRES: they are of its type, and fill it.
-absl::Status JoinTensors(KernelContext& c, const std::vector<Tensor>& values, Tensor* out);
+absl::Status JoinTensors(KernelContext& c, absl::Span<const Tensor> values, Tensor* out);
 
 }  // namespace thalweg
