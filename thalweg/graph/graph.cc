@@ -157,8 +157,10 @@ absl::Status Graph::CheckEdges(const Node& node) const {
     const DType got = source.dtype();
     const DType want = node.input_types_[i];
     if (got != want && RemoveRef(got) != want) {
+      const absl::string_view hint =
+          IsRef(want) && got == RemoveRef(want) ? " The variable itself is expected, not a value." : "";
       return InvalidArgument("Input ", i, " of node ", node.name(), " was passed ", got, " from ", source.name(),
-                             " incompatible with expected ", want, ".");
+                             " incompatible with expected ", want, ".", hint);
     }
   }
   return absl::OkStatus();

@@ -538,6 +538,13 @@ TEST_F(GraphTest, TensorsOfAnotherGraphAreRefused) {
   EXPECT_EQ(graph_.num_nodes(), 1);
 }
 
+TEST_F(GraphTest, AValueInPlaceOfAVariableIsHintedAt) {
+  EXPECT_THAT(Import({"VariableV2 v()", "Identity read(v)", "Assign a(read, read)"}),
+              Fails(StatusCode::kInvalidArgument,
+                    "was passed float from read:0 incompatible with expected float_ref. The variable itself is "
+                    "expected, not a value."));
+}
+
 TEST_F(GraphTest, AnUnknownOpTakesOnlyOutputsThatThereAre) {
   EXPECT_THAT(Import({"Placeholder a()", "Martian b(a:1)"}),
               Fails(StatusCode::kInvalidArgument,
