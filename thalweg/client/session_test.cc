@@ -610,5 +610,35 @@ TEST(Session, StepStatisticsOfWaitsLoopsAndFailures) {
   EXPECT_THAT(trace({bad}), testing::IsSupersetOf({"first", "log"}));
 }
 
+// When the first steps have measured them, branches with much to do run side by
+// side. Each node is still there once.
+TEST(Session, StepStatisticsOfBranchesThatRunSideBySide) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s, kFloat, {256, 256});
+  std::vector<Output> ends;
+  std::vector<std::string> expected = {"sum"};
+  for (const char* branch : {"a", "b"}) {
+    Output y = x;
+    for (int i = 0; i < 4; ++i) {
+      expected.push_back(absl::StrCat(branch, i));
+      y = MatMul(s.WithOpName(expected.back()), y, y);
+    }
+    ends.push_back(branch[0] == 'a' ? y : Neg(s.WithOpName("b"), y));
+  }
+  expected.push_back("b");
+  const Output sum = AddN(s.WithOpName("sum"), ends);
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.optimizer = {.merge_common_subexpressions = false}}));
+  std::sort(expected.begin(), expected.end());
+  const Tensor value = Tensor::Zeros(kFloat, {256, 256});
+  for (int i = 0; i < 50; ++i) {
+    RunMetadata metadata;
+    ASSERT_OK(session->Run({sum}, {{x, value}}, {.trace = i % 10 == 9}, &metadata).status());
+    if (i % 10 == 9) {
+      EXPECT_EQ(TracedNodes(metadata), expected) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace thalweg
