@@ -556,10 +556,10 @@ TEST(Session, MemoryDoesNotGrowOverStepsOfAnyKind) {
          return session->Run({y}, {{x, value}}, {.trace = true}, &metadata).status();
        }},
   };
-  for (const auto& [name, step] : kinds) {
-    SCOPED_TRACE(name);
+  for (const auto& kind : kinds) {
+    SCOPED_TRACE(kind.first);
     const auto run = [&](int steps) {
-      for (int i = 0; i < steps; ++i) ASSERT_OK(step());
+      for (int i = 0; i < steps; ++i) ASSERT_OK(kind.second());
     };
     run(kSteps / 10);
     const int64_t before = ResidentBytes();
