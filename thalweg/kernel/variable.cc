@@ -1,6 +1,7 @@
 #include "thalweg/kernel/variable.h"
 
 #include "absl/strings/str_cat.h"
+#include "thalweg/base/status.h"
 
 namespace thalweg {
 
@@ -10,8 +11,10 @@ std::string Variable::Describe() const {
                       value_.has_value() ? value_.shape().ToString() : "(not initialized)");
 }
 
-void MakeWritable(Tensor& value) {
-  if (!value.unique()) value = value.Clone();
+absl::Status MakeWritable(Tensor& value, Allocator& allocator) {
+  if (value.unique()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(value, value.TryClone(allocator));
+  return absl::OkStatus();
 }
 
 }  // namespace thalweg

@@ -62,7 +62,8 @@ class Variable : public Resource {
 
 // Gives `value` memory of its own, with the same contents, if anybody else sees
 // it. An update that overwrites every element without reading should allocate
-// instead.
-void MakeWritable(Tensor& value);
+// instead. RESOURCE_EXHAUSTED if there is no memory for it; `value` is then as it
+// was.
+[[nodiscard]] absl::Status MakeWritable(Tensor& value, Allocator& allocator = HostAllocator());
 
 }  // namespace thalweg

@@ -36,8 +36,8 @@ TEST(Variable, ReadersKeepWhatTheyRead) {
   Variable v("v", kFloat);
   v.Assign(Tensor::Vector<float>({1, 2}));
   const Tensor before = v.Read();
-  ASSERT_THAT(v.Update([](Tensor& value) {
-    MakeWritable(value);
+  ASSERT_THAT(v.Update([](Tensor& value) -> absl::Status {
+    RETURN_IF_ERROR(MakeWritable(value));
     value.flat<float>()[0] = 9;
     return absl::OkStatus();
   }),
@@ -47,12 +47,27 @@ TEST(Variable, ReadersKeepWhatTheyRead) {
   EXPECT_THAT(after.flat<float>(), ElementsAre(9, 2));
 }
 
+class NoMemory : public Allocator {
+  void* Allocate(size_t) override { return nullptr; }
+  void Deallocate(void*, size_t) override {}
+  AllocatorStats Stats() const override { return {}; }
+};
+
+TEST(Variable, WithoutMemoryForACopyTheValueStays) {
+  NoMemory no_memory;
+  Tensor value = Tensor::Vector<float>({1, 2});
+  EXPECT_THAT(MakeWritable(value, no_memory), IsOk());  // nobody else sees it
+  const Tensor reader = value;
+  EXPECT_THAT(MakeWritable(value, no_memory), Fails(StatusCode::kResourceExhausted, "OOM when allocating"));
+  EXPECT_EQ(value.raw(), reader.raw());
+}
+
 TEST(Variable, WithoutReadersUpdatesAreInPlace) {
   Variable v("v", kFloat);
   v.Assign(Tensor::Vector<float>({1, 2}));
   const void* const memory = v.Read().raw();
-  ASSERT_THAT(v.Update([](Tensor& value) {
-    MakeWritable(value);
+  ASSERT_THAT(v.Update([](Tensor& value) -> absl::Status {
+    RETURN_IF_ERROR(MakeWritable(value));
     return absl::OkStatus();
   }),
               IsOk());
@@ -78,8 +93,8 @@ TEST(Variable, NobodySeesHalfAnUpdate) {
   for (int t = 0; t < 2; ++t) {
     writers.emplace_back([&] {
       for (int i = 0; i < 2000; ++i) {
-        ASSERT_THAT(v.Update([](Tensor& value) {
-          MakeWritable(value);
+        ASSERT_THAT(v.Update([](Tensor& value) -> absl::Status {
+          RETURN_IF_ERROR(MakeWritable(value));
           for (int32_t& element : value.flat<int32_t>()) ++element;
           return absl::OkStatus();
         }),
@@ -97,10 +112,10 @@ TEST(Variable, NobodySeesHalfAnUpdate) {
 TEST(MakeWritable, CopiesOnlyWhatIsShared) {
   Tensor a = Tensor::Vector<float>({1});
   const void* const memory = a.raw();
-  MakeWritable(a);
+  ASSERT_THAT(MakeWritable(a), IsOk());
   EXPECT_EQ(a.raw(), memory);
   const Tensor b = a;
-  MakeWritable(a);
+  ASSERT_THAT(MakeWritable(a), IsOk());
   EXPECT_NE(a.raw(), memory);
   EXPECT_EQ(b.raw(), memory);
   EXPECT_THAT(a.flat<float>(), ElementsAre(1));

@@ -207,7 +207,7 @@ struct Sparse {
     const Tensor& gradient = context.input(inputs.gradient);
     SlotMemory<T, kSlots> memory;
     for (int i = 0; i < kSlots; ++i) {
-      MakeWritable(variables.value(i));
+      RETURN_IF_ERROR(MakeWritable(variables.value(i)));
       memory.in[i] = memory.out[i] = static_cast<T*>(variables.value(i).raw());
     }
     ASSIGN_OR_RETURN(const Tensor indices, WideIndices(context, context.input(inputs.indices)));

@@ -120,7 +120,7 @@ class CountUpToKernel final : public Kernel {
         if (before >= limit) return OutOfRange("Reached limit of ", limit);
         ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, Shape()));
         *out->mutable_data<T>() = before;
-        MakeWritable(value);
+        RETURN_IF_ERROR(MakeWritable(value));
         *value.mutable_data<T>() = before + 1;
         return absl::OkStatus();
       });

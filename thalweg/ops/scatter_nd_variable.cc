@@ -30,7 +30,7 @@ class VariableScatterNdKernel : public Kernel {
         return InvalidArgument("Indices and updates specified for empty output");
       }
       RETURN_IF_ERROR(CheckScatterIndices(indices, value.shape()));
-      MakeWritable(value);
+      RETURN_IF_ERROR(MakeWritable(value));
       return ScatterSlices(kind_, indices, updates, &value);
     }));
     if (context.num_outputs() > 0) context.set_variable(0, &context.variable(0));

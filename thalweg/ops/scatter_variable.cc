@@ -112,7 +112,7 @@ class ScatterKernel final : public Kernel {
       ASSIGN_OR_RETURN(const Tensor rows, CheckedRows(context, context.input(1), params.dim(0)));
       const int64_t count = rows.num_elements();
       if (count == 0 || params.num_elements() == 0) return absl::OkStatus();
-      MakeWritable(params);
+      RETURN_IF_ERROR(MakeWritable(params));
       return Dispatch(typename Combine::Types(), params.dtype(), [&]<typename T>() -> absl::Status {
         if constexpr (std::is_same_v<Combine, Divide> && std::is_integral_v<T>) {
           for (const T v : updates.flat<T>()) {

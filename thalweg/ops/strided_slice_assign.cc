@@ -24,7 +24,7 @@ class StridedSliceAssignKernel : public Kernel {
       ASSIGN_OR_RETURN(const SliceBlock block,
                        ResolveSlice(target.shape().dims(), c.input(1), c.input(2), c.input(3), masks_));
       ASSIGN_OR_RETURN(const Tensor expanded, ExpandSliceValue(c, block, value));
-      MakeWritable(target);
+      RETURN_IF_ERROR(MakeWritable(target));
       return CopyStrided(c, block.size, expanded, {.strides = RowMajorStrides(block.size)}, &target,
                          block.Place(target.shape().dims()));
     }));

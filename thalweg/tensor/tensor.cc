@@ -107,8 +107,14 @@ Tensor Tensor::Rows(int64_t begin, int64_t end) const {
 }
 
 Tensor Tensor::Clone() const {
+  absl::StatusOr<Tensor> copy = TryClone();
+  CHECK(copy.ok()) << copy.status();
+  return *std::move(copy);
+}
+
+absl::StatusOr<Tensor> Tensor::TryClone(Allocator& allocator) const {
   if (!has_value()) return Tensor();
-  Tensor copy(dtype_, shape_);
+  ASSIGN_OR_RETURN(Tensor copy, Allocate(dtype_, shape_, allocator));
   switch (dtype_) {
     case kString:
       std::copy_n(data<std::string>(), num_elements(), copy.mutable_data<std::string>());

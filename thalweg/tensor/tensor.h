@@ -132,6 +132,8 @@ class Tensor {
   Tensor Rows(int64_t begin, int64_t end) const;
   // A copy with memory of its own.
   Tensor Clone() const;
+  // RESOURCE_EXHAUSTED if there is none for it.
+  absl::StatusOr<Tensor> TryClone(Allocator& allocator = HostAllocator()) const;
 
   // "float [2,3] [1 2 3...]", at most `max_elements` of them. Strings are quoted
   // and escaped.
