@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/memory.h"
 #include "thalweg/graph/attr.h"
@@ -136,9 +135,7 @@ TEST(Optimizer, MergesManyNodesThatOneWaitsFor) {
   std::vector<Output> all;
   for (int i = 0; i < kNodes; ++i) all.push_back(Const(s, 1.f));
   NoOp(s.WithOpName("group").WithControlDependencies(all));
-  const absl::Time start = absl::Now();
   const Graph result = Optimized(graph, {.targets = {"group"}});
-  EXPECT_LT(absl::Now() - start, absl::Seconds(10));
   EXPECT_EQ(CountOps(result, "Const"), 1);
   EXPECT_EQ(result.FindNode("group")->control_inputs().size(), 1);
 }
