@@ -185,6 +185,24 @@ std::array<Block, 2> BlocksOf(const Gemm& gemm, int64_t shard, int64_t shards) {
   return {Block{0, gemm.m, shard * columns, columns}, Block{row, rows, shards * columns, gemm.n - shards * columns}};
 }
 
+// Whether the threads share the depth of a product, and add up what they get. Of
+// small batches that is much less than the weights (B): each thread then reads
+// just the rows of B that it updates when a step ends. A cache line that another
+// core has read costs its writer 9 ns, and 65 ns if the cores have no cache in
+// common. It is so whoever computes the parts: the sums do not depend on that.
+bool SharesDepth(const Gemm& gemm, int64_t shards) {
+  return !gemm.transpose_a && !gemm.transpose_b && 2 * gemm.m * shards <= gemm.k;
+}
+
+// Adds `count` parts of `size` elements to c, of which [begin, end).
+THALWEG_SIMD void AddParts(const float* parts, int64_t count, int64_t size, int64_t begin, int64_t end, float* c) {
+  for (int64_t part = 0; part < count; ++part) {
+    const float* from = parts + part * size;
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; ++i) c[i] += from[i];
+  }
+}
+
 // Conjugates a copy. REQUIRES: T is complex.
 template <typename T>
 absl::StatusOr<Tensor> Conjugated(const T* data, int64_t count) {
@@ -283,6 +301,18 @@ absl::Status Gemm::Run(KernelContext& context, const T* a, const T* b, T* c) con
   if constexpr (std::is_same_v<T, float>) {
     if (shards > 1 && m * n > 0 && k > 0) {
       const int64_t lda = transpose_a ? m : k, ldb = transpose_b ? k : n;
+      if (SharesDepth(*this, shards)) {
+        ASSIGN_OR_RETURN(Tensor parts, Tensor::Allocate(kFloat, Shape({shards - 1, m, n})));
+        float* const others = parts.mutable_data<float>();
+        for_shards([&](int64_t shard) {
+          const int64_t begin = k * shard / shards, end = k * (shard + 1) / shards;
+          SingleThreadedSgemm(false, false, m, n, end - begin, a + begin, lda, b + begin * n, ldb, 0.0f,
+                              shard == 0 ? c : others + (shard - 1) * m * n, n);
+        });
+        context.ParallelFor(m * n, 0.1 * static_cast<double>(shards),
+                            [&](int64_t begin, int64_t end) { AddParts(others, shards - 1, m * n, begin, end, c); });
+        return absl::OkStatus();
+      }
       for_shards([&](int64_t shard) {
         for (const Block& block : BlocksOf(*this, shard, shards)) {
           if (block.rows == 0 || block.columns == 0) continue;

@@ -1,3 +1,4 @@
+#include "thalweg/kernel/alone.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/gemm.h"
 #include "thalweg/ops/math_ops.h"
@@ -67,6 +68,16 @@ TEST(MatMulTest, LargeOnesAreSharedBetweenThreads) {
   CheckProduct(kFloat, 40, 40, 1300, 1e-2);  // less than a tile
   CheckProduct(kDouble, 130, 150, 100, 1e-10);
   CheckProduct(kInt32, 64, 64, 64, 0);
+}
+
+// Sums do not depend on how many threads came to help.
+TEST(MatMulTest, AloneOrSharedIsTheSame) {
+  for (const Shape& shape : {Shape({8, 1300}), Shape({64, 500}), Shape({300, 200})}) {
+    const Tensor a = TestValues(kFloat, shape, -1, 1), b = TestValues(kFloat, {shape.dim(1), 500}, -1, 1, 2);
+    const Tensor shared = (*RunOp("MatMul", {a, b}))[0];
+    const ScopedAlone alone(true);
+    EXPECT_EQ((*RunOp("MatMul", {a, b}))[0].flat<float>(), shared.flat<float>()) << shape.ToString();
+  }
 }
 
 // Rows a multiple of 2 KB apart: panels of such matrices are copied.
