@@ -72,7 +72,7 @@ absl::Status ComputeDraw(KernelContext& c) {
       colors.emplace_back(row, row + depth);
     }
   }
-  Tensor out = images.Clone();
+  ASSIGN_OR_RETURN(Tensor out, images.TryClone(c.device().allocator()));
   const int64_t pixels = images.dim(1) * images.dim(2) * depth;
   RETURN_IF_ERROR(Dispatch(Types<float, Half>(), images.dtype(), [&]<typename T>() {
     for (int64_t b = 0; pixels > 0 && b < boxes.dim(0); ++b) {

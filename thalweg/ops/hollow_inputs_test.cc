@@ -3,6 +3,7 @@
 #include <limits>
 #include <optional>
 
+#include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/fuzz_guard_testlib.h"
 
@@ -130,6 +131,28 @@ TEST(HollowInputsTest, OfAllSorts) {
     EXPECT_TRUE(lstm(1, 0, 0, gradient).ok());
   }
   EXPECT_TRUE(RunOp("AvgPoolGrad", {ints({1 << 30, 2, 4, 0}), floats({1 << 30, 2, 4, 0})}, pool).ok());
+}
+
+class NoMemory : public Allocator {
+  void* Allocate(size_t) override { return nullptr; }
+  void Deallocate(void*, size_t) override {}
+  AllocatorStats Stats() const override { return {}; }
+};
+
+// What copies its input and finds no memory for it.
+TEST(HollowInputsTest, NoMemoryForACopy) {
+  WorkCrew crew(0);
+  NoMemory no_memory;
+  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &crew, &no_memory);
+  const Tensor x = TestValues(kFloat, {1, 2, 2, 1}), boxes = Tensor::Zeros(kFloat, {1, 1, 4});
+  Graph graph;
+  const Scope s = graph.root();
+  const Output images = s.Add("_Arg", {}, {{"T", kFloat}, {"index", 0}});
+  const Output places = s.Add("_Arg", {}, {{"T", kFloat}, {"index", 1}});
+  const Output copy = s.Add("DeepCopy", {images}), drawn = s.Add("DrawBoundingBoxes", {images, places});
+  ASSERT_TRUE(s.ok()) << s.status();
+  EXPECT_EQ(RunNode(*copy.node, {x}, device).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(RunNode(*drawn.node, {x, boxes}, device).status().code(), Code::kResourceExhausted);
 }
 
 // A few numbers, or a product of small inputs, may ask for more than there is.

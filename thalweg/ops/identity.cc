@@ -27,7 +27,8 @@ absl::Status PreventedGradient(GradientContext& c) {
 }
 
 absl::Status DeepCopy(KernelContext& c) {
-  c.set_output(0, c.input(0).Clone());
+  ASSIGN_OR_RETURN(Tensor copy, c.input(0).TryClone(c.device().allocator()));
+  c.set_output(0, std::move(copy));
   return absl::OkStatus();
 }
 

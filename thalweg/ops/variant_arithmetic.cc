@@ -62,7 +62,7 @@ absl::StatusOr<Tensor> AddTensors(const Tensor& a, const Tensor& b) {
                            a.shape(), " and ", b.dtype(), " ", b.shape());
   }
   if (a.dtype() != kVariant) {
-    Tensor sum = a.Clone();
+    ASSIGN_OR_RETURN(Tensor sum, a.TryClone());
     RETURN_IF_ERROR(AddInto(b, &sum));
     return sum;
   }
