@@ -33,6 +33,18 @@ double Asymptotic(int order, double x, double sign) {
   return sum;
 }
 
+// I of order 0 or 1 by its power series, whose terms are all positive. (That of the
+// standard library calls lgamma, whose sign is a global variable.)
+double SeriesI(int order, double x) {
+  const double square = x * x / 4;
+  double term = order == 0 ? 1 : x / 2, sum = term;
+  for (int k = 1; term > 1e-17 * sum; ++k) {
+    term *= square / (k * (k + order));
+    sum += term;
+  }
+  return sum;
+}
+
 double ScaledI(int order, double x) {
   const double a = std::fabs(x);
   double y;
@@ -42,7 +54,7 @@ double ScaledI(int order, double x) {
   } else if (a > kLarge) {
     y = Asymptotic(order, a, -1) / std::sqrt(2 * std::numbers::pi * a);
   } else {
-    y = std::cyl_bessel_i(static_cast<double>(order), a) * std::exp(-a);
+    y = SeriesI(order, a) * std::exp(-a);
   }
   return order == 1 && x < 0 ? -y : y;
 }
