@@ -25,7 +25,9 @@ def done_queue(i):
 
 if FLAGS.job_name == "ps":
     dequeue = done_queue(FLAGS.task_index).dequeue()
-    with tf.Session(server.target) as sess:
+    # A session waits for all tasks that it may use, and workers that are quick are gone before it has seen them.
+    own = tf.ConfigProto(device_filters=["/job:ps/task:%d" % FLAGS.task_index])
+    with tf.Session(server.target, config=own) as sess:
         for i in range(workers):
             sess.run(dequeue)
             print("ps %d received done %d" % (FLAGS.task_index, i), flush=True)
@@ -37,7 +39,8 @@ else:
         enqueues = [done_queue(i).enqueue(1) for i in range(cluster.num_tasks("ps"))]
     init = tf.global_variables_initializer()
     sv = tf.train.Supervisor(is_chief=FLAGS.task_index == 0, init_op=init, recovery_wait_secs=1)
-    with sv.managed_session(server.target, start_standard_services=False) as sess:
+    own = tf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:%d" % FLAGS.task_index])
+    with sv.managed_session(server.target, config=own, start_standard_services=False) as sess:
         for _ in range(10):
             value = sess.run(add)
         print("worker %d counted to %d" % (FLAGS.task_index, value), flush=True)
