@@ -24,7 +24,7 @@ test: build tensorflow ## build and run all tests, those against TensorFlow incl
 .PHONY: test-tf1
 test-tf1: build ## the programs of python/tests/programs with TensorFlow 1.15.5 as client; needs a Python 3.7
 	@tools/setup; python=$$(tools/tensorflow 1.15) && \
-	THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python python/cluster_programs_test.py
+	THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python python/tests/cluster_programs_test.py
 
 .PHONY: test-asan test-tsan test-clang
 test-asan: build-asan tensorflow ## all tests with the address and undefined-behaviour sanitizers

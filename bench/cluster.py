@@ -24,7 +24,7 @@ v1.disable_v2_behavior()
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 THALWEG = os.path.join(ROOT, "build", "release", "bin", "thalweg")
-sys.path.insert(0, os.path.join(ROOT, "python"))
+sys.path.insert(0, os.path.join(ROOT, "python", "tests"))
 from ports import free_ports  # noqa: E402
 
 SERVE = """

@@ -20,7 +20,7 @@ import time
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 BIN = os.path.join(ROOT, "build", "release", "bin")
 PROGRAM = os.path.join(ROOT, "python", "tests", "programs", "distributed_mnist.py")
-sys.path.insert(0, os.path.join(ROOT, "python"))
+sys.path.insert(0, os.path.join(ROOT, "python", "tests"))
 from ports import free_ports  # noqa: E402
 
 PS, WORKERS = 2, 2

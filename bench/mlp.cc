@@ -13,7 +13,7 @@
 #include "thalweg/api.h"
 #include "thalweg/base/clock.h"
 #include "thalweg/base/simd.h"
-#include "thalweg/ops/gemm.h"
+#include "thalweg/ops/support/gemm.h"
 
 namespace tw = thalweg;
 

@@ -51,15 +51,15 @@ endif()
 # thalweg_folder(NAME [OBJECT] [PROGRAM name] [PCH name] [USES folder...]
 #                [LINK library...] [TESTS_USE folder...])
 #
-# Makes the library thalweg_NAME of every .cc in this folder's NAME/, and the
-# test program NAME_test of every *_test.cc there: a test cannot be left out.
+# Makes the library thalweg_NAME of every .cc below NAME/, and the test program
+# NAME_test of every *_test.cc there: a test cannot be left out.
 # *_testlib.cc are helpers of tests: they are linked into the test programs of
 # this folder and of those that use it. OBJECT keeps objects whole, for folders
 # whose objects register themselves. PCH names a thalweg_precompiled. PROGRAM
 # makes a program of the library and main.cc, which is no part of the library.
 function(thalweg_folder NAME)
   cmake_parse_arguments(ARG "OBJECT" "PCH;PROGRAM" "USES;LINK;TESTS_USE" ${ARGN})
-  file(GLOB all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cc)
+  file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cc)
   set(tests ${all})
   set(testlibs ${all})
   set(sources ${all})

@@ -74,6 +74,18 @@ def check_tree(thalweg, layers):
     return problems
 
 
+def check_unused(thalweg, layers):
+    """Rows that allow an include that no file of the product has."""
+    problems = []
+    for folder, allowed in layers.items():
+        files = [file for pattern in SOURCES for file in (thalweg / folder).rglob(pattern) if not TEST.search(file.name)]
+        includes = {include.split("/")[1] for file in files for include in INCLUDE.findall(file.read_text())
+                    if include.startswith("thalweg/")}
+        problems += [f"docs/architecture.md: {folder} may include {other}, but never does"
+                     for other in allowed if other not in includes]
+    return problems
+
+
 def check_build(layers, build):
     """Rows that nothing is built of: folders that a line of the build file forgot."""
     built = set(re.findall(r"^thalweg_(?:folder|protos)\((\w+)", build, re.MULTILINE))
@@ -90,6 +102,7 @@ class LayersTest(unittest.TestCase):
         self.assertIn("cli", layers)
         self.assertEqual(layers["tensor"], ["base", "proto"])
         self.assertEqual(check_tree(ROOT / "thalweg", layers), [])
+        self.assertEqual(check_unused(ROOT / "thalweg", layers), [])
         self.assertEqual(check_build(layers, (ROOT / "thalweg/CMakeLists.txt").read_text()), [])
 
 
@@ -98,14 +111,14 @@ class CheckerTest(unittest.TestCase):
 
     LAYERS = {"base": [], "graph": ["base"], "rpc": ["base", "graph"], "cli": ["base", "graph", "rpc"]}
 
-    def problems(self, files, layers=None):
+    def problems(self, files, layers=None, check=check_tree):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder) / "thalweg"
             root.mkdir()
             for name, text in files.items():
                 (root / name).parent.mkdir(exist_ok=True)
                 (root / name).write_text(text)
-            found = check_tree(root, layers or self.LAYERS)
+            found = check(root, layers or self.LAYERS)
             return [problem.replace(str(root) + "/", "") for problem in found]
 
     def test_reads_the_table(self):
@@ -163,6 +176,13 @@ class CheckerTest(unittest.TestCase):
         self.assertEqual(check_build(self.LAYERS, build),
                          ["thalweg/CMakeLists.txt: rpc, of the table of docs/architecture.md, is not built",
                           "thalweg/CMakeLists.txt: cli, of the table of docs/architecture.md, is not built"])
+
+    def test_finds_a_row_that_allows_what_nobody_includes(self):
+        include = '#include "thalweg/base/a.h"\n'
+        layers = {"base": [], "graph": ["base"]}
+        self.assertEqual(self.problems({"graph/g.cc": include}, layers, check_unused), [])
+        self.assertEqual(self.problems({"graph/g_test.cc": include}, layers, check_unused),
+                         ["docs/architecture.md: graph may include base, but never does"])
 
     def test_finds_a_row_that_allows_what_is_below(self):
         self.assertEqual(check_table({"base": ["graph"], "graph": ["base"]}),

@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python", "tests"))
 from ports import free_ports  # noqa: E402
 
 BIN = os.environ["THALWEG_BIN"]

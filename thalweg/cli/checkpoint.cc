@@ -13,7 +13,7 @@
 #include "thalweg/checkpoint/bundle_reader.h"
 #include "thalweg/cli/command.h"
 #include "thalweg/cli/flags.h"
-#include "thalweg/train/checkpoint_state.h"
+#include "thalweg/train/checkpoints/checkpoint_state.h"
 
 ABSL_FLAG(std::string, tensor, "", "show: the values of this one");
 ABSL_FLAG(int, max_elements, 20, "show: so many values of a tensor at most");

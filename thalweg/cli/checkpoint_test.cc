@@ -9,7 +9,7 @@
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/checkpoint/bundle_writer.h"
 #include "thalweg/cli/program.h"
-#include "thalweg/train/checkpoint_state.h"
+#include "thalweg/train/checkpoints/checkpoint_state.h"
 
 namespace thalweg::cli {
 namespace {

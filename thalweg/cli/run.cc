@@ -8,7 +8,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/cli/command.h"
 #include "thalweg/launch/local_launcher.h"
-#include "thalweg/train/progress.h"
+#include "thalweg/train/session/progress.h"
 
 ABSL_FLAG(int, ps, 1, "how many parameter servers");
 ABSL_FLAG(int, workers, 1, "how many workers; the first is the chief");

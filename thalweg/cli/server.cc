@@ -1,5 +1,5 @@
 // thalweg server: one task of a cluster.
-#include "thalweg/client/server.h"
+#include "thalweg/server/server.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "thalweg/client/server.h"
 #include "thalweg/client/session.h"
+#include "thalweg/server/server.h"
 
 namespace thalweg {
 

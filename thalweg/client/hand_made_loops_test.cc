@@ -8,10 +8,10 @@
 #include "gtest/gtest.h"
 #include "thalweg/base/status.h"
 #include "thalweg/client/cluster_testlib.h"
-#include "thalweg/client/server.h"
 #include "thalweg/client/session.h"
 #include "thalweg/client/session_testlib.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/server/server.h"
 
 namespace thalweg {
 namespace {

@@ -1,4 +1,4 @@
-#include "thalweg/client/server.h"
+#include "thalweg/server/server.h"
 
 #include <atomic>
 #include <cmath>

@@ -12,7 +12,6 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "thalweg/client/server.h"
 #include "thalweg/client/session_testlib.h"
 #include "thalweg/graph/while.h"
 #include "thalweg/ops/array_ops.h"
@@ -20,6 +19,7 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/ops/state_ops.h"
+#include "thalweg/server/server.h"
 
 namespace thalweg {
 namespace {

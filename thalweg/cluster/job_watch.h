@@ -18,7 +18,7 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/cluster/membership.h"
-#include "thalweg/cluster/worker.h"
+#include "thalweg/cluster/worker/worker.h"
 #include "thalweg/proto/job.pb.h"
 
 namespace thalweg {

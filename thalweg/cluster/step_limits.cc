@@ -4,7 +4,7 @@
 
 #include "absl/time/clock.h"
 #include "thalweg/base/status.h"
-#include "thalweg/cluster/master_session.h"
+#include "thalweg/cluster/master/master_session.h"
 
 namespace thalweg {
 

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "thalweg/base/cancellation.h"
 #include "thalweg/base/timer.h"
-#include "thalweg/cluster/worker.h"
+#include "thalweg/cluster/worker/worker.h"
 #include "thalweg/proto/config.pb.h"
 
 namespace thalweg {

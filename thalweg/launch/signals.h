@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "thalweg/base/thread.h"
-#include "thalweg/train/hook.h"
+#include "thalweg/train/session/hook.h"
 
 namespace thalweg {
 

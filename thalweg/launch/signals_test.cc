@@ -6,8 +6,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/notification.h"
-#include "thalweg/client/server.h"
 #include "thalweg/graph/graph_testlib.h"
+#include "thalweg/server/server.h"
 
 namespace thalweg {
 namespace {

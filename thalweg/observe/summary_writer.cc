@@ -2,7 +2,7 @@
 
 #include "google/protobuf/text_format.h"
 #include "thalweg/base/status.h"
-#include "thalweg/ops/histogram.h"
+#include "thalweg/ops/support/histogram.h"
 
 namespace thalweg {
 

@@ -23,10 +23,10 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/op_testlib.h"
-#include "thalweg/ops/fuzz_guard_testlib.h"
-#include "thalweg/ops/fuzz_hints_testlib.h"
-#include "thalweg/ops/fuzz_values_testlib.h"
-#include "thalweg/ops/variable_update.h"
+#include "thalweg/ops/state/variable_update.h"
+#include "thalweg/ops/support/fuzz_guard_testlib.h"
+#include "thalweg/ops/support/fuzz_hints_testlib.h"
+#include "thalweg/ops/support/fuzz_values_testlib.h"
 #include "thalweg/tensor/resource_handle.h"
 
 namespace thalweg {

@@ -5,7 +5,7 @@
 
 #include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op_testlib.h"
-#include "thalweg/ops/fuzz_guard_testlib.h"
+#include "thalweg/ops/support/fuzz_guard_testlib.h"
 
 namespace thalweg {
 namespace {

@@ -1,6 +1,6 @@
 // The op types that TensorFlow 1's training programs send, by kind of program:
 // each must run. And for every op, whether it has a gradient must be decided.
-// Their values are compared with TensorFlow's by python/compare_test.py, which
+// Their values are compared with TensorFlow's by python/tests/compare_test.py, which
 // leaves out no op.
 #include <algorithm>
 #include <string>

@@ -1,6 +1,6 @@
 // Variables: reading, assigning, counting, scattering. Functions that take a
 // `ref` take the output of RefVariable; those that take a `resource`, that of
-// VarHandle. See train/variable.h for what models use.
+// VarHandle. See train/layers/variable.h for what models use.
 #pragma once
 
 #include <string>

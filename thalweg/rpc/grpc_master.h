@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "thalweg/cluster/master.h"
+#include "thalweg/cluster/master/master.h"
 #include "thalweg/rpc/rpc_client.h"
 
 namespace thalweg {

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "thalweg/cluster/cluster_spec.h"
-#include "thalweg/cluster/worker.h"
+#include "thalweg/cluster/worker/worker.h"
 #include "thalweg/rpc/rpc_client.h"
 
 namespace thalweg {

@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "google/protobuf/message_lite.h"
 #include "thalweg/base/mutex.h"
-#include "thalweg/cluster/worker.h"
+#include "thalweg/cluster/worker/worker.h"
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/tensor/tensor.h"
 #include "thalweg/transport/local_link.h"

@@ -8,7 +8,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
-#include "thalweg/cluster/worker.h"
+#include "thalweg/cluster/worker/worker.h"
 
 namespace thalweg {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "thalweg/cluster/worker.h"
+#include "thalweg/cluster/worker/worker.h"
 #include "thalweg/rpc/message.h"
 #include "thalweg/rpc/rpc_server.h"
 

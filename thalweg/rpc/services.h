@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "thalweg/cluster/job_watch.h"
-#include "thalweg/cluster/master.h"
-#include "thalweg/cluster/worker.h"
+#include "thalweg/cluster/master/master.h"
+#include "thalweg/cluster/worker/worker.h"
 #include "thalweg/rpc/rpc_server.h"
 
 namespace thalweg {

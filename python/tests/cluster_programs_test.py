@@ -1,0 +1,284 @@
+"""Runs the programs of tests/programs/, as tutorials show them, on Thalweg servers: every task a real process.
+
+The client is the TensorFlow of the interpreter that runs this file.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import tensorflow
+from ports import free_ports
+
+THALWEG = os.path.join(os.environ["THALWEG_BIN"], "thalweg")
+PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
+
+
+class Process:
+    """A program under `thalweg python` (or plain TensorFlow), whose output is kept."""
+
+    def __init__(self, program, *args, thalweg=True, env={}):
+        command = [THALWEG, "python", "--python", sys.executable] if thalweg else [sys.executable]
+        self._process = subprocess.Popen(
+            command + [os.path.join(PROGRAMS, program)] + [str(a) for a in args],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", **env),
+            start_new_session=True)
+        self._lines = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self):
+        for line in self._process.stdout:
+            with self._changed:
+                self._lines.append(line.decode("utf-8", "replace"))
+                self._changed.notify_all()
+
+    @property
+    def output(self):
+        with self._changed:
+            return "".join(self._lines)
+
+    def wait_for(self, text, timeout=120):
+        """Until the output has `text`; False if it has not in time or the process has ended."""
+        end = time.time() + timeout
+        with self._changed:
+            while not any(text in line for line in self._lines):
+                if time.time() > end or self._process.poll() is not None:
+                    return False
+                self._changed.wait(1)
+        return True
+
+    def wait(self, timeout=180):
+        code = self._process.wait(timeout)
+        self._reader.join()
+        return code
+
+    def stop(self, how=signal.SIGTERM):
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+        self._process.wait(30)
+        self._reader.join()
+        self._process.stdout.close()
+
+    def kill(self):
+        """Also what it has started, which would keep its output open."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.stop(signal.SIGKILL)
+
+
+class ClusterProgramsTest(unittest.TestCase):
+
+    def setUp(self):
+        self._processes = []
+
+    def tearDown(self):
+        for process in self._processes:
+            process.kill()
+
+    def start(self, program, *args, **kwargs):
+        self._processes.append(Process(program, *args, **kwargs))
+        return self._processes[-1]
+
+    def assert_ends(self, process, text):
+        try:
+            code = process.wait()
+        except subprocess.TimeoutExpired:
+            self.fail("does not end:\n" + process.output)
+        self.assertEqual(code, 0, process.output)
+        self.assertIn(text, process.output)
+
+    def cluster(self, ps, workers):
+        ports = ["localhost:%d" % port for port in free_ports(ps + workers)]
+        return ["--ps_hosts=" + ",".join(ports[:ps]), "--worker_hosts=" + ",".join(ports[ps:])]
+
+    def start_job(self, program, hosts, job, tasks, *args, **kwargs):
+        return [self.start(program, *hosts, "--job_name=" + job, "--task_index=%d" % i, *args, **kwargs)
+                for i in range(tasks)]
+
+    def test_hello(self):
+        self.assert_ends(self.start("hello.py"), "Hello, distributed TensorFlow!")
+
+    def test_hello_two(self):
+        for order, device in (((0, 1), "/job:local/task:1"), ((1, 0), "")):
+            with self.subTest(order=order, device=device):
+                hosts = ",".join("localhost:%d" % port for port in free_ports(2))
+                tasks = {}
+                for i in order:
+                    tasks[i] = self.start("hello_two.py", "--hosts=" + hosts, "--task_index=%d" % i,
+                                          "--device=" + device)
+                self.assert_ends(tasks[0], "y = 7")
+                place = "y: (%s): /job:local/replica:0/task:%d/device:CPU:0"
+                # TensorFlow 2's clients send AddV2.
+                self.assertTrue(any(place % (op, 1 if device else 0) in tasks[0].output for op in ("Add", "AddV2")),
+                                tasks[0].output)
+                tasks[1].stop()
+
+    def test_clients_without_servers(self):
+        for name, thalweg in (("all ours", {"ps": True, "worker": True}),
+                              ("TensorFlow workers", {"ps": True, "worker": False}),
+                              ("TensorFlow ps", {"ps": False, "worker": True})):
+            with self.subTest(name):
+                hosts = self.cluster(1, 2)
+                ps = self.start_job("servers.py", hosts, "ps", 1, thalweg=thalweg["ps"])
+                workers = self.start_job("servers.py", hosts, "worker", 2, thalweg=thalweg["worker"])
+                for master in (hosts[0].split("=")[1], hosts[1].split("=")[1].split(",")[1]):
+                    self.assert_ends(self.start("matrices.py", "--master=grpc://" + master), "sum = ")
+                # The numbers of loops that cross tasks are those of TensorFlow 2.
+                if all(thalweg.values()) or tensorflow.__version__.startswith("2."):
+                    self.assert_ends(self.start("loops.py", "--master=grpc://" + master), "loops = ")
+                if all(thalweg.values()):
+                    self.assert_ends(self.start("remote_call.py", "--master=grpc://" + master), "product = 42")
+                for process in ps + workers:
+                    process.stop()
+
+    def test_collectives(self):
+        def run(*thalweg):
+            hosts = "--worker_hosts=" + ",".join("localhost:%d" % port for port in free_ports(len(thalweg)))
+            workers = [self.start("collectives.py", hosts, "--task_index=%d" % i, thalweg=ours)
+                       for i, ours in enumerate(thalweg)]
+            for worker in workers:
+                self.assert_ends(worker, "Done")
+            results = [re.findall(r"^[\w ]+ = .*", worker.output, re.MULTILINE) for worker in workers]
+            for result in results:
+                self.assertEqual(result, results[0])
+            return results[0]
+
+        expected = run(False, False)
+        clusters = [(True, True)]
+        if tensorflow.__version__.startswith("2."):  # others have another form of the call that makes groups
+            clusters += [(True, False), (False, True)]
+        for cluster in clusters:
+            with self.subTest(thalweg=cluster):
+                self.assertEqual(run(*cluster), expected)
+
+    def mnist(self, folder, steps, *args, workers=2, thalweg_workers=True):
+        hosts = self.cluster(2, workers)
+        args = ("--steps=%d" % steps, "--checkpoint_dir=" + folder) + args
+        ps = self.start_job("distributed_mnist.py", hosts, "ps", 2, *args)
+        workers = self.start_job("distributed_mnist.py", hosts, "worker", workers, *args, thalweg=thalweg_workers)
+        for worker in workers:
+            self.assert_ends(worker, "Done at step")
+        for process in ps:
+            if thalweg_workers:
+                self.assert_ends(process, "ends: the job is over")  # by itself
+            else:
+                process.stop()
+        return workers
+
+    def test_distributed_mnist(self):
+        for name, args in (("async", ()), ("sync", ("--is_sync",))):
+            with self.subTest(name):
+                folder = tempfile.mkdtemp()
+                try:
+                    chief = self.mnist(folder, 200, *args)[0]
+                    loss = float(re.search(r"Done at step \d+, loss: ([\d.]+)", chief.output).group(1))
+                    self.assertLess(loss, 1.5)
+                    # The second start goes on from the checkpoint.
+                    chief = self.mnist(folder, 220, *args)[0]
+                    first = int(re.search(r"First step (\d+)", chief.output).group(1))
+                    self.assertGreaterEqual(first, 200, chief.output)
+                finally:
+                    shutil.rmtree(folder)
+
+    def test_tensorflow_workers_with_our_parameter_servers(self):
+        folder = tempfile.mkdtemp()
+        try:
+            # One worker: with two, TensorFlow's own master waits forever for one that was done before the other joined.
+            self.mnist(folder, 100, workers=1, thalweg_workers=False)
+        finally:
+            shutil.rmtree(folder)
+
+    def test_cpp_workers_with_tensorflows_parameter_servers(self):
+        """Steps of several kinds in a session: TensorFlow keeps kernels by name, those that send among them."""
+        hosts = self.cluster(1, 2)
+        ps, = self.start_job("servers.py", hosts, "ps", 1, thalweg=False)
+        program = os.path.join(os.environ["THALWEG_BIN"], "examples", "distributed_mnist")
+        with tempfile.TemporaryDirectory() as folder:
+            # The chief comes last: the other is told when there are variables.
+            workers = [subprocess.Popen([program, *hosts, "--job_name=worker", "--task_index=%d" % i, "--steps=100",
+                                         "--save_steps=50", "--checkpoint_dir=" + folder], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, universal_newlines=True) for i in (1, 0)]
+            try:
+                outputs = [worker.communicate(timeout=180)[0] for worker in workers]
+            finally:
+                for worker in workers:
+                    worker.kill()
+        for worker, output in zip(workers, outputs):
+            self.assertEqual(worker.returncode, 0, output)
+        self.assertIn("test accuracy", outputs[1])
+        ps.stop()
+
+    def test_parameter_servers_that_leave_by_a_queue(self):
+        hosts = self.cluster(2, 2)
+        ps = self.start_job("ps_queue.py", hosts, "ps", 2)
+        workers = self.start_job("ps_queue.py", hosts, "worker", 2)
+        for worker in workers:
+            self.assert_ends(worker, "counted to")
+        for i, process in enumerate(ps):
+            self.assert_ends(process, "ps %d received done 1" % i)
+
+    def test_a_whole_job_under_thalweg_run(self):
+        done = subprocess.run(
+            [THALWEG, "run", "--ps=1", "--workers=2", "--ps_grace=1m", "--", THALWEG, "python", "--python",
+             sys.executable, os.path.join(PROGRAMS, "ends.py"), "--ps_hosts={ps_hosts}",
+             "--worker_hosts={worker_hosts}", "--job_name={job_name}", "--task_index={task_index}"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=180, universal_newlines=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"worker \d \| counted to 2")
+        self.assertIn("ps 0     | join() has returned", done.stdout)
+        self.assertNotIn("told to end", done.stdout)
+
+    def test_a_worker_that_fails_does_not_end_the_job(self):
+        hosts = self.cluster(1, 2)
+        ps, = self.start_job("ends.py", hosts, "ps", 1)
+        good, bad = self.start_job("ends.py", hosts, "worker", 2, "--bad=1")
+        self.assertEqual(bad.wait(), 3, bad.output)
+        self.assert_ends(good, "counted to 1")
+        # It may be started again; this time it ends well.
+        again = self.start("ends.py", *hosts, "--job_name=worker", "--task_index=1")
+        self.assert_ends(again, "counted to 2")
+        self.assert_ends(ps, "join() has returned")
+
+    def test_an_orphan_saves_what_tensorflow_reads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            prefix = os.path.join(folder, "orphan")
+            hosts = self.cluster(1, 1)
+            ps, = self.start_job("distributed_mnist.py", hosts, "ps", 1,
+                                 env={"THALWEG_ORPHAN_AFTER": "1s", "THALWEG_ORPHAN_CHECKPOINT": prefix})
+            worker, = self.start_job("distributed_mnist.py", hosts, "worker", 1, "--steps=100000")
+            self.assertTrue(worker.wait_for("Train step"), worker.output)
+            worker.stop(signal.SIGKILL)
+            self.assertEqual(ps.wait(), 132, ps.output)
+            saved = tensorflow.train.load_checkpoint(prefix + "-ps-0")
+            self.assertEqual(saved.get_variable_to_shape_map()["dense/kernel"], [784, 500])
+            self.assertGreater(saved.get_tensor("global_step"), 0)
+
+    def test_towers(self):
+        for args in ((), ("--is_sync",)):
+            with self.subTest(args=args):
+                hosts = self.cluster(1, 2)
+                ps = self.start_job("towers.py", hosts, "ps", 1, *args)
+                for worker in self.start_job("towers.py", hosts, "worker", 2, *args):
+                    self.assert_ends(worker, "done, loss")
+                self.assert_ends(ps[0], "ends: the job is over")
+
+    def test_queue_runners_averages_and_summaries(self):
+        self.assert_ends(self.start("queue_cnn.py"), "step 10")
+
+    def test_loops_and_recurrent_networks(self):
+        self.assert_ends(self.start("rnn.py"), "2^10 = 1024")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,302 @@
+#include "thalweg/cluster/collectives/collective_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/collectives/ring.h"
+#include "thalweg/cluster/collectives/tree_broadcast.h"
+#include "thalweg/cluster/request_id.h"
+
+namespace thalweg {
+
+TaskCollectives::Run::Run(TaskCollectives& task, StepPart& step, std::shared_ptr<GraphCollectives> graph,
+                          CollectiveCall call, Cancellation& cancellation, Collectives::Done done)
+    : task_(task),
+      step_(step),
+      graph_(std::move(graph)),
+      step_id_(step.step_id()),
+      call_(std::move(call)),
+      since_(absl::Now()),
+      outside_(cancellation),
+      done_(std::move(done)) {}
+
+void TaskCollectives::Run::Start() {
+  const auto self = shared_from_this();
+  {
+    MutexLock lock(&task_.mutex_);
+    task_.running_.emplace(this, self);
+  }
+  outside_id_ = outside_.Register([self](const absl::Status& why) { self->Abort(why); });
+  if (!outside_id_.has_value()) return End(outside_.status());
+  // After it was put among the running ones: a peer's failure finds it there.
+  if (absl::Status status = task_.buffers_.StatusOf(step_id_); !status.ok()) return End(std::move(status));
+  if (call_.timeout < absl::InfiniteDuration()) {
+    alarm_ = task_.timer_.Set(since_ + call_.timeout, [weak = weak_from_this()] {
+      const auto run = weak.lock();
+      if (run == nullptr) return;
+      bool executing = false;
+      {
+        MutexLock lock(&run->mutex_);
+        executing = run->executing_;
+      }
+      run->Abort(executing ? DeadlineExceeded("Collective has timed out during execution.")
+                           : DeadlineExceeded("Collective has timed out waiting for other workers."));
+    });
+  }
+  ResolveGroup();
+}
+
+void TaskCollectives::Run::Abort(const absl::Status& why) {
+  const auto self = shared_from_this();  // the end of what is under way may be its own
+  calls_.Cancel(why);
+}
+
+void TaskCollectives::Run::End(absl::Status status) {
+  const auto self = shared_from_this();
+  if (outside_id_.has_value()) outside_.TryDeregister(*outside_id_);
+  if (alarm_.has_value()) task_.timer_.Unset(*alarm_);
+  {
+    MutexLock lock(&task_.mutex_);
+    task_.running_.erase(this);
+  }
+  if (!status.ok()) {
+    graph_->Forget(call_.group_key);
+    if (calls_.cancelled()) status = calls_.status();  // what ended the calls, not how they ended
+  }
+  Collectives::Done done = std::move(done_);
+  done(status);
+}
+
+void TaskCollectives::Run::ResolveGroup() {
+  if (auto group = graph_->FindGroup(call_.group_key, call_.device->name())) return GotGroup(std::move(group));
+  Worker* const leader = graph_->workers->Find(graph_->leader);
+  if (leader == nullptr) {
+    return End(InvalidArgument("collective_group_leader is \"", graph_->leader, "\", which is no task of the cluster"));
+  }
+  AskGroup(*leader, false);
+}
+
+void TaskCollectives::Run::AskGroup(Worker& leader, bool wait_for_ready) {
+  struct Question {
+    tensorflow::CompleteGroupRequest request;
+    tensorflow::CompleteGroupResponse response;
+  };
+  auto question = std::make_unique<Question>();
+  Question& q = *question;
+  q.request.set_group_key(call_.group_key);
+  q.request.set_group_size(call_.group_size);
+  q.request.set_device_type(call_.device->type());
+  q.request.set_collective_type(static_cast<int>(call_.kind));
+  *q.request.mutable_device_attributes() = call_.device->Attributes();
+  leader.CompleteGroup(
+      {.cancellation = &calls_, .wait_for_ready = wait_for_ready}, q.request, &q.response,
+      [self = shared_from_this(), &leader, wait_for_ready, question = std::move(question)](const absl::Status& status) {
+        Membership& membership = *self->task_.options_.membership;
+        if (absl::IsUnavailable(status) && !wait_for_ready && !self->calls_.cancelled()) {
+          // One that nobody has seen may not have started yet.
+          const std::vector<std::string> seen = membership.SeenTasks();
+          if (std::find(seen.begin(), seen.end(), self->graph_->leader) == seen.end()) {
+            return self->AskGroup(leader, true);
+          }
+        }
+        if (!status.ok()) return self->End(status);
+        membership.MarkSeen(self->graph_->leader);
+        const auto& devices = question->response.device_attributes();
+        absl::StatusOr<CollectiveGroup> group = CollectiveGroup::Of({devices.begin(), devices.end()});
+        if (!group.ok()) return self->End(group.status());
+        auto shared = std::make_shared<const CollectiveGroup>(*std::move(group));
+        self->graph_->AddGroup(self->call_.group_key, self->call_.device->name(), shared);
+        self->GotGroup(std::move(shared));
+      });
+}
+
+void TaskCollectives::Run::GotGroup(std::shared_ptr<const CollectiveGroup> group) {
+  rank_ = group->RankOf(call_.device->name());
+  if (rank_ < 0 || static_cast<int>(group->members.size()) != call_.group_size) {
+    return End(Internal("The leader's answer for group ", call_.group_key, " has ", group->members.size(), " of ",
+                        call_.group_size, " members", rank_ < 0 ? ", and not this one: " : ": ", call_.device->name()));
+  }
+  step_.AddGroup(*group);
+  {
+    MutexLock lock(&mutex_);
+    group_ = std::move(group);
+  }
+  ResolveInstance();
+}
+
+void TaskCollectives::Run::ResolveInstance() {
+  const std::string& device = call_.device->name();
+  if (const auto source = graph_->FindSource(call_.group_key, call_.instance_key, device)) return Execute(*source);
+  struct Question {
+    tensorflow::CompleteInstanceRequest request;
+    tensorflow::CompleteInstanceResponse response;
+  };
+  auto question = std::make_unique<Question>();
+  Question& q = *question;
+  q.request.set_name(call_.node);
+  q.request.set_type(static_cast<int>(call_.kind));
+  q.request.set_data_type(static_cast<tensorflow::DataType>(call_.values.dtype()));
+  call_.values.shape().ToProto(q.request.mutable_shape());
+  q.request.set_group_key(call_.group_key);
+  q.request.set_group_size(call_.group_size);
+  q.request.set_instance_key(call_.instance_key);
+  q.request.set_device_type(call_.device->type());
+  for (const int offset : call_.subdivision_offsets) q.request.add_subdiv_offset(offset);
+  q.request.set_device(device);
+  q.request.set_is_source(call_.is_source);
+  graph_->workers->Find(graph_->leader)
+      ->CompleteInstance({.cancellation = &calls_}, q.request, &q.response,
+                         [self = shared_from_this(), question = std::move(question)](const absl::Status& status) {
+                           if (!status.ok()) return self->End(status);
+                           const int source = question->response.source_rank();
+                           self->graph_->AddSource(self->call_.group_key, self->call_.instance_key,
+                                                   self->call_.device->name(), source);
+                           self->Execute(source);
+                         });
+}
+
+void TaskCollectives::Run::Execute(int source) {
+  std::shared_ptr<const CollectiveGroup> group;
+  {
+    MutexLock lock(&mutex_);
+    executing_ = true;
+    group = group_;
+  }
+  const int members = static_cast<int>(group->members.size());
+  const std::string key =
+      absl::StrCat(call_.group_key, ":", call_.instance_key, ":", call_.frame, ":", call_.iteration);
+  auto done = [self = shared_from_this()](const absl::Status& status) { self->End(status); };
+  if (call_.kind == CollectiveKind::kBroadcast) {
+    if (source < 0 || source >= members || call_.is_source != (source == rank_)) {
+      return End(Internal("Instance ", call_.instance_key, " has source ", source, ", but this member, ", rank_,
+                          call_.is_source ? ", sends" : ", receives"));
+    }
+    return RunTreeBroadcast({.key = key,
+                             .rank = rank_,
+                             .source = source,
+                             .members_per_task = group->members_per_task,
+                             .values = call_.values},
+                            shared_from_this(), std::move(done));
+  }
+  std::vector<int> offsets = {0};
+  if (call_.kind == CollectiveKind::kGather) {
+    const int64_t bytes = call_.own.TotalBytes();
+    if (bytes > 0) std::memcpy(static_cast<char*>(call_.values.raw()) + rank_ * bytes, call_.own.raw(), bytes);
+  } else if (!call_.subdivision_offsets.empty()) {
+    offsets = call_.subdivision_offsets;
+  } else {
+    offsets = SubdivisionOffsets(members, static_cast<int>(group->members_per_task.size()), call_.values.TotalBytes(),
+                                 call_.max_subdivisions_per_device);
+  }
+  RunRing({.key = key,
+           .rank = rank_,
+           .rings = MakeRings(group->members_per_task, offsets),
+           .values = call_.values,
+           .merge = call_.merge,
+           .finish = call_.finish},
+          shared_from_this(), std::move(done));
+}
+
+void TaskCollectives::Run::Waiting(int rank, bool for_values, int change) {
+  MutexLock lock(&mutex_);
+  (for_values ? receiving_ : sending_)[rank] += change;
+}
+
+void TaskCollectives::Run::Send(int to, std::string key, Tensor value, Links::Done done) {
+  Waiting(to, false, 1);
+  task_.buffers_.Offer(step_id_, key, std::move(value), &calls_,
+                       [self = shared_from_this(), to, done = std::move(done)](const absl::Status& status) mutable {
+                         self->Waiting(to, false, -1);
+                         done(status);
+                       });
+}
+
+void TaskCollectives::Run::Receive(int from, std::string key, Tensor into, Links::Done done) {
+  Waiting(from, true, 1);
+  CollectiveGroup::Member member;
+  {
+    MutexLock lock(&mutex_);
+    member = group_->members[from];
+  }
+  auto received = [self = shared_from_this(), from, into, done = std::move(done)](const absl::Status& status,
+                                                                                  const Tensor& value) mutable {
+    self->Waiting(from, true, -1);
+    if (!status.ok()) return done(status);
+    if (value.TotalBytes() != into.TotalBytes()) {
+      return done(Internal("Tensor Size Mismatch: RecvBufResponse returned ", value.TotalBytes(),
+                           " bytes, expected: ", into.TotalBytes()));
+    }
+    if (value.raw() != into.raw() && value.TotalBytes() > 0) std::memcpy(into.raw(), value.raw(), value.TotalBytes());
+    done(absl::OkStatus());
+  };
+  if (member.task == graph_->task) {
+    return task_.buffers_.TakeAsync(step_id_, key, &calls_,
+                                    [received = std::move(received)](const absl::Status& status, Tensor value) mutable {
+                                      received(status, value);
+                                    });
+  }
+  Worker* const worker = graph_->workers->Find(member.task);
+  if (worker == nullptr) return received(Internal("No worker known as ", member.task), {});
+  struct Fetch {
+    tensorflow::RecvBufRequest request;
+    Tensor value;
+  };
+  auto fetch = std::make_unique<Fetch>();
+  Fetch& f = *fetch;
+  f.value = into;
+  f.request.set_step_id(step_id_);
+  f.request.set_buf_rendezvous_key(key);
+  f.request.set_num_bytes(into.TotalBytes());
+  f.request.set_src_device(member.device);
+  f.request.set_src_incarnation(member.incarnation);
+  f.request.set_dst_device(call_.device->name());
+  f.request.set_request_id(NewRequestId());
+  worker->RecvBuf({.cancellation = &calls_}, f.request, &f.value,
+                  [fetch = std::move(fetch), received = std::move(received)](const absl::Status& status) mutable {
+                    received(status, fetch->value);
+                  });
+}
+
+std::vector<CollectiveGroup::Member> TaskCollectives::Run::WaitsFor() const {
+  MutexLock lock(&mutex_);
+  std::vector<CollectiveGroup::Member> members;
+  for (size_t i = 0; group_ != nullptr && i < group_->members.size(); ++i) {
+    const auto counts = [&](const std::map<int, int>& by_rank) {
+      const auto it = by_rank.find(static_cast<int>(i));
+      return it != by_rank.end() && it->second > 0;
+    };
+    if (counts(receiving_) || counts(sending_)) members.push_back(group_->members[i]);
+  }
+  return members;
+}
+
+std::string TaskCollectives::Run::Describe() const {
+  MutexLock lock(&mutex_);
+  const auto name = [&](const std::map<int, int>& by_rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::vector<std::string> devices;
+    for (const auto& [rank, count] : by_rank) {
+      if (count > 0) devices.push_back(group_->members[rank].device);
+    }
+    return absl::StrJoin(devices, ", ");
+  };
+  std::string what;
+  if (group_ == nullptr) {
+    what = absl::StrCat("its leader, ", graph_->leader, ", to find all ", call_.group_size, " members");
+  } else if (!executing_) {
+    what = absl::StrCat("its leader, ", graph_->leader, ", to hear of all members");
+  } else {
+    const std::string from = name(receiving_), to = name(sending_);
+    what = absl::StrCat(from.empty() ? "" : absl::StrCat("values of ", from),
+                        from.empty() || to.empty() ? "" : ", and for ",
+                        to.empty() ? "" : absl::StrCat(to, " to take values"));
+  }
+  return absl::StrCat("collective '", call_.node, "' (group ", call_.group_key, ", instance ", call_.instance_key,
+                      ", step ", step_id_, ") waits since ",
+                      absl::FormatDuration(absl::Trunc(absl::Now() - since_, absl::Seconds(1))), " for ", what);
+}
+
+}  // namespace thalweg

@@ -1,0 +1,73 @@
+// One collective op of one step, from its call to its end: who is in the group,
+// what they do, and then the exchange itself.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/base/timer.h"
+#include "thalweg/cluster/collectives/links.h"
+#include "thalweg/cluster/collectives/task_collectives.h"
+
+namespace thalweg {
+
+// Thread-safe. Keeps itself alive while it is under way.
+class TaskCollectives::Run : public Links, public std::enable_shared_from_this<TaskCollectives::Run> {
+ public:
+  Run(TaskCollectives& task, StepPart& step, std::shared_ptr<GraphCollectives> graph, CollectiveCall call,
+      Cancellation& cancellation, Collectives::Done done);
+
+  void Start();
+  // Ends it soon, with `why`.
+  void Abort(const absl::Status& why) override;
+
+  int64_t step_id() const { return step_id_; }
+  absl::Time since() const { return since_; }
+  std::string Describe() const;
+  // Members that it waits for: those it wants values of, or that must take its
+  // own.
+  std::vector<CollectiveGroup::Member> WaitsFor() const;
+  Worker* FindWorker(const std::string& task) const { return graph_->workers->Find(task); }
+  const std::string& task() const { return graph_->task; }
+
+  void Send(int to, std::string key, Tensor value, Links::Done done) override;
+  void Receive(int from, std::string key, Tensor into, Links::Done done) override;
+
+ private:
+  void ResolveGroup();
+  void AskGroup(Worker& leader, bool wait_for_ready);
+  void GotGroup(std::shared_ptr<const CollectiveGroup> group);
+  void ResolveInstance();
+  void Execute(int source);
+  void End(absl::Status status);
+  void Waiting(int rank, bool for_values, int change);
+
+  TaskCollectives& task_;
+  StepPart& step_;  // lives until done_ is called
+  const std::shared_ptr<GraphCollectives> graph_;
+  const int64_t step_id_;
+  const CollectiveCall call_;
+  const absl::Time since_;
+  Cancellation& outside_;
+  std::optional<Cancellation::CallbackId> outside_id_;
+  std::optional<Timer::AlarmId> alarm_;
+  Collectives::Done done_;
+  Cancellation calls_;  // ends what is under way
+  int rank_ = 0;        // set before Execute
+
+  mutable Mutex mutex_;
+  std::shared_ptr<const CollectiveGroup> group_ ABSL_GUARDED_BY(mutex_);
+  bool executing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<int, int> receiving_ ABSL_GUARDED_BY(mutex_);  // transfers by rank
+  std::map<int, int> sending_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace thalweg

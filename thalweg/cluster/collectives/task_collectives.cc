@@ -1,0 +1,210 @@
+#include "thalweg/cluster/collectives/task_collectives.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/collectives/collective_run.h"
+#include "thalweg/cluster/report_after.h"
+
+namespace thalweg {
+namespace {
+
+// How often it is seen to that the members are alive, and how long an op must
+// have run before it is.
+constexpr absl::Duration kWatchEvery = absl::Milliseconds(500);
+constexpr absl::Duration kAbortTimeout = absl::Seconds(10);
+
+}  // namespace
+
+std::shared_ptr<const CollectiveGroup> GraphCollectives::FindGroup(int32_t group_key, const std::string& device) const {
+  MutexLock lock(&mutex_);
+  const auto it = groups_.find({group_key, device});
+  return it == groups_.end() ? nullptr : it->second;
+}
+
+void GraphCollectives::AddGroup(int32_t group_key, const std::string& device,
+                                std::shared_ptr<const CollectiveGroup> group) {
+  MutexLock lock(&mutex_);
+  groups_[{group_key, device}] = std::move(group);
+}
+
+std::optional<int> GraphCollectives::FindSource(int32_t group_key, int32_t instance_key,
+                                                const std::string& device) const {
+  MutexLock lock(&mutex_);
+  const auto it = sources_.find({group_key, instance_key, device});
+  if (it == sources_.end()) return std::nullopt;
+  return it->second;
+}
+
+void GraphCollectives::AddSource(int32_t group_key, int32_t instance_key, const std::string& device, int source) {
+  MutexLock lock(&mutex_);
+  sources_[{group_key, instance_key, device}] = source;
+}
+
+void GraphCollectives::Forget(int32_t group_key) {
+  MutexLock lock(&mutex_);
+  std::erase_if(groups_, [&](const auto& entry) { return entry.first.first == group_key; });
+  std::erase_if(sources_, [&](const auto& entry) { return std::get<0>(entry.first) == group_key; });
+}
+
+void TaskCollectives::StepPart::Run(CollectiveCall call, Cancellation& cancellation, Done done) {
+  task_.StartWatch();
+  std::make_shared<TaskCollectives::Run>(task_, *this, graph_, std::move(call), cancellation, std::move(done))->Start();
+}
+
+std::string TaskCollectives::StepPart::Describe() const { return absl::StrCat("the collectives of step ", step_id_); }
+
+void TaskCollectives::StepPart::AddGroup(const CollectiveGroup& group) {
+  MutexLock lock(&mutex_);
+  for (const CollectiveGroup::Member& member : group.members) {
+    if (member.task != graph_->task) tasks_.insert(member.task);
+  }
+}
+
+void TaskCollectives::StepPart::Failed(const absl::Status& why) {
+  if (!task_.buffers_.Abort(step_id_, why)) return;  // another member was first: all know
+  std::set<std::string> tasks;
+  {
+    MutexLock lock(&mutex_);
+    tasks = tasks_;
+  }
+  for (const std::string& task : tasks) {
+    Worker* const worker = graph_->workers->Find(task);
+    if (worker == nullptr) continue;
+    auto request = std::make_shared<tensorflow::AbortCollectiveRequest>();
+    request->set_step_id(step_id_);
+    request->set_task(graph_->task);
+    // Only its own client knows why it was cancelled.
+    request->set_code(static_cast<int>(absl::IsCancelled(why) ? absl::StatusCode::kAborted : why.code()));
+    request->set_message(std::string(why.message()));
+    // One of TensorFlow's does not know the call; it learns of it in other ways.
+    worker->AbortCollective({.timeout = kAbortTimeout}, *request, [request, graph = graph_](const absl::Status&) {});
+  }
+}
+
+std::shared_ptr<TaskCollectives::StepPart> TaskCollectives::ForStep(std::shared_ptr<GraphCollectives> graph,
+                                                                    int64_t step_id) {
+  return std::make_shared<StepPart>(*this, std::move(graph), step_id);
+}
+
+TaskCollectives::~TaskCollectives() { Shutdown(Cancelled(options_.task, " ends")); }
+
+void TaskCollectives::Shutdown(const absl::Status& why) {
+  closed_.Cancel(why);
+  groups_.Close(why);
+  buffers_.AbortAll(why);
+  for (const auto& run : Running()) run->Abort(why);
+  std::unique_ptr<Thread> thread;
+  {
+    MutexLock lock(&mutex_);
+    closing_ = true;
+    changed_.SignalAll();
+    while (!asked_.empty()) changed_.Wait(&mutex_);  // they were cancelled
+    thread = std::move(thread_);
+  }
+}
+
+std::vector<std::shared_ptr<TaskCollectives::Run>> TaskCollectives::Running() const {
+  MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<Run>> runs;
+  for (const auto& [pointer, weak] : running_) {
+    if (auto run = weak.lock()) runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+// One that has not come to the step yet fails when it does: every member sees
+// one failure, and counts on.
+void TaskCollectives::AbortStep(int64_t step_id, const absl::Status& why) {
+  if (!buffers_.Abort(step_id, why)) return;
+  for (const auto& run : Running()) {
+    if (run->step_id() == step_id) run->Abort(why);
+  }
+}
+
+void TaskCollectives::StartWatch() {
+  MutexLock lock(&mutex_);
+  if (thread_ == nullptr && !closing_) thread_ = std::make_unique<Thread>("collectives", [this] { Watch(); });
+}
+
+void TaskCollectives::Watch() {
+  for (;;) {
+    {
+      MutexLock lock(&mutex_);
+      changed_.WaitWithTimeout(&mutex_, kWatchEvery);
+      if (closing_) return;
+    }
+    AskPeers();
+    Report(absl::Now());
+  }
+}
+
+// The member that must take a value calls by itself: that it is dead shows only
+// if it is asked.
+void TaskCollectives::AskPeers() {
+  const absl::Time old = absl::Now() - kWatchEvery;
+  std::map<Worker*, std::string> ask;
+  for (const auto& run : Running()) {
+    if (run->since() > old) continue;
+    for (const CollectiveGroup::Member& member : run->WaitsFor()) {
+      Worker* const worker = member.task == run->task() ? nullptr : run->FindWorker(member.task);
+      if (worker != nullptr) ask.emplace(worker, member.task);
+    }
+  }
+  for (const auto& [worker, task] : ask) {
+    {
+      MutexLock lock(&mutex_);
+      if (closing_ || !asked_.insert(worker).second) continue;
+    }
+    auto response = std::make_shared<tensorflow::GetStatusResponse>();
+    worker->GetStatus({.timeout = options_.peer_timeout, .cancellation = &closed_}, response.get(),
+                      [this, response, worker = worker, task = task](const absl::Status& status) {
+                        Answered(task, worker, status, *response);
+                      });
+  }
+}
+
+void TaskCollectives::Answered(const std::string& task, Worker* worker, const absl::Status& status,
+                               const tensorflow::GetStatusResponse& response) {
+  for (const auto& run : Running()) {
+    for (const CollectiveGroup::Member& member : run->WaitsFor()) {
+      if (member.task != task || run->FindWorker(task) != worker) continue;
+      const auto& devices = response.device_attributes();
+      if (absl::IsUnavailable(status)) {
+        run->Abort(status);
+      } else if (absl::IsDeadlineExceeded(status)) {
+        run->Abort(Unavailable("Task ", task, " has not answered for ", absl::FormatDuration(options_.peer_timeout),
+                               ": it hangs, or is cut off"));
+      } else if (status.ok() && std::none_of(devices.begin(), devices.end(), [&](const auto& device) {
+                   return device.incarnation() == member.incarnation;
+                 })) {
+        run->Abort(Aborted("Task ", task, " has restarted: its device ", member.device, " is another one now"));
+      }
+    }
+  }
+  MutexLock lock(&mutex_);
+  asked_.erase(worker);
+  if (closing_) changed_.SignalAll();
+}
+
+// Says for whom it waits after 10 s, and again each time that has doubled.
+void TaskCollectives::Report(absl::Time now) {
+  absl::flat_hash_map<Run*, absl::Duration> seen;
+  for (const auto& run : Running()) {
+    const absl::Duration age = now - run->since();
+    if (age < kReportAfter) continue;
+    absl::Duration& last = seen[run.get()];
+    if (const auto it = reported_.find(run.get()); it != reported_.end()) last = it->second;
+    if (age < 2 * last) continue;
+    last = age;
+    LOG(INFO) << options_.task << ": " << run->Describe();
+  }
+  reported_ = std::move(seen);
+  if (now - leader_reported_ < kReportAfter) return;
+  leader_reported_ = now;
+  for (const std::string& text : groups_.DescribeWaits(now - kReportAfter)) LOG(INFO) << options_.task << ": " << text;
+}
+
+}  // namespace thalweg

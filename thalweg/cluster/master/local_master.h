@@ -1,0 +1,69 @@
+// The master of this server: finds the session that a call is for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/base/timer.h"
+#include "thalweg/cluster/master/master.h"
+#include "thalweg/cluster/master/master_session.h"
+#include "thalweg/cluster/membership.h"
+#include "thalweg/cluster/peer_health.h"
+#include "thalweg/cluster/worker/local_worker.h"
+
+namespace thalweg {
+
+struct LocalMasterOptions {
+  TaskId task;
+  LocalDevices* devices = nullptr;   // borrowed
+  Membership* membership = nullptr;  // borrowed
+  std::shared_ptr<Workers> workers;
+  WorkersFactory make_workers;                      // for sessions that bring a cluster of their own
+  tensorflow::ConfigProto default_config;           // under what a session asks for
+  absl::Duration peer_timeout = absl::Seconds(10);  // a task that does not answer for so long is dead
+  StepSequences* sequences = nullptr;               // borrowed; shared with the server's worker
+};
+
+class LocalMaster : public Master {
+ public:
+  explicit LocalMaster(const LocalMasterOptions& options) : options_(options), health_(options.peer_timeout) {}
+  ~LocalMaster() override { CloseAll(); }
+
+  void CreateSession(const CallOptions& options, const tensorflow::CreateSessionRequest& request,
+                     tensorflow::CreateSessionResponse* response, Done done) override;
+  void ExtendSession(const CallOptions& options, const tensorflow::ExtendSessionRequest& request,
+                     tensorflow::ExtendSessionResponse* response, Done done) override;
+  void RunStep(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done) override;
+  void PartialRunSetup(const CallOptions& options, const tensorflow::PartialRunSetupRequest& request,
+                       tensorflow::PartialRunSetupResponse* response, Done done) override;
+  void CloseSession(const CallOptions& options, const tensorflow::CloseSessionRequest& request, Done done) override;
+  void ListDevices(const CallOptions& options, const tensorflow::ListDevicesRequest& request,
+                   tensorflow::ListDevicesResponse* response, Done done) override;
+  void Reset(const CallOptions& options, const tensorflow::ResetRequest& request, Done done) override;
+  void MakeCallable(const CallOptions& options, const tensorflow::MakeCallableRequest& request,
+                    tensorflow::MakeCallableResponse* response, Done done) override;
+  void RunCallable(const CallOptions& options, const std::string& session_handle, int64_t handle,
+                   std::vector<Tensor> feeds, RunStepResult* result, Done done) override;
+  void ReleaseCallable(const CallOptions& options, const tensorflow::ReleaseCallableRequest& request,
+                       Done done) override;
+
+  // Ends every session, and with them the steps that run.
+  void CloseAll();
+
+ private:
+  absl::StatusOr<std::shared_ptr<MasterSession>> Create(const CallOptions& options,
+                                                        const tensorflow::CreateSessionRequest& request);
+  absl::StatusOr<std::shared_ptr<MasterSession>> Find(const std::string& handle) const;
+
+  const LocalMasterOptions options_;
+  Timer timer_;
+  PeerHealth health_;
+  mutable Mutex mutex_;
+  absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace thalweg

@@ -1,0 +1,59 @@
+// Master: what a client asks for. A server's own is LocalMaster; rpc/ has one
+// that passes calls on to another process.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "thalweg/cluster/worker/worker.h"
+#include "thalweg/proto/config.pb.h"
+#include "thalweg/proto/master.pb.h"
+#include "thalweg/tensor/tensor.h"
+
+namespace thalweg {
+
+struct RunStepCall {
+  std::string session_handle;
+  std::vector<std::pair<std::string, Tensor>> feeds;  // "node:0" and its value
+  std::vector<std::string> fetches;
+  std::vector<std::string> targets;
+  tensorflow::RunOptions options;
+  std::string partial_run_handle;
+};
+
+struct RunStepResult {
+  std::vector<Tensor> fetches;  // in the order of the call
+  tensorflow::RunMetadata metadata;
+  // The step ran and failed, as opposed to a call that could not be served.
+  bool step_failed = false;
+};
+
+// Thread-safe. `done` as in Worker; calls may block until it has run.
+class Master {
+ public:
+  using Done = absl::AnyInvocable<void(const absl::Status&)>;
+  virtual ~Master() = default;
+
+  virtual void CreateSession(const CallOptions& options, const tensorflow::CreateSessionRequest& request,
+                             tensorflow::CreateSessionResponse* response, Done done) = 0;
+  virtual void ExtendSession(const CallOptions& options, const tensorflow::ExtendSessionRequest& request,
+                             tensorflow::ExtendSessionResponse* response, Done done) = 0;
+  virtual void RunStep(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done) = 0;
+  virtual void PartialRunSetup(const CallOptions& options, const tensorflow::PartialRunSetupRequest& request,
+                               tensorflow::PartialRunSetupResponse* response, Done done) = 0;
+  virtual void CloseSession(const CallOptions& options, const tensorflow::CloseSessionRequest& request, Done done) = 0;
+  virtual void ListDevices(const CallOptions& options, const tensorflow::ListDevicesRequest& request,
+                           tensorflow::ListDevicesResponse* response, Done done) = 0;
+  virtual void Reset(const CallOptions& options, const tensorflow::ResetRequest& request, Done done) = 0;
+  virtual void MakeCallable(const CallOptions& options, const tensorflow::MakeCallableRequest& request,
+                            tensorflow::MakeCallableResponse* response, Done done) = 0;
+  virtual void RunCallable(const CallOptions& options, const std::string& session_handle, int64_t handle,
+                           std::vector<Tensor> feeds, RunStepResult* result, Done done) = 0;
+  virtual void ReleaseCallable(const CallOptions& options, const tensorflow::ReleaseCallableRequest& request,
+                               Done done) = 0;
+};
+
+}  // namespace thalweg

@@ -1,0 +1,121 @@
+// One session of a master: its graph, the steps that it was compiled to, and
+// the steps that run.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/base/timer.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/cluster/collectives/step_sequences.h"
+#include "thalweg/cluster/master/master.h"
+#include "thalweg/cluster/master/prepared_parts.h"
+#include "thalweg/cluster/membership.h"
+#include "thalweg/cluster/peer_health.h"
+#include "thalweg/cluster/worker/worker.h"
+#include "thalweg/graph/graph.h"
+#include "thalweg/kernel/device.h"
+#include "thalweg/runtime/placer.h"
+#include "thalweg/runtime/subgraph.h"
+
+namespace thalweg {
+
+struct MasterSessionOptions {
+  std::string handle;
+  std::string self;  // the master's task, as the session's cluster calls it
+  tensorflow::ConfigProto config;
+  std::shared_ptr<Workers> workers;
+  ClusterDevices devices;
+  std::shared_ptr<Device> folding_device;  // runs what can be computed beforehand
+  Timer* timer = nullptr;                  // borrowed: deadlines of steps
+  PeerHealth* health = nullptr;            // borrowed
+  StepSequences* sequences = nullptr;      // borrowed; shared with the server's worker
+
+  // Where nodes go that may go anywhere: the master's own tasks come first.
+  const std::string& client_device() const { return devices.tasks[0].devices[0].name(); }
+};
+
+class MasterPartialRun;
+struct MasterStepCall;
+
+// Thread-safe. Steps that run share it.
+class MasterSession : public std::enable_shared_from_this<MasterSession> {
+ public:
+  using Done = Master::Done;
+
+  explicit MasterSession(MasterSessionOptions options);
+
+  const std::string& handle() const { return options_.handle; }
+
+  // Makes the worker sessions. `cluster` is given if the session brings its own.
+  absl::Status Open(const CallOptions& options, const ClusterSpec* cluster);
+
+  // Adds nodes, if the graph is at `expected_version`; returns the new version.
+  absl::StatusOr<int64_t> Extend(const tensorflow::GraphDef& def, int64_t expected_version);
+  absl::Status Create(const tensorflow::GraphDef& def);
+
+  void RunStep(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done);
+  absl::StatusOr<std::string> SetUpPartialRun(const Signature& signature);
+  absl::StatusOr<int64_t> MakeCallable(const tensorflow::CallableOptions& options);
+  void RunCallable(const CallOptions& options, int64_t handle, std::vector<Tensor> feeds, RunStepResult* result,
+                   Done done);
+  absl::Status ReleaseCallable(int64_t handle);
+  void ListDevices(tensorflow::ListDevicesResponse* response) const;
+
+  // Cancels the steps that run and waits for their end; workers forget the
+  // session. Every later call is FAILED_PRECONDITION.
+  absl::Status Close();
+
+  // For steps. None begins once the session is closed.
+  absl::Status Enter(const std::shared_ptr<Cancellation>& step);
+  void Leave(const std::shared_ptr<Cancellation>& step);
+  const MasterSessionOptions& options() const { return options_; }
+
+ private:
+  absl::StatusOr<std::shared_ptr<const PreparedParts>> Prepare(const Signature& signature, Cancellation& cancellation);
+  // Where that depends on the texts of feeds, for those that are given.
+  absl::StatusOr<std::shared_ptr<const PreparedParts>> Prepare(const Signature& signature,
+                                                               const std::vector<Tensor>& feeds,
+                                                               Cancellation& cancellation);
+  void RunPartial(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done);
+  absl::Status CheckComputable(const std::string& fetch, const std::set<std::string>& not_fed);
+  void Run(MasterStepCall call);
+  void RunCollective(MasterStepCall call);
+  void Start(MasterStepCall call);
+  const std::string& collective_leader() const;
+
+  MasterSessionOptions options_;  // constant after Open()
+
+  mutable Mutex mutex_;
+  CondVar step_ended_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::flat_hash_set<std::shared_ptr<Cancellation>> running_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, std::shared_ptr<const PreparedParts>> prepared_ ABSL_GUARDED_BY(mutex_);
+  // Of signatures that depend on the text of feeds: which feeds.
+  absl::flat_hash_map<std::string, std::vector<int>> by_text_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> any_by_text_{false};
+  absl::flat_hash_map<std::string, std::shared_ptr<MasterPartialRun>> partial_runs_ ABSL_GUARDED_BY(mutex_);
+  struct Callable {
+    std::shared_ptr<const PreparedParts> prepared;
+    Signature signature;
+    tensorflow::RunOptions run_options;
+  };
+  absl::flat_hash_map<int64_t, Callable> callables_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_handle_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  Mutex graph_mutex_;  // taken before mutex_ where both are
+  Graph graph_ ABSL_GUARDED_BY(graph_mutex_);
+  StatePlacement states_ ABSL_GUARDED_BY(graph_mutex_);
+  int64_t graph_version_ ABSL_GUARDED_BY(graph_mutex_) = 0;
+  int64_t next_number_ ABSL_GUARDED_BY(graph_mutex_) = 0;  // of what is compiled
+};
+
+}  // namespace thalweg

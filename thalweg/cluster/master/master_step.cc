@@ -1,0 +1,109 @@
+#include "thalweg/cluster/master/master_step.h"
+
+#include <utility>
+
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/request_id.h"
+
+namespace thalweg {
+namespace {
+
+// An error that only says that the step was ended for another one.
+bool IsDerived(const absl::Status& status) { return absl::IsCancelled(status); }
+
+}  // namespace
+
+MasterStep::MasterStep(std::shared_ptr<MasterSession> session, MasterStepCall call)
+    : session_(std::move(session)),
+      call_(std::move(call)),
+      prepared_(*call_.prepared),
+      results_(prepared_.parts.size()),
+      cancellation_(call_.limits->cancellation()) {}
+
+void MasterStep::Start() {
+  call_.result->fetches.resize(call_.num_fetches);
+  // Other masters run steps of the same collective number, maybe in the same
+  // tasks: those of ours tell the two apart.
+  step_id_ = call_.collective_step_id != 0 && !prepared_.cleans_up ? call_.collective_step_id : NewStepId();
+  if (!prepared_.peers->empty()) watch_ = session_->options().health->Watch(prepared_.peers, cancellation_);
+  const size_t parts = prepared_.parts.size();
+  left_.store(static_cast<int>(parts), std::memory_order_relaxed);
+  const auto self = shared_from_this();  // the last part may end here
+  for (size_t i = 0; i < parts; ++i) RunPart(i);
+}
+
+void MasterStep::RunPart(size_t i) {
+  const PreparedParts::Part& part = prepared_.parts[i];
+  RunGraphCall call{.session_handle = session_->handle(),
+                    .graph_handle = part.graph_handle,
+                    .step_id = step_id_,
+                    .collective_step_id = call_.collective_step_id,
+                    .request_id = NewRequestId(),
+                    .trace = call_.run_options.trace_level() > tensorflow::RunOptions::NO_TRACE,
+                    .partition_graphs = call_.run_options.output_partition_graphs()};
+  call.send.reserve(part.feeds.size());
+  for (const auto& [index, key] : part.feeds) call.send.emplace_back(key, call_.feeds[index]);
+  call.recv_keys.reserve(part.fetches.size());
+  for (const auto& [index, key] : part.fetches) call.recv_keys.push_back(key);
+  part.worker->RunGraph({.cancellation = cancellation_.get()}, std::move(call), &results_[i],
+                        [self = shared_from_this(), i](const absl::Status& status) { self->PartEnded(i, status); });
+}
+
+void MasterStep::PartEnded(size_t i, const absl::Status& status) {
+  if (!status.ok()) {
+    bool first = false;
+    {
+      MutexLock lock(&mutex_);
+      if (status_.ok() || (IsDerived(status_) && !IsDerived(status))) {
+        first = status_.ok();
+        status_ = FromTask(status, prepared_.parts[i].task);
+      }
+    }
+    if (first) cancellation_->Cancel(status);
+  }
+  if (!results_[i].pushed.empty()) {
+    // An error of the part that it is for is that part's to tell.
+    session_->options()
+        .workers->Find(session_->options().self)
+        ->Push({}, step_id_, std::move(results_[i].pushed), [](const absl::Status&) {});
+  }
+  if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  absl::Status result;
+  {
+    MutexLock lock(&mutex_);
+    result = status_;
+  }
+  if (!result.ok() || !prepared_.cleans_up) prepared_.CleanUp(step_id_);
+  // What cancelled the step from outside (its deadline, a Close) is what the client hears.
+  if (!result.ok() && IsDerived(result) && !IsDerived(cancellation_->status())) result = cancellation_->status();
+  if (result.ok()) {
+    Collect();
+  } else {
+    call_.result->step_failed = true;
+  }
+  Finish(result);
+}
+
+void MasterStep::Collect() {
+  RunStepResult& result = *call_.result;
+  for (size_t i = 0; i < results_.size(); ++i) {
+    const PreparedParts::Part& part = prepared_.parts[i];
+    RunGraphResult& r = results_[i];
+    for (size_t k = 0; k < part.fetches.size() && k < r.recv.size(); ++k) {
+      result.fetches[part.fetches[k].first] = std::move(r.recv[k].second);
+    }
+    if (r.step_stats.dev_stats_size() > 0) result.metadata.mutable_step_stats()->MergeFrom(r.step_stats);
+    for (tensorflow::GraphDef& graph : r.partition_graphs) {
+      *result.metadata.add_partition_graphs() = std::move(graph);
+    }
+  }
+}
+
+void MasterStep::Finish(const absl::Status& status) {
+  if (watch_.has_value()) session_->options().health->Unwatch(*watch_);
+  Master::Done done = std::move(call_.done);
+  call_.limits.reset();
+  done(status);
+}
+
+}  // namespace thalweg

@@ -1,0 +1,58 @@
+// One step of a master's session: runs its parts in their tasks and puts their
+// results together.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "thalweg/base/cancellation.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/cluster/master/master.h"
+#include "thalweg/cluster/master/master_session.h"
+#include "thalweg/cluster/master/prepared_parts.h"
+#include "thalweg/cluster/step_limits.h"
+
+namespace thalweg {
+
+// What a step is asked for.
+struct MasterStepCall {
+  CallOptions options;
+  std::unique_ptr<StepLimits> limits;
+  std::shared_ptr<const PreparedParts> prepared;
+  std::vector<Tensor> feeds;
+  size_t num_fetches = 0;
+  tensorflow::RunOptions run_options;
+  int64_t collective_step_id = 0;   // 0: it has no collectives
+  RunStepResult* result = nullptr;  // borrowed until `done` has run
+  Master::Done done;
+};
+
+// Lives until its last part has ended. The first error ends the others.
+class MasterStep : public std::enable_shared_from_this<MasterStep> {
+ public:
+  MasterStep(std::shared_ptr<MasterSession> session, MasterStepCall call);
+
+  void Start();
+
+ private:
+  void RunPart(size_t i);
+  void PartEnded(size_t i, const absl::Status& status);
+  void Collect();
+  void Finish(const absl::Status& status);
+
+  const std::shared_ptr<MasterSession> session_;
+  MasterStepCall call_;
+  const PreparedParts& prepared_;
+  std::vector<RunGraphResult> results_;  // by part
+  int64_t step_id_ = 0;
+  const std::shared_ptr<Cancellation> cancellation_;
+  std::optional<int64_t> watch_;
+  std::atomic<int> left_{0};
+  Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace thalweg

@@ -1,0 +1,193 @@
+#include "thalweg/cluster/worker/local_worker.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "thalweg/base/status.h"
+
+namespace thalweg {
+
+LocalWorker::LocalWorker(const LocalWorkerOptions& options)
+    : options_(options),
+      collectives_(
+          {.task = options.task.ToString(), .membership = options.membership, .peer_timeout = options.peer_timeout}),
+      running_(options.task.ToString(), options.report_after),
+      surroundings_{.pool = &options.devices->pool(),
+                    .rendezvous = &rendezvous_,
+                    .collectives = &collectives_,
+                    .running = &running_},
+      partial_runs_(surroundings_) {}
+
+LocalWorker::~LocalWorker() { Shutdown(Cancelled(options_.task.ToString(), " ends")); }
+
+void LocalWorker::SetWorkers(std::shared_ptr<Workers> workers) {
+  default_session_ =
+      std::make_shared<WorkerSession>(options_.task.ToString(), std::move(workers), options_.devices->devices());
+}
+
+void LocalWorker::Shutdown(const absl::Status& why) {
+  {
+    MutexLock lock(&mutex_);
+    if (shut_down_.ok()) shut_down_ = why;
+  }
+  running_.CancelAll(why);
+  partial_runs_.CancelAll(why);
+  rendezvous_.AbortAll(why);
+  collectives_.Shutdown(why);
+  running_.WaitForEnds();
+}
+
+absl::StatusOr<std::shared_ptr<WorkerSession>> LocalWorker::FindSession(const std::string& handle,
+                                                                        bool has_session) const {
+  MutexLock lock(&mutex_);
+  if (!shut_down_.ok()) return shut_down_;
+  if (!has_session) return default_session_;
+  const auto it = sessions_.find(handle);
+  if (it != sessions_.end()) return it->second;
+  return Aborted("Session handle is not found: ", handle, ". Possibly this worker (\"", options_.task,
+                 "\") just restarted.");
+}
+
+void LocalWorker::GetStatus(const CallOptions&, tensorflow::GetStatusResponse* response, Done done) {
+  for (const auto& device : options_.devices->devices()) *response->add_device_attributes() = device->Attributes();
+  for (std::string& task : options_.membership->SeenTasks()) {
+    response->mutable_thalweg()->add_seen_task(std::move(task));
+  }
+  response->mutable_thalweg()->set_takes_pushes(true);
+  done(absl::OkStatus());
+}
+
+void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::CreateWorkerSessionRequest& request,
+                                      Done done) {
+  const auto create = [&]() -> absl::Status {
+    if (request.session_handle().empty()) return InvalidArgument("A worker session needs a handle");
+    std::shared_ptr<Workers> workers = default_session_->workers();
+    TaskId task = options_.task;
+    if (request.server_def().cluster().job_size() > 0) {
+      ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromProto(request.server_def().cluster()));
+      task = {request.server_def().job_name(), request.server_def().task_index()};
+      RETURN_IF_ERROR(cluster.Address(task).status());
+      ASSIGN_OR_RETURN(workers, options_.make_workers(cluster, task));
+    } else if (workers->Find(request.master_task()) != nullptr) {
+      options_.membership->MarkSeen(request.master_task());
+    }
+    const bool as_it_is = !request.isolate_session_state() && task == options_.task;
+    auto session = std::make_shared<WorkerSession>(
+        task.ToString(), std::move(workers),
+        as_it_is ? options_.devices->devices()
+                 : options_.devices->ViewAs(task.job, task.index, !request.isolate_session_state()));
+    MutexLock lock(&mutex_);
+    if (!shut_down_.ok()) return shut_down_;
+    if (!sessions_.emplace(request.session_handle(), std::move(session)).second) {
+      return AlreadyExists("Session ", request.session_handle(), " exists already on ", options_.task);
+    }
+    return absl::OkStatus();
+  };
+  collectives_.groups().MarkOld();
+  done(create());
+}
+
+void LocalWorker::DeleteWorkerSession(const CallOptions&, const tensorflow::DeleteWorkerSessionRequest& request,
+                                      Done done) {
+  std::shared_ptr<WorkerSession> removed;
+  {
+    MutexLock lock(&mutex_);
+    if (const auto it = sessions_.find(request.session_handle()); it != sessions_.end()) {
+      removed = std::move(it->second);
+      sessions_.erase(it);
+    }
+  }
+  removed.reset();
+  collectives_.groups().MarkOld();
+  done(absl::OkStatus());
+}
+
+void LocalWorker::RegisterGraph(const CallOptions&, const tensorflow::RegisterGraphRequest& request,
+                                tensorflow::RegisterGraphResponse* response, Done done) {
+  const auto compile = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const auto session, FindSession(request.session_handle(), request.create_worker_session_called()));
+    const std::string& master = request.thalweg().master_task();
+    const std::string& leader = !options_.collective_leader.empty() ? options_.collective_leader
+                                : !master.empty()                   ? master
+                                                                    : session->task();
+    ASSIGN_OR_RETURN(*response->mutable_graph_handle(), session->Register(request, leader));
+    return absl::OkStatus();
+  };
+  done(compile());
+}
+
+void LocalWorker::DeregisterGraph(const CallOptions&, const tensorflow::DeregisterGraphRequest& request, Done done) {
+  const auto session = FindSession(request.session_handle(), request.create_worker_session_called());
+  done(session.ok() ? (*session)->Deregister(request.graph_handle()) : session.status());
+}
+
+void LocalWorker::RunGraph(const CallOptions& options, RunGraphCall call, RunGraphResult* result, Done done) {
+  absl::StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(call.session_handle, call.has_session);
+  if (!session.ok()) return done(session.status());
+  if (call.is_partial) {
+    return partial_runs_.Run(options, std::move(call), *std::move(session), result, std::move(done));
+  }
+  absl::StatusOr<std::shared_ptr<RegisteredGraph>> graph = (*session)->Find(call.graph_handle);
+  if (!graph.ok()) return done(graph.status());
+  std::make_shared<WorkerStep>(surroundings_, options, std::move(call), *std::move(session), *std::move(graph), result,
+                               std::move(done))
+      ->Start();
+}
+
+void LocalWorker::CleanupGraph(const CallOptions&, int64_t step_id, Done done) {
+  const absl::Status why = Cancelled("Step ", step_id, " has ended");
+  partial_runs_.Remove(step_id, why);
+  rendezvous_.Remove(step_id, why);
+  done(absl::OkStatus());
+}
+
+void LocalWorker::CleanupAll(const CallOptions&, const tensorflow::CleanupAllRequest& request, Done done) {
+  for (const auto& device : options_.devices->devices()) {
+    if (request.container().empty()) device->resources().Clear("");
+    for (const std::string& container : request.container()) device->resources().Clear(container);
+  }
+  done(absl::OkStatus());
+}
+
+void LocalWorker::RecvTensor(const CallOptions& options, const tensorflow::RecvTensorRequest& request,
+                             Rendezvous::Value* value, Done done) {
+  const absl::StatusOr<RendezvousKey> key = RendezvousKey::Parse(request.rendezvous_key());
+  if (!key.ok()) return done(key.status());
+  // Sessions may know this task by another name, but not by another number.
+  const auto& devices = options_.devices->devices();
+  const bool known = std::any_of(devices.begin(), devices.end(),
+                                 [&](const auto& device) { return device->incarnation() == key->source_incarnation; });
+  if (!known) {
+    return done(Aborted("RecvTensor expects a different device incarnation: ", key->source_incarnation, " vs. ",
+                        devices[0]->incarnation(), ". Your worker job (\"", options_.task,
+                        "\") was probably restarted. Check your worker job for the reason why it was restarted."));
+  }
+  struct Call {
+    Done done;
+    Cancellation* cancellation;
+    std::optional<Cancellation::CallbackId> id;
+  };
+  const auto step = rendezvous_.FindOrCreate(request.step_id());
+  auto call = std::make_shared<Call>();
+  call->done = std::move(done);
+  call->cancellation = options.cancellation;
+  if (options.cancellation != nullptr) {
+    call->id = options.cancellation->Register([step](const absl::Status& why) {
+      step->Abort(Cancelled("A task stopped waiting for a tensor of this step: ", why.message()));
+    });
+    if (!call->id.has_value()) return call->done(options.cancellation->status());
+  }
+  step->RecvLocalAsync(request.rendezvous_key(), [call, value](const absl::Status& status, Rendezvous::Value received) {
+    if (call->id.has_value()) call->cancellation->TryDeregister(*call->id);
+    *value = std::move(received);
+    call->done(status);
+  });
+}
+
+void LocalWorker::Push(const CallOptions&, int64_t step_id, std::vector<Transfer> tensors, Done done) {
+  done(rendezvous_.FindOrCreate(step_id)->Deliver(std::move(tensors)));
+}
+
+}  // namespace thalweg

@@ -1,0 +1,233 @@
+#include "thalweg/cluster/worker/step_rendezvous.h"
+
+#include <utility>
+
+#include "thalweg/base/clock.h"
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/request_id.h"
+
+namespace thalweg {
+namespace {
+
+// Tensors of one batch that are more than this together do not wait for others.
+constexpr int64_t kFlushBytes = 64 << 10;
+// Nor does one that has waited for so long.
+constexpr int64_t kFlushNanos = 50'000;
+// What goes with the answer of a call is parsed as a whole: large tensors are
+// better off in a message of their own.
+constexpr int64_t kMaxHeldBytes = 64 << 10;
+// How many steps that have ended are remembered.
+constexpr size_t kMaxRemoved = 4096;
+
+absl::string_view TaskOf(absl::string_view device) { return device.substr(0, device.rfind("/device:")); }
+
+// "/job:ps/replica:0/task:1" of a key "source;incarnation;destination;edge;...".
+absl::string_view SourceTask(absl::string_view key) { return TaskOf(key.substr(0, key.find(';'))); }
+
+absl::string_view DestinationTask(absl::string_view key) {
+  for (int i = 0; i < 2; ++i) {
+    const size_t end = key.find(';');
+    if (end == absl::string_view::npos) return "";
+    key.remove_prefix(end + 1);
+  }
+  return TaskOf(key.substr(0, key.find(';')));
+}
+
+int64_t Bytes(const Rendezvous::Value& value) { return value.tensor.has_value() ? value.tensor.TotalBytes() : 0; }
+
+}  // namespace
+
+void StepRendezvous::SetCluster(std::string task, std::shared_ptr<Workers> workers,
+                                std::shared_ptr<const TransferRules> rules, std::string hold_for) {
+  task_ = std::move(task);
+  workers_ = std::move(workers);
+  rules_ = std::move(rules);
+  MutexLock lock(&mutex_);  // a peer may be pushing already
+  hold_for_ = std::move(hold_for);
+}
+
+bool StepRendezvous::Pushes(absl::string_view task) const {
+  return rules_ != nullptr && task != task_ && rules_->push_tasks.contains(task) && rules_->push_tasks.contains(task_);
+}
+
+absl::Status StepRendezvous::Send(const std::string& key, Value value) {
+  const absl::string_view destination = DestinationTask(key);
+  if (!Pushes(destination)) return local_.Send(key, std::move(value));
+  if (calls_.cancelled()) return calls_.status();
+  std::vector<Transfer> now;
+  {
+    MutexLock lock(&mutex_);
+    auto it = outgoing_.find(destination);
+    if (it == outgoing_.end()) it = outgoing_.emplace(std::string(destination), Outgoing()).first;
+    Outgoing& outgoing = it->second;
+    if (outgoing.tensors.empty()) outgoing.since_nanos = NowNanos();
+    outgoing.bytes += Bytes(value);
+    outgoing.tensors.push_back({key, std::move(value)});
+    if (destination == hold_for_) return absl::OkStatus();
+    if (batches_ > 0 && outgoing.bytes < kFlushBytes && NowNanos() - outgoing.since_nanos < kFlushNanos) {
+      return absl::OkStatus();
+    }
+    now = std::exchange(outgoing, {}).tensors;
+    ++pushes_;
+  }
+  Push(std::string(destination), std::move(now));
+  return absl::OkStatus();
+}
+
+void StepRendezvous::Push(const std::string& task, std::vector<Transfer> tensors) {
+  Worker* worker = workers_ == nullptr ? nullptr : workers_->Find(task);
+  if (worker == nullptr) return PushEnded(Internal("No worker known as ", task));
+  worker->Push({.cancellation = &calls_}, step_id_, std::move(tensors),
+               [self = shared_from_this()](const absl::Status& status) { self->PushEnded(status); });
+}
+
+void StepRendezvous::PushEnded(const absl::Status& status) {
+  if (!status.ok()) Abort(status);  // the task will not get what it waits for: neither may this one
+  Worker::Done done;
+  absl::Status first;
+  {
+    MutexLock lock(&mutex_);
+    push_status_.Update(status);
+    if (--pushes_ > 0 || !pushed_) return;
+    done = std::exchange(pushed_, nullptr);
+    first = push_status_;
+  }
+  done(first);
+}
+
+void StepRendezvous::Flush() {
+  std::vector<std::pair<std::string, std::vector<Transfer>>> now;
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [task, outgoing] : outgoing_) {
+      if (outgoing.tensors.empty() || task == hold_for_) continue;
+      now.emplace_back(task, std::exchange(outgoing, {}).tensors);
+      ++pushes_;
+    }
+  }
+  for (auto& [task, tensors] : now) Push(task, std::move(tensors));
+}
+
+std::vector<Transfer> StepRendezvous::TakeHeld() {
+  MutexLock lock(&mutex_);
+  const auto it = outgoing_.find(hold_for_);
+  if (hold_for_.empty() || it == outgoing_.end()) return {};
+  if (it->second.bytes <= kMaxHeldBytes) return std::exchange(it->second, {}).tensors;
+  hold_for_.clear();  // the next Flush() takes them
+  return {};
+}
+
+void StepRendezvous::FinishPushes(Worker::Done done) {
+  Flush();
+  absl::Status first;
+  {
+    MutexLock lock(&mutex_);
+    if (pushes_ > 0) {
+      pushed_ = std::move(done);
+      return;
+    }
+    first = push_status_;
+  }
+  done(first);
+}
+
+StepRendezvous::Batch::Batch(std::shared_ptr<StepRendezvous> step) : step_(std::move(step)) {
+  if (step_ == nullptr) return;
+  MutexLock lock(&step_->mutex_);
+  ++step_->batches_;
+}
+
+StepRendezvous::Batch::~Batch() {
+  if (step_ == nullptr) return;
+  {
+    MutexLock lock(&step_->mutex_);
+    --step_->batches_;
+  }
+  step_->Flush();
+}
+
+absl::Status StepRendezvous::Deliver(std::vector<Transfer> tensors) {
+  const Batch batch(shared_from_this());
+  for (Transfer& t : tensors) RETURN_IF_ERROR(local_.Send(t.key, std::move(t.value)));
+  return absl::OkStatus();
+}
+
+void StepRendezvous::RecvAsync(const std::string& key, RecvDone done) {
+  const absl::string_view source = SourceTask(key);
+  if (source == task_ || Pushes(source)) return local_.RecvAsync(key, std::move(done));
+  Worker* worker = workers_ == nullptr ? nullptr : workers_->Find(source);
+  if (worker == nullptr) return done(Internal("No worker known as ", source, " for the tensor ", key), {});
+
+  struct Fetch {
+    std::shared_ptr<StepRendezvous> step;
+    tensorflow::RecvTensorRequest request;
+    Value value;
+    RecvDone done;
+  };
+  auto fetch = std::make_unique<Fetch>();
+  fetch->step = shared_from_this();
+  fetch->request.set_step_id(step_id_);
+  fetch->request.set_rendezvous_key(key);
+  fetch->request.set_dma_ok(true);
+  fetch->request.set_request_id(NewRequestId());
+  fetch->done = std::move(done);
+  Fetch& f = *fetch;
+  worker->RecvTensor({.cancellation = &calls_}, f.request, &f.value,
+                     [fetch = std::move(fetch)](const absl::Status& status) mutable {
+                       const Batch batch(fetch->step);
+                       fetch->done(status, std::move(fetch->value));
+                     });
+}
+
+void StepRendezvous::Abort(const absl::Status& status) {
+  const auto self = shared_from_this();  // the last holder may be one of those that end now
+  calls_.Cancel(status);
+  local_.Abort(status);
+}
+
+std::shared_ptr<StepRendezvous> StepTable::FindOrCreate(int64_t step_id) {
+  {
+    MutexLock lock(&mutex_);
+    if (!removed_.contains(step_id)) {
+      std::shared_ptr<StepRendezvous>& step = steps_[step_id];
+      if (step == nullptr) step = std::make_shared<StepRendezvous>(step_id);
+      return step;
+    }
+  }
+  auto gone = std::make_shared<StepRendezvous>(step_id);
+  gone->Abort(Cancelled("Step ", step_id, " has ended"));
+  return gone;
+}
+
+void StepTable::Remove(int64_t step_id, const absl::Status& why) {
+  std::shared_ptr<StepRendezvous> removed;
+  {
+    MutexLock lock(&mutex_);
+    if (removed_.insert(step_id).second) removed_order_.push_back(step_id);
+    if (removed_order_.size() > kMaxRemoved) {
+      removed_.erase(removed_order_.front());
+      removed_order_.pop_front();
+    }
+    const auto it = steps_.find(step_id);
+    if (it == steps_.end()) return;
+    removed = std::move(it->second);
+    steps_.erase(it);
+  }
+  removed->Abort(why);
+}
+
+void StepTable::Forget(int64_t step_id) {
+  MutexLock lock(&mutex_);
+  steps_.erase(step_id);
+}
+
+void StepTable::AbortAll(const absl::Status& why) {
+  absl::flat_hash_map<int64_t, std::shared_ptr<StepRendezvous>> all;
+  {
+    MutexLock lock(&mutex_);
+    all.swap(steps_);
+  }
+  for (const auto& [id, step] : all) step->Abort(why);
+}
+
+}  // namespace thalweg

@@ -1,0 +1,78 @@
+// What one session keeps in one task: its devices, its compiled graphs, and the
+// kernels that keep state between steps.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/cluster/collectives/task_collectives.h"
+#include "thalweg/cluster/worker/step_rendezvous.h"
+#include "thalweg/cluster/worker/worker.h"
+#include "thalweg/kernel/device.h"
+#include "thalweg/runtime/kept_kernels.h"
+#include "thalweg/runtime/plan.h"
+
+namespace thalweg {
+
+// A part of a graph, compiled. What the master gives and wants is bound by
+// position: its keys are looked up here.
+class RegisteredGraph {
+ public:
+  std::shared_ptr<Executable> executable;
+  absl::flat_hash_map<std::string, int> arg_by_key;
+  absl::flat_hash_map<std::string, int> result_by_key;
+  bool has_transfers = false;                     // something crosses to or from another task
+  std::shared_ptr<GraphCollectives> collectives;  // if it has any
+  std::shared_ptr<const TransferRules> rules;
+};
+
+// Thread-safe.
+class WorkerSession {
+ public:
+  // `devices` are the task's own, shared with other sessions, or this session's.
+  WorkerSession(std::string task, std::shared_ptr<Workers> workers, std::vector<std::shared_ptr<Device>> devices)
+      : task_(std::move(task)), workers_(std::move(workers)), devices_(std::move(devices)) {}
+
+  const std::string& task() const { return task_; }
+  const std::shared_ptr<Workers>& workers() const { return workers_; }
+  const std::vector<std::shared_ptr<Device>>& devices() const { return devices_; }
+  ResourceManager& resources() { return resources_; }
+  Device* FindDevice(const std::string& name) const;  // nullptr if there is none
+
+  // Compiles a graph; returns its handle. INVALID_ARGUMENT if a node is on a
+  // device that is not here. `collective_leader` is that of graphs whose config
+  // names none.
+  absl::StatusOr<std::string> Register(const tensorflow::RegisterGraphRequest& request,
+                                       const std::string& collective_leader);
+  absl::Status Deregister(const std::string& handle);
+  // ABORTED if there is none, as after a restart.
+  absl::StatusOr<std::shared_ptr<RegisteredGraph>> Find(const std::string& handle) const;
+  // The same graph for a step that is fed and fetched piece by piece: what the
+  // master gives and wants goes through the step's rendezvous.
+  absl::StatusOr<std::shared_ptr<Executable>> FindPartial(const std::string& handle);
+
+ private:
+  struct Graphs {
+    std::shared_ptr<RegisteredGraph> whole;
+    std::shared_ptr<Executable> partial;  // made when first asked for
+    tensorflow::GraphDef def;
+  };
+  absl::StatusOr<std::shared_ptr<Executable>> CompileGraph(const tensorflow::GraphDef& def);
+
+  const std::string task_;
+  const std::shared_ptr<Workers> workers_;
+  const std::vector<std::shared_ptr<Device>> devices_;
+  ResourceManager resources_;  // values that the session keeps by handle
+
+  mutable Mutex mutex_;
+  absl::flat_hash_map<std::string, Graphs> graphs_ ABSL_GUARDED_BY(mutex_);
+  // Random ops go on with their sequence whichever graph runs them.
+  KeptKernels kernels_;
+};
+
+}  // namespace thalweg

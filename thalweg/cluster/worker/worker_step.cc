@@ -1,0 +1,138 @@
+#include "thalweg/cluster/worker/worker_step.h"
+
+#include <utility>
+
+#include "thalweg/base/logging.h"
+#include "thalweg/base/status.h"
+
+namespace thalweg {
+
+WorkerStep::WorkerStep(const StepSurroundings& surroundings, const CallOptions& options, RunGraphCall call,
+                       std::shared_ptr<WorkerSession> session, std::shared_ptr<RegisteredGraph> graph,
+                       RunGraphResult* result, Worker::Done done)
+    : surroundings_(surroundings),
+      outside_(options.cancellation),
+      call_(std::move(call)),
+      session_(std::move(session)),
+      graph_(std::move(graph)),
+      rendezvous_(graph_->has_transfers ? surroundings.rendezvous->FindOrCreate(call_.step_id) : nullptr),
+      result_(result),
+      done_(std::move(done)) {
+  if (rendezvous_ != nullptr) {
+    // What a part without waits sends to its master goes with the answer.
+    const bool hold = !graph_->executable->plan.has_waits && graph_->rules->master_task != session_->task();
+    rendezvous_->SetCluster(session_->task(), session_->workers(), graph_->rules,
+                            hold ? graph_->rules->master_task : "");
+  }
+  step_ = {.id = call_.step_id,
+           .rendezvous = rendezvous_.get(),
+           .cancellation = &cancellation_,
+           .pool = surroundings_.pool,
+           .resources = &resources_,
+           .session_resources = &session_->resources()};
+  if (graph_->collectives != nullptr) {
+    const int64_t step_id = call_.collective_step_id != 0 ? call_.collective_step_id : call_.step_id;
+    collectives_ = surroundings_.collectives->ForStep(graph_->collectives, step_id);
+    CHECK(resources_.Create<Collectives>("", Collectives::kName, collectives_).ok());
+  }
+  if (call_.trace || call_.record_costs) stats_.emplace();
+}
+
+void WorkerStep::Start() {
+  self_ = shared_from_this();
+  std::vector<Tensor> args;
+  if (absl::Status status = Prepare(&args); !status.ok()) return End(std::move(status));
+  const StepRendezvous::Batch batch(rendezvous_);
+  execution_->Start(args, [this](const absl::Status& status) { End(status); });
+}
+
+absl::Status WorkerStep::Prepare(std::vector<Tensor>* args) {
+  RETURN_IF_ERROR(Bind(args));
+  // Waits for other tasks end when the step is cancelled. Nothing cancels it yet.
+  if (rendezvous_ != nullptr) {
+    CHECK(cancellation_.Register([rendezvous = rendezvous_](const absl::Status& why) { rendezvous->Abort(why); })
+              .has_value());
+  }
+  execution_.emplace(*graph_->executable, step_, stats_.has_value() ? &*stats_ : nullptr);
+  RETURN_IF_ERROR(surroundings_.running->Add(this));
+  listed_ = true;
+  if (outside_ == nullptr) return absl::OkStatus();
+  outside_id_ = outside_->Register([self = self_](const absl::Status& why) { self->Cancel(why); });
+  return outside_id_.has_value() ? absl::OkStatus() : outside_->status();
+}
+
+// What the master gave, in the order of the arguments.
+absl::Status WorkerStep::Bind(std::vector<Tensor>* args) {
+  const Plan& plan = graph_->executable->plan;
+  args->resize(graph_->arg_by_key.size());
+  for (auto& [key, tensor] : call_.send) {
+    const auto it = graph_->arg_by_key.find(key);
+    if (it == graph_->arg_by_key.end()) return InvalidArgument("No node of the graph receives ", key);
+    const Node* arg = it->second < plan.arg_nodes.size() ? plan.arg_nodes[it->second] : nullptr;
+    if (arg != nullptr && arg->output_type(0) != tensor.dtype()) {
+      return Internal("Output 0 of type ", tensor.dtype(), " does not match declared output type ", arg->output_type(0),
+                      " for node {{node ", arg->name(), "}}");
+    }
+    (*args)[it->second] = std::move(tensor);
+  }
+  for (const auto& [key, index] : graph_->arg_by_key) {
+    if (!(*args)[index].has_value()) return InvalidArgument("The step was given no value for ", key);
+  }
+  for (const std::string& key : call_.recv_keys) {
+    if (!graph_->result_by_key.contains(key)) return InvalidArgument("No node of the graph sends ", key);
+  }
+  return absl::OkStatus();
+}
+
+std::string WorkerStep::Describe() const {
+  const std::string waits = execution_->DescribeWaits();
+  return absl::StrCat("step ", call_.step_id, " of session ", call_.session_handle, " waits for ",
+                      waits.empty() ? "other tasks to take what it has sent" : waits);
+}
+
+// The part has run; what it sent must have arrived before the master hears of it.
+void WorkerStep::End(absl::Status status) {
+  if (rendezvous_ == nullptr || !status.ok()) return Finish(std::move(status));
+  result_->pushed = rendezvous_->TakeHeld();
+  rendezvous_->FinishPushes([this](const absl::Status& pushed) { Finish(pushed); });
+}
+
+void WorkerStep::Finish(absl::Status status) {
+  const std::shared_ptr<WorkerStep> self = std::move(self_);
+  if (listed_) surroundings_.running->Remove(this);
+  if (outside_id_.has_value()) outside_->TryDeregister(*outside_id_);
+  // A call that was cancelled with the step does not know why.
+  if (absl::IsCancelled(status) && cancellation_.cancelled()) status = cancellation_.status();
+  if (status.ok()) status = TakeResults();
+  if (stats_.has_value()) {
+    stats_->AddResident(graph_->executable->graph);
+    stats_->Fill(&result_->step_stats);
+  }
+  if (call_.partition_graphs) result_->partition_graphs.push_back(graph_->executable->graph.Export());
+  if (collectives_ != nullptr && !status.ok()) collectives_->Failed(status);
+  if (rendezvous_ != nullptr) {
+    // Peers that wait for something of this part learn that it will not come.
+    if (!status.ok()) rendezvous_->Abort(status);
+    if (status.ok() && graph_->rules->all_pushed) surroundings_.rendezvous->Forget(call_.step_id);
+  }
+  execution_.reset();
+  Worker::Done done = std::move(done_);
+  done(status);
+}
+
+absl::Status WorkerStep::TakeResults() {
+  if (graph_->result_by_key.empty()) return absl::OkStatus();
+  std::vector<Tensor> values;
+  RETURN_IF_ERROR(execution_->TakeResults(&values));
+  if (values.size() != graph_->result_by_key.size()) {
+    return Internal("the step has ", values.size(), " results, expected ", graph_->result_by_key.size());
+  }
+  result_->recv.reserve(call_.recv_keys.size());
+  for (std::string& key : call_.recv_keys) {
+    Tensor& value = values[graph_->result_by_key.at(key)];
+    result_->recv.emplace_back(std::move(key), value);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace thalweg

@@ -1,0 +1,72 @@
+// One step of one graph in a task, from the call to its answer.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "thalweg/base/cancellation.h"
+#include "thalweg/base/thread_pool.h"
+#include "thalweg/cluster/collectives/task_collectives.h"
+#include "thalweg/cluster/worker/running_steps.h"
+#include "thalweg/cluster/worker/step_rendezvous.h"
+#include "thalweg/cluster/worker/worker.h"
+#include "thalweg/cluster/worker/worker_session.h"
+#include "thalweg/kernel/kernel.h"
+#include "thalweg/runtime/executor.h"
+#include "thalweg/runtime/step_stats.h"
+
+namespace thalweg {
+
+// What the steps of a task share. All of it is borrowed.
+struct StepSurroundings {
+  ThreadPool* pool = nullptr;
+  StepTable* rendezvous = nullptr;
+  TaskCollectives* collectives = nullptr;
+  RunningSteps* running = nullptr;
+};
+
+// Owned by itself while it runs. Whatever ends it - the call that it came with,
+// an error, the end of the task - cancels the step's own Cancellation, which lives
+// as long as the step does: that of the call is gone with the answer.
+class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
+ public:
+  WorkerStep(const StepSurroundings& surroundings, const CallOptions& options, RunGraphCall call,
+             std::shared_ptr<WorkerSession> session, std::shared_ptr<RegisteredGraph> graph, RunGraphResult* result,
+             Worker::Done done);
+
+  void Start();
+  void Cancel(const absl::Status& why) { cancellation_.Cancel(why); }
+
+  int64_t id() const { return call_.step_id; }
+  bool waits() const { return graph_->executable->plan.has_waits || rendezvous_ != nullptr; }
+  std::string Describe() const;  // what it waits for
+
+ private:
+  absl::Status Prepare(std::vector<Tensor>* args);
+  absl::Status Bind(std::vector<Tensor>* args);
+  void End(absl::Status status);
+  void Finish(absl::Status status);
+  absl::Status TakeResults();
+
+  const StepSurroundings surroundings_;
+  Cancellation* const outside_;  // of the call, or nullptr
+  RunGraphCall call_;
+  const std::shared_ptr<WorkerSession> session_;
+  const std::shared_ptr<RegisteredGraph> graph_;
+  const std::shared_ptr<StepRendezvous> rendezvous_;
+  RunGraphResult* const result_;
+  Worker::Done done_;
+  Cancellation cancellation_;
+  ResourceManager resources_;
+  std::shared_ptr<TaskCollectives::StepPart> collectives_;  // if its graph has any
+  Step step_;
+  std::optional<StepStatsCollector> stats_;
+  std::optional<Execution> execution_;
+  std::optional<Cancellation::CallbackId> outside_id_;
+  bool listed_ = false;               // in surroundings_.running
+  std::shared_ptr<WorkerStep> self_;  // while it runs
+};
+
+}  // namespace thalweg

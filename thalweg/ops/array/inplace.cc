@@ -1,0 +1,155 @@
+// InplaceUpdate, InplaceAdd, InplaceSub: x with rows i replaced by, or combined
+// with, the rows of v. Row numbers wrap around. The memory of x is used where
+// nobody else sees it. Empty: a tensor of a shape, zeroed if `init`.
+// ParallelConcat: one after the other, along the first dimension.
+#include <algorithm>
+
+#include "thalweg/kernel/op.h"
+#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/numbers.h"
+
+namespace thalweg {
+namespace {
+
+class InplaceKernel : public Kernel {
+ public:
+  enum Form { kUpdate, kAdd, kSub };
+  explicit InplaceKernel(Form form) : form_(form) {}
+
+  absl::Status Compute(KernelContext& context) override {
+    const Tensor& x = context.input(0);
+    const Tensor &i = context.input(1), &v = context.input(2);
+    if (i.rank() != 1) return InvalidArgument("i must be a vector. ", i.shape());
+    if (x.rank() != v.rank())
+      return InvalidArgument("x and v shape doesn't match (ranks differ): ", x.shape(), " vs. ", v.shape());
+    if (x.rank() < 1) return InvalidArgument("x must be at least a vector");
+    for (int d = 1; d < x.rank(); ++d) {
+      if (x.dim(d) != v.dim(d)) {
+        return InvalidArgument("x and v shape doesn't match at index ", d, " : ", x.shape(), " vs. ", v.shape());
+      }
+    }
+    if (i.dim(0) != v.dim(0)) {
+      return InvalidArgument("i and x shape doesn't match at index 0: ", i.shape(), " vs. ", v.shape());
+    }
+    const Shape shape = x.shape();
+    const int64_t rows = x.dim(0), width = shape.Product(1, shape.rank());
+    if (rows == 0 && i.num_elements() > 0) return InvalidArgument("x has no rows to update");
+    ASSIGN_OR_RETURN(Tensor * y, context.ForwardOrAllocate({0}, 0, shape));
+    const auto row = [&](int64_t k) { return (i.data<int32_t>()[k] % rows + rows) % rows; };
+    RETURN_IF_ERROR(DispatchMove(x.dtype(), [&]<typename T>() {
+      if (y->raw() != x.raw()) CopyElements(MoveData<T>(x), x.num_elements(), MutableMoveData<T>(y));
+      for (int64_t k = 0; form_ == kUpdate && k < i.num_elements(); ++k) {
+        CopyElements(MoveData<T>(v) + k * width, width, MutableMoveData<T>(y) + row(k) * width);
+      }
+      return absl::OkStatus();
+    }));
+    if (form_ == kUpdate) return absl::OkStatus();
+    return Dispatch(NumberTypes(), x.dtype(), [&]<typename T>() {
+      for (int64_t k = 0; k < i.num_elements(); ++k) {
+        T* const to = y->mutable_data<T>() + row(k) * width;
+        const T* const from = v.data<T>() + k * width;
+        for (int64_t c = 0; c < width; ++c) to[c] = Combine(to[c], from[c]);
+      }
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  template <typename T>
+  T Combine(T a, T b) const {
+    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+      const float x = static_cast<float>(a), y = static_cast<float>(b);
+      return T(form_ == kAdd ? x + y : x - y);
+    } else {
+      return form_ == kAdd ? WrapAdd(a, b) : WrapSub(a, b);
+    }
+  }
+  const Form form_;
+};
+
+class EmptyKernel : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(init_, init.Attr<bool>("init"));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& context) override {
+    const Tensor& sizes = context.input(0);
+    if (sizes.rank() != 1) return InvalidArgument("shape must be a vector of int32, got shape ", sizes.shape());
+    ASSIGN_OR_RETURN(const Shape shape,
+                     Shape::Make(Dims(sizes.data<int32_t>(), sizes.data<int32_t>() + sizes.num_elements())));
+    ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, shape));
+    if (init_) ClearElements(out);
+    return absl::OkStatus();
+  }
+
+ private:
+  bool init_ = false;
+};
+
+absl::Status EmptyShape(ShapeContext& c) {
+  ASSIGN_OR_RETURN(PartialShape shape, c.ConstantAsShape(0));
+  c.set_output(0, std::move(shape));
+  return absl::OkStatus();
+}
+
+absl::Status ParallelConcat(KernelContext& context) {
+  Shape shape = context.input(0).shape();
+  if (shape.rank() < 1) return InvalidArgument("values must be at least vectors, got ", shape);
+  const int64_t rows = context.num_inputs();
+  for (int i = 0; i < rows; ++i) {
+    if (context.input(i).shape() != shape) {
+      return InvalidArgument("All input shapes must match: ", context.input(i).shape(), " vs. ", shape);
+    }
+  }
+  if (shape.dim(0) != 1) return InvalidArgument("Size of first dimension must be 1 but is ", shape.dim(0));
+  Dims dims(shape.dims().begin(), shape.dims().end());
+  dims[0] = rows;
+  ASSIGN_OR_RETURN(const Shape out_shape, Shape::Make(dims));
+  ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, out_shape));
+  return DispatchMove(out->dtype(), [&]<typename T>() {
+    for (int i = 0; i < rows; ++i) {
+      const Tensor& x = context.input(i);
+      CopyElements(MoveData<T>(x), x.num_elements(), MutableMoveData<T>(out) + i * x.num_elements());
+    }
+    return absl::OkStatus();
+  });
+}
+
+Op Inplace(const char* name, InplaceKernel::Form form) {
+  return Op(name)
+      .Input("x: T")
+      .Input("i: int32")
+      .Input("v: T")
+      .Output("y: T")
+      .Attr("T: type")
+      .Shape(shapes::LikeInput0)
+      .Kernel<InplaceKernel>(form)
+      .NotDifferentiable();
+}
+
+const OpRegistration kOps[] = {
+    Inplace("InplaceUpdate", InplaceKernel::kUpdate),
+    Inplace("InplaceAdd", InplaceKernel::kAdd),
+    Inplace("InplaceSub", InplaceKernel::kSub),
+    Op("Empty")
+        .Input("shape: int32")
+        .Output("output: dtype")
+        .Attr("dtype: type")
+        .Attr("init: bool = false")
+        .Stateful()
+        .Shape(EmptyShape)
+        .Kernel<EmptyKernel>()
+        .NotDifferentiable(),
+    Op("ParallelConcat")
+        .Input("values: N * T")
+        .Output("output: T")
+        .Attr("N: int >= 1")
+        .Attr("T: type")
+        .Attr("shape: shape")
+        .Shape(shapes::FromShapeAttr)
+        .Compute(ParallelConcat),
+};
+
+}  // namespace
+}  // namespace thalweg

@@ -1,0 +1,381 @@
+// Accumulators of gradients, for training in step: every worker applies its
+// gradient, and whoever updates the variables takes their mean once enough are
+// there. By ref and by handle; of dense and of sparse gradients.
+#include "absl/strings/match.h"
+#include "thalweg/base/status.h"
+#include "thalweg/kernel/op.h"
+#include "thalweg/ops/data_flow/accumulator.h"
+#include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/support/resource_kernel.h"
+
+namespace thalweg {
+namespace {
+
+class AccumulatorKernel final : public ResourceKernel<Accumulator> {
+ public:
+  explicit AccumulatorKernel(bool sparse) { options_.sparse = sparse; }
+
+  absl::Status Init(const KernelInit& init) override {
+    RETURN_IF_ERROR(ResourceKernel::Init(init));
+    ASSIGN_OR_RETURN(options_.dtype, init.Attr<DType>("dtype"));
+    ASSIGN_OR_RETURN(options_.shape, init.Attr<PartialShape>("shape"));
+    ASSIGN_OR_RETURN(const std::string reduction, init.Attr<std::string>("reduction_type"));
+    options_.mean = reduction == "MEAN";
+    if (!IsFloating(options_.dtype)) return Unimplemented("no accumulator for type ", options_.dtype);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<std::shared_ptr<Accumulator>> Make(const std::string&) override {
+    return std::make_shared<Accumulator>(options_);
+  }
+  absl::Status Verify(const Accumulator& found) override {
+    const AccumulatorOptions& have = found.options();
+    if (have.sparse != options_.sparse || have.dtype != options_.dtype) {
+      return InvalidArgument("Shared accumulator '", name_.name, "' is of ", have.sparse ? "sparse" : "dense", " ",
+                             have.dtype, ", but ", options_.sparse ? "sparse" : "dense", " ", options_.dtype,
+                             " was requested");
+    }
+    return absl::OkStatus();
+  }
+
+  AccumulatorOptions options_;
+};
+
+absl::StatusOr<std::shared_ptr<Accumulator>> Find(KernelContext& c, bool sparse) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Accumulator> found, FindResource<Accumulator>(c, 0));
+  if (found->options().sparse != sparse) {
+    return InvalidArgument("an accumulator of ", found->options().sparse ? "sparse" : "dense", " gradients, for ",
+                           c.node().op());
+  }
+  return found;
+}
+
+absl::StatusOr<int64_t> StepOf(KernelContext& c, const char* what) {
+  const Tensor& step = c.input(1);
+  if (!step.shape().is_scalar()) {
+    return InvalidArgument("Argument ", what, " must be scalar, but had bad shape ", step.shape());
+  }
+  return step.scalar<int64_t>();
+}
+
+// Whose gradient it is.
+int64_t WorkerOf(const Node& apply) {
+  if (!HasAttr(apply.def(), kWorkerAttr)) return Accumulator::kUnknownWorker;
+  return GetAttr<int64_t>(apply.def(), kWorkerAttr).value_or(Accumulator::kUnknownWorker);
+}
+
+absl::Status Apply(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, Find(c, /*sparse=*/false));
+  ASSIGN_OR_RETURN(const int64_t step, StepOf(c, "local_step"));
+  return accumulator->Apply(step, {.values = c.TakeInput(2)}, WorkerOf(c.node()));
+}
+
+class SparseApplyKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(has_known_shape_, init.Attr<bool>("has_known_shape"));
+    return absl::OkStatus();
+  }
+
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, Find(c, /*sparse=*/true));
+    ASSIGN_OR_RETURN(const int64_t step, StepOf(c, "local_step"));
+    AccumulatedGradient gradient{.values = c.TakeInput(3), .indices = c.TakeInput(2)};
+    if (!gradient.indices.shape().is_vector()) {
+      return InvalidArgument("Input indices should be vector but received shape: ", gradient.indices.shape());
+    }
+    if (gradient.values.rank() == 0) return InvalidArgument("Values cannot be 0-dimensional.");
+    if (gradient.values.dim(0) != gradient.indices.dim(0)) {
+      return InvalidArgument("Expected ", gradient.indices.dim(0), " non-empty input values, got ",
+                             gradient.values.dim(0));
+    }
+    if (has_known_shape_) RETURN_IF_ERROR(CheckShape(accumulator->options().shape, c.input(4)));
+    return accumulator->Apply(step, std::move(gradient), WorkerOf(c.node()));
+  }
+
+ private:
+  static absl::Status CheckShape(const PartialShape& expected, const Tensor& shape) {
+    if (expected.rank() > shape.num_elements()) {
+      return InvalidArgument("Shape mismatch: expected shape rank at least ", expected.rank(), ", got ",
+                             shape.num_elements());
+    }
+    for (int i = 0; i < expected.rank(); ++i) {
+      const int64_t size = shape.data<int64_t>()[i];
+      if (expected.dim(i) >= 0 && expected.dim(i) != size) {
+        return InvalidArgument("Shape mismatch: expected shape dim ", i, " to be ", expected.dim(i), ", got ", size);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  bool has_known_shape_ = false;
+};
+
+class TakeKernel final : public AsyncKernel {
+ public:
+  explicit TakeKernel(bool sparse) : sparse_(sparse) {}
+
+  void ComputeAsync(KernelContext& c, Done done) override {
+    absl::StatusOr<std::shared_ptr<Accumulator>> found = Find(c, sparse_);
+    if (!found.ok()) return done(found.status());
+    const std::shared_ptr<Accumulator> accumulator = *std::move(found);
+    if (c.output_type(sparse_ ? 1 : 0) != accumulator->options().dtype) {
+      return done(InvalidArgument("an accumulator of ", accumulator->options().dtype, " asked for ",
+                                  c.output_type(sparse_ ? 1 : 0)));
+    }
+    const Tensor& required = c.input(1);
+    if (!required.shape().is_scalar()) {
+      return done(InvalidArgument("Argument num_required must be scalar, but had bad shape ", required.shape()));
+    }
+    accumulator->Take(required.scalar<int32_t>(), {.cancellation = c.step().cancellation, .pool = c.step().pool},
+                      [this, &c, accumulator, done = std::move(done)](const absl::Status& status,
+                                                                      Accumulator::Gradients gradients) mutable {
+                        done(status.ok() ? SetOutputs(c, accumulator->options(), std::move(gradients)) : status);
+                      });
+  }
+
+ private:
+  absl::Status SetOutputs(KernelContext& c, const AccumulatorOptions& options, Accumulator::Gradients gradients) const {
+    ASSIGN_OR_RETURN(AccumulatedGradient total, SumGradients(gradients, options.mean, &c));
+    if (!sparse_) {
+      c.set_output(0, std::move(total.values));
+      return absl::OkStatus();
+    }
+    const Shape& shape = total.values.shape();
+    ASSIGN_OR_RETURN(Tensor * out, c.Allocate(2, Shape({shape.rank()})));
+    const auto dims = out->flat<int64_t>();
+    dims[0] = options.shape.rank() > 0 ? options.shape.dim(0) : -1;
+    for (int i = 1; i < shape.rank(); ++i) dims[i] = shape.dim(i);
+    c.set_output(0, std::move(total.indices));
+    c.set_output(1, std::move(total.values));
+    return absl::OkStatus();
+  }
+
+  const bool sparse_;
+};
+
+absl::Status SetGlobalStep(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
+  ASSIGN_OR_RETURN(const int64_t step, StepOf(c, "new_global_step"));
+  accumulator->SetGlobalStep(step);
+  return absl::OkStatus();
+}
+
+absl::Status NumAccumulated(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
+  ASSIGN_OR_RETURN(Tensor * out, c.Allocate(0, Shape()));
+  *out->mutable_data<int32_t>() = static_cast<int32_t>(accumulator->num_accumulated());
+  return absl::OkStatus();
+}
+
+class LeaveKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(total_, init.Attr<int64_t>("total"));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
+    ASSIGN_OR_RETURN(const int64_t worker, StepOf(c, "worker"));
+    accumulator->Leave(worker, total_);
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t total_ = 1;
+};
+
+absl::Status Join(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
+  ASSIGN_OR_RETURN(const int64_t worker, StepOf(c, "worker"));
+  accumulator->Join(worker);
+  return absl::OkStatus();
+}
+
+absl::Status ReadLedger(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
+  const Accumulator::Ledger ledger = accumulator->ledger();
+  int64_t* columns[4];
+  for (int i = 0; i < 4; ++i) {
+    ASSIGN_OR_RETURN(Tensor * out, c.Allocate(i, Shape({static_cast<int64_t>(ledger.size())})));
+    columns[i] = out->mutable_data<int64_t>();
+  }
+  int64_t row = 0;
+  for (const auto& [worker, entry] : ledger) {
+    columns[0][row] = worker;
+    columns[1][row] = entry.accepted;
+    columns[2][row] = entry.stale;
+    columns[3][row++] = entry.last_step;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FourVectors(ShapeContext& c) {
+  for (int i = 0; i < 4; ++i) c.set_output(i, PartialShape::OfRank(1));
+  return absl::OkStatus();
+}
+
+absl::Status SecondIsScalar(ShapeContext& c) { return c.RequireScalar(1); }
+
+bool ByHandle(absl::string_view name) { return absl::StrContains(name, "Resource"); }
+
+Op Make(absl::string_view name) {
+  Op op(name);
+  op.Output(ByHandle(name) ? "handle: resource" : "handle: Ref(string)")
+      .Attr("dtype: numbertype")
+      .Attr("shape: shape")
+      .Attr("container: string = ''")
+      .Attr("shared_name: string = ''")
+      .Attr("reduction_type: {'MEAN', 'SUM'} = 'MEAN'")
+      .Stateful()
+      .Shape(HandleShape)
+      .Kernel<AccumulatorKernel>(absl::StartsWith(name, "Sparse"))
+      .NotDifferentiable();
+  return op;
+}
+
+Op Use(absl::string_view name) {
+  Op op(name);
+  op.Input(ByHandle(name) ? "handle: resource" : "handle: Ref(string)").NotDifferentiable();
+  if (ByHandle(name)) op.Stateful();
+  return op;
+}
+
+Op ApplyOp(absl::string_view name) {
+  return Use(name)
+      .Input("local_step: int64")
+      .Input("gradient: dtype")
+      .Attr("dtype: numbertype")
+      .Shape(SecondIsScalar)
+      .Compute(Apply);
+}
+Op TakeOp(absl::string_view name) {
+  return Use(name)
+      .Input("num_required: int32")
+      .Output("average: dtype")
+      .Attr("dtype: numbertype")
+      .Shape(SecondIsScalar)
+      .Kernel<TakeKernel>(false);
+}
+Op SetStepOp(absl::string_view name) {
+  return Use(name).Input("new_global_step: int64").Shape(SecondIsScalar).Compute(SetGlobalStep);
+}
+Op LeaveOp(absl::string_view name) {
+  return Use(name).Input("worker: int64").Attr("total: int >= 1").Shape(SecondIsScalar).Kernel<LeaveKernel>();
+}
+Op JoinOp(absl::string_view name) { return Use(name).Input("worker: int64").Shape(SecondIsScalar).Compute(Join); }
+Op LedgerOp(absl::string_view name) {
+  return Use(name)
+      .Output("worker: int64")
+      .Output("accepted: int64")
+      .Output("stale: int64")
+      .Output("last_step: int64")
+      .Shape(FourVectors)
+      .Compute(ReadLedger);
+}
+Op CountOp(absl::string_view name) {
+  return Use(name).Output("num_accumulated: int32").Shape(shapes::Scalar).Compute(NumAccumulated);
+}
+
+const OpRegistration kOps[] = {
+    LeaveOp("ThalwegAccumulatorLeave"),
+    LeaveOp("ThalwegResourceAccumulatorLeave"),
+    JoinOp("ThalwegAccumulatorJoin"),
+    JoinOp("ThalwegResourceAccumulatorJoin"),
+    LedgerOp("ThalwegAccumulatorLedger"),
+    LedgerOp("ThalwegResourceAccumulatorLedger"),
+    Make("ConditionalAccumulator"),
+    Make("ResourceConditionalAccumulator"),
+    Make("SparseConditionalAccumulator"),
+    ApplyOp("AccumulatorApplyGradient"),
+    ApplyOp("ResourceAccumulatorApplyGradient"),
+    TakeOp("AccumulatorTakeGradient"),
+    TakeOp("ResourceAccumulatorTakeGradient"),
+    SetStepOp("AccumulatorSetGlobalStep"),
+    SetStepOp("ResourceAccumulatorSetGlobalStep"),
+    CountOp("AccumulatorNumAccumulated"),
+    CountOp("ResourceAccumulatorNumAccumulated"),
+    Use("SparseAccumulatorApplyGradient")
+        .Input("local_step: int64")
+        .Input("gradient_indices: int64")
+        .Input("gradient_values: dtype")
+        .Input("gradient_shape: int64")
+        .Attr("dtype: numbertype")
+        .Attr("has_known_shape: bool")
+        .Shape(SecondIsScalar)
+        .Kernel<SparseApplyKernel>(),
+    Use("SparseAccumulatorTakeGradient")
+        .Input("num_required: int32")
+        .Output("indices: int64")
+        .Output("values: dtype")
+        .Output("shape: int64")
+        .Attr("dtype: numbertype")
+        .Shape(SecondIsScalar)
+        .Kernel<TakeKernel>(true),
+};
+
+// `name` for a handle that a ref edge carries, Resource`name` for a resource.
+std::string FormOf(Output handle, absl::string_view name) {
+  const bool by_handle = handle.node != nullptr && handle.dtype() == kResource;
+  return absl::StrCat(by_handle ? "Resource" : "", name);
+}
+
+std::vector<AttrArg> Attributes(DType dtype, const PartialShape& shape, const AccumulatorArguments& a) {
+  return {{"dtype", dtype},
+          {"shape", shape},
+          {"container", a.container},
+          {"shared_name", a.shared_name},
+          {"reduction_type", a.mean ? "MEAN" : "SUM"}};
+}
+
+}  // namespace
+
+Output ConditionalAccumulator(const Scope& s, DType dtype, const PartialShape& shape, AccumulatorArguments a) {
+  return s.Add("ResourceConditionalAccumulator", {}, Attributes(dtype, shape, a));
+}
+Output AccumulatorApplyGradient(const Scope& s, Output handle, Output local_step, Output gradient) {
+  return s.Add(FormOf(handle, "AccumulatorApplyGradient"), {handle, local_step, gradient});
+}
+Output AccumulatorTakeGradient(const Scope& s, Output handle, Output num_required, DType dtype) {
+  return s.Add(FormOf(handle, "AccumulatorTakeGradient"), {handle, num_required}, {{"dtype", dtype}});
+}
+Output AccumulatorSetGlobalStep(const Scope& s, Output handle, Output step) {
+  return s.Add(FormOf(handle, "AccumulatorSetGlobalStep"), {handle, step});
+}
+Output AccumulatorNumAccumulated(const Scope& s, Output handle) {
+  return s.Add(FormOf(handle, "AccumulatorNumAccumulated"), {handle});
+}
+
+Output AccumulatorLeave(const Scope& s, Output handle, Output worker, int64_t total) {
+  return s.Add("Thalweg" + FormOf(handle, "AccumulatorLeave"), {handle, worker}, {{"total", total}});
+}
+Output AccumulatorJoin(const Scope& s, Output handle, Output worker) {
+  return s.Add("Thalweg" + FormOf(handle, "AccumulatorJoin"), {handle, worker});
+}
+AccumulatorLedgerOutputs AccumulatorLedger(const Scope& s, Output handle) {
+  Node* const node = s.Add("Thalweg" + FormOf(handle, "AccumulatorLedger"), {handle});
+  if (node == nullptr) return {};
+  return {node->out(0), node->out(1), node->out(2), node->out(3)};
+}
+
+Output SparseConditionalAccumulator(const Scope& s, DType dtype, const PartialShape& shape, AccumulatorArguments a) {
+  return s.Add("SparseConditionalAccumulator", {}, Attributes(dtype, shape, a));
+}
+Output SparseAccumulatorApplyGradient(const Scope& s, Output handle, Output local_step, Output indices, Output values,
+                                      Output shape) {
+  if (shape.node != nullptr) {
+    return s.Add("SparseAccumulatorApplyGradient", {handle, local_step, indices, values, shape},
+                 {{"has_known_shape", true}});
+  }
+  const Output none = s.Add("Const", {}, {{"dtype", kInt64}, {"value", Tensor(kInt64, Shape({0}))}});
+  return s.Add("SparseAccumulatorApplyGradient", {handle, local_step, indices, values, none},
+               {{"has_known_shape", false}});
+}
+SparseGradientOutputs SparseAccumulatorTakeGradient(const Scope& s, Output handle, Output num_required, DType dtype) {
+  Node* const node = s.Add("SparseAccumulatorTakeGradient", {handle, num_required}, {{"dtype", dtype}});
+  if (node == nullptr) return {};
+  return {node->out(0), node->out(1), node->out(2)};
+}
+
+}  // namespace thalweg

@@ -1,0 +1,227 @@
+// Ops of a Roster (roster.h). TensorFlow has nothing like them; their names say
+// so.
+#include "thalweg/base/status.h"
+#include "thalweg/kernel/op.h"
+#include "thalweg/ops/data_flow/roster.h"
+#include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/support/resource_kernel.h"
+
+namespace thalweg {
+namespace {
+
+class RosterKernel final : public ResourceKernel<Roster> {
+  absl::StatusOr<std::shared_ptr<Roster>> Make(const std::string&) override { return std::make_shared<Roster>(); }
+};
+
+// The second argument.
+absl::StatusOr<int64_t> ScalarOf(KernelContext& c, const char* what) {
+  const Tensor& value = c.input(1);
+  if (!value.shape().is_scalar()) return InvalidArgument(what, " must be a scalar, got ", value.shape());
+  return value.scalar<int64_t>();
+}
+
+class JoinKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(task_, init.Attr<std::string>("task"));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+    ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Roster::Member> before, roster->Join(worker, task_));
+    c.set_output(0, Tensor::Scalar<bool>(before != nullptr && before->present));
+    c.set_output(1, Tensor::Scalar<bool>(before != nullptr && !before->present));
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string task_;
+};
+
+absl::Status Leave(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
+  if (worker < 0) {
+    roster->Clear();
+  } else {
+    roster->Leave(worker);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Members(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  const Roster::Members members = roster->members();
+  const Shape shape({static_cast<int64_t>(members.size())});
+  ASSIGN_OR_RETURN(Tensor * worker, c.Allocate(0, shape));
+  ASSIGN_OR_RETURN(Tensor * present, c.Allocate(1, shape));
+  ASSIGN_OR_RETURN(Tensor * clock, c.Allocate(2, shape));
+  ASSIGN_OR_RETURN(Tensor * waits, c.Allocate(3, shape));
+  int64_t i = 0;
+  for (const auto& [number, member] : members) {
+    worker->mutable_data<int64_t>()[i] = number;
+    present->mutable_data<bool>()[i] = member.present;
+    clock->mutable_data<int64_t>()[i] = member.clock;
+    waits->mutable_data<int64_t>()[i] = member.waits;
+    ++i;
+  }
+  return absl::OkStatus();
+}
+
+class ReleaseKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(wanted_, init.Attr<int64_t>("wanted"));
+    ASSIGN_OR_RETURN(total_, init.Attr<int64_t>("total"));
+    ASSIGN_OR_RETURN(again_, init.Attr<bool>("again"));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+    ASSIGN_OR_RETURN(const int64_t step, ScalarOf(c, "step"));
+    roster->Release(step, wanted_, total_, again_);
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t wanted_ = 1, total_ = 1;
+  bool again_ = false;
+};
+
+class AwaitStepKernel final : public AsyncKernel {
+ public:
+  void ComputeAsync(KernelContext& c, Done done) override {
+    const absl::StatusOr<std::shared_ptr<Roster>> roster = FindResource<Roster>(c, 0);
+    if (!roster.ok()) return done(roster.status());
+    const absl::StatusOr<int64_t> local_step = ScalarOf(c, "local_step");
+    if (!local_step.ok()) return done(local_step.status());
+    (*roster)->AwaitStep(*local_step, {.cancellation = c.step().cancellation, .pool = c.step().pool},
+                         [&c, done = std::move(done)](const absl::Status& status, int64_t step) mutable {
+                           if (status.ok()) c.set_output(0, Tensor::Scalar<int64_t>(step));
+                           done(status);
+                         });
+  }
+};
+
+absl::Status CloseSteps(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  roster->CloseSteps();
+  return absl::OkStatus();
+}
+
+class AdvanceKernel final : public AsyncKernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(slack_, init.Attr<int64_t>("slack"));
+    return absl::OkStatus();
+  }
+  void ComputeAsync(KernelContext& c, Done done) override {
+    const absl::StatusOr<std::shared_ptr<Roster>> roster = FindResource<Roster>(c, 0);
+    if (!roster.ok()) return done(roster.status());
+    const absl::StatusOr<int64_t> worker = ScalarOf(c, "worker");
+    if (!worker.ok()) return done(worker.status());
+    (*roster)->Advance(*worker, slack_, {.cancellation = c.step().cancellation, .pool = c.step().pool},
+                       std::move(done));
+  }
+
+ private:
+  int64_t slack_ = 0;
+};
+
+class AwaitEmptyKernel final : public AsyncKernel {
+ public:
+  void ComputeAsync(KernelContext& c, Done done) override {
+    const absl::StatusOr<std::shared_ptr<Roster>> roster = FindResource<Roster>(c, 0);
+    if (!roster.ok()) return done(roster.status());
+    (*roster)->AwaitEmpty({.cancellation = c.step().cancellation, .pool = c.step().pool}, std::move(done));
+  }
+};
+
+Op Use(absl::string_view name) {
+  Op op(name);
+  op.Input("handle: resource").Stateful().NotDifferentiable();
+  return op;
+}
+
+absl::Status FourVectors(ShapeContext& c) {
+  for (int i = 0; i < 4; ++i) c.set_output(i, PartialShape::OfRank(1));
+  return absl::OkStatus();
+}
+
+const OpRegistration kOps[] = {
+    Op("ThalwegRoster")
+        .Output("handle: resource")
+        .Attr("container: string = ''")
+        .Attr("shared_name: string = ''")
+        .Stateful()
+        .Shape(HandleShape)
+        .Kernel<RosterKernel>()
+        .NotDifferentiable(),
+    Use("ThalwegRosterJoin")
+        .Input("worker: int64")
+        .Output("was_present: bool")
+        .Output("had_left: bool")
+        .Attr("task: string = ''")
+        .Shape(shapes::Scalar)
+        .Kernel<JoinKernel>(),
+    Use("ThalwegRosterLeave").Input("worker: int64").Shape(shapes::NoOutputs).Compute(Leave),
+    Use("ThalwegRosterMembers")
+        .Output("worker: int64")
+        .Output("present: bool")
+        .Output("clock: int64")
+        .Output("waits: int64")
+        .Shape(FourVectors)
+        .Compute(Members),
+    Use("ThalwegRosterRelease")
+        .Input("step: int64")
+        .Attr("wanted: int >= 1")
+        .Attr("total: int >= 1")
+        .Attr("again: bool = false")
+        .Shape(shapes::NoOutputs)
+        .Kernel<ReleaseKernel>(),
+    Use("ThalwegRosterAwaitStep")
+        .Input("local_step: int64")
+        .Output("step: int64")
+        .Shape(shapes::Scalar)
+        .Kernel<AwaitStepKernel>(),
+    Use("ThalwegRosterCloseSteps").Shape(shapes::NoOutputs).Compute(CloseSteps),
+    Use("ThalwegRosterAdvance")
+        .Input("worker: int64")
+        .Attr("slack: int >= 0")
+        .Shape(shapes::NoOutputs)
+        .Kernel<AdvanceKernel>(),
+    Use("ThalwegRosterAwaitEmpty").Shape(shapes::NoOutputs).Kernel<AwaitEmptyKernel>(),
+};
+
+}  // namespace
+
+Output RosterOf(const Scope& s, absl::string_view shared_name) {
+  return s.Add("ThalwegRoster", {}, {{"shared_name", std::string(shared_name)}});
+}
+RosterJoinOutputs RosterJoin(const Scope& s, Output roster, Output worker, const std::string& task) {
+  Node* const node = s.Add("ThalwegRosterJoin", {roster, worker}, {{"task", task}});
+  if (node == nullptr) return {};
+  return {node->out(0), node->out(1)};
+}
+Output RosterLeave(const Scope& s, Output roster, Output worker) {
+  return s.Add("ThalwegRosterLeave", {roster, worker});
+}
+RosterMemberOutputs RosterMembers(const Scope& s, Output roster) {
+  Node* const node = s.Add("ThalwegRosterMembers", {roster});
+  if (node == nullptr) return {};
+  return {node->out(0), node->out(1), node->out(2), node->out(3)};
+}
+Output RosterRelease(const Scope& s, Output roster, Output step, RosterReleaseArguments a) {
+  return s.Add("ThalwegRosterRelease", {roster, step}, {{"wanted", a.wanted}, {"total", a.total}, {"again", a.again}});
+}
+Output RosterAwaitStep(const Scope& s, Output roster, Output local_step) {
+  return s.Add("ThalwegRosterAwaitStep", {roster, local_step});
+}
+Output RosterCloseSteps(const Scope& s, Output roster) { return s.Add("ThalwegRosterCloseSteps", {roster}); }
+Output RosterAdvance(const Scope& s, Output roster, Output worker, int64_t slack) {
+  return s.Add("ThalwegRosterAdvance", {roster, worker}, {{"slack", slack}});
+}
+Output RosterAwaitEmpty(const Scope& s, Output roster) { return s.Add("ThalwegRosterAwaitEmpty", {roster}); }
+
+}  // namespace thalweg

@@ -1,0 +1,158 @@
+#include "thalweg/ops/data_flow/roster.h"
+
+#include "thalweg/kernel/evaluate.h"
+#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/data_flow_ops.h"
+
+namespace thalweg {
+namespace {
+
+using testing::ElementsAre;
+
+class RosterTest : public testing::Test {
+ protected:
+  void Advance(int worker, int64_t slack, Cancellation* cancellation = nullptr) {
+    roster_->Advance(worker, slack, {.cancellation = cancellation}, [this, worker](const absl::Status& status) {
+      log_.push_back(absl::StrCat(worker, status.ok() ? "" : " failed"));
+    });
+  }
+  void AwaitStep(const char* who, int64_t local_step) {
+    roster_->AwaitStep(local_step, {}, [this, who](const absl::Status& status, int64_t step) {
+      log_.push_back(status.ok() ? absl::StrCat(who, " ", step) : absl::StrCat(who, " ", status.ToString()));
+    });
+  }
+  std::vector<std::string> Log() { return std::exchange(log_, {}); }
+
+  const std::shared_ptr<Roster> roster_ = std::make_shared<Roster>();
+  std::vector<std::string> log_;
+};
+
+TEST(Quorum, NoMoreThanThereAreWorkers) {
+  EXPECT_EQ(Quorum(3, 3, 0), 3);
+  EXPECT_EQ(Quorum(3, 3, 1), 2);
+  EXPECT_EQ(Quorum(3, 3, 3), 1);
+  EXPECT_EQ(Quorum(3, 5, 1), 3) << "one to spare";
+  EXPECT_EQ(Quorum(3, 5, 3), 2);
+  EXPECT_EQ(Quorum(6, 3, 1), 4) << "each gives two";
+  EXPECT_EQ(Quorum(5, 2, 1), 3);
+}
+
+TEST_F(RosterTest, WhoIsTooFarAheadWaitsForTheSlowest) {
+  ASSERT_TRUE(roster_->Join(0).ok());
+  ASSERT_TRUE(roster_->Join(1).ok());
+  Advance(0, 1);
+  EXPECT_THAT(Log(), ElementsAre("0"));
+  Advance(0, 1);
+  EXPECT_THAT(Log(), ElementsAre()) << "2 ahead";
+  Advance(1, 1);
+  EXPECT_THAT(Log(), testing::UnorderedElementsAre("0", "1"));
+  Advance(0, 1);
+  EXPECT_THAT(Log(), ElementsAre());
+  roster_->Leave(1);
+  EXPECT_THAT(Log(), ElementsAre("0")) << "who left is not waited for";
+  EXPECT_EQ(roster_->members()[0].waits, 2);
+  EXPECT_EQ(roster_->Describe(), "a roster: worker 0 at step 3; worker 1 left at step 1;");
+  EXPECT_FALSE((*roster_->Join(1))->present) << "it had left";
+  EXPECT_TRUE((*roster_->Join(1))->present) << "it came twice";
+  EXPECT_EQ(*roster_->Join(2), nullptr);
+  EXPECT_EQ(roster_->members()[2].clock, 3) << "starts where the slowest is";
+}
+
+TEST_F(RosterTest, ANumberIsForOneTask) {
+  EXPECT_EQ(*roster_->Join(1, "/job:worker/task:1"), nullptr);
+  EXPECT_TRUE((*roster_->Join(1, "/job:worker/task:1"))->present) << "it was started again";
+  EXPECT_TRUE((*roster_->Join(1))->present) << "somebody speaks for it";
+  EXPECT_EQ(roster_->Join(1, "/job:chief/task:0").status().ToString(),
+            "ALREADY_EXISTS: worker 1 of the training is /job:worker/task:1, and /job:chief/task:0 comes with the same "
+            "number: does the number of all workers count the chief?");
+  roster_->Leave(1);
+  EXPECT_FALSE((*roster_->Join(1, "/job:chief/task:0"))->present);
+  EXPECT_FALSE(roster_->Join(1, "/job:worker/task:1").ok());
+}
+
+TEST_F(RosterTest, AWaitCanBeCancelled) {
+  ASSERT_TRUE(roster_->Join(1).ok());
+  Cancellation cancellation;
+  Advance(0, 0, &cancellation);
+  EXPECT_THAT(Log(), ElementsAre());
+  cancellation.Cancel(Cancelled("enough"));
+  EXPECT_THAT(Log(), ElementsAre("0 failed"));
+}
+
+TEST_F(RosterTest, InStep) {
+  roster_->Release(5, 2, 2, false);
+  AwaitStep("a", 5);
+  AwaitStep("b", 5);
+  EXPECT_THAT(Log(), ElementsAre());
+  AwaitStep("late", 4);
+  EXPECT_THAT(Log(), ElementsAre("late 5"));
+  roster_->Release(6, 2, 2, false);
+  EXPECT_THAT(Log(), ElementsAre("a 6", "b 6"));
+  AwaitStep("a", 6);
+  roster_->Release(6, 2, 2, true);
+  EXPECT_THAT(Log(), ElementsAre("a 6")) << "once more";
+  AwaitStep("a", 6);
+  roster_->CloseSteps();
+  EXPECT_THAT(Log(), ElementsAre("a OUT_OF_RANGE: the chief has ended the training at step 6"));
+  roster_->Release(0, 2, 2, true);
+  AwaitStep("a", 0);
+  EXPECT_THAT(Log(), ElementsAre());
+  AwaitStep("b", 6);
+  EXPECT_THAT(Log(), ElementsAre("b 0")) << "the training went back";
+}
+
+TEST_F(RosterTest, MoreGradientsThanWorkers) {
+  roster_->Release(0, 4, 2, false);
+  AwaitStep("a", 0);
+  AwaitStep("a", 0);
+  AwaitStep("b", 0);
+  EXPECT_THAT(Log(), ElementsAre("a 0", "a 0")) << "two workers, and two more";
+  roster_->Leave(1);
+  roster_->Release(1, 4, 2, false);
+  EXPECT_THAT(Log(), ElementsAre("b 1"));
+  AwaitStep("a", 1);
+  AwaitStep("a", 1);
+  EXPECT_THAT(Log(), ElementsAre("a 1")) << "two of one worker";
+}
+
+TEST_F(RosterTest, AwaitEmpty) {
+  ASSERT_TRUE(roster_->Join(0).ok());
+  ASSERT_TRUE(roster_->Join(1).ok());
+  bool empty = false;
+  roster_->AwaitEmpty({}, [&](const absl::Status& status) { empty = status.ok(); });
+  roster_->Leave(0);
+  EXPECT_FALSE(empty);
+  roster_->Leave(1);
+  EXPECT_TRUE(empty);
+  roster_->Clear();
+  EXPECT_TRUE(roster_->members().empty());
+}
+
+TEST(RosterOps, TakePartAndLeave) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output roster = RosterOf(s, "roster");
+  const Output worker = Const(s, int64_t{7});
+  const RosterJoinOutputs join = RosterJoin(s, roster, worker);
+  const Output leave = RosterLeave(s, roster, worker);
+  const RosterMemberOutputs members = RosterMembers(s, roster);
+  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew());
+  const auto run = [&](std::vector<Output> outputs) {
+    auto values = Evaluate(graph, {}, outputs, device);
+    EXPECT_TRUE(values.ok()) << values.status();
+    return values.ok() ? *values : std::vector<Tensor>(outputs.size());
+  };
+  EXPECT_FALSE(run({join.was_present})[0].scalar<bool>());
+  EXPECT_TRUE(run({join.was_present})[0].scalar<bool>());
+  run({leave});
+  const std::vector<Tensor> m = run({members.worker, members.present, members.clock, members.waits});
+  EXPECT_THAT(m[0].flat<int64_t>(), ElementsAre(7));
+  EXPECT_THAT(m[1].flat<bool>(), ElementsAre(false));
+  EXPECT_THAT(m[2].flat<int64_t>(), ElementsAre(0));
+  EXPECT_THAT(m[3].flat<int64_t>(), ElementsAre(0));
+  EXPECT_TRUE(run({join.had_left})[0].scalar<bool>());
+}
+
+}  // namespace
+}  // namespace thalweg

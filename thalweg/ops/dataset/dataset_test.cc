@@ -1,0 +1,94 @@
+// What datasets refuse; python/tests/dataset_test.py compares what they give.
+#include "thalweg/ops/dataset/dataset.h"
+
+#include "thalweg/kernel/op_testlib.h"
+
+namespace thalweg {
+namespace {
+
+const std::vector<AttrArg> kTypes{{"output_types", std::vector<DType>{kInt64}},
+                                  {"output_shapes", std::vector<PartialShape>{PartialShape()}}};
+
+Tensor Int(int64_t value) { return Tensor::Scalar(value); }
+
+Tensor Numbers(int64_t start, int64_t stop, int64_t step = 1) {
+  return RunOp("RangeDataset", {Int(start), Int(stop), Int(step)}, kTypes).value()[0];
+}
+
+absl::StatusCode CodeOf(absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs = kTypes) {
+  return RunOp(op, std::move(inputs), std::move(attrs)).status().code();
+}
+
+TEST(DatasetTest, RefusesBadArguments) {
+  const Tensor ten = Numbers(0, 10), none = Tensor::Scalar(Variant()), yes = Tensor::Scalar(true);
+  EXPECT_EQ(CodeOf("RangeDataset", {Int(0), Int(1), Int(0)}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf("TakeDataset", {none, Int(1)}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf("TakeDataset", {Tensor(kVariant, {2}), Int(1)}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf("TakeDataset", {ten, Tensor::Vector<int64_t>({1, 2})}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf("BatchDatasetV2", {ten, Int(0), yes}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf("ShuffleDataset", {ten, Int(-1), Int(1), Int(2)}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf("ShardDataset", {ten, Int(2), Int(2)}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf("WindowDataset", {ten, Int(int64_t{1} << 40), Int(1), Int(int64_t{1} << 40), yes}),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf("CacheDataset", {ten, Tensor::Scalar(std::string("file"))}), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(CodeOf("TensorSliceDataset",
+                   {std::vector<Tensor>{Tensor::Vector<float>({1, 2}), Tensor::Vector<float>({1, 2, 3})}},
+                   {{"output_shapes", std::vector<PartialShape>(2)}}),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// The body comes with the graph of a client, who may have made it himself.
+TEST(DatasetTest, ABodyWithTwoArgumentsOfOneNumber) {
+  Graph body;
+  const Scope s = body.root();
+  const Output x = s.Add("_Arg", {}, {{"T", kInt64}, {"index", 0}});
+  const Output y = s.Add("_Arg", {}, {{"T", kInt64}, {"index", 0}});
+  const Output sum = s.Add("AddV2", {x, y});
+  s.Add("_Retval", {sum}, {{"index", 0}});
+  ASSERT_TRUE(s.ok()) << s.status();
+  tensorflow::NodeDef node;
+  SetAttr(node, "_graph_of_f", body.Export().SerializeAsString());
+  const absl::Status status = CarriedFunction::Read(node, "f").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("two arguments have the number 0"));
+}
+
+TEST(DatasetTest, ABodyWithAPieceOfALoop) {
+  for (const char* op : {"NextIteration", "Exit"}) {
+    SCOPED_TRACE(op);
+    Graph body;
+    const Scope s = body.root();
+    const Output x = s.Add("_Arg", {}, {{"T", kInt64}, {"index", 0}});
+    const Output piece = s.WithOpName("piece").Add(op, {x});
+    const Output merged = s.Add("Merge", {std::vector<Output>{piece}});
+    const Output negated = s.Add("Neg", {merged});
+    s.Add("_Retval", {negated}, {{"index", 0}});
+    ASSERT_TRUE(s.ok()) << s.status();
+    tensorflow::NodeDef node;
+    SetAttr(node, "_graph_of_f", body.Export().SerializeAsString());
+    const absl::Status status = CarriedFunction::Read(node, "f").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(status.message()),
+                testing::HasSubstr("a loop in a function that a dataset calls: 'piece'"));
+  }
+}
+
+TEST(DatasetTest, AFunctionWithoutItsBody) {
+  tensorflow::AttrValue f;
+  f.mutable_func()->set_name("F");
+  std::vector<AttrArg> attrs = kTypes;
+  attrs.emplace_back("f", f);
+  EXPECT_EQ(CodeOf("MapDataset", {Numbers(0, 3), std::vector<Tensor>{}}, attrs), absl::StatusCode::kNotFound);
+  attrs.emplace_back("_graph_of_f", "\xff nonsense");
+  EXPECT_EQ(CodeOf("MapDataset", {Numbers(0, 3), std::vector<Tensor>{}}, attrs), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(DatasetTest, CardinalityAtTheEndsOfTheRange) {
+  constexpr int64_t kLow = std::numeric_limits<int64_t>::min(), kHigh = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ((*DatasetIn(Numbers(kLow, kHigh)))->cardinality(), kHigh);
+  EXPECT_EQ((*DatasetIn(Numbers(kHigh, kLow, kLow)))->cardinality(), 2);
+  EXPECT_EQ((*DatasetIn(Numbers(3, 3)))->cardinality(), 0);
+}
+
+}  // namespace
+}  // namespace thalweg

@@ -1,0 +1,332 @@
+#include "thalweg/ops/lookup/lookup_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/hash/hash.h"
+#include "thalweg/base/status.h"
+#include "thalweg/ops/support/element_moves.h"
+
+namespace thalweg {
+namespace {
+
+using Kind = LookupTableOptions::Kind;
+
+// from[i * width...] to to[j * width...].
+void CopyRow(const Tensor& from, int64_t i, int64_t width, Tensor* to, int64_t j) {
+  const absl::Status status = DispatchMove(from.dtype(), [&]<typename T>() {
+    CopyElements(MoveData<T>(from) + i * width, width, MutableMoveData<T>(to) + j * width);
+    return absl::OkStatus();
+  });
+  CHECK(status.ok()) << status;
+}
+
+bool SameRow(const Tensor& a, int64_t i, const Tensor& b, int64_t j, int64_t width) {
+  if (a.dtype() == kString) {
+    const std::string* const x = a.data<std::string>() + i * width;
+    return std::equal(x, x + width, b.data<std::string>() + j * width);
+  }
+  const size_t bytes = ElementSize(a.dtype()) * width;
+  return std::memcmp(static_cast<const char*>(a.raw()) + i * bytes, static_cast<const char*>(b.raw()) + j * bytes,
+                     bytes) == 0;
+}
+
+// The text of an element, for messages.
+std::string ElementText(const Tensor& t, int64_t i) {
+  if (t.dtype() == kString) return t.data<std::string>()[i];
+  std::string text;
+  const absl::Status status = Dispatch(PodTypes(), t.dtype(), [&]<typename T>() {
+    if constexpr (std::is_arithmetic_v<T>) text = absl::StrCat(t.data<T>()[i]);
+    return absl::OkStatus();
+  });
+  return status.ok() ? text : "?";
+}
+
+}  // namespace
+
+uint64_t RowsByKey::NumberOf(const Tensor& keys, int64_t i) const {
+  uint64_t bits = 0;
+  const size_t size = ElementSize(dtype_);
+  std::memcpy(&bits, static_cast<const char*>(keys.raw()) + i * size, size);
+  return bits;
+}
+
+absl::string_view RowsByKey::TextOf(const Tensor& keys, int64_t i, std::string* scratch) const {
+  if (dtype_ != kString) {
+    const size_t size = ElementSize(dtype_) * width_;
+    return absl::string_view(static_cast<const char*>(keys.raw()) + i * size, size);
+  }
+  const std::string* const parts = keys.data<std::string>() + i * width_;
+  if (width_ == 1) return parts[0];
+  scratch->clear();
+  for (int64_t j = 0; j < width_; ++j) absl::StrAppend(scratch, parts[j].size(), ":", parts[j]);
+  return *scratch;
+}
+
+int64_t RowsByKey::Find(const Tensor& keys, int64_t i) const {
+  if (IsNumber()) {
+    const auto it = numbers_.find(NumberOf(keys, i));
+    return it == numbers_.end() ? -1 : it->second;
+  }
+  std::string scratch;
+  const auto it = texts_.find(TextOf(keys, i, &scratch));
+  return it == texts_.end() ? -1 : it->second;
+}
+
+void RowsByKey::Set(const Tensor& keys, int64_t i, int64_t row) {
+  if (IsNumber()) {
+    numbers_[NumberOf(keys, i)] = row;
+    return;
+  }
+  std::string scratch;
+  texts_[TextOf(keys, i, &scratch)] = row;
+}
+
+void RowsByKey::Erase(const Tensor& keys, int64_t i) {
+  if (IsNumber()) {
+    numbers_.erase(NumberOf(keys, i));
+    return;
+  }
+  std::string scratch;
+  const auto it = texts_.find(TextOf(keys, i, &scratch));
+  if (it != texts_.end()) texts_.erase(it);
+}
+
+void RowsByKey::Clear() {
+  numbers_.clear();
+  texts_.clear();
+}
+
+LookupTable::LookupTable(LookupTableOptions options)
+    : options_(std::move(options)),
+      key_width_(options_.key_shape.num_elements()),
+      value_width_(options_.value_shape.num_elements()),
+      rows_(options_.key_dtype, key_width_),
+      buckets_(options_.buckets) {}
+
+absl::StatusOr<Shape> LookupTable::ValuesShape(const Shape& keys) const {
+  const int own = options_.key_shape.rank();
+  const bool ends = keys.rank() >= own && std::equal(options_.key_shape.dims().begin(), options_.key_shape.dims().end(),
+                                                     keys.dims().end() - own);
+  if (!ends) {
+    return InvalidArgument("Input key shape ", keys, " must end with the table's key shape ", options_.key_shape);
+  }
+  Dims dims(keys.dims().begin(), keys.dims().end() - own);
+  dims.insert(dims.end(), options_.value_shape.dims().begin(), options_.value_shape.dims().end());
+  return Shape::Make(dims);
+}
+
+absl::Status LookupTable::CheckPair(const Tensor& keys, const Tensor& values) const {
+  ASSIGN_OR_RETURN(const Shape expected, ValuesShape(keys.shape()));
+  if (!(values.shape() == expected)) {
+    return InvalidArgument("Expected shape ", expected, " for value, got ", values.shape());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LookupTable::CheckKeys(const Tensor& keys) const {
+  if (options_.kind != Kind::kDense) return absl::OkStatus();
+  for (int64_t i = 0; i < KeysIn(keys); ++i) {
+    if (SameRow(keys, i, options_.empty_key, 0, key_width_)) {
+      return InvalidArgument("Using the empty_key as a table key is not allowed");
+    }
+    if (options_.deleted_key.has_value() && SameRow(keys, i, options_.deleted_key, 0, key_width_)) {
+      return InvalidArgument("Using the deleted_key as a table key is not allowed");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LookupTable::Find(const Tensor& keys, const Tensor& defaults, Tensor* values) const {
+  RETURN_IF_ERROR(CheckKeys(keys));
+  MutexLock lock(&mutex_);
+  if (options_.kind == Kind::kFixed && !filled_) return FailedPrecondition("Table not initialized.");
+  const bool each = defaults.num_elements() == values->num_elements() && !(defaults.shape() == options_.value_shape);
+  const int64_t n = KeysIn(keys);
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t row = rows_.Find(keys, i);
+    if (row >= 0) {
+      CopyRow(values_, row, value_width_, values, i);
+    } else {
+      CopyRow(defaults, each ? i : 0, value_width_, values, i);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LookupTable::Reserve(int64_t rows) {
+  if (rows <= capacity_) return absl::OkStatus();
+  const int64_t capacity = std::max<int64_t>({16, rows, 2 * capacity_});
+  const int64_t held = rows_.size();
+  const auto grow = [&](DType dtype, int64_t width, Tensor* t) -> absl::Status {
+    ASSIGN_OR_RETURN(const Shape shape, Shape::Make({capacity, width}));
+    ASSIGN_OR_RETURN(Tensor larger, Tensor::Allocate(dtype, shape));
+    if (held > 0) {
+      RETURN_IF_ERROR(DispatchMove(dtype, [&]<typename T>() {
+        CopyElements(MoveData<T>(*t), held * width, MutableMoveData<T>(&larger));
+        return absl::OkStatus();
+      }));
+    }
+    *t = std::move(larger);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(grow(options_.key_dtype, key_width_, &keys_));
+  RETURN_IF_ERROR(grow(options_.value_dtype, value_width_, &values_));
+  capacity_ = capacity;
+  return absl::OkStatus();
+}
+
+absl::Status LookupTable::Put(const Tensor& keys, int64_t i, const Tensor& values) {
+  int64_t row = rows_.Find(keys, i);
+  if (row < 0) {
+    row = rows_.size();
+    RETURN_IF_ERROR(Reserve(row + 1));
+    CopyRow(keys, i, key_width_, &keys_, row);
+    rows_.Set(keys, i, row);
+  } else if (options_.kind == Kind::kFixed) {
+    if (SameRow(values_, row, values, i, value_width_)) return absl::OkStatus();
+    return FailedPrecondition("HashTable has different value for same key. Key ", ElementText(keys, i), " has ",
+                              ElementText(values_, row), " and trying to add value ", ElementText(values, i));
+  }
+  CopyRow(values, i, value_width_, &values_, row);
+  return absl::OkStatus();
+}
+
+absl::Status LookupTable::Insert(const Tensor& keys, const Tensor& values) {
+  if (options_.kind == Kind::kFixed) {
+    return Unimplemented("Insert not supported by InitializableLookupTable implementations");
+  }
+  RETURN_IF_ERROR(CheckPair(keys, values));
+  RETURN_IF_ERROR(CheckKeys(keys));
+  MutexLock lock(&mutex_);
+  const int64_t n = KeysIn(keys);
+  if (options_.kind == Kind::kDense) {
+    while (static_cast<double>(rows_.size() + n) > static_cast<double>(buckets_) * options_.max_load) buckets_ *= 2;
+  }
+  for (int64_t i = 0; i < n; ++i) RETURN_IF_ERROR(Put(keys, i, values));
+  return absl::OkStatus();
+}
+
+// The last row takes the place of the one that goes.
+absl::Status LookupTable::Remove(const Tensor& keys) {
+  if (options_.kind == Kind::kFixed) {
+    return Unimplemented("Remove not supported by InitializableLookupTable implementations");
+  }
+  RETURN_IF_ERROR(ValuesShape(keys.shape()).status());
+  RETURN_IF_ERROR(CheckKeys(keys));
+  MutexLock lock(&mutex_);
+  for (int64_t i = 0; i < KeysIn(keys); ++i) {
+    const int64_t row = rows_.Find(keys, i);
+    if (row < 0) continue;
+    rows_.Erase(keys, i);
+    const int64_t last = rows_.size();
+    if (row == last) continue;
+    CopyRow(keys_, last, key_width_, &keys_, row);
+    CopyRow(values_, last, value_width_, &values_, row);
+    rows_.Set(keys_, row, row);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LookupTable::Fill(const Tensor& keys, const Tensor& values) {
+  const int64_t n = KeysIn(keys);
+  if (filled_) {
+    if (n == rows_.size()) return absl::OkStatus();
+    return FailedPrecondition("Table was already initialized with different data.");
+  }
+  rows_.Clear();
+  for (int64_t i = 0; i < n; ++i) RETURN_IF_ERROR(Put(keys, i, values));
+  filled_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status LookupTable::Import(const Tensor& keys, const Tensor& values) {
+  if (options_.kind != Kind::kDense) {
+    RETURN_IF_ERROR(CheckPair(keys, values));
+    MutexLock lock(&mutex_);
+    if (options_.kind == Kind::kFixed) return Fill(keys, values);
+    rows_.Clear();
+    for (int64_t i = 0; i < KeysIn(keys); ++i) RETURN_IF_ERROR(Put(keys, i, values));
+    return absl::OkStatus();
+  }
+  // Buckets: a row each, empty ones too.
+  const int64_t n = keys.rank() == 2 ? keys.dim(0) : -1;
+  if (n < 0 || keys.dim(1) != key_width_) {
+    return InvalidArgument("Expected keys of shape [?,", key_width_, "], got ", keys.shape());
+  }
+  if (!(values.shape() == Shape({n, value_width_}))) {
+    return InvalidArgument("Expected shape ", Shape({n, value_width_}), " for value, got ", values.shape());
+  }
+  if (n < 4 || (n & (n - 1)) != 0) {
+    return InvalidArgument("Number of buckets must be at least 4 and a power of 2, got: ", n);
+  }
+  MutexLock lock(&mutex_);
+  rows_.Clear();
+  buckets_ = n;
+  for (int64_t i = 0; i < n; ++i) {
+    if (SameRow(keys, i, options_.empty_key, 0, key_width_)) continue;
+    if (options_.deleted_key.has_value() && SameRow(keys, i, options_.deleted_key, 0, key_width_)) continue;
+    RETURN_IF_ERROR(Put(keys, i, values));
+  }
+  return absl::OkStatus();
+}
+
+// As TensorFlow lays a dense table out: keys in the bucket that their bits say,
+// or after some steps of growing length.
+absl::Status LookupTable::ExportBuckets(Tensor* keys, Tensor* values) const {
+  ASSIGN_OR_RETURN(*keys, Tensor::Allocate(options_.key_dtype, Shape({buckets_, key_width_})));
+  ASSIGN_OR_RETURN(const Shape shape, Shape::Make({buckets_, value_width_}));
+  ASSIGN_OR_RETURN(*values, Tensor::Allocate(options_.value_dtype, shape));
+  ClearElements(values);
+  for (int64_t i = 0; i < buckets_; ++i) CopyRow(options_.empty_key, 0, key_width_, keys, i);
+  std::vector<bool> taken(buckets_, false);
+  for (int64_t row = 0; row < rows_.size(); ++row) {
+    uint64_t bucket = static_cast<uint64_t>(row);
+    if (key_width_ == 1 && options_.key_dtype == kInt64) bucket = static_cast<uint64_t>(keys_.data<int64_t>()[row]);
+    if (key_width_ == 1 && options_.key_dtype == kInt32) {
+      bucket = static_cast<uint64_t>(static_cast<int64_t>(keys_.data<int32_t>()[row]));
+    }
+    bucket &= static_cast<uint64_t>(buckets_ - 1);
+    for (uint64_t step = 1; taken[bucket]; ++step) bucket = (bucket + step) & static_cast<uint64_t>(buckets_ - 1);
+    taken[bucket] = true;
+    CopyRow(keys_, row, key_width_, keys, static_cast<int64_t>(bucket));
+    CopyRow(values_, row, value_width_, values, static_cast<int64_t>(bucket));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LookupTable::Export(Tensor* keys, Tensor* values) const {
+  MutexLock lock(&mutex_);
+  if (options_.kind == Kind::kDense) return ExportBuckets(keys, values);
+  if (options_.kind == Kind::kFixed && !filled_) return Aborted("HashTable is not initialized.");
+  const int64_t n = rows_.size();
+  ASSIGN_OR_RETURN(*keys, Tensor::Allocate(options_.key_dtype, Shape({n})));
+  Dims dims(options_.value_shape.dims().begin(), options_.value_shape.dims().end());
+  dims.insert(dims.begin(), n);
+  ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+  ASSIGN_OR_RETURN(*values, Tensor::Allocate(options_.value_dtype, shape));
+  for (int64_t row = 0; row < n; ++row) {
+    CopyRow(keys_, row, key_width_, keys, row);
+    CopyRow(values_, row, value_width_, values, row);
+  }
+  return absl::OkStatus();
+}
+
+int64_t LookupTable::size() const {
+  MutexLock lock(&mutex_);
+  return options_.kind == Kind::kFixed && !filled_ ? 0 : rows_.size();
+}
+
+bool LookupTable::filled() const {
+  MutexLock lock(&mutex_);
+  return filled_;
+}
+
+std::string LookupTable::Describe() const {
+  return absl::StrCat("a table from ", ToString(options_.key_dtype), " to ", ToString(options_.value_dtype), " with ",
+                      size(), " keys");
+}
+
+}  // namespace thalweg

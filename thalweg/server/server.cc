@@ -1,0 +1,179 @@
+#include "thalweg/server/server.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "thalweg/base/notification.h"
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/job_watch.h"
+#include "thalweg/cluster/master/local_master.h"
+#include "thalweg/cluster/worker/local_worker.h"
+#include "thalweg/rpc/call_gate.h"
+#include "thalweg/rpc/grpc_job.h"
+#include "thalweg/rpc/grpc_worker.h"
+#include "thalweg/rpc/rpc_server.h"
+#include "thalweg/rpc/services.h"
+#include "thalweg/server/save_variables.h"
+
+namespace thalweg {
+
+// Members are destroyed from the last to the first: nobody is called by what
+// outlives it.
+class Server::State {
+ public:
+  explicit State(bool links) : client(links) {}
+
+  TaskId task;
+  std::string target;
+  std::string orphan_checkpoint;
+  CallGate gate;
+  std::optional<LocalDevices> devices;
+  Membership membership;
+  StepSequences sequences;
+  std::optional<LocalWorker> worker;
+  std::shared_ptr<Workers> workers;
+  RpcClient client;
+  std::unique_ptr<JobPeers> peers;
+  std::optional<JobWatch> watch;
+  std::optional<LocalMaster> master;
+  std::unique_ptr<RpcServer> rpc;
+
+  Mutex mutex;
+  bool stopping ABSL_GUARDED_BY(mutex) = false;
+  Notification stopped;
+};
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, const TaskId& task,
+                                                      const ServerOptions& options) {
+  ASSIGN_OR_RETURN(const std::string address, cluster.Address(task));
+  ASSIGN_OR_RETURN(const HostPort host_port, HostPort::Parse(address));
+  const LocalDevicesOptions devices{
+      .job = task.job, .task = task.index, .cpus = options.cpu_devices, .threads = options.threads};
+  RETURN_IF_ERROR(devices.Check());
+  auto state = std::make_unique<State>(options.local_links);
+  State* s = state.get();
+  s->task = task;
+  s->orphan_checkpoint = options.orphan_checkpoint;
+  s->devices.emplace(devices);
+  const WorkersFactory make_workers = [s](const ClusterSpec& c, const TaskId& self) {
+    return MakeGrpcWorkers(c, self, &*s->worker, &s->client);
+  };
+  s->worker.emplace(
+      LocalWorkerOptions{.task = task,
+                         .devices = &*s->devices,
+                         .membership = &s->membership,
+                         .make_workers = make_workers,
+                         .sequences = &s->sequences,
+                         .collective_leader = options.default_session_config.experimental().collective_group_leader(),
+                         .peer_timeout = options.peer_timeout});
+  ASSIGN_OR_RETURN(s->workers, make_workers(cluster, task));
+  s->worker->SetWorkers(s->workers);
+  s->master.emplace(LocalMasterOptions{.task = task,
+                                       .devices = &*s->devices,
+                                       .membership = &s->membership,
+                                       .workers = s->workers,
+                                       .make_workers = make_workers,
+                                       .default_config = options.default_session_config,
+                                       .peer_timeout = options.peer_timeout,
+                                       .sequences = &s->sequences});
+  s->peers = MakeGrpcJobPeers(cluster, &s->client);
+  s->watch.emplace(JobWatchOptions{.cluster = cluster,
+                                   .self = task,
+                                   .peers = s->peers.get(),
+                                   .membership = &s->membership,
+                                   .last_used = [s] { return s->gate.last_call(); },
+                                   .orphan_after = options.orphan_after,
+                                   .gone_after = options.gone_after});
+  std::vector<RpcMethod> methods = MasterService(*s->master);
+  for (RpcMethod& method : WorkerService(*s->worker)) methods.push_back(std::move(method));
+  methods = s->gate.Guard(std::move(methods));
+  for (RpcMethod& method : JobService(*s->watch)) methods.push_back(std::move(method));
+  ASSIGN_OR_RETURN(s->rpc,
+                   RpcServer::Start({.bind = options.bind, .port = host_port.port, .links = options.local_links},
+                                    std::move(methods)));
+  s->target = absl::StrCat("grpc://localhost:", s->rpc->port());
+  return std::unique_ptr<Server>(new Server(std::move(state)));
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const tensorflow::ServerDef& def, ServerOptions options) {
+  if (!def.protocol().empty() && def.protocol() != "grpc") {
+    return InvalidArgument("No server for the protocol \"", def.protocol(), "\": only grpc is spoken here");
+  }
+  ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromProto(def.cluster()));
+  options.default_session_config.MergeFrom(def.default_session_config());
+  const auto& counts = def.default_session_config().device_count();
+  if (const auto it = counts.find("CPU"); it != counts.end() && it->second > options.cpu_devices) {
+    options.cpu_devices = it->second;
+  }
+  return Start(cluster, {def.job_name(), def.task_index()}, options);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::StartLocal(const ServerOptions& options) {
+  ClusterSpec cluster;
+  RETURN_IF_ERROR(cluster.AddTask({"local", 0}, "localhost:0"));
+  return Start(cluster, {"local", 0}, options);
+}
+
+Server::Server(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Server::~Server() { Stop(); }
+
+const std::string& Server::target() const { return state_->target; }
+const TaskId& Server::task() const { return state_->task; }
+int Server::port() const { return state_->rpc->port(); }
+
+void Server::Stop() {
+  {
+    MutexLock lock(&state_->mutex);
+    if (state_->stopping) return;
+    state_->stopping = true;
+  }
+  state_->watch->Stop();
+  // Steps end first, so that every call can be answered.
+  state_->worker->Shutdown(Unavailable("Server ", state_->task, " was stopped"));
+  state_->master->CloseAll();
+  state_->rpc->Shutdown();
+  state_->stopped.Notify();
+}
+
+void Server::Drain(absl::Duration timeout) {
+  // Workers that were told to leave at the same time need this task for their last
+  // checkpoint: steps go on as long as there are any, for half of the time.
+  constexpr absl::Duration kQuiet = absl::Milliseconds(300);
+  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Status why = Unavailable(state_->task, " is leaving");
+  state_->gate.CloseForSessions(why);
+  state_->gate.WaitUntilQuiet(kQuiet, timeout / 2);
+  if (!state_->gate.Close(why, deadline - absl::Now())) {
+    LOG(WARNING) << state_->task.ToString() << " leaves; steps that still run after " << absl::FormatDuration(timeout)
+                 << " are cancelled";
+  }
+  Stop();
+}
+
+// What nobody works with any more is kept, so that the job can go on from there.
+absl::Status Server::SaveOrphan(const absl::Status& orphaned) {
+  if (state_->orphan_checkpoint.empty()) return orphaned;
+  // Who comes now would work with what is not saved.
+  state_->gate.Close(Unavailable(state_->task, " is leaving: ", orphaned.message()), absl::Seconds(1));
+  const std::string prefix = absl::StrCat(state_->orphan_checkpoint, "-", state_->task.job, "-", state_->task.index);
+  const absl::StatusOr<int> saved = SaveVariables(PosixFileSystem(), state_->devices->devices(), prefix);
+  if (!saved.ok()) {
+    return Append(orphaned, absl::StrCat("; its variables are lost: saving ", prefix, ": ", saved.status().message()));
+  }
+  if (*saved == 0) return Append(orphaned, "; it had no variables");
+  return Append(orphaned, absl::StrCat("; its ", *saved, " variables are in ", prefix));
+}
+
+absl::Status Server::Join() {
+  if (const absl::Status waited = state_->watch->Wait(); !waited.ok()) return SaveOrphan(waited);
+  bool stopping = false;
+  {
+    MutexLock lock(&state_->mutex);
+    stopping = state_->stopping;
+  }
+  if (stopping) state_->stopped.WaitForNotification();
+  return absl::OkStatus();
+}
+
+}  // namespace thalweg

@@ -1,0 +1,89 @@
+// Variables as models use them: a handle with what is needed to read, update
+// and initialize one, and the lists of them that a graph keeps.
+//
+//   const Var w = MakeVariable(s, "weights", {784, 10}, {.initializer = initializers::GlorotUniform()});
+//   const Output y = MatMul(s, x, w);      // reads it
+//   Run(InitializeVariables(s));
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "thalweg/graph/scope.h"
+#include "thalweg/ops/state_ops.h"
+#include "thalweg/train/layers/initializers.h"
+
+namespace thalweg {
+
+// A value; valid as long as the graph. Where an Output is wanted it stands for
+// the variable's value. A default one stands for "none".
+struct Var {
+  Output ref;          // the variable: what Assign and the Apply ops take
+  Output read;         // its value
+  Output initializer;  // the operation that gives it the initial value
+
+  operator Output() const { return read; }  // NOLINT: implicit by design
+  explicit operator bool() const { return ref.node != nullptr; }
+  const std::string& name() const;  // "" if there is none
+  DType dtype() const { return RemoveRef(ref.dtype()); }
+  const PartialShape& shape() const { return ref.shape(); }
+};
+
+struct VarOptions {
+  Initializer initializer = initializers::Default();
+  DType dtype = kFloat;
+  bool trainable = true;  // optimizers change it unless told what to change
+  bool local = false;     // of this worker alone: not trained, not saved, initialized by everyone
+};
+
+// Adds a variable `name`, with its operations `name/read` and `name/Assign`
+// beside it, to the graph and its lists. Control dependencies of the scope do
+// not count.
+Var MakeVariable(const Scope& s, absl::string_view name, const Shape& shape, const VarOptions& options = {});
+Var MakeVariable(const Scope& s, absl::string_view name, std::initializer_list<int64_t> dims,  // {} is a scalar
+                 const VarOptions& options = {});
+// With the type and shape of `initial_value`.
+Var MakeVariable(const Scope& s, absl::string_view name, Output initial_value, bool trainable = true);
+
+// Operations that change it: those of state_ops.h, which take `ref`.
+Output Assign(const Scope& s, const Var& var, Output value, AssignOptions options = {});
+Output AssignAdd(const Scope& s, const Var& var, Output value, UpdateOptions options = {});
+Output AssignSub(const Scope& s, const Var& var, Output value, UpdateOptions options = {});
+Output ScatterUpdate(const Scope& s, const Var& var, Output indices, Output updates, AssignOptions options = {});
+Output ScatterAdd(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output ScatterSub(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output ScatterMul(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output ScatterDiv(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output ScatterMin(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output ScatterMax(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+Output CountUpTo(const Scope& s, const Var& var, int64_t limit);
+Output IsVariableInitialized(const Scope& s, const Var& var);
+
+// The variable of that name that MakeVariable added; empty if there is none.
+Var GetVariable(const Graph& graph, absl::string_view name);
+
+// All variables of a graph, or those that are trained, in the order in which
+// they were made.
+std::vector<Var> GlobalVariables(const Graph& graph);
+std::vector<Var> TrainableVariables(const Graph& graph);
+// Local ones are in none of the other lists.
+std::vector<Var> LocalVariables(const Graph& graph);
+
+// An operation ("init") that initializes all variables made so far, but for
+// local ones.
+Output InitializeVariables(const Scope& s);
+
+// The variable that counts steps: int64, "global_step", at the root of the
+// graph, wherever the scope is.
+Var GetOrCreateGlobalStep(const Scope& s);
+// Empty if there is none.
+Var GetGlobalStep(const Graph& graph);
+
+// Names of the lists in the graph, as TensorFlow calls them.
+inline constexpr char kGlobalVariables[] = "variables";
+inline constexpr char kTrainableVariables[] = "trainable_variables";
+inline constexpr char kLocalVariables[] = "local_variables";
+inline constexpr char kGlobalStep[] = "global_step";
+
+}  // namespace thalweg

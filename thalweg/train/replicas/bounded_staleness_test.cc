@@ -1,0 +1,82 @@
+#include "thalweg/train/replicas/bounded_staleness.h"
+
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "thalweg/train/optimizers/optimizers.h"
+#include "thalweg/train/replicas/replica_testlib.h"
+
+namespace thalweg {
+namespace {
+
+TestReplica::MakeOptimizer Bounded(const BoundedStalenessOptions& options) {
+  return [=] { return BoundedStaleness(GradientDescent({.learning_rate = 0.01}), options); };
+}
+
+WorkerClock ClockOf(TestReplica& replica, int worker) {
+  const auto clocks = ReadClocks(*replica.session, replica.graph);
+  EXPECT_TRUE(clocks.ok()) << clocks.status();
+  if (!clocks.ok() || static_cast<int>(clocks->size()) <= worker) return {.worker = -1};
+  return (*clocks)[worker];
+}
+
+TEST(BoundedStaleness, NobodyIsFurtherAheadThanTheSlack) {
+  TestCluster cluster({{"ps", 2}, {"worker", 2}});
+  TestReplica fast(&cluster, 0, Bounded({.slack = 2})), slow(&cluster, 1, Bounded({.slack = 2}));
+  fast.Start();
+  slow.Start();
+  fast.Step(1, 1);
+  fast.Step(1, 1);
+  EXPECT_EQ(ClockOf(slow, 0).waits, 0);
+  std::thread ahead([&] { fast.Step(1, 1); });
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (ClockOf(slow, 0).waits == 0 && absl::Now() < deadline) std::this_thread::yield();
+  // Its update counts already.
+  EXPECT_EQ(slow.GlobalStep(), 3);
+  slow.Step(1, 1);
+  ahead.join();
+  EXPECT_EQ(ClockOf(slow, 0).steps, 3);
+  EXPECT_EQ(ClockOf(slow, 1).steps, 1);
+
+  TestReplica late(&cluster, 1, Bounded({.slack = 2}));
+  slow.End();
+  for (int k = 0; k < 10; ++k) fast.Step(1, 1);  // alone
+  EXPECT_EQ(ClockOf(fast, 0).waits, 1);
+  late.Start();
+  EXPECT_EQ(ClockOf(fast, 1).steps, 13) << "starts where the others are";
+  fast.Step(1, 1);
+  late.Step(1, 1);
+  EXPECT_EQ(fast.GlobalStep(), 3 + 1 + 10 + 2);
+  late.End();
+  fast.End();
+}
+
+TEST(BoundedStaleness, AWorkerThatIsLostDoesNotStopTheOthers) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}});
+  const BoundedStalenessOptions options = {.slack = 0, .expel_after = absl::Milliseconds(100)};
+  for (const int first : {0, 1}) {  // the chief may be the one
+    TestReplica one(&cluster, first, Bounded(options)), lost(&cluster, 1 - first, Bounded(options));
+    (first == 0 ? one : lost).Start();
+    (first == 0 ? lost : one).Start();
+    lost.Close();
+    one.Step(1, 1);
+    one.Step(1, 1);
+    EXPECT_FALSE(ClockOf(one, 1 - first).present);
+    one.End();
+  }
+}
+
+TEST(BoundedStaleness, WrongUses) {
+  Graph graph;
+  const Scope s = graph.root();
+  const auto optimizer = BoundedStaleness(GradientDescent(), {.slack = -1});
+  EXPECT_THAT(optimizer->Hooks(true)[0]->Begin(s).message(), testing::HasSubstr("before Minimize()"));
+  const TestModel model(s);
+  optimizer->Minimize(s, model.loss);
+  EXPECT_THAT(s.status().message(), testing::HasSubstr("slack is -1"));
+}
+
+}  // namespace
+}  // namespace thalweg

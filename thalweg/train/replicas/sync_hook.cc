@@ -1,0 +1,368 @@
+#include "thalweg/train/replicas/sync_hook.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "thalweg/base/cancellation.h"
+#include "thalweg/base/logging.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/base/status.h"
+#include "thalweg/base/thread.h"
+
+namespace thalweg {
+namespace {
+
+// Steps that only read or write a few numbers.
+constexpr absl::Duration kShortStep = absl::Minutes(1);
+
+std::string Since(absl::Duration waited) {
+  return absl::FormatDuration(
+      absl::Trunc(waited, waited < absl::Seconds(10) ? absl::Milliseconds(1) : absl::Seconds(1)));
+}
+
+Tensor Worker(int64_t worker) { return Tensor::Scalar<int64_t>(worker); }
+
+absl::Status RunShort(Session& session, const std::vector<Fetch>& fetches) {
+  return session.Run(fetches, {}, {.timeout = kShortStep}).status();
+}
+
+absl::Status Leave(Session& session, const SyncGraph& g, int64_t worker) {
+  return session.Run({g.roster_leave, g.accumulator_leaves}, {{g.member, Worker(worker)}}, {.timeout = kShortStep})
+      .status();
+}
+
+// True if it was there already: it comes again without having left.
+absl::StatusOr<bool> Join(Session& session, const SyncGraph& g, const RosterJoinOutputs& join, int64_t worker) {
+  ASSIGN_OR_RETURN(const auto was, session.Run({join.was_present, join.had_left}, {{g.member, Worker(worker)}},
+                                               {.timeout = kShortStep}));
+  if (was[1].scalar<bool>()) {
+    RETURN_IF_ERROR(session.Run({g.accumulator_joins}, {{g.member, Worker(worker)}}, {.timeout = kShortStep}).status());
+  }
+  return was[0].scalar<bool>();
+}
+
+// Who has joined and not left.
+absl::StatusOr<std::set<int64_t>> Present(Session& session, const SyncGraph& g) {
+  ASSIGN_OR_RETURN(const auto out, session.Run({g.members.worker, g.members.present}, {}, {.timeout = kShortStep}));
+  std::set<int64_t> present;
+  for (int64_t i = 0; i < out[0].num_elements(); ++i) {
+    if (out[1].data<bool>()[i]) present.insert(out[0].data<int64_t>()[i]);
+  }
+  return present;
+}
+
+// Whom a step waits for.
+struct Attendance {
+  int64_t step = 0;
+  std::map<int64_t, int64_t> last_steps;  // of the gradients of each worker
+  std::set<int64_t> missing;              // have given none for this step, and have not left
+};
+
+absl::StatusOr<Attendance> ReadAttendance(Session& session, const SyncGraph& g, Cancellation* cancellation) {
+  ASSIGN_OR_RETURN(const auto out, session.Run({g.ledger.worker, g.ledger.last_step, g.members.worker,
+                                                g.members.present, g.global_step},
+                                               {}, {.timeout = kShortStep, .cancellation = cancellation}));
+  Attendance a{.step = out[4].scalar<int64_t>()};
+  for (int64_t i = 0; i < out[0].num_elements(); ++i) {
+    a.last_steps[out[0].data<int64_t>()[i]] = out[1].data<int64_t>()[i];
+  }
+  for (int64_t w = 0; w < g.options.total_num_replicas; ++w) {
+    const auto last = a.last_steps.find(w);
+    if (last == a.last_steps.end() || last->second < a.step) a.missing.insert(w);
+  }
+  for (int64_t i = 0; i < out[2].num_elements(); ++i) {
+    if (!out[3].data<bool>()[i]) a.missing.erase(out[2].data<int64_t>()[i]);
+  }
+  return a;
+}
+
+void SayWhomFor(const Attendance& a, absl::Duration waited) {
+  const std::string whom = a.missing.empty() ? "the chief, which takes the means"
+                                             : absl::StrCat("gradients of worker ", absl::StrJoin(a.missing, ", "));
+  LOG(INFO) << "step " << a.step << " has waited for " << Since(waited) << " for " << whom;
+}
+
+// A thread that looks now and then how long something takes.
+class WaitWatch {
+ public:
+  // `say`: when that has been `say_after`, and each time it has doubled.
+  using Look = std::function<void(absl::Duration waited, bool say)>;
+
+  WaitWatch(absl::Duration every, absl::Duration say_after, Look look)
+      : every_(std::min(every, say_after)),
+        say_after_(say_after),
+        look_(std::move(look)),
+        thread_("sync-watch", [this] { Run(); }) {}
+  ~WaitWatch() {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+
+  void Begin() {
+    MutexLock lock(&mutex_);
+    since_ = absl::Now();
+  }
+  void End() {
+    MutexLock lock(&mutex_);
+    since_ = absl::InfiniteFuture();
+  }
+
+ private:
+  // How long it takes by now, after a while; none: it is the end.
+  std::optional<absl::Duration> Pause() {
+    MutexLock lock(&mutex_);
+    if (!stopping_) changed_.WaitWithTimeout(&mutex_, every_);
+    if (stopping_) return std::nullopt;
+    return std::max(absl::Now() - since_, absl::ZeroDuration());
+  }
+
+  void Run() {
+    absl::Duration say_at = say_after_;
+    while (const std::optional<absl::Duration> waited = Pause()) {
+      if (*waited < say_after_) say_at = say_after_;
+      const bool say = *waited >= say_at;
+      if (say) say_at = 2 * *waited;
+      look_(*waited, say);
+    }
+  }
+
+  const absl::Duration every_, say_after_;
+  const Look look_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  Thread thread_;  // last: it is joined before the rest goes
+};
+
+// The chief's threads on a session: one runs rounds, the other looks after
+// workers that hold one up. Ends before the session does.
+class Aggregation {
+ public:
+  Aggregation(Session& session, std::shared_ptr<const SyncGraph> graph)
+      : session_(session),
+        graph_(std::move(graph)),
+        watch_(graph_->options.expel_after, graph_->options.say_after,
+               [this](absl::Duration waited, bool say) { LookAfter(waited, say); }),
+        rounds_thread_("sync-rounds", [this] { RunRounds(); }) {}
+  ~Aggregation() {
+    {
+      MutexLock lock(&mutex_);
+      stopping_ = true;
+    }
+    cancellation_.Cancel(Cancelled("the aggregation of gradients ends"));
+  }
+
+  absl::Status status() const {
+    MutexLock lock(&mutex_);
+    return status_;
+  }
+  int64_t rounds() const {
+    MutexLock lock(&mutex_);
+    return rounds_;
+  }
+
+ private:
+  void RunRounds() {
+    const absl::StatusOr<Session::Callable> round = session_.Prepare({graph_->round});
+    absl::Status status = round.status();
+    while (status.ok()) {
+      watch_.Begin();
+      status = round->Run({}, {.cancellation = &cancellation_}).status();
+      MutexLock lock(&mutex_);
+      if (stopping_) return;
+      if (!status.ok()) break;
+      ++rounds_;
+    }
+    watch_.End();
+    // Cancelled, but not by us: its server was stopped.
+    if (absl::IsCancelled(status)) status = Unavailable(status.message());
+    LOG(WARNING) << "the aggregation of gradients failed: " << status;
+    {
+      MutexLock lock(&mutex_);
+      status_ = status;
+    }
+    // Nobody shall wait for the end of this round: the workers find in the next
+    // step what is wrong, the chief from status_.
+    RunShort(session_, {graph_->release_again}).IgnoreError();
+  }
+
+  // Says whom the round waits for, takes workers for lost or takes them back.
+  void LookAfter(absl::Duration waited, bool say) {
+    const SyncGraph& g = *graph_;
+    const bool expel = waited >= g.options.expel_after;
+    if (!say && !expel && expelled_.empty()) return;
+    const absl::StatusOr<Attendance> a = ReadAttendance(session_, g, &cancellation_);
+    if (!a.ok()) return;  // the round fails, too
+    if (say) SayWhomFor(*a, waited);
+    const auto last_step = [&](int64_t worker) {
+      const auto found = a->last_steps.find(worker);
+      return found == a->last_steps.end() ? -1 : found->second;
+    };
+    for (const int64_t worker : a->missing) {
+      if (!expel || worker == g.worker) continue;
+      LOG(WARNING) << "worker " << worker << " gave no gradient for " << Since(waited)
+                   << ": the training goes on without it";
+      if (Leave(session_, g, worker).ok()) expelled_[worker] = last_step(worker);
+    }
+    for (auto it = expelled_.begin(); it != expelled_.end();) {
+      if (last_step(it->first) <= it->second || !Join(session_, g, g.roster_join, it->first).ok()) {
+        ++it;
+        continue;
+      }
+      LOG(INFO) << "worker " << it->first << " is back";
+      it = expelled_.erase(it);
+    }
+  }
+
+  Session& session_;
+  const std::shared_ptr<const SyncGraph> graph_;
+  Cancellation cancellation_;
+  mutable Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  int64_t rounds_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<int64_t, int64_t> expelled_;  // and their last steps; of the watching thread
+  // Last: they are joined before the rest goes.
+  WaitWatch watch_;
+  Thread rounds_thread_;
+};
+
+// Another worker's thread that says whom its step waits for: the chief, which
+// would say it, may be away. Ends before the session does.
+class StepWatch {
+ public:
+  StepWatch(Session& session, std::shared_ptr<const SyncGraph> graph)
+      : watch_(absl::InfiniteDuration(), graph->options.say_after,
+               [this, &session, graph](absl::Duration waited, bool say) {
+                 if (!say) return;
+                 const absl::StatusOr<Attendance> a = ReadAttendance(session, *graph, &cancellation_);
+                 if (a.ok()) SayWhomFor(*a, waited);
+               }) {}
+  ~StepWatch() { cancellation_.Cancel(Cancelled("the step has ended")); }
+
+  void StepBegins() { watch_.Begin(); }
+  void StepEnds() { watch_.End(); }
+
+ private:
+  Cancellation cancellation_;
+  WaitWatch watch_;  // last: it ends before the rest goes
+};
+
+class SyncHook final : public Hook {
+ public:
+  SyncHook(std::shared_ptr<const SyncGraph> graph, bool is_chief) : graph_(std::move(graph)), is_chief_(is_chief) {}
+
+  absl::Status Begin(const Scope&) override {
+    if (graph_ != nullptr) return absl::OkStatus();
+    return FailedPrecondition("SyncReplicas: Hooks() was called before Minimize() or ApplyGradients()");
+  }
+
+  absl::Status AfterCreateSession(Session& session) override {
+    const SyncGraph& g = *graph_;
+    BeforeCloseSession(session);
+    RETURN_IF_ERROR(session.Run({is_chief_ ? g.chief_init : g.local_init}).status());
+    ASSIGN_OR_RETURN(const bool again, Join(session, g, g.own_join, g.worker));
+    if (!is_chief_) {
+      step_watch_ = std::make_unique<StepWatch>(session, graph_);
+      return absl::OkStatus();
+    }
+    // If it was here before, a round may have been cut off: the others may wait
+    // for its end, with gradients that are lost.
+    RETURN_IF_ERROR(RunShort(session, {again ? g.release_again : g.release}));
+    aggregation_ = std::make_unique<Aggregation>(session, graph_);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<StepRequest> BeforeRun(StepContext&) override {
+    RETURN_IF_ERROR(Health());
+    if (step_watch_ != nullptr) step_watch_->StepBegins();
+    return StepRequest{};
+  }
+  absl::Status AfterRun(StepContext&, absl::Span<const Tensor>) override {
+    if (step_watch_ != nullptr) step_watch_->StepEnds();
+    return Health();
+  }
+
+  // Errors here are only told: the training ended well.
+  absl::Status End(Session& session) override {
+    const absl::Status left = Leave(session, *graph_, graph_->worker);
+    if (!left.ok()) LOG(WARNING) << "worker " << graph_->worker << " could not take its leave: " << left;
+    if (aggregation_ != nullptr && left.ok()) {
+      AwaitOthers(session);
+      aggregation_.reset();
+      CleanUp(session);
+    }
+    aggregation_.reset();
+    return absl::OkStatus();
+  }
+
+  void BeforeCloseSession(Session&) override {
+    aggregation_.reset();
+    step_watch_.reset();
+  }
+
+ private:
+  absl::Status Health() const { return aggregation_ == nullptr ? absl::OkStatus() : aggregation_->status(); }
+
+  // Rounds go on as long as there are workers that take part in them.
+  void AwaitOthers(Session& session) {
+    const absl::Duration linger = graph_->options.linger;
+    const absl::Time start = absl::Now();
+    absl::Time progress = start;
+    int64_t rounds = aggregation_->rounds();
+    while (aggregation_->status().ok()) {
+      const absl::Duration pause = std::clamp(linger, absl::Milliseconds(10), graph_->options.say_after);
+      const absl::Status status = session.Run({graph_->await_empty}, {}, {.timeout = pause}).status();
+      if (status.ok()) return;
+      if (!absl::IsDeadlineExceeded(status)) {
+        LOG(WARNING) << "the chief does not know whether other workers go on: " << status;
+        return;
+      }
+      if (const int64_t now = aggregation_->rounds(); now != rounds) {
+        rounds = now;
+        progress = absl::Now();
+      }
+      const absl::StatusOr<std::set<int64_t>> present = Present(session, *graph_);
+      if (!present.ok()) continue;
+      if (absl::Now() - progress >= linger) {
+        LOG(WARNING) << "the chief ends although worker " << absl::StrJoin(*present, ", ")
+                     << " has not left: no step for " << Since(absl::Now() - progress);
+        // Should one of them still come, it finds the end.
+        RunShort(session, {graph_->close_steps}).IgnoreError();
+        return;
+      }
+      LOG(INFO) << "the chief has waited for " << Since(absl::Now() - start) << " for the end of worker "
+                << absl::StrJoin(*present, ", ");
+    }
+  }
+
+  // For the next training on these servers nobody has left.
+  void CleanUp(Session& session) {
+    session
+        .Run({graph_->roster_leave, graph_->accumulator_joins}, {{graph_->member, Worker(-1)}}, {.timeout = kShortStep})
+        .status()
+        .IgnoreError();
+  }
+
+  const std::shared_ptr<const SyncGraph> graph_;
+  const bool is_chief_;
+  std::unique_ptr<Aggregation> aggregation_;  // the chief's
+  std::unique_ptr<StepWatch> step_watch_;     // another worker's
+};
+
+}  // namespace
+
+std::shared_ptr<Hook> MakeSyncHook(std::shared_ptr<const SyncGraph> graph, bool is_chief) {
+  return std::make_shared<SyncHook>(std::move(graph), is_chief);
+}
+
+}  // namespace thalweg

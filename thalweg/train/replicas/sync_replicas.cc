@@ -1,0 +1,271 @@
+#include "thalweg/train/replicas/sync_replicas.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/attr.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/nn_ops.h"
+#include "thalweg/ops/state_ops.h"
+#include "thalweg/train/optimizers/wrapped_optimizer.h"
+#include "thalweg/train/replicas/replica.h"
+#include "thalweg/train/replicas/sync_hook.h"
+#include "thalweg/train/session/summary.h"
+
+namespace thalweg {
+namespace {
+
+// Lists of the graph: the op that tells the members, those that tell what each
+// accumulator did.
+constexpr char kRosterList[] = "sync_replicas_members";
+constexpr char kLedgerList[] = "sync_replicas_ledgers";
+
+// Each row once, in order: what accumulators want.
+Gradient Sorted(const Scope& s, const Gradient& gradient) {
+  const Gradient summed = SumRepeatedRows(s, gradient);
+  const Output rows = Cast(s, summed.indices, kInt64);
+  const Output order = TopK(s, Neg(s, rows), Size(s, rows)).indices;
+  return Gradient(Gather(s, summed.values, order), Gather(s, rows, order), gradient.dense_shape);
+}
+
+class SyncReplicasOptimizer final : public WrappedOptimizer {
+ public:
+  SyncReplicasOptimizer(std::unique_ptr<Optimizer> inner, SyncReplicasOptions options)
+      : WrappedOptimizer("SyncReplicas", std::move(inner)), options_(options) {
+    if (options_.total_num_replicas == 0) options_.total_num_replicas = options_.replicas_to_aggregate;
+  }
+
+  Output ApplyGradients(const Scope& s, const std::vector<GradientAndVar>& gradients,
+                        const ApplyGradientsOptions& options) override {
+    if (!s.ok()) return {};
+    s.Fail(Check(gradients, options));
+    if (!s.ok()) return {};
+    graph_ = std::make_shared<SyncGraph>();
+    return Build(s, gradients, options);
+  }
+
+  HookList Hooks(bool is_chief) override {
+    return WrappedOptimizer::Hooks(is_chief) + HookList{MakeSyncHook(graph_, is_chief)};
+  }
+
+ private:
+  // A variable and what is beside it.
+  struct Accumulated {
+    Output handle;
+    Output push;
+    Gradient mean;
+    Scope scope;  // where they are
+  };
+
+  absl::Status Check(const std::vector<GradientAndVar>& gradients, const ApplyGradientsOptions& options) const {
+    if (graph_ != nullptr) return FailedPrecondition("SyncReplicas: gradients are applied for the second time");
+    if (options_.replicas_to_aggregate < 1 || options_.total_num_replicas < 1) {
+      return InvalidArgument("SyncReplicas: replicas_to_aggregate is ", options_.replicas_to_aggregate,
+                             " and total_num_replicas ", options_.total_num_replicas, ", expected positive numbers");
+    }
+    if (!options.global_step) return InvalidArgument("SyncReplicas: a global step is needed to tell stale gradients");
+    if (std::none_of(gradients.begin(), gradients.end(), [](const auto& g) { return bool(g.gradient); })) {
+      return InvalidArgument("No gradients provided for any variable: the loss depends on none of the ",
+                             gradients.size());
+    }
+    return absl::OkStatus();
+  }
+
+  Output Build(const Scope& s, const std::vector<GradientAndVar>& gradients, const ApplyGradientsOptions& options);
+  Accumulated Accumulate(const Scope& own, const GradientAndVar& g, Output local_step);
+  void BuildMembership(const Scope& at_step, Output roster, const std::string& task,
+                       const std::vector<Accumulated>& all);
+  void BuildLedger(const Scope& at_step, const std::vector<Accumulated>& all);
+
+  SyncReplicasOptions options_;
+  std::shared_ptr<SyncGraph> graph_;
+};
+
+SyncReplicasOptimizer::Accumulated SyncReplicasOptimizer::Accumulate(const Scope& own, const GradientAndVar& g,
+                                                                     Output local_step) {
+  const Var& v = g.variable;
+  const Scope beside = own.ColocateWith(v.ref);
+  const AccumulatorArguments arguments = {.shared_name = absl::StrCat(v.name(), ":0/grad_accum")};
+  const Output required = Const(beside, static_cast<int32_t>(options_.replicas_to_aggregate));
+  Accumulated a{.scope = beside};
+  if (g.gradient.sparse()) {
+    const Gradient rows = Sorted(own, g.gradient);
+    a.handle = SparseConditionalAccumulator(beside.WithOpName("sparse_conditional_accumulator"), v.dtype(), v.shape(),
+                                            arguments);
+    a.push = SparseAccumulatorApplyGradient(beside, a.handle, local_step, rows.indices, rows.values);
+    const SparseGradientOutputs mean = SparseAccumulatorTakeGradient(beside, a.handle, required, v.dtype());
+    a.mean = Gradient(mean.values, mean.indices, mean.shape);
+  } else {
+    a.handle = ConditionalAccumulator(beside.WithOpName("conditional_accumulator"), v.dtype(), v.shape(), arguments);
+    a.push = AccumulatorApplyGradient(beside, a.handle, local_step, g.gradient.values);
+    a.mean = AccumulatorTakeGradient(beside, a.handle, required, v.dtype());
+  }
+  if (a.push) SetAttr(a.push.node->mutable_def(), kWorkerAttr, graph_->worker);
+  return a;
+}
+
+Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAndVar>& gradients,
+                                    const ApplyGradientsOptions& options) {
+  const Var& global_step = options.global_step;
+  const Scope root = s.InScope("").WithoutControlDependencies();
+  const Replica replica = ReplicaOf(root, options_.total_num_replicas);
+  graph_->options = options_;
+  graph_->worker = replica.worker;
+  graph_->global_step = global_step;
+  const Var local_step =
+      MakeVariable(root.ColocateWith(replica.anchor), "sync_rep_local_step", Shape(),
+                   {.initializer = initializers::Zeros(), .dtype = kInt64, .trainable = false, .local = true});
+  if (!s.ok()) return {};
+  const Scope own = root.SubScope("sync_replicas"), at_step = own.ColocateWith(global_step.ref);
+
+  std::vector<Accumulated> all;
+  std::vector<GradientAndVar> means;
+  std::vector<Output> pushes;
+  for (const GradientAndVar& g : gradients) {
+    means.push_back({{}, g.variable});
+    if (!g.gradient) continue;
+    all.push_back(Accumulate(own, g, local_step));
+    means.back().gradient = all.back().mean;
+    pushes.push_back(all.back().push);
+  }
+  if (!s.ok()) return {};
+
+  // A round. What is not beside a variable is beside the global step, so that
+  // no worker has a part in it.
+  const Output update =
+      inner().ApplyGradients(root.WithDevice(global_step.ref.node->device()), means, {.global_step = global_step});
+  if (!s.ok()) return {};
+  const Output roster = RosterOf(at_step.WithOpName("roster"), "sync_roster");
+  BuildMembership(at_step, roster, replica.task, all);
+  RosterReleaseArguments release = {.wanted = options_.replicas_to_aggregate, .total = options_.total_num_replicas};
+  const Output new_step = Identity(at_step.WithOpName("new_step"), update);
+  graph_->round = RosterRelease(at_step.WithOpName("round"), roster, new_step, release);
+  graph_->release = RosterRelease(at_step, roster, global_step.read, release);
+  release.again = true;
+  graph_->release_again = RosterRelease(at_step, roster, global_step.read, release);
+  graph_->close_steps = RosterCloseSteps(at_step, roster);
+  BuildLedger(at_step, all);
+
+  graph_->local_init = Assign(own.ColocateWith(local_step.ref), local_step.ref, global_step.read);
+  std::vector<Output> inits = {graph_->local_init};
+  for (const Accumulated& a : all) inits.push_back(AccumulatorSetGlobalStep(a.scope, a.handle, global_step.read));
+  graph_->chief_init = Group(own.WithOpName("chief_init"), inits);
+
+  // A step of a worker: all its gradients, then the wait for the next.
+  const Output next = RosterAwaitStep(at_step.WithControlDependencies(pushes), roster, local_step);
+  return Assign(root.ColocateWith(local_step.ref).WithOpName(options.name.empty() ? name() : options.name),
+                local_step.ref, next);
+}
+
+void SyncReplicasOptimizer::BuildMembership(const Scope& at_step, Output roster, const std::string& task,
+                                            const std::vector<Accumulated>& all) {
+  SyncGraph& g = *graph_;
+  g.member = Placeholder(at_step.WithOpName("member"), kInt64, Shape());
+  g.own_join = RosterJoin(at_step, roster, g.member, task);
+  g.roster_join = RosterJoin(at_step, roster, g.member);
+  g.roster_leave = RosterLeave(at_step, roster, g.member);
+  g.members = RosterMembers(at_step.WithOpName("members"), roster);
+  g.await_empty = RosterAwaitEmpty(at_step, roster);
+  std::vector<Output> joins, leaves;
+  for (const Accumulated& a : all) {
+    joins.push_back(AccumulatorJoin(a.scope, a.handle, g.member));
+    leaves.push_back(AccumulatorLeave(a.scope, a.handle, g.member, options_.total_num_replicas));
+  }
+  g.accumulator_joins = Group(at_step.WithOpName("joins"), joins);
+  g.accumulator_leaves = Group(at_step.WithOpName("leaves"), leaves);
+}
+
+void SyncReplicasOptimizer::BuildLedger(const Scope& at_step, const std::vector<Accumulated>& all) {
+  std::vector<Output> accepted, stale;
+  for (const Accumulated& a : all) {
+    const AccumulatorLedgerOutputs ledger = AccumulatorLedger(a.scope.WithOpName("ledger"), a.handle);
+    if (!at_step.ok()) return;
+    if (!graph_->ledger.worker) graph_->ledger = ledger;
+    at_step.graph().AddToCollection(kLedgerList, ledger.worker.node->name());
+    accepted.push_back(ReduceSum(a.scope, ledger.accepted));
+    stale.push_back(ReduceSum(a.scope, ledger.stale));
+  }
+  summary::Scalar(at_step, "accepted_gradients", AddN(at_step.WithOpName("accepted"), accepted));
+  summary::Scalar(at_step, "stale_gradients", AddN(at_step.WithOpName("stale"), stale));
+  // Which worker it is that comes too late: the first variable stands for all.
+  const Scope first = all[0].scope;
+  for (int64_t worker = 0; worker < options_.total_num_replicas; ++worker) {
+    const Scope own = first.SubScope(absl::StrCat("worker_", worker));
+    const Output is_it = Cast(own, Equal(own, graph_->ledger.worker, Const(own, worker)), kInt64);
+    summary::Scalar(own, "accepted_steps", ReduceSum(own, Mul(own, is_it, graph_->ledger.accepted)));
+    summary::Scalar(own, "stale_steps", ReduceSum(own, Mul(own, is_it, graph_->ledger.stale)));
+  }
+  if (at_step.ok()) at_step.graph().AddToCollection(kRosterList, graph_->members.worker.node->name());
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> SyncReplicas(std::unique_ptr<Optimizer> optimizer, const SyncReplicasOptions& options) {
+  return std::make_unique<SyncReplicasOptimizer>(std::move(optimizer), options);
+}
+
+absl::StatusOr<GradientLedger> ReadLedger(Session& session, const Graph& graph) {
+  const std::vector<std::string>& ledgers = graph.Collection(kLedgerList);
+  const std::vector<std::string>& rosters = graph.Collection(kRosterList);
+  const Var global_step = GetGlobalStep(graph);
+  if (ledgers.empty() || rosters.empty()) return NotFound("the graph has no synchronous optimizer");
+  std::vector<Fetch> fetches = {absl::StrCat(rosters[0], ":0"), absl::StrCat(rosters[0], ":1")};
+  for (const std::string& ledger : ledgers) {
+    for (int i = 0; i < 4; ++i) fetches.push_back(absl::StrCat(ledger, ":", i));
+  }
+  if (global_step) fetches.push_back(global_step.read);
+  ASSIGN_OR_RETURN(const std::vector<Tensor> values, session.Run(fetches));
+
+  GradientLedger result;
+  result.variables = static_cast<int64_t>(ledgers.size());
+  if (global_step) result.global_step = values.back().scalar<int64_t>();
+  std::map<int64_t, GradientLedger::Worker> workers;
+  const auto members = values[0].flat<int64_t>();
+  for (size_t i = 0; i < members.size(); ++i) {
+    workers[members[i]].present = values[1].flat<bool>()[i];
+  }
+  for (size_t l = 0; l < ledgers.size(); ++l) {
+    const Tensor* columns = &values[2 + 4 * l];
+    for (int64_t i = 0; i < columns[0].num_elements(); ++i) {
+      GradientLedger::Worker& worker = workers[columns[0].data<int64_t>()[i]];
+      worker.accepted += columns[1].data<int64_t>()[i];
+      worker.stale += columns[2].data<int64_t>()[i];
+      worker.last_step = std::max(worker.last_step, columns[3].data<int64_t>()[i]);
+    }
+  }
+  for (auto& [number, worker] : workers) {
+    worker.worker = number;
+    result.workers.push_back(worker);
+  }
+  return result;
+}
+
+int64_t GradientLedger::accepted() const {
+  int64_t n = 0;
+  for (const Worker& w : workers) n += w.accepted;
+  return n;
+}
+
+int64_t GradientLedger::stale() const {
+  int64_t n = 0;
+  for (const Worker& w : workers) n += w.stale;
+  return n;
+}
+
+std::string GradientLedger::ToString() const {
+  std::string text = absl::StrFormat("step %d, %d gradients a step\n%-8s  %10s  %10s  %9s\n", global_step, variables,
+                                     "worker", "accepted", "stale", "last step");
+  for (const Worker& w : workers) {
+    absl::StrAppendFormat(&text, "%-8s  %10d  %10d  %9d%s\n", w.worker < 0 ? "unknown" : absl::StrCat(w.worker),
+                          w.accepted, w.stale, w.last_step, w.present ? "" : "  left");
+  }
+  absl::StrAppendFormat(&text, "%-8s  %10d  %10d\n", "all", accepted(), stale());
+  return text;
+}
+
+}  // namespace thalweg

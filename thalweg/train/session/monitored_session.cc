@@ -1,0 +1,256 @@
+#include "thalweg/train/session/monitored_session.h"
+
+#include <optional>
+#include <utility>
+
+#include "thalweg/base/status.h"
+#include "thalweg/client/announce_done.h"
+#include "thalweg/observe/summary_writer.h"
+#include "thalweg/train/session/coordinator.h"
+#include "thalweg/train/session/file_hooks.h"
+#include "thalweg/train/session/session_keeper.h"
+#include "thalweg/train/session/step_cache.h"
+
+namespace thalweg {
+
+// One session after the other, and what surrounds their steps.
+class MonitoredTrainingSession::State {
+ public:
+  State(Graph& graph, MonitoredTrainingSessionOptions options) : graph_(graph), options_(std::move(options)) {
+    options_.config.target = options_.master;
+    if (options_.summary_dir.empty()) options_.summary_dir = options_.checkpoint_dir;
+  }
+  ~State() {
+    // A program that returns every error returns this one, too: it is an end like
+    // that of the last step.
+    if (absl::IsOutOfRange(last_run_)) {
+      if (const absl::Status closed = Close(); !closed.ok()) LOG(ERROR) << "The end of the training failed: " << closed;
+    }
+    CloseSession().IgnoreError();
+  }
+
+  absl::Status Start() {
+    RETURN_IF_ERROR(graph_.build_status());
+    RETURN_IF_ERROR(MakeHooks());
+    const Scope s = graph_.root();
+    for (const auto& hook : hooks_) {
+      if (hook == nullptr) return InvalidArgument("a hook is missing (nullptr)");
+      RETURN_IF_ERROR(hook->Begin(s));
+    }
+    scaffold_ = CompleteScaffold(s, options_.scaffold, options_.is_chief && !options_.checkpoint_dir.empty());
+    SessionKeeperOptions keeper{.session = options_.config,
+                                .is_chief = options_.is_chief,
+                                .checkpoint_dir = options_.checkpoint_dir,
+                                .max_wait = options_.max_wait};
+    keeper_.emplace(s, scaffold_, [&] {
+      if (keeper.session.device_filters.empty()) keeper.session.device_filters = TasksOf(graph_);
+      return keeper;
+    }());
+    RETURN_IF_ERROR(graph_.build_status());
+    if (writer_ != nullptr) {
+      RETURN_IF_ERROR(WriteGraphText(graph_, options_.summary_dir));
+      RETURN_IF_ERROR(writer_->AddGraph(graph_));
+    }
+    return OpenUntilReady(/*again=*/false);
+  }
+
+  bool ShouldStop() const { return stop_ || closed_; }
+  Session& session() { return *session_; }
+
+  absl::StatusOr<std::vector<Tensor>> Run(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds) {
+    if (closed_) return FailedPrecondition("Run after Close: the training has ended");
+    RETURN_IF_ERROR(failed_);
+    std::optional<Patience> patience;
+    while (true) {
+      absl::StatusOr<std::vector<Tensor>> results = RunStep(fetches, feeds);
+      last_run_ = results.status();
+      if (results.ok()) return results;
+      if (absl::IsOutOfRange(last_run_)) stop_ = true;
+      if (!failed_.ok()) stop_ = true;
+      if (options_.master.empty() || !IsTaskLost(last_run_)) return last_run_;
+      CloseSession().IgnoreError();
+      // A new session may do no better: the task is still away.
+      if (!patience) {
+        LOG(WARNING) << "A task was lost; the session is made anew: " << last_run_;
+        patience.emplace(options_.max_wait);
+      } else if (absl::Status waited = patience->Pause(last_run_.message()); !waited.ok()) {
+        return Fail(waited);
+      }
+      if (const absl::Status opened = OpenUntilReady(/*again=*/true); !opened.ok()) {
+        return Fail(Append(opened, absl::StrCat(" (after ", last_run_.message(), ")")));
+      }
+    }
+  }
+
+  absl::Status Close() {
+    if (closed_) return absl::OkStatus();
+    absl::Status status;
+    const bool ends_well = open_ && failed_.ok() && (last_run_.ok() || absl::IsOutOfRange(last_run_));
+    if (ends_well) {
+      for (const auto& hook : hooks_) status.Update(hook->End(*session_));
+      if (writer_ != nullptr) status.Update(writer_->AddSessionLog(tensorflow::SessionLog::STOP, global_step_.value));
+    }
+    closed_ = true;
+    status.Update(CloseSession());
+    if (writer_ != nullptr) status.Update(writer_->Close());
+    // One that failed may be started again, and needs the others then.
+    if (ends_well && status.ok()) {
+      if (const absl::Status told = AnnounceDone(options_.master); !told.ok()) LOG(WARNING) << told.message();
+    }
+    return status;
+  }
+
+ private:
+  // The program's come first, so that what they find wrong is not saved.
+  absl::Status MakeHooks() {
+    hooks_ = options_.hooks;
+    if (!options_.is_chief) return absl::OkStatus();
+    hooks_ = std::move(hooks_) + options_.chief_only_hooks;
+    if (!options_.summary_dir.empty()) {
+      ASSIGN_OR_RETURN(writer_, SummaryWriter::Open(options_.summary_dir, {.suffix = options_.event_file_suffix}));
+    }
+    if (options_.log_step_count_steps > 0) {
+      hooks_.push_back(StepCounter({.every_n_steps = options_.log_step_count_steps}, writer_));
+    }
+    if (writer_ != nullptr && options_.save_summaries_steps > 0) {
+      hooks_.push_back(SummarySaver([this] { return scaffold_.summary_op; }, writer_,
+                                    {.every_n_steps = options_.save_summaries_steps}));
+    }
+    if (options_.checkpoint_dir.empty()) return absl::OkStatus();
+    Every every;
+    if (options_.save_checkpoint_steps > 0) {
+      every.every_n_steps = options_.save_checkpoint_steps;
+    } else {
+      every.every_n_secs = options_.save_checkpoint_secs;
+    }
+    if (every.every_n_steps > 0 || every.every_n_secs > 0) {
+      hooks_.push_back(CheckpointSaver([this] { return scaffold_.saver; },
+                                       {.checkpoint_dir = options_.checkpoint_dir, .every = every, .writer = writer_}));
+    }
+    return absl::OkStatus();
+  }
+
+  // Tasks may be lost while hooks get to know the session.
+  absl::Status OpenUntilReady(bool again) {
+    Patience patience(options_.max_wait);
+    while (true) {
+      absl::Status status = OpenSession(again);
+      if (status.ok()) return status;
+      CloseSession().IgnoreError();
+      if (options_.master.empty() || !IsTaskLost(status)) return status;
+      RETURN_IF_ERROR(patience.Pause(status.message()));
+    }
+  }
+
+  absl::Status OpenSession(bool again) {
+    ASSIGN_OR_RETURN(session_, keeper_->Open(again));
+    open_ = true;
+    steps_.emplace(graph_, *session_);
+    global_step_ = {};
+    if (const Var step = GetGlobalStep(graph_)) {
+      ASSIGN_OR_RETURN(const StepResults now, steps_->Run({step.read}, {}, /*trace=*/false));
+      global_step_ = now.global_step;
+    }
+    if (writer_ != nullptr) {
+      RETURN_IF_ERROR(writer_->AddSessionLog(tensorflow::SessionLog::START, global_step_.value));
+    }
+    coordinator_.emplace();
+    StartQueueRunners(scaffold_.queue_runners, *session_, *coordinator_);
+    for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterCreateSession(*session_));
+    for (const auto& hook : hooks_) stop_ = stop_ || hook->ShouldStop();
+    return absl::OkStatus();
+  }
+
+  absl::Status CloseSession() {
+    absl::Status status;
+    if (!open_) return status;
+    for (const auto& hook : hooks_) hook->BeforeCloseSession(*session_);
+    if (coordinator_) coordinator_->RequestStop();
+    // Errors of a session that has lost a task, or of its threads, are known.
+    session_->Close().IgnoreError();
+    if (coordinator_) status = coordinator_->Join(options_.stop_grace);
+    coordinator_.reset();
+    steps_.reset();
+    open_ = false;
+    return status;
+  }
+
+  absl::Status Fail(const absl::Status& status) {
+    stop_ = true;
+    return last_run_ = failed_ = status;
+  }
+  // An error of a hook ends the training, unless a task was lost.
+  absl::Status HookError(const absl::Status& status) {
+    if (!IsTaskLost(status) && !absl::IsOutOfRange(status)) failed_ = status;
+    return status;
+  }
+
+  absl::StatusOr<std::vector<Tensor>> RunStep(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds) {
+    // A thread that feeds this session has failed.
+    RETURN_IF_ERROR(coordinator_->status());
+    std::vector<Fetch> all_fetches = fetches;
+    std::vector<Feed> all_feeds = feeds;
+    std::vector<size_t> ends;  // where the fetches of each hook end
+    bool trace = false;
+    StepContext before(*session_, nullptr, global_step_);
+    for (const auto& hook : hooks_) {
+      absl::StatusOr<StepRequest> request = hook->BeforeRun(before);
+      if (!request.ok()) return HookError(request.status());
+      for (Fetch& fetch : request->fetches) all_fetches.push_back(std::move(fetch));
+      for (Feed& feed : request->feeds) all_feeds.push_back(std::move(feed));
+      ends.push_back(all_fetches.size());
+      trace = trace || request->trace;
+    }
+    ASSIGN_OR_RETURN(StepResults results, steps_->Run(all_fetches, all_feeds, trace));
+    if (results.global_step.value >= 0) global_step_ = results.global_step;
+    StepContext after(*session_, trace ? &results.metadata : nullptr, global_step_);
+    size_t begin = fetches.size();
+    for (size_t i = 0; i < hooks_.size(); ++i) {
+      const auto own = absl::MakeConstSpan(results.values).subspan(begin, ends[i] - begin);
+      begin = ends[i];
+      if (const absl::Status status = hooks_[i]->AfterRun(after, own); !status.ok()) return HookError(status);
+    }
+    stop_ = stop_ || before.stop_requested() || after.stop_requested();
+    results.values.resize(fetches.size());
+    return std::move(results.values);
+  }
+
+  Graph& graph_;
+  MonitoredTrainingSessionOptions options_;
+  std::shared_ptr<SummaryWriter> writer_;  // the chief's, if it has a folder
+  HookList hooks_;
+  Scaffold scaffold_;
+  std::optional<SessionKeeper> keeper_;
+
+  std::unique_ptr<Session> session_;  // stays, closed, until there is another
+  bool open_ = false;
+  std::optional<StepCache> steps_;
+  std::optional<Coordinator> coordinator_;
+  StepContext::GlobalStep global_step_;
+  bool stop_ = false;
+  bool closed_ = false;
+  absl::Status last_run_;
+  absl::Status failed_;  // for good
+};
+
+MonitoredTrainingSession::MonitoredTrainingSession(std::unique_ptr<State> state) : state_(std::move(state)) {}
+MonitoredTrainingSession::MonitoredTrainingSession(MonitoredTrainingSession&&) noexcept = default;
+MonitoredTrainingSession& MonitoredTrainingSession::operator=(MonitoredTrainingSession&&) noexcept = default;
+MonitoredTrainingSession::~MonitoredTrainingSession() = default;
+
+absl::StatusOr<MonitoredTrainingSession> MonitoredTrainingSession::Start(Graph& graph,
+                                                                         MonitoredTrainingSessionOptions options) {
+  auto state = std::make_unique<State>(graph, std::move(options));
+  RETURN_IF_ERROR(state->Start());
+  return MonitoredTrainingSession(std::move(state));
+}
+
+bool MonitoredTrainingSession::ShouldStop() const { return state_->ShouldStop(); }
+absl::StatusOr<std::vector<Tensor>> MonitoredTrainingSession::Run(const std::vector<Fetch>& fetches,
+                                                                  const std::vector<Feed>& feeds) {
+  return state_->Run(fetches, feeds);
+}
+Session& MonitoredTrainingSession::session() { return state_->session(); }
+absl::Status MonitoredTrainingSession::Close() { return state_->Close(); }
+
+}  // namespace thalweg

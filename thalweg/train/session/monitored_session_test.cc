@@ -1,0 +1,508 @@
+#include "thalweg/train/session/monitored_session.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "gmock/gmock.h"
+#include "thalweg/base/notification.h"
+#include "thalweg/base/thread.h"
+#include "thalweg/client/cluster_testlib.h"
+#include "thalweg/client/session_testlib.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/state_ops.h"
+#include "thalweg/proto/event.pb.h"
+#include "thalweg/train/optimizers/optimizers.h"
+#include "thalweg/train/session/file_hooks.h"
+#include "thalweg/train/session/summary.h"
+#include "thalweg/train/train_testlib.h"
+
+namespace thalweg {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Moves w, which is on the last parameter server, towards x; steps are counted
+// on the first.
+struct Model {
+  explicit Model(int ps = 0, int worker = 0) {
+    const auto on = [&](const std::string& task) { return ps > 0 ? s.WithDevice("/job:" + task) : s; };
+    const Scope here = on(absl::StrCat("worker/task:", worker));
+    global_step = GetOrCreateGlobalStep(on("ps/task:0"));
+    w = MakeVariable(on(absl::StrCat("ps/task:", ps - 1)), "w", {}, {.initializer = initializers::Zeros()});
+    x = PlaceholderWithDefault(here.WithOpName("x"), Const(here, 3.0f), PartialShape(Shape()));
+    loss = Square(here.WithOpName("loss"), Sub(here, w, x));
+    train_op = GradientDescent({.learning_rate = 0.25})->Minimize(here, loss, {.global_step = global_step});
+  }
+  Graph graph;
+  Scope s = graph.root();
+  Var global_step, w;
+  Output x, loss, train_op;
+};
+
+using Options = MonitoredTrainingSessionOptions;
+
+class MonitoredSessionTest : public FolderTest {
+ protected:
+  // Steps until the end; the number of them.
+  static int Train(MonitoredTrainingSession& session, const Model& m) {
+    int steps = 0;
+    while (!session.ShouldStop()) {
+      const auto out = session.Run({m.train_op, m.loss});
+      EXPECT_TRUE(out.ok()) << out.status();
+      if (!out.ok()) break;
+      ++steps;
+    }
+    return steps;
+  }
+  // Of all files.
+  std::vector<tensorflow::Event> Events() const {
+    std::vector<tensorflow::Event> events;
+    for (const std::string& name : Files()) {
+      if (!absl::StartsWith(name, "events.")) continue;
+      const auto reader = *data::RecordReader::Open(Path(name));
+      std::string record;
+      while (*reader->Next(&record)) EXPECT_TRUE(events.emplace_back().ParseFromString(record));
+    }
+    return events;
+  }
+  static int64_t StepOf(Session& session, const Model& m) {
+    const auto value = session.Run({m.global_step});
+    return value.ok() ? (*value)[0].scalar<int64_t>() : -1;
+  }
+};
+
+TEST_F(MonitoredSessionTest, TrainsAndGoesOnWhereItStopped) {
+  for (const int64_t last : {10, 10, 15}) {
+    Model m;
+    ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(
+                                           m.graph, {.checkpoint_dir = folder_, .hooks = {StopAtStep(last)}}));
+    EXPECT_EQ(Train(session, m), last == 15 ? 5 : last == 10 && Files().size() < 8 ? 10 : 0) << last;
+    ASSERT_OK(session.Close());
+    ASSERT_OK(session.Close());
+    EXPECT_EQ(*LatestCheckpoint(folder_), Path(absl::StrCat("model.ckpt-", last)));
+    EXPECT_TRUE(session.ShouldStop());
+    EXPECT_EQ(session.Run({m.loss}).status().ToString(),
+              "FAILED_PRECONDITION: Run after Close: the training has ended");
+    EXPECT_FALSE(session.session().Run({m.loss}).ok());
+  }
+  EXPECT_TRUE(PosixFileSystem().FileExists(Path("graph.pbtxt")).ok());
+}
+
+TEST_F(MonitoredSessionTest, GoesOnInAFolderOfAnySpelling) {
+  int64_t last = 0;
+  for (const std::string& folder : {folder_ + "/", folder_ + "//", folder_ + "/./", folder_}) {
+    Model m;
+    ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(
+                                           m.graph, {.checkpoint_dir = folder, .hooks = {StopAtStep(last += 5)}}));
+    EXPECT_EQ(Train(session, m), 5) << folder;
+    ASSERT_OK(session.Close());
+    EXPECT_EQ(LatestCheckpoint(folder).value_or("none"), Path(absl::StrCat("model.ckpt-", last)));
+  }
+  EXPECT_THAT(ReadCheckpointState(folder_)->saved, testing::SizeIs(5)) << "that of step 0, and four";
+}
+
+TEST_F(MonitoredSessionTest, NeedsNoFolderAndNoGlobalStep) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Var v = MakeVariable(s, "v", {}, {.initializer = initializers::Constant(2)});
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(graph));
+  EXPECT_EQ((*session.Run({v}))[0].scalar<float>(), 2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(MonitoredTrainingSession::Start(graph, {.checkpoint_dir = folder_}).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(MonitoredTrainingSession::Start(graph, {.hooks = {StopAtStep(1)}}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(MonitoredTrainingSession::Start(graph, {.hooks = {nullptr}}).status()));
+}
+
+TEST_F(MonitoredSessionTest, ANodeThatRunsIsNotTakenForItsValue) {
+  Model m;
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph));
+  ASSERT_OK_AND_ASSIGN(const auto value, session.Run({"loss"}));
+  EXPECT_EQ(value[0].scalar<float>(), 9);
+  ASSERT_OK_AND_ASSIGN(const auto ran, session.Run({Fetch::Target(m.loss)}));
+  EXPECT_FALSE(ran[0].has_value());
+  ASSERT_OK_AND_ASSIGN(const auto both, session.Run({Fetch::Target(m.loss), "loss"}));
+  EXPECT_FALSE(both[0].has_value());
+  EXPECT_EQ(both[1].scalar<float>(), 9);
+}
+
+TEST_F(MonitoredSessionTest, HooksOfAllKinds) {
+  Model m;
+  summary::Scalar(m.s, "loss_summary", m.loss);
+  const auto final_ops = FinalOps({m.w});
+  int fed = 0;
+  const auto feed = FeedFunction([&]() -> absl::StatusOr<std::vector<Feed>> {
+    ++fed;
+    return std::vector<Feed>{{m.x, Tensor::Scalar<float>(5)}};
+  });
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(
+                                         m.graph, {.checkpoint_dir = folder_,
+                                                   .hooks = {final_ops, feed, StopAfterSteps(6), GlobalStepWaiter(0),
+                                                             LogTensors({{"loss", m.loss}}, {.every_n_steps = 3}),
+                                                             Profiler(Path("traces"), {.every_n_steps = 4})},
+                                                   .save_summaries_steps = 2,
+                                                   .log_step_count_steps = 1}));
+  EXPECT_THAT(session.Run({m.loss}, {{m.x, Tensor::Scalar<float>(1)}}).status().ToString(), HasSubstr("fed twice"));
+  fed = 0;
+  EXPECT_EQ(Train(session, m), 6);
+  EXPECT_THAT(final_ops->values(), testing::IsEmpty());
+  ASSERT_OK(session.Close());
+  EXPECT_EQ(fed, 6);
+  EXPECT_NEAR(final_ops->values()[0].scalar<float>(), 5 - 5.0 / 64, 1e-5);
+  EXPECT_THAT(Files(Path("traces")), ElementsAre("timeline-1.json", "timeline-5.json"));
+  std::vector<int64_t> summaries, rates;
+  std::vector<tensorflow::SessionLog::SessionStatus> log;
+  for (const tensorflow::Event& event : Events()) {
+    if (event.has_session_log()) log.push_back(event.session_log().status());
+    if (!event.has_summary()) continue;
+    (event.summary().value(0).tag() == "loss_summary" ? summaries : rates).push_back(event.step());
+  }
+  EXPECT_THAT(summaries, ElementsAre(1, 3, 5));
+  EXPECT_THAT(rates, ElementsAre(2, 3, 4, 5, 6));
+  using Log = tensorflow::SessionLog;
+  EXPECT_THAT(log, ElementsAre(Log::START, Log::CHECKPOINT, Log::CHECKPOINT, Log::STOP));
+}
+
+TEST_F(MonitoredSessionTest, SummariesNeedNoGlobalStep) {
+  Graph graph;
+  const Output x = Const(graph.root().WithOpName("x"), 1.0f);
+  summary::Scalar(graph.root(), "x_summary", x);
+  ASSERT_OK_AND_ASSIGN(auto session,
+                       MonitoredTrainingSession::Start(graph, {.save_summaries_steps = 2, .summary_dir = folder_}));
+  for (int i = 0; i < 6; ++i) ASSERT_OK(session.Run({x}).status());
+  ASSERT_OK(session.Close());
+  std::vector<int64_t> summaries;
+  for (const tensorflow::Event& event : Events()) {
+    if (event.has_summary()) summaries.push_back(event.step());
+  }
+  EXPECT_THAT(summaries, ElementsAre(1, 3, 5));
+}
+
+TEST_F(MonitoredSessionTest, ALossThatIsNoNumberEndsTheTraining) {
+  for (const bool fail : {true, false}) {
+    Model m;
+    ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_,
+                                                                                 .hooks = {NanGuard(m.loss, fail)},
+                                                                                 .save_checkpoint_steps = 1}));
+    ASSERT_OK(session.Run({m.train_op}).status());
+    const absl::Status status = session.Run({m.train_op}, {{m.x, Tensor::Scalar<float>(NAN)}}).status();
+    EXPECT_TRUE(session.ShouldStop());
+    EXPECT_EQ(status.ok(), !fail);
+    if (!fail) continue;
+    EXPECT_THAT(status.ToString(),
+                HasSubstr("FAILED_PRECONDITION: NaN loss: loss:0 is float [] [nan] at global step 2"));
+    EXPECT_EQ(session.Run({m.train_op}).status(), status) << "for good";
+    ASSERT_OK(session.Close());
+    EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-1")) << "what is no number is not saved";
+  }
+}
+
+TEST_F(MonitoredSessionTest, ALossOfAnyTypeMayBeNoNumber) {
+  for (const DType dtype : {kHalf, kBfloat16, kFloat, kDouble}) {
+    Model m;
+    const Output loss = Cast(m.s, m.loss, dtype);
+    ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.hooks = {NanGuard(loss)}}));
+    ASSERT_OK(session.Run({m.train_op}).status());
+    EXPECT_TRUE(absl::IsFailedPrecondition(session.Run({m.train_op}, {{m.x, Tensor::Scalar<float>(NAN)}}).status()))
+        << ToString(dtype);
+  }
+  Model m;
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.hooks = {NanGuard(m.global_step)}}));
+  ASSERT_OK(session.Run({m.train_op}).status()) << "every integer is a number";
+}
+
+TEST_F(MonitoredSessionTest, SaysThatNothingCountsTheSteps) {
+  Model m;
+  const Output uncounted = GradientDescent({.learning_rate = 0.25})->Minimize(m.s, m.loss);
+  ASSERT_OK_AND_ASSIGN(
+      auto session, MonitoredTrainingSession::Start(m.graph, {.hooks = {StopAtStep(500)}, .log_step_count_steps = 0}));
+  static std::string* const log = new std::string;
+  SetLogSink([](LogLevel level, const std::string& line) {
+    if (level == LogLevel::kWarning) absl::StrAppend(log, line);
+  });
+  const absl::Cleanup to_stderr = [] { SetLogSink(nullptr); };
+  for (int i = 0; i < 99; ++i) ASSERT_OK(session.Run({uncounted}).status());
+  ASSERT_OK(session.Run({m.train_op}).status());
+  for (int i = 0; i < 99; ++i) ASSERT_OK(session.Run({uncounted}).status());
+  EXPECT_EQ(*log, "") << "others count, too";
+  for (int i = 0; i < 300; ++i) ASSERT_OK(session.Run({uncounted}).status());
+  EXPECT_THAT(*log, HasSubstr("StopAtStep waits for global step 500, but after 100 steps of this worker it still is 1: "
+                              "does the optimizer count, as in Minimize(s, loss, {.global_step = step})?"));
+  EXPECT_THAT(*log, HasSubstr("after 200 steps"));
+  EXPECT_EQ(std::count(log->begin(), log->end(), '\n'), 2) << *log;
+}
+
+TEST_F(MonitoredSessionTest, AFullDiskBetweenDoesNotEndIt) {
+  Model m;
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_,
+                                                                               .save_checkpoint_steps = 1,
+                                                                               .save_summaries_steps = 0,
+                                                                               .log_step_count_steps = 0}));
+  ASSERT_OK(session.Run({m.train_op}).status());
+  {
+    FileSizeLimit limit(4);
+    ASSERT_OK(session.Run({m.train_op}).status());
+    EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-1"));
+  }
+  ASSERT_OK(session.Run({m.train_op}).status());
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-3"));
+  ASSERT_OK(session.Run({m.loss}).status());
+  ASSERT_OK(session.Run({m.train_op}).status());
+  FileSizeLimit limit(4);
+  ASSERT_OK(session.Run({m.train_op}).status());
+  EXPECT_FALSE(session.Close().ok()) << "the last one was not saved";
+}
+
+TEST_F(MonitoredSessionTest, TheEndOfTheDataIsAnEnd) {
+  Model m;
+  const Var next = MakeVariable(m.s, "next", {}, {.initializer = initializers::Zeros(), .dtype = kInt64});
+  const Output queue = FIFOQueue(m.s, {kInt64}, {Shape()}, {.capacity = 1});
+  const Output take = QueueDequeue(m.s, queue, {kInt64})[0];
+  Scaffold scaffold;
+  scaffold.queue_runners = {MakeQueueRunner(m.s, queue, {QueueEnqueue(m.s, queue, {CountUpTo(m.s, next.ref, 3)})})};
+  ASSERT_OK_AND_ASSIGN(auto session,
+                       MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_, .scaffold = scaffold}));
+  absl::Status status;
+  int steps = 0;
+  for (; !session.ShouldStop() && (status = session.Run({take}).status()).ok(); ++steps) {
+    ASSERT_OK(session.Run({m.train_op}).status());
+  }
+  EXPECT_EQ(steps, 3);
+  EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+  EXPECT_TRUE(session.ShouldStop());
+  ASSERT_OK(session.Close());
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-3"));
+}
+
+// The loop of a program that returns every error: the end of the data is none.
+absl::Status TrainWithoutClose(Model& m, const std::string& folder, Output step) {
+  ASSIGN_OR_RETURN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder}));
+  while (!session.ShouldStop()) {
+    RETURN_IF_ERROR(session.Run({m.train_op}).status());
+    RETURN_IF_ERROR(session.Run({step}).status());
+  }
+  return session.Close();
+}
+
+TEST_F(MonitoredSessionTest, TheEndOfTheDataIsAnEndWithoutClose) {
+  Model m;
+  const Var next = MakeVariable(m.s, "next", {}, {.initializer = initializers::Zeros(), .dtype = kInt64});
+  const absl::Status status = TrainWithoutClose(m, folder_, CountUpTo(m.s, next.ref, 3));
+  EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-4"));
+}
+
+TEST_F(MonitoredSessionTest, AnErrorWithoutCloseSavesNothing) {
+  Model m;
+  const Output fails = CheckNumerics(m.s, Div(m.s, Const(m.s, 0.0f), Const(m.s, 0.0f)), "fails");
+  EXPECT_TRUE(absl::IsInvalidArgument(TrainWithoutClose(m, folder_, fails)));
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-0"));
+}
+
+TEST_F(MonitoredSessionTest, ACheckpointOfAnotherModelIsRefused) {
+  {
+    Graph other;
+    MakeVariable(other.root(), "w", {7});
+    GetOrCreateGlobalStep(other.root());
+    ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(other, {.checkpoint_dir = folder_}));
+    ASSERT_OK(session.Close());
+  }
+  Model m;
+  const absl::Status status = MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_}).status();
+  EXPECT_THAT(status.ToString(), HasSubstr("of another type or shape: w (float [7] in the checkpoint, float [] in"));
+}
+
+// Workers that come late join at once, and all end at the same global step.
+TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
+  // Nobody waits for worker 2, which never comes.
+  TestCluster cluster({{"ps", 2}, {"worker", 3}}, {{"worker", 2}});
+  Model chief(2, 0), worker(2, 1);
+  Notification waits, trained;
+  std::atomic<int> steps{0};
+  Thread other("worker", [&] {
+    waits.Notify();
+    auto session = MonitoredTrainingSession::Start(
+        worker.graph, {.master = cluster.target({"worker", 1}), .is_chief = false, .hooks = {StopAtStep(40)}});
+    ASSERT_TRUE(session.ok()) << session.status();
+    // A fast worker would leave no step to the chief, whose first is traced.
+    EXPECT_TRUE(trained.WaitForNotificationWithTimeout(absl::Minutes(1)));
+    steps += Train(*session, worker);
+    ASSERT_OK(session->Close());
+  });
+  waits.WaitForNotification();
+  ASSERT_OK_AND_ASSIGN(
+      auto session, MonitoredTrainingSession::Start(chief.graph, {.master = cluster.target({"worker", 0}),
+                                                                  .checkpoint_dir = folder_,
+                                                                  .hooks = {StopAtStep(40), Profiler(Path("traces"))},
+                                                                  .save_checkpoint_steps = 10}));
+  ASSERT_OK(session.Run({chief.train_op}).status());
+  trained.Notify();
+  steps += 1 + Train(session, chief);
+  // A trace has the whole step, whichever task ran it.
+  const std::vector<std::string> traces = Files(Path("traces"));
+  ASSERT_EQ(traces.size(), 1);
+  ASSERT_OK_AND_ASSIGN(const std::string trace, PosixFileSystem().ReadFileToString(Path("traces/" + traces[0])));
+  for (const char* task : {"/job:ps/replica:0/task:0", "/job:ps/replica:0/task:1", "/job:worker/replica:0/task:0"}) {
+    EXPECT_THAT(trace, HasSubstr(task));
+  }
+  EXPECT_GE(StepOf(session.session(), chief), 40);
+  ASSERT_OK(session.Close());
+  // One that comes when all is done has nothing to do.
+  Model late(2, 1);
+  ASSERT_OK_AND_ASSIGN(auto last, MonitoredTrainingSession::Start(late.graph, {.master = cluster.target({"worker", 1}),
+                                                                               .is_chief = false,
+                                                                               .hooks = {StopAtStep(40)}}));
+  EXPECT_TRUE(last.ShouldStop());
+}
+
+TEST_F(MonitoredSessionTest, AWorkerThatJoinsLater) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}});
+  Model chief(1, 0), worker(1, 1);
+  ASSERT_OK_AND_ASSIGN(auto one,
+                       MonitoredTrainingSession::Start(chief.graph, {.master = cluster.target({"worker", 0})}));
+  const Options late{.master = cluster.target({"worker", 1}), .is_chief = false, .hooks = {GlobalStepWaiter(5)}};
+  ASSERT_OK_AND_ASSIGN(auto two, MonitoredTrainingSession::Start(worker.graph, late));
+  std::atomic<int64_t> joined_at{-1};
+  {
+    Thread joins("worker", [&] {
+      ASSERT_OK(two.Run({worker.train_op}).status());
+      joined_at = StepOf(two.session(), worker);
+    });
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(joined_at, -1);
+      ASSERT_OK(one.Run({chief.train_op}).status());
+    }
+  }
+  EXPECT_EQ(joined_at, 6);
+}
+
+TEST_F(MonitoredSessionTest, AWorkerSaysOnWhomItWaits) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}});
+  Model worker(1, 1);
+  const absl::Status status =
+      MonitoredTrainingSession::Start(
+          worker.graph, {.master = cluster.target({"worker", 1}), .is_chief = false, .max_wait = absl::Seconds(3)})
+          .status();
+  EXPECT_THAT(status.ToString(), HasSubstr("for the chief to give values to the variables: global_step, w have none"));
+  TestCluster absent({{"ps", 2}, {"worker", 1}}, {{"ps", 1}});
+  Model chief(2);
+  const absl::Status never = MonitoredTrainingSession::Start(
+                                 chief.graph, {.master = absent.target({"worker", 0}), .max_wait = absl::Seconds(1)})
+                                 .status();
+  EXPECT_THAT(never.ToString(), HasSubstr("DEADLINE_EXCEEDED: no session on grpc://"));
+}
+
+TEST_F(MonitoredSessionTest, ParameterServersLeaveWhenWorkersAreDone) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}});
+  Model m(1);
+  absl::Status joined = absl::UnknownError("waits");
+  {
+    Thread waits("ps", [&] { joined = cluster.server({"ps", 0}).Join(); });
+    ASSERT_OK_AND_ASSIGN(
+        auto session,
+        MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}), .hooks = {StopAtStep(3)}}));
+    Train(session, m);
+    ASSERT_OK(session.Close());
+  }
+  ASSERT_OK(joined);
+}
+
+// A parameter server is killed and comes back without its variables.
+TEST_F(MonitoredSessionTest, RecoversFromTheLastCheckpoint) {
+  TestCluster cluster({{"ps", 2}, {"worker", 2}});
+  Model chief(2, 0), worker(2, 1);
+  ASSERT_OK_AND_ASSIGN(auto one, MonitoredTrainingSession::Start(chief.graph, {.master = cluster.target({"worker", 0}),
+                                                                               .checkpoint_dir = folder_,
+                                                                               .hooks = {StopAtStep(12)},
+                                                                               .save_checkpoint_steps = 4}));
+  ASSERT_OK_AND_ASSIGN(auto two, MonitoredTrainingSession::Start(worker.graph, {.master = cluster.target({"worker", 1}),
+                                                                                .is_chief = false,
+                                                                                .hooks = {StopAtStep(12)}}));
+  for (int i = 0; i < 3; ++i) ASSERT_OK(one.Run({chief.train_op}).status());
+  for (int i = 0; i < 3; ++i) ASSERT_OK(two.Run({worker.train_op}).status());
+  ASSERT_OK(one.Run({chief.train_op}).status());
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-7"));
+  ASSERT_OK(one.Run({chief.train_op}).status());
+  cluster.Stop({"ps", 1});
+  Thread restart("restart", [&] { cluster.Start({"ps", 1}); });
+  // Step 8 is lost: it comes again.
+  ASSERT_OK_AND_ASSIGN(const auto out, one.Run({chief.train_op, chief.w}));
+  EXPECT_EQ(StepOf(one.session(), chief), 8);
+  ASSERT_OK(two.Run({worker.train_op}).status());
+  EXPECT_EQ(StepOf(one.session(), chief), 9);
+  Train(one, chief);
+  EXPECT_EQ(StepOf(one.session(), chief), 12);
+  ASSERT_OK(one.Close());
+}
+
+// Again and again, in the middle of saves: there always is a whole one.
+TEST_F(MonitoredSessionTest, ATaskThatDiesWhileItSaves) {
+  TestCluster cluster({{"ps", 2}, {"worker", 1}});
+  Model m(2);
+  std::atomic<int> steps{0};
+  Thread killer("killer", [&] {
+    for (int i = 1; i <= 4; ++i) {
+      while (steps < 5 * i) std::this_thread::yield();  // at the end it is more
+      cluster.Stop({"ps", i % 2});
+      EXPECT_TRUE(LatestCheckpoint(folder_).ok());
+      cluster.Start({"ps", i % 2});
+    }
+  });
+  const absl::Cleanup release = [&] { steps = 1000; };  // before the killer is waited for
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
+                                                                               .checkpoint_dir = folder_,
+                                                                               .hooks = {StopAtStep(30)},
+                                                                               .save_checkpoint_steps = 1}));
+  absl::Status status;
+  for (; status.ok() && !session.ShouldStop(); ++steps) status = session.Run({m.train_op}).status();
+  steps = 1000;
+  ASSERT_OK(status);
+  EXPECT_EQ(StepOf(session.session(), m), 30);
+  ASSERT_OK(session.Close());
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-30"));
+  for (const std::string& name : Files()) EXPECT_FALSE(absl::StrContains(name, "temp")) << name;
+}
+
+TEST_F(MonitoredSessionTest, ALostWorkerLeavesVariablesAsTheyAre) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}});
+  Model m(1);
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
+                                                                               .checkpoint_dir = folder_}));
+  for (int i = 0; i < 3; ++i) ASSERT_OK(session.Run({m.train_op}).status());
+  cluster.Stop({"worker", 0});
+  cluster.Start({"worker", 0});
+  ASSERT_OK(session.Run({m.train_op}).status());
+  EXPECT_EQ(StepOf(session.session(), m), 4) << "not from the checkpoint of step 0";
+}
+
+TEST_F(MonitoredSessionTest, SaysWhyItCannotRecover) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}});
+  {
+    Model m(1);
+    ASSERT_OK_AND_ASSIGN(auto session,
+                         MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0})}));
+    ASSERT_OK(session.Run({m.train_op}).status());
+    cluster.Stop({"ps", 0});
+    cluster.Start({"ps", 0});
+    const absl::Status status = session.Run({m.train_op}).status();
+    EXPECT_THAT(status.ToString(), HasSubstr("FAILED_PRECONDITION: variables were lost with the task that held them: "
+                                             "global_step, w; there is no checkpoint to go back to"));
+    EXPECT_TRUE(session.ShouldStop());
+    EXPECT_EQ(session.Run({m.train_op}).status(), status);
+    ASSERT_OK(session.Close());
+  }
+  Model m(1);
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
+                                                                               .checkpoint_dir = folder_,
+                                                                               .max_wait = absl::Seconds(3)}));
+  cluster.Stop({"ps", 0});
+  const absl::Status status = session.Run({m.train_op}).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("/job:ps"));
+}
+
+}  // namespace
+}  // namespace thalweg
