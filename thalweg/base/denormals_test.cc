@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "gtest/gtest.h"
+#include "thalweg/base/intra_op_pool.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/thread_pool.h"
-#include "thalweg/base/work_crew.h"
 
 namespace thalweg {
 namespace {
@@ -44,10 +44,10 @@ TEST(Denormals, AreZeroOnThreadsThatHelp) {
   done.WaitForNotification();
   EXPECT_EQ(on_pool, 0);
 
-  WorkCrew crew(1);
+  IntraOpPool intra_op_pool(1);
   const ScopedFlushDenormals flush;  // as a step has it on its own thread
   std::atomic<int> not_zero = 0;
-  crew.ParallelFor(1000, 1, [&](int64_t begin, int64_t end) {
+  intra_op_pool.ParallelFor(1000, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) not_zero += Denormal() != 0;
   });
   EXPECT_EQ(not_zero, 0);

@@ -14,7 +14,7 @@
 namespace thalweg {
 
 // For work that may take long or may block. A hop to a sleeping thread costs
-// about 20 us: work inside a step is shared with WorkCrew instead.
+// about 20 us: work inside a step is shared with IntraOpPool instead.
 //
 // Thread-safe. Destruction runs everything that is queued, and what that
 // schedules in turn, then joins the threads.

@@ -9,8 +9,8 @@
 #include "thalweg/base/status.h"
 #include "thalweg/checkpoint/bundle_reader.h"
 #include "thalweg/checkpoint/bundle_writer.h"
-#include "thalweg/checkpoint/saved_slices.h"
 #include "thalweg/checkpoint/table.h"
+#include "thalweg/checkpoint/v1_checkpoint.h"
 
 namespace thalweg {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/flags/flag.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cli/command.h"
-#include "thalweg/launch/local_launcher.h"
+#include "thalweg/launch/host_launcher.h"
 #include "thalweg/train/session/progress.h"
 
 ABSL_FLAG(int, ps, 1, "how many parameter servers");

@@ -20,7 +20,7 @@
 #include "thalweg/base/thread.h"
 #include "thalweg/cli/command.h"
 #include "thalweg/cli/proto_file.h"
-#include "thalweg/client/announce_done.h"
+#include "thalweg/client/task_completion.h"
 
 ABSL_FLAG(std::string, cluster, "",
           "who is in the cluster: \"ps|host:2222;host:2223,worker|host:2224\"; tasks may be given as index=host:port");

@@ -2,7 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "thalweg/base/status.h"
-#include "thalweg/client/session_target.h"
+#include "thalweg/client/session_backend.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/runtime/functions.h"
 #include "thalweg/runtime/local_devices.h"
@@ -36,18 +36,18 @@ Fetch Fetch::Target(std::string node) {
   return fetch;
 }
 
-Session::Session(const Graph& graph, bool allow_soft_placement, std::unique_ptr<SessionTarget> target)
+Session::Session(const Graph& graph, bool allow_soft_placement, std::unique_ptr<SessionBackend> target)
     : graph_(graph), allow_soft_placement_(allow_soft_placement), target_(std::move(target)) {}
 Session::~Session() = default;
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const SessionOptions& options) {
   RETURN_IF_ERROR((LocalDevicesOptions{.cpus = options.cpu_devices, .threads = options.threads}.Check()));
   RETURN_IF_ERROR(graph.build_status());
-  std::unique_ptr<SessionTarget> target;
+  std::unique_ptr<SessionBackend> target;
   if (options.target.empty()) {
-    target = MakeLocalTarget(options);
+    target = MakeDirectBackend(options);
   } else {
-    ASSIGN_OR_RETURN(target, MakeRemoteTarget(options));
+    ASSIGN_OR_RETURN(target, MakeRemoteBackend(options));
   }
   auto session = std::unique_ptr<Session>(new Session(graph, options.allow_soft_placement, std::move(target)));
   RETURN_IF_ERROR(session->ExtendIfGrown());

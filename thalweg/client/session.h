@@ -22,7 +22,7 @@
 #include "thalweg/graph/graph.h"
 #include "thalweg/proto/config.pb.h"
 #include "thalweg/proto/device.pb.h"
-#include "thalweg/runtime/optimizer.h"
+#include "thalweg/runtime/graph_optimizer.h"
 #include "thalweg/runtime/placer.h"
 #include "thalweg/tensor/tensor.h"
 
@@ -37,7 +37,7 @@ struct SessionOptions {
   absl::Duration operation_timeout = absl::InfiniteDuration();
   // On a server: how long opening a session may wait for tasks to start.
   absl::Duration open_timeout = absl::InfiniteDuration();
-  OptimizerOptions optimizer;
+  GraphOptimizerOptions optimizer;
   // On a server: whether the session shares no variables with others, and which
   // tasks it uses ("/job:ps", "/job:worker/task:0"; none: all).
   bool isolate_session_state = false;
@@ -56,7 +56,7 @@ struct RunOptions {
 };
 
 class PreparedStep;
-class SessionTarget;
+class SessionBackend;
 struct Signature;
 using RunMetadata = tensorflow::RunMetadata;
 
@@ -126,14 +126,14 @@ class Session {
   absl::Status Close();
 
  private:
-  Session(const Graph& graph, bool allow_soft_placement, std::unique_ptr<SessionTarget> target);
+  Session(const Graph& graph, bool allow_soft_placement, std::unique_ptr<SessionBackend> target);
   absl::Status ExtendIfGrown();
   // Into the fetches and targets of a signature; says which of them are nodes.
   absl::Status AddFetches(const std::vector<Fetch>& fetches, Signature* signature, std::vector<bool>* is_node) const;
 
   const Graph& graph_;
   const bool allow_soft_placement_;
-  const std::unique_ptr<SessionTarget> target_;
+  const std::unique_ptr<SessionBackend> target_;
   std::atomic<int> known_nodes_{0};
   Mutex extend_mutex_;
 };

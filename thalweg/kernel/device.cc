@@ -15,11 +15,11 @@ uint64_t RandomIncarnation() {
 
 }  // namespace
 
-Device::Device(DeviceName name, WorkCrew* crew, Allocator* allocator)
+Device::Device(DeviceName name, IntraOpPool* intra_op_pool, Allocator* allocator)
     : parsed_(std::move(name)),
       name_(parsed_.ToString()),
       incarnation_(RandomIncarnation()),
-      crew_(crew),
+      intra_op_pool_(intra_op_pool),
       allocator_(allocator),
       resources_(std::make_shared<ResourceManager>(parsed_.job.value_or("localhost"))) {
   CHECK(parsed_.is_full()) << "a device needs a full name, got " << name_;
@@ -29,7 +29,7 @@ Device::Device(const Device& other, DeviceName name, bool share_resources)
     : parsed_(std::move(name)),
       name_(parsed_.ToString()),
       incarnation_(other.incarnation_),
-      crew_(other.crew_),
+      intra_op_pool_(other.intra_op_pool_),
       allocator_(other.allocator_),
       resources_(share_resources ? other.resources_
                                  : std::make_shared<ResourceManager>(parsed_.job.value_or("localhost"))) {

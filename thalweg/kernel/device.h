@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "thalweg/base/intra_op_pool.h"
 #include "thalweg/base/memory.h"
-#include "thalweg/base/work_crew.h"
 #include "thalweg/graph/device_name.h"
 #include "thalweg/kernel/resource.h"
 #include "thalweg/proto/device.pb.h"
@@ -17,9 +17,9 @@ namespace thalweg {
 // for its type.
 class Device {
  public:
-  // `crew` (borrowed) helps kernels that split their work; several devices of
+  // `intra_op_pool` (borrowed) helps kernels that split their work; several devices of
   // one host share one.
-  Device(DeviceName name, WorkCrew* crew, Allocator* allocator = &HostAllocator());
+  Device(DeviceName name, IntraOpPool* intra_op_pool, Allocator* allocator = &HostAllocator());
   // Another view of a device that peers know already: under another name, and
   // with the same resources or its own.
   Device(const Device& other, DeviceName name, bool share_resources);
@@ -34,7 +34,7 @@ class Device {
   uint64_t incarnation() const { return incarnation_; }
 
   Allocator& allocator() const { return *allocator_; }
-  WorkCrew& crew() const { return *crew_; }
+  IntraOpPool& intra_op_pool() const { return *intra_op_pool_; }
   ResourceManager& resources() { return *resources_; }
 
   tensorflow::DeviceAttributes Attributes() const;
@@ -43,7 +43,7 @@ class Device {
   const DeviceName parsed_;
   const std::string name_;
   const uint64_t incarnation_;
-  WorkCrew* const crew_;
+  IntraOpPool* const intra_op_pool_;
   Allocator* const allocator_;
   const std::shared_ptr<ResourceManager> resources_;
 };

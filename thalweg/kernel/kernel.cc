@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "thalweg/base/status.h"
-#include "thalweg/kernel/alone.h"
+#include "thalweg/kernel/single_thread.h"
 
 namespace thalweg {
 
@@ -51,13 +51,13 @@ absl::StatusOr<Tensor> KernelContext::AllocateTemporary(DType dtype, const Shape
 void KernelContext::ParallelFor(int64_t n, double nanos_each, absl::FunctionRef<void(int64_t, int64_t)> body) {
   // A piece is worth handing over from about 10 us on.
   constexpr double kNanosPerPiece = 10'000;
-  if (static_cast<double>(n) * nanos_each <= kNanosPerPiece || ScopedAlone::Get()) {
+  if (static_cast<double>(n) * nanos_each <= kNanosPerPiece || ScopedSingleThread::Get()) {
     if (n > 0) body(0, n);
     return;
   }
   const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(kNanosPerPiece / nanos_each));
-  took_crew_ = true;
-  device().crew().ParallelFor(n, grain, body);
+  used_pool_ = true;
+  device().intra_op_pool().ParallelFor(n, grain, body);
 }
 
 KernelRegistry& KernelRegistry::Global() {

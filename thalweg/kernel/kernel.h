@@ -82,7 +82,7 @@ class AsyncKernel : public Kernel {
   bool is_async() const final { return true; }
 };
 
-// One call of a kernel: inputs, outputs and surroundings. Not thread-safe.
+// One call of a kernel: inputs, outputs and environment. Not thread-safe.
 class KernelContext {
  public:
   // What is called, and which slots are its inputs and outputs: the same in
@@ -146,8 +146,8 @@ class KernelContext {
 
   // True if ParallelFor has shared work with other threads since this was
   // cleared: such a kernel takes about as many times longer on one.
-  bool took_crew() const { return took_crew_; }
-  void clear_took_crew() { took_crew_ = false; }
+  bool used_pool() const { return used_pool_; }
+  void clear_used_pool() { used_pool_ = false; }
 
  private:
   Slot& slot(int input) const { return slots_[call_->inputs[input]]; }
@@ -159,7 +159,7 @@ class KernelContext {
   const Call* call_;
   uint64_t frame_ = 0;
   int64_t iteration_ = 0;
-  bool took_crew_ = false;
+  bool used_pool_ = false;
 };
 
 // Kernels by op and device type. Filled while the program starts, constant

@@ -10,9 +10,9 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
-#include "thalweg/kernel/alone.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/op_testlib.h"
+#include "thalweg/kernel/single_thread.h"
 
 namespace thalweg {
 namespace {
@@ -205,14 +205,14 @@ TEST_F(KernelContextTest, AloneAllWorkStaysInOnePiece) {
   KernelContext c = Context();
   int pieces = 0;
   {
-    const ScopedAlone outer(true), inner(false);
+    const ScopedSingleThread outer(true), inner(false);
     c.ParallelFor(1000, 1e6, [&](int64_t, int64_t) { ++pieces; });
-    EXPECT_FALSE(c.took_crew());
+    EXPECT_FALSE(c.used_pool());
   }
   EXPECT_EQ(pieces, 1);
-  EXPECT_FALSE(ScopedAlone::Get());
+  EXPECT_FALSE(ScopedSingleThread::Get());
   c.ParallelFor(1000, 1e6, [](int64_t, int64_t) {});
-  EXPECT_TRUE(c.took_crew());
+  EXPECT_TRUE(c.used_pool());
 }
 
 class KernelRegistryTest : public testing::Test {
@@ -289,9 +289,9 @@ TEST(Op, KernelsAreMadeWithTheirArguments) {
 }
 
 TEST(Device, KnowsItself) {
-  WorkCrew crew(0);
-  Device device(*DeviceName::Parse("/job:ps/replica:0/task:1/device:CPU:2"), &crew);
-  Device other(*DeviceName::Parse("/job:ps/replica:0/task:1/device:CPU:2"), &crew);
+  IntraOpPool intra_op_pool(0);
+  Device device(*DeviceName::Parse("/job:ps/replica:0/task:1/device:CPU:2"), &intra_op_pool);
+  Device other(*DeviceName::Parse("/job:ps/replica:0/task:1/device:CPU:2"), &intra_op_pool);
   EXPECT_EQ(device.name(), "/job:ps/replica:0/task:1/device:CPU:2");
   EXPECT_EQ(device.type(), "CPU");
   EXPECT_EQ(device.resources().default_container(), "ps");
@@ -303,8 +303,8 @@ TEST(Device, KnowsItself) {
 }
 
 TEST(DeviceDeathTest, NeedsAFullName) {
-  WorkCrew crew(0);
-  EXPECT_DEATH(Device(*DeviceName::Parse("/job:ps"), &crew), "a device needs a full name, got /job:ps");
+  IntraOpPool intra_op_pool(0);
+  EXPECT_DEATH(Device(*DeviceName::Parse("/job:ps"), &intra_op_pool), "a device needs a full name, got /job:ps");
 }
 
 }  // namespace

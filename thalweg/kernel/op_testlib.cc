@@ -57,8 +57,9 @@ bool NotePath(const Node* y, absl::flat_hash_map<const Node*, bool>& depends) {
 }  // namespace
 
 Device& TestDevice() {
-  static WorkCrew* const crew = new WorkCrew(1);
-  static Device* const device = new Device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), crew);
+  static IntraOpPool* const intra_op_pool = new IntraOpPool(1);
+  static Device* const device =
+      new Device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), intra_op_pool);
   return *device;
 }
 

@@ -479,8 +479,8 @@ class Fuzzer : private FuzzValues {
 
   static std::shared_ptr<Device> MakeDevice() {
     static FuzzAllocator* const allocator = new FuzzAllocator;
-    static WorkCrew* const crew = new WorkCrew(1);
-    return std::make_shared<Device>(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), crew,
+    static IntraOpPool* const intra_op_pool = new IntraOpPool(1);
+    return std::make_shared<Device>(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), intra_op_pool,
                                     allocator);
   }
 

@@ -6,8 +6,8 @@
 
 namespace thalweg {
 
-std::vector<RpcMethod> JobService(JobWatch& watch) {
-  JobWatch* w = &watch;
+std::vector<RpcMethod> JobService(JobCompletion& watch) {
+  JobCompletion* w = &watch;
   return {
       {"/thalweg.JobService/AnnounceDone", Unary<AnnounceDoneRequest, AnnounceDoneResponse>(
                                                [w](const auto&, const CallOptions&, auto* response, auto done) {

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "thalweg/base/status.h"
+#include "thalweg/rpc/call_deduplicator.h"
 #include "thalweg/rpc/message.h"
-#include "thalweg/rpc/recent_calls.h"
 #include "thalweg/rpc/service_call.h"
 #include "thalweg/rpc/services.h"
 #include "thalweg/tensor/tensor_proto.h"
@@ -42,7 +42,7 @@ absl::StatusOr<grpc::ByteBuffer> WriteRunStep(const absl::Status& status, const 
   return writer.Finish();
 }
 
-void ServeRunStep(Master& master, RecentCalls& recent, ServerCall& call) {
+void ServeRunStep(Master& master, CallDeduplicator& recent, ServerCall& call) {
   struct State {
     RunStepResult result;
     std::vector<std::string> fetches;
@@ -98,7 +98,7 @@ void ServeRunCallable(Master& master, ServerCall& call) {
 
 std::vector<RpcMethod> MasterService(Master& master) {
   Master* m = &master;
-  const auto recent = std::make_shared<RecentCalls>();
+  const auto recent = std::make_shared<CallDeduplicator>();
   const auto path = [](const char* name) { return absl::StrCat("/tensorflow.MasterService/", name); };
   return {
       {path("CreateSession"), Unary<CreateSessionRequest, CreateSessionResponse>(

@@ -115,7 +115,7 @@ grpc::ByteBuffer FromHeld(HeldBytes bytes) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-absl::Status SendOver(LocalLink& link, const LinkMessage& message, const grpc::ByteBuffer& body) {
+absl::Status SendOver(SameHostLink& link, const LinkMessage& message, const grpc::ByteBuffer& body) {
   std::vector<grpc::Slice> slices;
   if (body.Valid() && !body.Dump(&slices).ok()) return Internal("The body of a message cannot be read");
   absl::InlinedVector<absl::string_view, 8> pieces;

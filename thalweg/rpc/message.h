@@ -20,7 +20,7 @@
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/tensor/tensor.h"
-#include "thalweg/transport/local_link.h"
+#include "thalweg/transport/same_host_link.h"
 
 namespace thalweg {
 
@@ -34,7 +34,7 @@ grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message);
 // The same bytes, shared.
 grpc::ByteBuffer FromHeld(HeldBytes bytes);
 // Sends a message with these bytes as its body.
-absl::Status SendOver(LocalLink& link, const LinkMessage& message, const grpc::ByteBuffer& body);
+absl::Status SendOver(SameHostLink& link, const LinkMessage& message, const grpc::ByteBuffer& body);
 
 // Writes a message field by field.
 class MessageWriter {

@@ -16,7 +16,7 @@
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/event_loop.h"
-#include "thalweg/rpc/local_channel.h"
+#include "thalweg/rpc/same_host_channel.h"
 #include "thalweg/rpc/status.h"
 
 namespace thalweg {
@@ -24,7 +24,7 @@ namespace thalweg {
 class RpcClient::State {
  public:
   std::unique_ptr<SocketLoop> links;  // nullptr: none
-  std::vector<std::weak_ptr<LocalChannel>> local ABSL_GUARDED_BY(mutex);
+  std::vector<std::weak_ptr<SameHostChannel>> local ABSL_GUARDED_BY(mutex);
   grpc::CompletionQueue queue;
   std::unique_ptr<EventLoop> loop;
 
@@ -175,11 +175,11 @@ class RpcClient::Channel : public RpcChannel {
 
  private:
   // nullptr if the server is elsewhere.
-  static std::shared_ptr<LocalChannel> MakeLocal(State* state, const std::string& address,
-                                                 const std::shared_ptr<grpc::Channel>& channel) {
+  static std::shared_ptr<SameHostChannel> MakeLocal(State* state, const std::string& address,
+                                                    const std::shared_ptr<grpc::Channel>& channel) {
     const int port = state->links == nullptr ? 0 : LocalPort(address);
     if (port == 0) return nullptr;
-    auto local = std::make_shared<LocalChannel>(
+    auto local = std::make_shared<SameHostChannel>(
         state->links.get(), &state->timer, port,
         [state, channel](const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) {
           (new PendingCall(state, channel, method, request, options, std::move(done)))->Start();
@@ -210,7 +210,7 @@ class RpcClient::Channel : public RpcChannel {
 
   State* const state_;
   const std::shared_ptr<grpc::Channel> channel_;
-  const std::shared_ptr<LocalChannel> local_;
+  const std::shared_ptr<SameHostChannel> local_;
 };
 
 RpcClient::RpcClient(bool links) : state_(std::make_unique<State>()) {
@@ -219,7 +219,7 @@ RpcClient::RpcClient(bool links) : state_(std::make_unique<State>()) {
 }
 
 RpcClient::~RpcClient() {
-  std::vector<std::weak_ptr<LocalChannel>> local;
+  std::vector<std::weak_ptr<SameHostChannel>> local;
   {
     MutexLock lock(&state_->mutex);
     state_->closed = true;

@@ -13,7 +13,7 @@
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/event_loop.h"
-#include "thalweg/rpc/local_server.h"
+#include "thalweg/rpc/same_host_server.h"
 #include "thalweg/rpc/status.h"
 
 namespace thalweg {
@@ -81,7 +81,7 @@ class RpcServer::State {
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<EventLoop> loop;
-  std::unique_ptr<LocalServer> local;  // nullptr: none
+  std::unique_ptr<SameHostServer> local;  // nullptr: none
   int port = 0;
 
   Mutex mutex;
@@ -216,7 +216,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   state->loop->Begin();  // there may always be another call
   // A server of one address only cannot tell whether a client means that one.
   if (options.links && (options.bind == "0.0.0.0" || options.bind == "[::]")) {
-    absl::StatusOr<std::unique_ptr<LocalServer>> local = LocalServer::Start(state->port, state->methods);
+    absl::StatusOr<std::unique_ptr<SameHostServer>> local = SameHostServer::Start(state->port, state->methods);
     if (local.ok()) state->local = *std::move(local);
     if (!local.ok()) LOG(WARNING) << "Processes of this machine will use gRPC: " << local.status().message();
   }

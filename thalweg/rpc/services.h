@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "thalweg/cluster/job_watch.h"
+#include "thalweg/cluster/job_completion.h"
 #include "thalweg/cluster/master/master.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/rpc/rpc_server.h"
@@ -15,6 +15,6 @@ std::vector<RpcMethod> MasterService(Master& master);
 // /tensorflow.WorkerService/... and /thalweg.TransferService/... `worker` is borrowed.
 std::vector<RpcMethod> WorkerService(Worker& worker);
 // /thalweg.JobService/... `watch` is borrowed.
-std::vector<RpcMethod> JobService(JobWatch& watch);
+std::vector<RpcMethod> JobService(JobCompletion& watch);
 
 }  // namespace thalweg

@@ -9,9 +9,9 @@
 #include "thalweg/base/denormals.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
-#include "thalweg/kernel/alone.h"
 #include "thalweg/kernel/evaluate.h"
-#include "thalweg/runtime/forks.h"
+#include "thalweg/kernel/single_thread.h"
+#include "thalweg/runtime/adaptive_schedule.h"
 #include "thalweg/runtime/frame_id.h"
 
 namespace thalweg {
@@ -79,7 +79,7 @@ class Execution::Region {
   absl::Status RunToEnd(int64_t iteration) {
     StartMeasuring(iteration);
     absl::Status status = RunSegmentCode(0);
-    if (measure_ != Forks::Measure::kNothing) [[unlikely]]
+    if (measure_ != AdaptiveSchedule::Measure::kNothing) [[unlikely]]
       plan_.forks->EndRun(plan_);
     return status;
   }
@@ -115,7 +115,7 @@ class Execution::Region {
   uint64_t FrameIdOf(const LoopPlan& loop) const { return ChildFrameId(frame_id_, iteration_, loop.name_hash); }
   void StartMeasuring(int64_t iteration) {
     iteration_ = iteration;
-    measure_ = plan_.forks->done() ? Forks::Measure::kNothing : plan_.forks->StartRun();
+    measure_ = plan_.forks->done() ? AdaptiveSchedule::Measure::kNothing : plan_.forks->StartRun();
   }
   absl::Status RunSegmentCode(int32_t segment);
   absl::Status RunStages(const std::vector<Stage>& stages);
@@ -140,7 +140,7 @@ class Execution::Region {
   PlanFrame& frame_;
   const uint64_t frame_id_;
   int64_t iteration_ = 0;
-  Forks::Measure measure_ = Forks::Measure::kNothing;  // what instructions take, in this run
+  AdaptiveSchedule::Measure measure_ = AdaptiveSchedule::Measure::kNothing;  // what instructions take, in this run
 
   // Only for plans with waits.
   std::unique_ptr<std::atomic<int32_t>[]> pending_;  // by segment: predecessors not done
@@ -316,7 +316,7 @@ absl::Status Execution::Region::RunInstruction(const Instruction& in, KernelCont
 absl::Status Execution::Region::RunCode(absl::Span<const Instruction> code) {
   KernelContext context(&execution_.step_, frame_.slots.data());
   context.set_iteration(frame_id_, iteration_);
-  const bool measure = measure_ != Forks::Measure::kNothing;
+  const bool measure = measure_ != AdaptiveSchedule::Measure::kNothing;
   const bool fast = !measure && execution_.stats_ == nullptr;
   for (const Instruction& in : code) {
     if (execution_.step_.cancellation->cancelled()) [[unlikely]] {
@@ -334,12 +334,12 @@ absl::Status Execution::Region::RunCode(absl::Span<const Instruction> code) {
     } else {
       const auto number = static_cast<int32_t>(&in - plan_.code.data());
       const bool alone = plan_.forks->Alone(measure_, number);
-      const ScopedAlone scope(alone);
-      context.clear_took_crew();
+      const ScopedSingleThread scope(alone);
+      context.clear_used_pool();
       const int64_t start = NowNanos();
       RETURN_IF_ERROR(RunInstruction(in, context));
-      const int concurrency = in.call.device != nullptr ? in.call.device->crew().concurrency() : 1;
-      plan_.forks->Record(plan_, number, alone, NowNanos() - start, context.took_crew(), concurrency);
+      const int concurrency = in.call.device != nullptr ? in.call.device->intra_op_pool().concurrency() : 1;
+      plan_.forks->Record(plan_, number, alone, NowNanos() - start, context.used_pool(), concurrency);
     }
   }
   return absl::OkStatus();
@@ -355,7 +355,7 @@ absl::Status Execution::Region::RunSegmentCode(int32_t id) {
 absl::Status Execution::Region::RunStages(const std::vector<Stage>& stages) {
   for (const Stage& stage : stages) {
     if (stage.second.empty()) {
-      const ScopedAlone scope(stage.alone);
+      const ScopedSingleThread scope(stage.alone);
       RETURN_IF_ERROR(RunCode(stage.first));
       continue;
     }
@@ -366,7 +366,7 @@ absl::Status Execution::Region::RunStages(const std::vector<Stage>& stages) {
       first = RunCode(stage.first);
       second = RunCode(stage.second);
     } else {
-      device->crew().Both([&] { first = RunCode(stage.first); }, [&] { second = RunCode(stage.second); });
+      device->intra_op_pool().Both([&] { first = RunCode(stage.first); }, [&] { second = RunCode(stage.second); });
     }
     RETURN_IF_ERROR(first);
     RETURN_IF_ERROR(second);
@@ -512,7 +512,7 @@ void Execution::Region::CountDown(int32_t n) {
     status = status_;
   }
   for (size_t i = 0; i < plan_.wait_successors.size(); ++i) waits_[i].started = false;
-  if (measure_ != Forks::Measure::kNothing) plan_.forks->EndRun(plan_);
+  if (measure_ != AdaptiveSchedule::Measure::kNothing) plan_.forks->EndRun(plan_);
   // The region may be gone when `done` returns.
   Done done = std::move(done_);
   done(status);

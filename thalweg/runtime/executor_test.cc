@@ -10,7 +10,7 @@
 #include "thalweg/graph/scope.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow_ops.h"
-#include "thalweg/runtime/local_session.h"
+#include "thalweg/runtime/direct_session.h"
 
 namespace thalweg {
 namespace {
@@ -30,7 +30,7 @@ TEST(Executor, ALongWaitIsTold) {
   QueueDequeue(s.WithOpName("inside"), loop, {kFloat});
   QueueDequeue(s.WithOpName("deep"), Enter(s, "loop in loop", loop), {kFloat});
   ASSERT_OK(s.status());
-  LocalSession session({.report_after = absl::Milliseconds(20)});
+  DirectSession session({.report_after = absl::Milliseconds(20)});
   ASSERT_OK(session.Extend(graph.Export()));
   ASSERT_OK_AND_ASSIGN(const auto step, session.Prepare({.targets = {"outside", "inside", "deep"}}));
   const AwaitedLog log({"still waits for", "'outside' (QueueDequeueV2) on /job:localhost",
@@ -66,7 +66,7 @@ TEST(Executor, CloseTellsWhatItWaitsFor) {
   const Scope s = graph.root();
   s.WithOpName("deaf").Add("TestDeaf");
   ASSERT_OK(s.status());
-  LocalSession session({.report_after = absl::Milliseconds(20)});
+  DirectSession session({.report_after = absl::Milliseconds(20)});
   ASSERT_OK(session.Extend(graph.Export()));
   ASSERT_OK_AND_ASSIGN(const auto step, session.Prepare({.targets = {"deaf"}}));
   std::thread runner([&] {

@@ -7,9 +7,9 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/device_name.h"
-#include "thalweg/runtime/carried_functions.h"
-#include "thalweg/runtime/inlined_bodies.h"
-#include "thalweg/runtime/made_functions.h"
+#include "thalweg/runtime/embedded_functions.h"
+#include "thalweg/runtime/function_inliner.h"
+#include "thalweg/runtime/synthesized_functions.h"
 
 namespace thalweg {
 namespace {
@@ -415,7 +415,7 @@ class Inlining {
   }
 
   Graph& graph_;
-  InlinedBodies bodies_;
+  FunctionInliner bodies_;
   absl::flat_hash_map<const Node*, Expansion> expansions_;
 };
 
@@ -435,7 +435,7 @@ absl::Status InlineCalls(Graph& graph, std::vector<std::string>* targets, const 
 
 absl::Status InlineFunctions(Graph& graph, std::vector<std::string>* targets, const InlineLimits& limits) {
   RETURN_IF_ERROR(InlineCalls(graph, targets, limits));
-  return AttachCarriedFunctions(graph, limits.max_carried_bytes);
+  return EmbedFunctions(graph, limits.max_carried_bytes);
 }
 
 }  // namespace thalweg

@@ -41,7 +41,7 @@ struct InlineLimits {
 // too deep or the graph grows beyond `limits`.
 //
 // Functions that kernels call themselves are attached to their nodes
-// (carried_functions.h).
+// (embedded_functions.h).
 absl::Status InlineFunctions(Graph& graph, std::vector<std::string>* targets, const InlineLimits& limits = {});
 // If a graph was not inlined for want of the value of an _Arg, as the device of a
 // RemoteCall is: its index.

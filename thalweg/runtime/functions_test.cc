@@ -8,7 +8,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "thalweg/graph/graph_testlib.h"
-#include "thalweg/runtime/local_session.h"
+#include "thalweg/runtime/direct_session.h"
 
 namespace thalweg {
 namespace {
@@ -22,9 +22,9 @@ tensorflow::GraphDef Parse(const std::string& text) {
 // One step of a session of its own: the int32 scalars that were fetched.
 absl::StatusOr<std::vector<int32_t>> RunStep(const std::string& graph, const std::vector<std::string>& fetches,
                                              const std::vector<std::string>& targets = {}) {
-  LocalSession session({});
+  DirectSession session({});
   RETURN_IF_ERROR(session.Extend(Parse(graph)));
-  ASSIGN_OR_RETURN(const LocalSession::Callable callable, session.Prepare({.fetches = fetches, .targets = targets}));
+  ASSIGN_OR_RETURN(const DirectSession::Callable callable, session.Prepare({.fetches = fetches, .targets = targets}));
   std::vector<Tensor> results;
   RETURN_IF_ERROR(session.Run(callable, {}, {}, &results, nullptr));
   std::vector<int32_t> values;

@@ -21,7 +21,7 @@ absl::Status LocalDevicesOptions::Check() const {
 }
 
 LocalDevices::LocalDevices(const LocalDevicesOptions& options)
-    : crew_(Threads(options.threads) - 1), pool_("steps", Threads(options.threads)) {
+    : intra_op_pool_(Threads(options.threads) - 1), pool_("steps", Threads(options.threads)) {
   for (int i = 0; i < options.cpus; ++i) {
     DeviceName name;
     name.job = options.job;
@@ -29,7 +29,7 @@ LocalDevices::LocalDevices(const LocalDevicesOptions& options)
     name.task = options.task;
     name.type = "CPU";
     name.id = i;
-    devices_.push_back(std::make_shared<Device>(std::move(name), &crew_));
+    devices_.push_back(std::make_shared<Device>(std::move(name), &intra_op_pool_));
   }
 }
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "thalweg/base/intra_op_pool.h"
 #include "thalweg/base/thread_pool.h"
-#include "thalweg/base/work_crew.h"
 #include "thalweg/kernel/device.h"
 
 namespace thalweg {
@@ -38,7 +38,7 @@ class LocalDevices {
   ThreadPool& pool() { return pool_; }
 
  private:
-  WorkCrew crew_;
+  IntraOpPool intra_op_pool_;
   ThreadPool pool_;
   std::vector<std::shared_ptr<Device>> devices_;
 };

@@ -10,7 +10,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/kernel/kernel.h"
-#include "thalweg/runtime/inlined_bodies.h"
+#include "thalweg/runtime/function_inliner.h"
 
 namespace thalweg {
 namespace {

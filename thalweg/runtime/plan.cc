@@ -1,10 +1,10 @@
 #include "thalweg/runtime/plan.h"
 
-#include "thalweg/runtime/forks.h"
+#include "thalweg/runtime/adaptive_schedule.h"
 
 namespace thalweg {
 
-Plan::Plan() : forks(std::make_unique<Forks>()) {}
+Plan::Plan() : forks(std::make_unique<AdaptiveSchedule>()) {}
 Plan::~Plan() = default;
 
 OperandRange Plan::AddOperands(const std::vector<int32_t>& list) {

@@ -28,7 +28,7 @@
 
 namespace thalweg {
 
-class Forks;
+class AdaptiveSchedule;
 struct Plan;
 struct LoopPlan;
 
@@ -100,8 +100,8 @@ struct Plan {
   std::vector<Result> results;  // by _Retval index
   std::vector<std::unique_ptr<LoopPlan>> loops;
   std::vector<std::shared_ptr<Kernel>> kernels;
-  bool has_waits = false;        // here or in a loop inside
-  std::unique_ptr<Forks> forks;  // where it runs on two threads; learnt from the first steps
+  bool has_waits = false;                   // here or in a loop inside
+  std::unique_ptr<AdaptiveSchedule> forks;  // where it runs on two threads; learnt from the first steps
 };
 
 // One loop: what goes in, round and out.

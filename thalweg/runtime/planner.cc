@@ -10,10 +10,10 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/frames.h"
+#include "thalweg/runtime/deferred_reads.h"
 #include "thalweg/runtime/frame_id.h"
-#include "thalweg/runtime/last_uses.h"
-#include "thalweg/runtime/late_reads.h"
 #include "thalweg/runtime/segments.h"
+#include "thalweg/runtime/slot_lifetimes.h"
 
 namespace thalweg {
 namespace {
@@ -43,7 +43,7 @@ class RegionCompiler {
     schedule_ = Schedule(units_, static_cast<int>(plan_.segments.size()));
     AssignSlots();
     RETURN_IF_ERROR(Emit());
-    FindLastUses(Lives(), plan_);
+    FindSlotLifetimes(Lives(), plan_);
     plan_.BindCalls();
     return absl::OkStatus();
   }
@@ -442,9 +442,9 @@ class RegionCompiler {
     return code;
   }
 
-  // Of this region; see last_uses.h.
-  SlotLives Lives() const {
-    SlotLives lives{.kept = results_, .constants = constants_};
+  // Of this region; see slot_lifetimes.h.
+  SlotLifetimes Lives() const {
+    SlotLifetimes lives{.kept = results_, .constants = constants_};
     if (frame_ == 0) return lives;
     const Frame& frame = frames_.frames[frame_];
     for (Node* enter : frame.enters) lives.kept.push_back(slots_.at(Output(enter)));
@@ -503,7 +503,7 @@ absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph, const DeviceFin
                                                     const KernelSource& make_kernel) {
   auto executable = std::make_unique<Executable>();
   executable->graph = std::move(graph);
-  RETURN_IF_ERROR(DelayReads(executable->graph));
+  RETURN_IF_ERROR(DeferReads(executable->graph));
   RETURN_IF_ERROR(GuardLoopEdges(executable->graph));
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(executable->graph));
   ASSIGN_OR_RETURN(const Frames frames, FindFrames(executable->graph, order));

@@ -15,7 +15,7 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/math_ops.h"
-#include "thalweg/runtime/local_session.h"
+#include "thalweg/runtime/direct_session.h"
 
 namespace thalweg {
 namespace {
@@ -57,7 +57,7 @@ TEST(Planner, AChainWithoutCodeMayBeLong) {
   }
   Neg(s.WithOpName("y"), y);
   RunOnSmallStack([&] {
-    LocalSession session({});
+    DirectSession session({});
     ASSERT_OK(session.Extend(graph.Export()));
     ASSERT_OK_AND_ASSIGN(const auto step, session.Prepare({.feeds = {"x:0"}, .fetches = {"y:0"}}));
     std::vector<Tensor> results;
@@ -86,7 +86,7 @@ TEST(Planner, AChainOfWaitsMayBeLong) {
   s.WithOpName("size").WithControlDependencies({Output(last)}).Add("QueueSizeV2", {queue});
   ASSERT_OK(s.status());
   RunOnSmallStack([&] {
-    LocalSession session({});
+    DirectSession session({});
     ASSERT_OK(session.Extend(graph.Export()));
     ASSERT_OK_AND_ASSIGN(const auto step, session.Prepare({.fetches = {"size:0"}}));
     std::vector<Tensor> results;
@@ -104,7 +104,7 @@ TEST(Planner, LoopsNestAsDeepAsTheyMay) {
     for (int i = 0; i < depth; ++i) x = s.Add("Exit", {Neg(s, x)});
     Neg(s.WithOpName("y"), x);
     RETURN_IF_ERROR(s.status());
-    LocalSession session({});
+    DirectSession session({});
     RETURN_IF_ERROR(session.Extend(graph.Export()));
     ASSIGN_OR_RETURN(const auto step, session.Prepare({.feeds = {"x:0"}, .fetches = {"y:0"}}));
     std::vector<Tensor> results;
@@ -154,7 +154,7 @@ TEST(Planner, AGraphMayHaveManyWaits) {
       all.push_back(absl::StrCat("^neg", i));
     }
     AddNode(def, "all", "NoOp", all);
-    LocalSession session({});
+    DirectSession session({});
     ASSERT_OK(session.Extend(def));
     const int64_t before = PeakBytes();
     ASSERT_OK(session.Prepare({.targets = {"all"}}).status());
@@ -185,7 +185,7 @@ TEST(Planner, AGraphMayHaveManyLoops) {
     all.push_back("^" + p + "/exit");
   }
   AddNode(def, "all", "NoOp", all);
-  LocalSession session({});
+  DirectSession session({});
   ASSERT_OK(session.Extend(def));
   const int64_t before = PeakBytes();
   ASSERT_OK_AND_ASSIGN(const auto step, session.Prepare({.targets = {"all"}}));

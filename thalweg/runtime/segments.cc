@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "thalweg/runtime/late_reads.h"
+#include "thalweg/runtime/deferred_reads.h"
 
 namespace thalweg {
 namespace {

@@ -11,7 +11,7 @@
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
-#include "thalweg/runtime/local_session.h"
+#include "thalweg/runtime/direct_session.h"
 
 namespace thalweg {
 namespace {
@@ -41,7 +41,7 @@ TEST(Signature, ASessionDoesNotTakeOneForAnother) {
   const Scope s = graph.root();
   Neg(s.WithOpName("a"), Const(s, 1.f));
   Neg(s.WithOpName("b"), Const(s, 2.f));
-  LocalSession session({});
+  DirectSession session({});
   ASSERT_OK(session.Extend(graph.Export()));
   ASSERT_OK(session.Prepare({.fetches = {"a:0", "b:0"}}).status());
   EXPECT_THAT(session.Prepare({.fetches = {"a:0,b:0"}}), Fails(absl::StatusCode::kNotFound, "a:0,b:0"));
@@ -52,9 +52,9 @@ class ArgumentsTest : public testing::Test {
  protected:
   static absl::StatusOr<std::vector<Tensor>> Run(const Graph& graph, const Signature& signature,
                                                  const std::vector<Tensor>& feeds = {}) {
-    LocalSession session({});
+    DirectSession session({});
     RETURN_IF_ERROR(session.Extend(graph.Export()));
-    ASSIGN_OR_RETURN(const LocalSession::Callable callable, session.Prepare(signature));
+    ASSIGN_OR_RETURN(const DirectSession::Callable callable, session.Prepare(signature));
     std::vector<Tensor> results;
     RETURN_IF_ERROR(session.Run(callable, {}, feeds, &results, nullptr));
     return results;

@@ -6,11 +6,11 @@
 
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
-#include "thalweg/cluster/job_watch.h"
+#include "thalweg/cluster/job_completion.h"
 #include "thalweg/cluster/master/local_master.h"
 #include "thalweg/cluster/worker/local_worker.h"
 #include "thalweg/rpc/call_gate.h"
-#include "thalweg/rpc/grpc_job.h"
+#include "thalweg/rpc/grpc_job_peers.h"
 #include "thalweg/rpc/grpc_worker.h"
 #include "thalweg/rpc/rpc_server.h"
 #include "thalweg/rpc/services.h"
@@ -30,12 +30,12 @@ class Server::State {
   CallGate gate;
   std::optional<LocalDevices> devices;
   Membership membership;
-  StepSequences sequences;
+  CollectiveStepIds sequences;
   std::optional<LocalWorker> worker;
   std::shared_ptr<Workers> workers;
   RpcClient client;
   std::unique_ptr<JobPeers> peers;
-  std::optional<JobWatch> watch;
+  std::optional<JobCompletion> watch;
   std::optional<LocalMaster> master;
   std::unique_ptr<RpcServer> rpc;
 
@@ -78,13 +78,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .peer_timeout = options.peer_timeout,
                                        .sequences = &s->sequences});
   s->peers = MakeGrpcJobPeers(cluster, &s->client);
-  s->watch.emplace(JobWatchOptions{.cluster = cluster,
-                                   .self = task,
-                                   .peers = s->peers.get(),
-                                   .membership = &s->membership,
-                                   .last_used = [s] { return s->gate.last_call(); },
-                                   .orphan_after = options.orphan_after,
-                                   .gone_after = options.gone_after});
+  s->watch.emplace(JobCompletionOptions{.cluster = cluster,
+                                        .self = task,
+                                        .peers = s->peers.get(),
+                                        .membership = &s->membership,
+                                        .last_used = [s] { return s->gate.last_call(); },
+                                        .orphan_after = options.orphan_after,
+                                        .gone_after = options.gone_after});
   std::vector<RpcMethod> methods = MasterService(*s->master);
   for (RpcMethod& method : WorkerService(*s->worker)) methods.push_back(std::move(method));
   methods = s->gate.Guard(std::move(methods));

@@ -6,7 +6,7 @@
 #include "absl/time/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/collectives/collective_run.h"
-#include "thalweg/cluster/report_after.h"
+#include "thalweg/cluster/wait_logging.h"
 
 namespace thalweg {
 namespace {
@@ -194,7 +194,7 @@ void TaskCollectives::Report(absl::Time now) {
   absl::flat_hash_map<Run*, absl::Duration> seen;
   for (const auto& run : Running()) {
     const absl::Duration age = now - run->since();
-    if (age < kReportAfter) continue;
+    if (age < kLogWaitAfter) continue;
     absl::Duration& last = seen[run.get()];
     if (const auto it = reported_.find(run.get()); it != reported_.end()) last = it->second;
     if (age < 2 * last) continue;
@@ -202,9 +202,9 @@ void TaskCollectives::Report(absl::Time now) {
     LOG(INFO) << options_.task << ": " << run->Describe();
   }
   reported_ = std::move(seen);
-  if (now - leader_reported_ < kReportAfter) return;
+  if (now - leader_reported_ < kLogWaitAfter) return;
   leader_reported_ = now;
-  for (const std::string& text : groups_.DescribeWaits(now - kReportAfter)) LOG(INFO) << options_.task << ": " << text;
+  for (const std::string& text : groups_.DescribeWaits(now - kLogWaitAfter)) LOG(INFO) << options_.task << ": " << text;
 }
 
 }  // namespace thalweg

@@ -13,7 +13,7 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/base/timer.h"
-#include "thalweg/cluster/collectives/buffer_table.h"
+#include "thalweg/cluster/collectives/buffer_rendezvous.h"
 #include "thalweg/cluster/collectives/collective_groups.h"
 #include "thalweg/cluster/membership.h"
 #include "thalweg/cluster/worker/worker.h"
@@ -63,7 +63,7 @@ class TaskCollectives {
   std::shared_ptr<StepPart> ForStep(std::shared_ptr<GraphCollectives> graph, int64_t step_id);
 
   CollectiveGroups& groups() { return groups_; }
-  BufferTable& buffers() { return buffers_; }
+  BufferRendezvous& buffers() { return buffers_; }
 
   // A member elsewhere has given a step up.
   void AbortStep(int64_t step_id, const absl::Status& why);
@@ -82,7 +82,7 @@ class TaskCollectives {
                 const tensorflow::GetStatusResponse& response);
 
   const TaskCollectivesOptions options_;
-  BufferTable buffers_;
+  BufferRendezvous buffers_;
   CollectiveGroups groups_;
   Timer timer_;
   Cancellation closed_;

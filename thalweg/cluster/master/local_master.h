@@ -25,7 +25,7 @@ struct LocalMasterOptions {
   WorkersFactory make_workers;                      // for sessions that bring a cluster of their own
   tensorflow::ConfigProto default_config;           // under what a session asks for
   absl::Duration peer_timeout = absl::Seconds(10);  // a task that does not answer for so long is dead
-  StepSequences* sequences = nullptr;               // borrowed; shared with the server's worker
+  CollectiveStepIds* sequences = nullptr;           // borrowed; shared with the server's worker
 };
 
 class LocalMaster : public Master {

@@ -15,7 +15,7 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/timer.h"
 #include "thalweg/cluster/cluster_spec.h"
-#include "thalweg/cluster/collectives/step_sequences.h"
+#include "thalweg/cluster/collectives/collective_step_ids.h"
 #include "thalweg/cluster/master/master.h"
 #include "thalweg/cluster/master/prepared_parts.h"
 #include "thalweg/cluster/membership.h"
@@ -37,7 +37,7 @@ struct MasterSessionOptions {
   std::shared_ptr<Device> folding_device;  // runs what can be computed beforehand
   Timer* timer = nullptr;                  // borrowed: deadlines of steps
   PeerHealth* health = nullptr;            // borrowed
-  StepSequences* sequences = nullptr;      // borrowed; shared with the server's worker
+  CollectiveStepIds* sequences = nullptr;  // borrowed; shared with the server's worker
 
   // Where nodes go that may go anywhere: the master's own tasks come first.
   const std::string& client_device() const { return devices.tasks[0].devices[0].name(); }

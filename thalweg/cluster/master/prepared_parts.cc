@@ -9,18 +9,18 @@
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/master/master_session.h"
 #include "thalweg/runtime/functions.h"
-#include "thalweg/runtime/optimizer.h"
+#include "thalweg/runtime/graph_optimizer.h"
 #include "thalweg/runtime/partitioner.h"
 #include "thalweg/runtime/placer.h"
 
 namespace thalweg {
 namespace {
 
-OptimizerOptions OptimizerOptionsOf(const tensorflow::ConfigProto& config) {
+GraphOptimizerOptions GraphOptimizerOptionsOf(const tensorflow::ConfigProto& config) {
   const auto& options = config.graph_options().optimizer_options();
   const auto& rewrite = config.graph_options().rewrite_options();
-  OptimizerOptions result;
-  if (options.opt_level() == tensorflow::OptimizerOptions::L0) {
+  GraphOptimizerOptions result;
+  if (options.opt_level() == tensorflow::GraphOptimizerOptions::L0) {
     result.fold_constants = result.merge_common_subexpressions = false;
   }
   if (rewrite.disable_meta_optimizer() || rewrite.constant_folding() == tensorflow::RewriterConfig::OFF) {
@@ -130,7 +130,7 @@ absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& g
   RETURN_IF_ERROR(InlineFunctions(pruned, &targets));
   RETURN_IF_ERROR(PlaceNodes(graph, states, pruned, session));
   RETURN_IF_ERROR(
-      Optimize(pruned, targets, *session.folding_device, OptimizerOptionsOf(session.config), &cancellation));
+      Optimize(pruned, targets, *session.folding_device, GraphOptimizerOptionsOf(session.config), &cancellation));
   RETURN_IF_ERROR(cancellation.status());
   const auto prepared = std::make_shared<PreparedParts>();
   prepared->collective_graph_key = CollectiveGraphKey(pruned);

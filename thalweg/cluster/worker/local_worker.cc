@@ -14,11 +14,11 @@ LocalWorker::LocalWorker(const LocalWorkerOptions& options)
       collectives_(
           {.task = options.task.ToString(), .membership = options.membership, .peer_timeout = options.peer_timeout}),
       running_(options.task.ToString(), options.report_after),
-      surroundings_{.pool = &options.devices->pool(),
-                    .rendezvous = &rendezvous_,
-                    .collectives = &collectives_,
-                    .running = &running_},
-      partial_runs_(surroundings_) {}
+      environment_{.pool = &options.devices->pool(),
+                   .rendezvous = &rendezvous_,
+                   .collectives = &collectives_,
+                   .running = &running_},
+      partial_runs_(environment_) {}
 
 LocalWorker::~LocalWorker() { Shutdown(Cancelled(options_.task.ToString(), " ends")); }
 
@@ -131,7 +131,7 @@ void LocalWorker::RunGraph(const CallOptions& options, RunGraphCall call, RunGra
   }
   absl::StatusOr<std::shared_ptr<RegisteredGraph>> graph = (*session)->Find(call.graph_handle);
   if (!graph.ok()) return done(graph.status());
-  std::make_shared<WorkerStep>(surroundings_, options, std::move(call), *std::move(session), *std::move(graph), result,
+  std::make_shared<WorkerStep>(environment_, options, std::move(call), *std::move(session), *std::move(graph), result,
                                std::move(done))
       ->Start();
 }

@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/cluster/cluster_spec.h"
-#include "thalweg/cluster/collectives/step_sequences.h"
+#include "thalweg/cluster/collectives/collective_step_ids.h"
 #include "thalweg/cluster/collectives/task_collectives.h"
 #include "thalweg/cluster/membership.h"
-#include "thalweg/cluster/report_after.h"
+#include "thalweg/cluster/wait_logging.h"
 #include "thalweg/cluster/worker/running_steps.h"
 #include "thalweg/cluster/worker/step_rendezvous.h"
 #include "thalweg/cluster/worker/worker.h"
@@ -34,10 +34,10 @@ struct LocalWorkerOptions {
   Membership* membership = nullptr;  // borrowed
   // Of sessions that bring a cluster of their own.
   WorkersFactory make_workers;
-  StepSequences* sequences = nullptr;               // borrowed; shared with the server's master
+  CollectiveStepIds* sequences = nullptr;           // borrowed; shared with the server's master
   std::string collective_leader;                    // of graphs that name none
   absl::Duration peer_timeout = absl::Seconds(10);  // a task that does not answer for so long is dead
-  absl::Duration report_after = kReportAfter;       // a wait of so long is logged
+  absl::Duration report_after = kLogWaitAfter;      // a wait of so long is logged
 };
 
 class LocalWorker : public Worker {
@@ -86,7 +86,7 @@ class LocalWorker : public Worker {
   StepTable rendezvous_;
   TaskCollectives collectives_;
   RunningSteps running_;
-  const StepSurroundings surroundings_;
+  const StepEnvironment environment_;
   WorkerPartialRuns partial_runs_;
 
   mutable Mutex mutex_;

@@ -32,7 +32,7 @@ struct Call {
 class LocalWorkerTest : public testing::Test {
  protected:
   LocalWorkerTest() {
-    StartWorker(kReportAfter);
+    StartWorker(kLogWaitAfter);
     Graph graph;
     const Scope s = graph.root().WithDevice(kDevice);
     QueueDequeue(s, FIFOQueue(s, {kFloat}), {kFloat});
@@ -69,7 +69,7 @@ class LocalWorkerTest : public testing::Test {
 
   LocalDevices devices_{{.job = "w", .task = 0}};
   Membership membership_;
-  StepSequences sequences_;
+  CollectiveStepIds sequences_;
   std::optional<LocalWorker> worker_;
   std::string graph_handle_;
 };

@@ -15,16 +15,16 @@ namespace thalweg {
 // it; each gives and takes through the rendezvous; the last waits for its end.
 class WorkerPartialRuns::PartialRun : public std::enable_shared_from_this<PartialRun> {
  public:
-  PartialRun(const StepSurroundings& surroundings, int64_t step_id, std::shared_ptr<WorkerSession> session,
+  PartialRun(const StepEnvironment& environment, int64_t step_id, std::shared_ptr<WorkerSession> session,
              std::shared_ptr<Executable> executable)
       : session_(std::move(session)),
         executable_(std::move(executable)),
-        rendezvous_(surroundings.rendezvous->FindOrCreate(step_id)) {
+        rendezvous_(environment.rendezvous->FindOrCreate(step_id)) {
     rendezvous_->SetCluster(session_->task(), session_->workers());
     step_ = {.id = step_id,
              .rendezvous = rendezvous_.get(),
              .cancellation = &cancellation_,
-             .pool = surroundings.pool,
+             .pool = environment.pool,
              .resources = &resources_,
              .session_resources = &session_->resources()};
   }
@@ -142,7 +142,7 @@ absl::StatusOr<std::pair<std::shared_ptr<WorkerPartialRuns::PartialRun>, bool>> 
     if (const auto it = runs_.find(call.step_id); it != runs_.end()) return std::pair(it->second, false);
   }
   ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable, session->FindPartial(call.graph_handle));
-  auto run = std::make_shared<PartialRun>(surroundings_, call.step_id, std::move(session), std::move(executable));
+  auto run = std::make_shared<PartialRun>(environment_, call.step_id, std::move(session), std::move(executable));
   MutexLock lock(&mutex_);
   if (!cancelled_.ok()) return cancelled_;
   if (!runs_.emplace(call.step_id, run).second) return Aborted("Step ", call.step_id, " was started twice");

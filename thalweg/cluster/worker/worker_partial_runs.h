@@ -17,7 +17,7 @@ namespace thalweg {
 // Thread-safe.
 class WorkerPartialRuns {
  public:
-  explicit WorkerPartialRuns(const StepSurroundings& surroundings) : surroundings_(surroundings) {}
+  explicit WorkerPartialRuns(const StepEnvironment& environment) : environment_(environment) {}
 
   // One call of the master's, as Worker::RunGraph(). The first of a step starts it.
   void Run(const CallOptions& options, RunGraphCall call, std::shared_ptr<WorkerSession> session,
@@ -33,7 +33,7 @@ class WorkerPartialRuns {
   absl::StatusOr<std::pair<std::shared_ptr<PartialRun>, bool>> FindOrMake(const RunGraphCall& call,
                                                                           std::shared_ptr<WorkerSession> session);
 
-  const StepSurroundings surroundings_;
+  const StepEnvironment environment_;
   Mutex mutex_;
   absl::Status cancelled_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<int64_t, std::shared_ptr<PartialRun>> runs_ ABSL_GUARDED_BY(mutex_);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "thalweg/base/status.h"
-#include "thalweg/cluster/collectives/step_sequences.h"
+#include "thalweg/cluster/collectives/collective_step_ids.h"
 #include "thalweg/cluster/request_id.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/kernel/send_key.h"

@@ -14,8 +14,8 @@
 #include "thalweg/cluster/worker/step_rendezvous.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/kernel/device.h"
-#include "thalweg/runtime/kept_kernels.h"
 #include "thalweg/runtime/plan.h"
+#include "thalweg/runtime/stateful_kernels.h"
 
 namespace thalweg {
 
@@ -72,7 +72,7 @@ class WorkerSession {
   mutable Mutex mutex_;
   absl::flat_hash_map<std::string, Graphs> graphs_ ABSL_GUARDED_BY(mutex_);
   // Random ops go on with their sequence whichever graph runs them.
-  KeptKernels kernels_;
+  StatefulKernels kernels_;
 };
 
 }  // namespace thalweg

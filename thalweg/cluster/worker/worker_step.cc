@@ -7,15 +7,15 @@
 
 namespace thalweg {
 
-WorkerStep::WorkerStep(const StepSurroundings& surroundings, const CallOptions& options, RunGraphCall call,
+WorkerStep::WorkerStep(const StepEnvironment& environment, const CallOptions& options, RunGraphCall call,
                        std::shared_ptr<WorkerSession> session, std::shared_ptr<RegisteredGraph> graph,
                        RunGraphResult* result, Worker::Done done)
-    : surroundings_(surroundings),
+    : environment_(environment),
       outside_(options.cancellation),
       call_(std::move(call)),
       session_(std::move(session)),
       graph_(std::move(graph)),
-      rendezvous_(graph_->has_transfers ? surroundings.rendezvous->FindOrCreate(call_.step_id) : nullptr),
+      rendezvous_(graph_->has_transfers ? environment.rendezvous->FindOrCreate(call_.step_id) : nullptr),
       result_(result),
       done_(std::move(done)) {
   if (rendezvous_ != nullptr) {
@@ -27,12 +27,12 @@ WorkerStep::WorkerStep(const StepSurroundings& surroundings, const CallOptions& 
   step_ = {.id = call_.step_id,
            .rendezvous = rendezvous_.get(),
            .cancellation = &cancellation_,
-           .pool = surroundings_.pool,
+           .pool = environment_.pool,
            .resources = &resources_,
            .session_resources = &session_->resources()};
   if (graph_->collectives != nullptr) {
     const int64_t step_id = call_.collective_step_id != 0 ? call_.collective_step_id : call_.step_id;
-    collectives_ = surroundings_.collectives->ForStep(graph_->collectives, step_id);
+    collectives_ = environment_.collectives->ForStep(graph_->collectives, step_id);
     CHECK(resources_.Create<Collectives>("", Collectives::kName, collectives_).ok());
   }
   if (call_.trace || call_.record_costs) stats_.emplace();
@@ -54,7 +54,7 @@ absl::Status WorkerStep::Prepare(std::vector<Tensor>* args) {
               .has_value());
   }
   execution_.emplace(*graph_->executable, step_, stats_.has_value() ? &*stats_ : nullptr);
-  RETURN_IF_ERROR(surroundings_.running->Add(this));
+  RETURN_IF_ERROR(environment_.running->Add(this));
   listed_ = true;
   if (outside_ == nullptr) return absl::OkStatus();
   outside_id_ = outside_->Register([self = self_](const absl::Status& why) { self->Cancel(why); });
@@ -99,7 +99,7 @@ void WorkerStep::End(absl::Status status) {
 
 void WorkerStep::Finish(absl::Status status) {
   const std::shared_ptr<WorkerStep> self = std::move(self_);
-  if (listed_) surroundings_.running->Remove(this);
+  if (listed_) environment_.running->Remove(this);
   if (outside_id_.has_value()) outside_->TryDeregister(*outside_id_);
   // A call that was cancelled with the step does not know why.
   if (absl::IsCancelled(status) && cancellation_.cancelled()) status = cancellation_.status();
@@ -113,7 +113,7 @@ void WorkerStep::Finish(absl::Status status) {
   if (rendezvous_ != nullptr) {
     // Peers that wait for something of this part learn that it will not come.
     if (!status.ok()) rendezvous_->Abort(status);
-    if (status.ok() && graph_->rules->all_pushed) surroundings_.rendezvous->Forget(call_.step_id);
+    if (status.ok() && graph_->rules->all_pushed) environment_.rendezvous->Forget(call_.step_id);
   }
   execution_.reset();
   Worker::Done done = std::move(done_);

@@ -20,7 +20,7 @@
 namespace thalweg {
 
 // What the steps of a task share. All of it is borrowed.
-struct StepSurroundings {
+struct StepEnvironment {
   ThreadPool* pool = nullptr;
   StepTable* rendezvous = nullptr;
   TaskCollectives* collectives = nullptr;
@@ -32,7 +32,7 @@ struct StepSurroundings {
 // as long as the step does: that of the call is gone with the answer.
 class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
  public:
-  WorkerStep(const StepSurroundings& surroundings, const CallOptions& options, RunGraphCall call,
+  WorkerStep(const StepEnvironment& environment, const CallOptions& options, RunGraphCall call,
              std::shared_ptr<WorkerSession> session, std::shared_ptr<RegisteredGraph> graph, RunGraphResult* result,
              Worker::Done done);
 
@@ -50,7 +50,7 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   void Finish(absl::Status status);
   absl::Status TakeResults();
 
-  const StepSurroundings surroundings_;
+  const StepEnvironment environment_;
   Cancellation* const outside_;  // of the call, or nullptr
   RunGraphCall call_;
   const std::shared_ptr<WorkerSession> session_;
@@ -65,7 +65,7 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   std::optional<StepStatsCollector> stats_;
   std::optional<Execution> execution_;
   std::optional<Cancellation::CallbackId> outside_id_;
-  bool listed_ = false;               // in surroundings_.running
+  bool listed_ = false;               // in environment_.running
   std::shared_ptr<WorkerStep> self_;  // while it runs
 };
 

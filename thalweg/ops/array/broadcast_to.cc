@@ -1,7 +1,7 @@
 // BroadcastTo repeats a tensor to a shape, under NumPy's rules.
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {

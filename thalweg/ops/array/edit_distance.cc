@@ -9,7 +9,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/sparse/sparse.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 namespace {
@@ -76,9 +76,9 @@ class EditDistanceKernel : public Kernel {
       for (size_t d = 0; d < where.size(); ++d) place += where[d] * strides[d];
       out->mutable_data<float>()[place] = distance;
     };
-    return DispatchMove(truth.values.dtype(), [&]<typename T>() {
+    return DispatchBySize(truth.values.dtype(), [&]<typename T>() {
       const auto span = [](const Tensor& values, const std::pair<int64_t, int64_t>& range) {
-        return absl::MakeConstSpan(MoveData<T>(values) + range.first, range.second - range.first);
+        return absl::MakeConstSpan(ElementData<T>(values) + range.first, range.second - range.first);
       };
       if constexpr (requires(T a) { a == a; }) {
         for (const auto& [where, range] : Group(truth)) {

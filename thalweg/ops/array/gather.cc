@@ -9,7 +9,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {
@@ -72,8 +72,8 @@ absl::Status GatherRows(KernelContext& c, const Tensor& params, const Tensor& in
   const int64_t bad = FirstBad(index, indices.num_elements(), x.size);
   if (bad < indices.num_elements()) return BadIndex(indices, bad, x.size);
   if (out->num_elements() == 0) return absl::OkStatus();
-  const T* const from = MoveData<T>(params);
-  T* const to = MutableMoveData<T>(out);
+  const T* const from = ElementData<T>(params);
+  T* const to = MutableElementData<T>(out);
   const double row_nanos = x.inner == 1 ? 1 : 5 + static_cast<double>(x.inner * sizeof(T)) * 0.15;
   if (x.batch * x.outer == 1) {
     c.ParallelFor(x.count, row_nanos, [&](int64_t begin, int64_t end) {
@@ -124,8 +124,8 @@ absl::Status GatherAlong(KernelContext& c, int64_t given_axis, int64_t batch_dim
                         .count = indices.shape().Product(batch, indices.rank()),
                         .inner = params.shape().Product(axis + 1, params.rank())};
   return Dispatch(Types<int32_t, int64_t, int16_t>(), indices.dtype(), [&]<typename Index>() {
-    return DispatchMove(params.dtype(),
-                        [&]<typename T>() { return GatherRows<T, Index>(c, params, indices, extents, out); });
+    return DispatchBySize(params.dtype(),
+                          [&]<typename T>() { return GatherRows<T, Index>(c, params, indices, extents, out); });
   });
 }
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/segment_rows.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
@@ -90,9 +90,9 @@ absl::Status GatherSlices(KernelContext& c, const Tensor& params, const Tensor& 
   if (indices.num_elements() == 0 && shape.num_elements() == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const RowNumbers rows, FindRows(indices, params.shape(), "param "));
   const int64_t inner = params.shape().Product(depth, params.rank());
-  return DispatchMove(params.dtype(), [&]<typename T>() {
-    const T* const from = MoveData<T>(params);
-    T* const to = MutableMoveData<T>(out);
+  return DispatchBySize(params.dtype(), [&]<typename T>() {
+    const T* const from = ElementData<T>(params);
+    T* const to = MutableElementData<T>(out);
     c.ParallelFor(count, 5 + inner * sizeof(T) * 0.15, [&](int64_t begin, int64_t end) {
       constexpr int64_t kAhead = 8;
       for (int64_t i = begin; i < end; ++i) {
@@ -174,9 +174,9 @@ absl::Status ScatterSlices(ScatterKind scatter, const Tensor& indices, const Ten
   const DType dtype = out->dtype();
   const int64_t n = static_cast<int64_t>(rows.size());
   if (scatter == ScatterKind::kUpdate) {
-    return DispatchMove(dtype, [&]<typename T>() {
+    return DispatchBySize(dtype, [&]<typename T>() {
       for (int64_t i = 0; i < n; ++i) {
-        CopyElements(MoveData<T>(updates) + i * inner, inner, MutableMoveData<T>(out) + rows[i] * inner);
+        CopyElements(ElementData<T>(updates) + i * inner, inner, MutableElementData<T>(out) + rows[i] * inner);
       }
       return absl::OkStatus();
     });

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "thalweg/kernel/op.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/numbers.h"
 
 namespace thalweg {
@@ -36,10 +36,10 @@ class InplaceKernel : public Kernel {
     if (rows == 0 && i.num_elements() > 0) return InvalidArgument("x has no rows to update");
     ASSIGN_OR_RETURN(Tensor * y, context.ForwardOrAllocate({0}, 0, shape));
     const auto row = [&](int64_t k) { return (i.data<int32_t>()[k] % rows + rows) % rows; };
-    RETURN_IF_ERROR(DispatchMove(x.dtype(), [&]<typename T>() {
-      if (y->raw() != x.raw()) CopyElements(MoveData<T>(x), x.num_elements(), MutableMoveData<T>(y));
+    RETURN_IF_ERROR(DispatchBySize(x.dtype(), [&]<typename T>() {
+      if (y->raw() != x.raw()) CopyElements(ElementData<T>(x), x.num_elements(), MutableElementData<T>(y));
       for (int64_t k = 0; form_ == kUpdate && k < i.num_elements(); ++k) {
-        CopyElements(MoveData<T>(v) + k * width, width, MutableMoveData<T>(y) + row(k) * width);
+        CopyElements(ElementData<T>(v) + k * width, width, MutableElementData<T>(y) + row(k) * width);
       }
       return absl::OkStatus();
     }));
@@ -107,10 +107,10 @@ absl::Status ParallelConcat(KernelContext& context) {
   dims[0] = rows;
   ASSIGN_OR_RETURN(const Shape out_shape, Shape::Make(dims));
   ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, out_shape));
-  return DispatchMove(out->dtype(), [&]<typename T>() {
+  return DispatchBySize(out->dtype(), [&]<typename T>() {
     for (int i = 0; i < rows; ++i) {
       const Tensor& x = context.input(i);
-      CopyElements(MoveData<T>(x), x.num_elements(), MutableMoveData<T>(out) + i * x.num_elements());
+      CopyElements(ElementData<T>(x), x.num_elements(), MutableElementData<T>(out) + i * x.num_elements());
     }
     return absl::OkStatus();
   });

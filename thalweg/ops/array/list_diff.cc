@@ -8,7 +8,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "thalweg/kernel/op.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {
@@ -32,9 +32,9 @@ absl::Status ComputeBandPart(KernelContext& c) {
   const Shape shape = input.shape();
   ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
   if (shape.num_elements() == 0) return absl::OkStatus();  // rows of nothing may be many
-  return DispatchMove(input.dtype(), [&]<typename T>() {
-    const T* const from = MoveData<T>(input);
-    T* const to = MutableMoveData<T>(out);
+  return DispatchBySize(input.dtype(), [&]<typename T>() {
+    const T* const from = ElementData<T>(input);
+    T* const to = MutableElementData<T>(out);
     c.ParallelFor(shape.Product(0, rank - 1), cols * sizeof(T) * 0.2 + 2, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const int64_t i = row % rows;

@@ -6,7 +6,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {
@@ -100,9 +100,9 @@ class MirrorPadKernel : public Kernel {
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(tables.padded));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
     if (tables.source.empty()) return absl::OkStatus();
-    return DispatchMove(input.dtype(), [&]<typename T>() {
-      const T* const from = MoveData<T>(input);
-      T* const to = MutableMoveData<T>(out);
+    return DispatchBySize(input.dtype(), [&]<typename T>() {
+      const T* const from = ElementData<T>(input);
+      T* const to = MutableElementData<T>(out);
       const std::vector<int64_t>& last = tables.source.back();
       const int64_t n = static_cast<int64_t>(last.size());
       ForEachRow(tables, [&](int64_t row, int64_t at) {

@@ -6,7 +6,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {
@@ -50,13 +50,13 @@ class OneHotKernel : public Kernel {
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
     if (shape.num_elements() == 0) return absl::OkStatus();
     const int64_t inner = indices.shape().Product(axis, rank);
-    return DispatchMove(out->dtype(), [&]<typename T>() {
+    return DispatchBySize(out->dtype(), [&]<typename T>() {
       return Dispatch(Types<int32_t, int64_t, uint8_t, int8_t>(), indices.dtype(), [&]<typename Index>() {
         if (inner == 1) {
-          MarkInRows<T>(c, indices.data<Index>(), indices.num_elements(), depth, MutableMoveData<T>(out));
+          MarkInRows<T>(c, indices.data<Index>(), indices.num_elements(), depth, MutableElementData<T>(out));
         } else {
           CompareInRows<T>(c, indices.data<Index>(), indices.num_elements() / inner, depth, inner,
-                           MutableMoveData<T>(out));
+                           MutableElementData<T>(out));
         }
         return absl::OkStatus();
       });
@@ -69,7 +69,7 @@ class OneHotKernel : public Kernel {
   // An index is a row of `depth`.
   template <typename T, typename Index>
   static void MarkInRows(KernelContext& c, const Index* index, int64_t count, int64_t depth, T* to) {
-    const T on = *MoveData<T>(c.input(2)), off = *MoveData<T>(c.input(3));
+    const T on = *ElementData<T>(c.input(2)), off = *ElementData<T>(c.input(3));
     c.ParallelFor(count, 4 + depth * sizeof(T) * 0.1, [&](int64_t begin, int64_t end) {
       FillRange(off, (end - begin) * depth, to + begin * depth);
       for (int64_t k = begin; k < end; ++k) {
@@ -81,7 +81,7 @@ class OneHotKernel : public Kernel {
   // `inner` indices are as many columns of `depth` rows.
   template <typename T, typename Index>
   static void CompareInRows(KernelContext& c, const Index* index, int64_t outer, int64_t depth, int64_t inner, T* to) {
-    const T on = *MoveData<T>(c.input(2)), off = *MoveData<T>(c.input(3));
+    const T on = *ElementData<T>(c.input(2)), off = *ElementData<T>(c.input(3));
     c.ParallelFor(outer * depth, 2 + static_cast<double>(inner), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const Index* const x = index + row / depth * inner;

@@ -5,7 +5,7 @@
 //   output[(b1 * B2 + b2) * batch + n, y, x, c] = padded[n, y * B1 + b1, x * B2 + b2, c]
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {

@@ -8,7 +8,7 @@
 #include "thalweg/graph/scope.h"
 #include "thalweg/kernel/kernel.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/tensor/shape.h"
 
 namespace thalweg {

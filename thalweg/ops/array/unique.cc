@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {
@@ -133,11 +133,11 @@ absl::Status ComputeUnique(KernelContext& c) {
   const int64_t distinct = static_cast<int64_t>(classes.first.size());
   shape.set_dim(axis, distinct);
   ASSIGN_OR_RETURN(Tensor* const y, c.Allocate(0, shape));
-  RETURN_IF_ERROR(DispatchMove(x.dtype(), [&]<typename T>() {
+  RETURN_IF_ERROR(DispatchBySize(x.dtype(), [&]<typename T>() {
     for (int64_t o = 0; o < outer && inner > 0; ++o) {
       for (int64_t k = 0; k < distinct; ++k) {
-        CopyElements(MoveData<T>(x) + (o * n + classes.first[k]) * inner, inner,
-                     MutableMoveData<T>(y) + (o * distinct + k) * inner);
+        CopyElements(ElementData<T>(x) + (o * n + classes.first[k]) * inner, inner,
+                     MutableElementData<T>(y) + (o * distinct + k) * inner);
       }
     }
     return absl::OkStatus();

@@ -1,7 +1,7 @@
 // Where: the indices of the elements that are not zero, one per row, in order.
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {
@@ -56,10 +56,10 @@ absl::Status ComputeStitch(KernelContext& c) {
   const int64_t inner = data.Product(c.input(0).rank(), data.rank());
   if (inner == 0) return absl::OkStatus();  // rows of nothing may be many
   absl::InlinedVector<bool, 64> seen(rows, false);
-  return DispatchMove(merged->dtype(), [&]<typename T>() {
-    T* const to = MutableMoveData<T>(merged);
+  return DispatchBySize(merged->dtype(), [&]<typename T>() {
+    T* const to = MutableElementData<T>(merged);
     for (int m = 0; m < n; ++m) {
-      const T* from = MoveData<T>(c.input(n + m));
+      const T* from = ElementData<T>(c.input(n + m));
       for (const int32_t index : c.input(m).flat<int32_t>()) {
         CopyElements(from, inner, to + index * inner);
         seen[index] = true;
@@ -128,10 +128,10 @@ absl::Status ComputePartition(KernelContext& c) {
     dims[0] = counts[i];
     ASSIGN_OR_RETURN(outputs[i], c.Allocate(i, Shape(dims)));
   }
-  return DispatchMove(data.dtype(), [&]<typename T>() {
+  return DispatchBySize(data.dtype(), [&]<typename T>() {
     absl::InlinedVector<T*, 16> to(n);
-    for (int i = 0; i < n; ++i) to[i] = MutableMoveData<T>(outputs[i]);
-    const T* from = MoveData<T>(data);
+    for (int i = 0; i < n; ++i) to[i] = MutableElementData<T>(outputs[i]);
+    const T* from = ElementData<T>(data);
     for (const int32_t p : part) {
       CopyElements(from, inner, to[p]);
       from += inner;

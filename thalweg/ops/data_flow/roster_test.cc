@@ -137,7 +137,7 @@ TEST(RosterOps, TakePartAndLeave) {
   const RosterJoinOutputs join = RosterJoin(s, roster, worker);
   const Output leave = RosterLeave(s, roster, worker);
   const RosterMemberOutputs members = RosterMembers(s, roster);
-  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew());
+  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool());
   const auto run = [&](std::vector<Output> outputs) {
     auto values = Evaluate(graph, {}, outputs, device);
     EXPECT_TRUE(values.ok()) << values.status();

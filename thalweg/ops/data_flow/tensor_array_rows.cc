@@ -7,7 +7,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow/tensor_array.h"
-#include "thalweg/ops/data_flow/tensor_array_op.h"
+#include "thalweg/ops/data_flow/tensor_array_kernel.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/support/resource_kernel.h"
 #include "thalweg/ops/support/shape_arguments.h"

@@ -6,7 +6,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow/tensor_list.h"
-#include "thalweg/ops/data_flow/tensor_list_op.h"
+#include "thalweg/ops/data_flow/tensor_list_kernel.h"
 #include "thalweg/ops/support/tuple_batch.h"
 
 namespace thalweg {

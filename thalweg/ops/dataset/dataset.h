@@ -64,7 +64,7 @@ absl::StatusOr<int64_t> IntArgument(KernelContext& c, int i, absl::string_view n
 absl::StatusOr<std::string> StringArgument(KernelContext& c, int i, absl::string_view name);
 
 // A function that a dataset calls. The runtime has put its body beside its name
-// (runtime/carried_functions.h).
+// (runtime/embedded_functions.h).
 class CarriedFunction {
  public:
   // UNIMPLEMENTED if the body has loops.

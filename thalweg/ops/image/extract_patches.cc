@@ -4,7 +4,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/nn/window.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 namespace {
@@ -45,9 +45,9 @@ class ExtractPatchesKernel : public Kernel {
     ASSIGN_OR_RETURN(const Shape shape, attrs_.OutputShape(x.dim(0), w, depth));
     ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, shape));
     if (shape.num_elements() == 0) return absl::OkStatus();
-    return DispatchMove(x.dtype(), [&]<typename T>() {
-      const T* const from = MoveData<T>(x);
-      T* const to = MutableMoveData<T>(out);
+    return DispatchBySize(x.dtype(), [&]<typename T>() {
+      const T* const from = ElementData<T>(x);
+      T* const to = MutableElementData<T>(out);
       context.ParallelFor(x.dim(0) * positions, 0.5 * static_cast<double>(depth) + 10, [&](int64_t begin, int64_t end) {
         for (int64_t p = begin; p < end; ++p) {
           const int64_t o = p % positions, image = p / positions * InputPositions(w);

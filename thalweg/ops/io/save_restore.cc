@@ -7,7 +7,7 @@
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/checkpoint/bundle_reader.h"
 #include "thalweg/checkpoint/bundle_writer.h"
-#include "thalweg/checkpoint/saved_slices.h"
+#include "thalweg/checkpoint/v1_checkpoint.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/io_ops.h"
 
@@ -115,9 +115,9 @@ absl::Status RestoreBundle(KernelContext& c, const std::string& prefix, std::vec
 }
 
 // From the older format, in which programs still have files.
-absl::Status RestoreSavedSlices(KernelContext& c, const std::string& pattern, std::vector<Wanted> wanted) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<SavedSlicesReader> reader,
-                   SavedSlicesReader::Open(PosixFileSystem(), pattern));
+absl::Status RestoreV1Checkpoint(KernelContext& c, const std::string& pattern, std::vector<Wanted> wanted) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<V1CheckpointReader> reader,
+                   V1CheckpointReader::Open(PosixFileSystem(), pattern));
   for (Wanted& w : wanted) {
     ASSIGN_OR_RETURN(w.info, reader->Find(w.name));
     if (w.info.dtype != c.output_type(w.output)) {
@@ -144,7 +144,7 @@ absl::Status ComputeRestore(KernelContext& c) {
         {.name = names.data<std::string>()[i], .shape_and_slice = c.input(2).data<std::string>()[i], .output = i});
   }
   if (PosixFileSystem().FileExists(IndexPath(prefix)).ok()) return RestoreBundle(c, prefix, std::move(wanted));
-  return RestoreSavedSlices(c, prefix, std::move(wanted));
+  return RestoreV1Checkpoint(c, prefix, std::move(wanted));
 }
 
 absl::Status RestoreShape(ShapeContext& c) {

@@ -18,7 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/math_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/gemm.h"
 #include "thalweg/ops/support/numbers.h"
 

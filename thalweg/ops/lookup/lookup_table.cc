@@ -7,7 +7,7 @@
 
 #include "absl/hash/hash.h"
 #include "thalweg/base/status.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 namespace {
@@ -16,8 +16,8 @@ using Kind = LookupTableOptions::Kind;
 
 // from[i * width...] to to[j * width...].
 void CopyRow(const Tensor& from, int64_t i, int64_t width, Tensor* to, int64_t j) {
-  const absl::Status status = DispatchMove(from.dtype(), [&]<typename T>() {
-    CopyElements(MoveData<T>(from) + i * width, width, MutableMoveData<T>(to) + j * width);
+  const absl::Status status = DispatchBySize(from.dtype(), [&]<typename T>() {
+    CopyElements(ElementData<T>(from) + i * width, width, MutableElementData<T>(to) + j * width);
     return absl::OkStatus();
   });
   CHECK(status.ok()) << status;
@@ -164,8 +164,8 @@ absl::Status LookupTable::Reserve(int64_t rows) {
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make({capacity, width}));
     ASSIGN_OR_RETURN(Tensor larger, Tensor::Allocate(dtype, shape));
     if (held > 0) {
-      RETURN_IF_ERROR(DispatchMove(dtype, [&]<typename T>() {
-        CopyElements(MoveData<T>(*t), held * width, MutableMoveData<T>(&larger));
+      RETURN_IF_ERROR(DispatchBySize(dtype, [&]<typename T>() {
+        CopyElements(ElementData<T>(*t), held * width, MutableElementData<T>(&larger));
         return absl::OkStatus();
       }));
     }

@@ -25,7 +25,7 @@ class LookupTableTest : public testing::Test {
   Output Words(std::initializer_list<std::string> words) { return Const(s_, Tensor::Vector(words)); }
   Output Numbers(std::initializer_list<int64_t> numbers) { return Const(s_, Tensor::Vector(numbers)); }
 
-  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew()};
+  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};
   Graph graph_;
   Scope s_ = graph_.root();
 };

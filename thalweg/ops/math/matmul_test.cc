@@ -1,5 +1,5 @@
-#include "thalweg/kernel/alone.h"
 #include "thalweg/kernel/op_testlib.h"
+#include "thalweg/kernel/single_thread.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/support/gemm.h"
 
@@ -75,7 +75,7 @@ TEST(MatMulTest, AloneOrSharedIsTheSame) {
   for (const Shape& shape : {Shape({8, 1300}), Shape({64, 500}), Shape({300, 200})}) {
     const Tensor a = TestValues(kFloat, shape, -1, 1), b = TestValues(kFloat, {shape.dim(1), 500}, -1, 1, 2);
     const Tensor shared = (*RunOp("MatMul", {a, b}))[0];
-    const ScopedAlone alone(true);
+    const ScopedSingleThread alone(true);
     EXPECT_EQ((*RunOp("MatMul", {a, b}))[0].flat<float>(), shared.flat<float>()) << shape.ToString();
   }
 }

@@ -9,7 +9,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/segment_rows.h"
 #include "thalweg/ops/support/shape_arguments.h"
 

@@ -10,7 +10,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/segment_rows.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
@@ -74,7 +74,8 @@ class UnsortedSegmentKernel : public Kernel {
   void Reduce(KernelContext& c, const Tensor& data, const Tensor& ids, int64_t inner, Tensor* out) const {
     constexpr int64_t kLong = 16384, kColumns = 16;  // bytes of a row; columns that are not divided
     const int64_t segments = out->dim(0), rows = ids.num_elements();
-    const int64_t size = static_cast<int64_t>(ElementSize(data.dtype())), threads = c.device().crew().concurrency();
+    const int64_t size = static_cast<int64_t>(ElementSize(data.dtype())),
+                  threads = c.device().intra_op_pool().concurrency();
     const double nanos = static_cast<double>(rows) * (2 + static_cast<double>(inner) * 0.15);
     const bool by_segment = inner * size < kLong && segments >= threads;
     const int64_t all = by_segment ? segments : inner, unit = by_segment ? 1 : kColumns;

@@ -11,7 +11,7 @@
 #include "thalweg/ops/nn/window.h"
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/ops/support/elementwise.h"
-#include "thalweg/ops/support/widen.h"
+#include "thalweg/ops/support/float_compute.h"
 
 namespace thalweg {
 namespace {
@@ -100,14 +100,14 @@ class AvgPoolKernel : public Kernel {
     if (context.input(0).rank() != attrs_.rank()) {
       return InvalidArgument("tensor_in must be ", attrs_.rank(), "-dimensional");
     }
-    ASSIGN_OR_RETURN(const Tensor x, Widened(context, context.input(0)));
+    ASSIGN_OR_RETURN(const Tensor x, AsFloat(context, context.input(0)));
     ASSIGN_OR_RETURN(const Windows windows, attrs_.SlideKsize(x.shape().dims()));
     const int64_t channels = x.dim(attrs_.channel_dim());
     ASSIGN_OR_RETURN(const Shape shape, attrs_.OutputShape(x.dim(0), windows, channels));
     const int64_t row = std::max<int64_t>(1, windows[2].output);
     const int64_t rows = std::max<int64_t>(1, OutputPositions(windows) / row);
     const double nanos = 0.3 * static_cast<double>(WindowPositions(windows) * row * channels);
-    return ComputeWide(context, shape, [&](Tensor* y) {
+    return ComputeInFloat(context, shape, [&](Tensor* y) {
       return Dispatch(Types<float, double>(), x.dtype(), [&]<typename T>() {
         if (shape.num_elements() == 0) return absl::OkStatus();
         context.ParallelFor(x.dim(0) * rows, nanos, [&](int64_t begin, int64_t end) {
@@ -151,10 +151,10 @@ class AvgPoolGradKernel : public Kernel {
     if (context.input(1).shape() != expected) {
       return InvalidArgument("Expected grad shape to be ", expected, ", but got ", context.input(1).shape());
     }
-    ASSIGN_OR_RETURN(const Tensor dy, Widened(context, context.input(1)));
+    ASSIGN_OR_RETURN(const Tensor dy, AsFloat(context, context.input(1)));
     const int64_t in = InputPositions(windows) * channels, out = OutputPositions(windows) * channels;
     const double nanos = 0.3 * static_cast<double>(WindowPositions(windows) * out) + 0.1 * static_cast<double>(in);
-    return ComputeWide(context, shape, [&](Tensor* dx) {
+    return ComputeInFloat(context, shape, [&](Tensor* dx) {
       return Dispatch(Types<float, double>(), dy.dtype(), [&]<typename T>() {
         if (shape.num_elements() == 0) return absl::OkStatus();  // images of nothing may be many
         context.ParallelFor(shape.dim(0), nanos, [&](int64_t begin, int64_t end) {

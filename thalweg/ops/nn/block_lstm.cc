@@ -20,9 +20,9 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/support/float_compute.h"
 #include "thalweg/ops/support/gemm.h"
 #include "thalweg/ops/support/vector_math.h"
-#include "thalweg/ops/support/widen.h"
 
 namespace thalweg {
 namespace {
@@ -140,7 +140,7 @@ class BlockLstmKernel : public Kernel {
     ASSIGN_OR_RETURN(const Sizes s, ReadSizes(context, form_, use_peephole_));
     const int64_t n = s.units, step = s.batch * n;
     const Columns columns(form_, n);
-    WideCall call(context);
+    FloatComputation call(context);
     float* out[7];
     for (int k = 0; k < 7; ++k) {
       ASSIGN_OR_RETURN(out[k], call.Output(k, form_ == Form::kCell ? Shape({s.batch, n}) : s.Sequence()));
@@ -222,7 +222,7 @@ class BlockLstmGradKernel : public Kernel {
     ASSIGN_OR_RETURN(const Sizes s, ReadSizes(context, form_, use_peephole_));
     constexpr absl::string_view kNames[] = {"i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad"};
     for (int k = 0; k < 9; ++k) RETURN_IF_ERROR(Expect(context, kForwardInputs + k, kNames[k], s.Sequence()));
-    WideCall call(context);
+    FloatComputation call(context);
     float* out[8];  // of x, c, h, w, wci, wcf, wco, b
     for (int k = 0; k < 8; ++k) {
       const Shape& shape = context.input(kX + k).shape();
@@ -299,7 +299,7 @@ class LstmBlockCellGradKernel : public Kernel {
     ASSIGN_OR_RETURN(const Shape gates, Shape::Make({s.batch, 4 * n}));
     const auto peephole = [&](int i) { return context.input(NumberIn(Form::kCell, i)).shape(); };
     const Shape shapes[] = {state, gates, peephole(kWci), peephole(kWcf), peephole(kWco)};
-    WideCall call(context);
+    FloatComputation call(context);
     float* out[5];
     for (int k = 0; k < 5; ++k) {
       ASSIGN_OR_RETURN(out[k], call.Output(k, shapes[k]));

@@ -11,7 +11,7 @@
 #include "thalweg/base/simd.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/ops/nn/convolution.h"
+#include "thalweg/ops/nn/convolver.h"
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/ops/support/elementwise.h"
 
@@ -85,7 +85,7 @@ absl::Status RunTyped(KernelContext& context, ConvolutionKind kind, const Convol
     return absl::OkStatus();
   }
   // Sums per shard, then over all shards.
-  const int64_t shards = std::clamp<int64_t>(context.device().crew().concurrency(), 1, s.batch);
+  const int64_t shards = std::clamp<int64_t>(context.device().intra_op_pool().concurrency(), 1, s.batch);
   ASSIGN_OR_RETURN(Tensor sums, context.AllocateTemporary(DTypeOf<T>, Shape({shards * size})));
   T* const partial = sums.template mutable_data<T>();
   std::fill_n(partial, shards * size, T(0));

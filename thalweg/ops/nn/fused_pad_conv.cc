@@ -6,7 +6,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/image/image_scale.h"
-#include "thalweg/ops/nn/convolution.h"
+#include "thalweg/ops/nn/convolver.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {

@@ -12,7 +12,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/nn/window.h"
 #include "thalweg/ops/support/elementwise.h"
-#include "thalweg/ops/support/widen.h"
+#include "thalweg/ops/support/float_compute.h"
 
 namespace thalweg {
 

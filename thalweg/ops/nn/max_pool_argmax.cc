@@ -24,9 +24,9 @@ class MaxPoolWithArgmaxKernel : public PoolKernel {
     }
     ASSIGN_OR_RETURN(const Pool pool, PoolOf(attrs_, context.input(0).shape()));
     ASSIGN_OR_RETURN(const Shape shape, attrs_.OutputShape(pool.batch, pool.windows, pool.channels));
-    ASSIGN_OR_RETURN(const Tensor x, Widened(context, context.input(0)));
+    ASSIGN_OR_RETURN(const Tensor x, AsFloat(context, context.input(0)));
     ASSIGN_OR_RETURN(Tensor * argmax, context.Allocate(1, shape));
-    return ComputeWide(context, shape, [&](Tensor* output) {
+    return ComputeInFloat(context, shape, [&](Tensor* output) {
       return Dispatch(MaxPoolTypes(), x.dtype(), [&]<typename T>() {
         PoolVector<int32_t> where(pool.channels);
         T* best = output->mutable_data<T>();
@@ -68,9 +68,9 @@ class MaxPoolGradWithArgmaxKernel : public PoolKernel {
     ASSIGN_OR_RETURN(const Shape shape, attrs_.OutputShape(pool.batch, pool.windows, pool.channels));
     RETURN_IF_ERROR(CheckShape("grad", context.input(1), shape));
     RETURN_IF_ERROR(CheckShape("argmax", argmax, shape));
-    ASSIGN_OR_RETURN(const Tensor dy, Widened(context, context.input(1)));
+    ASSIGN_OR_RETURN(const Tensor dy, AsFloat(context, context.input(1)));
     const int64_t image = pool.input_image();
-    return ComputeWide(context, context.input(0).shape(), [&](Tensor* dx) {
+    return ComputeInFloat(context, context.input(0).shape(), [&](Tensor* dx) {
       return Dispatch(MaxPoolTypes(), dy.dtype(), [&]<typename T>() -> absl::Status {
         std::fill_n(dx->mutable_data<T>(), dx->num_elements(), T(0));
         for (int64_t i = 0; i < dy.num_elements(); ++i) {

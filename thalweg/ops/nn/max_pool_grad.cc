@@ -78,10 +78,10 @@ class MaxPoolGradKernel : public PoolKernel {
     ASSIGN_OR_RETURN(const Shape shape, attrs.OutputShape(pool.batch, pool.windows, pool.channels));
     RETURN_IF_ERROR(CheckShape("orig_output", context.input(1), shape));
     RETURN_IF_ERROR(CheckShape("grad", context.input(2), shape));
-    ASSIGN_OR_RETURN(const Tensor x, Widened(context, context.input(0)));
-    ASSIGN_OR_RETURN(const Tensor y, Widened(context, context.input(1)));
-    ASSIGN_OR_RETURN(const Tensor dy, Widened(context, context.input(2)));
-    return ComputeWide(context, x.shape(), [&](Tensor* dx) {
+    ASSIGN_OR_RETURN(const Tensor x, AsFloat(context, context.input(0)));
+    ASSIGN_OR_RETURN(const Tensor y, AsFloat(context, context.input(1)));
+    ASSIGN_OR_RETURN(const Tensor dy, AsFloat(context, context.input(2)));
+    return ComputeInFloat(context, x.shape(), [&](Tensor* dx) {
       if (x.num_elements() == 0) return absl::OkStatus();  // images of nothing may be many
       return Dispatch(MaxPoolTypes(), x.dtype(), [&]<typename T>() {
         context.ParallelFor(pool.batch, 2 * pool.nanos(), [&](int64_t begin, int64_t end) {
@@ -117,9 +117,9 @@ class MaxPoolGradGradKernel : public PoolKernel {
     ASSIGN_OR_RETURN(const Shape shape, attrs.OutputShape(pool.batch, pool.windows, pool.channels));
     RETURN_IF_ERROR(CheckShape("orig_output", context.input(1), shape));
     RETURN_IF_ERROR(CheckShape("grad", context.input(2), context.input(0).shape()));
-    ASSIGN_OR_RETURN(const Tensor x, Widened(context, context.input(0)));
-    ASSIGN_OR_RETURN(const Tensor ddx, Widened(context, context.input(2)));
-    return ComputeWide(context, shape, [&](Tensor* output) {
+    ASSIGN_OR_RETURN(const Tensor x, AsFloat(context, context.input(0)));
+    ASSIGN_OR_RETURN(const Tensor ddx, AsFloat(context, context.input(2)));
+    return ComputeInFloat(context, shape, [&](Tensor* output) {
       if (shape.num_elements() == 0) return absl::OkStatus();
       return Dispatch(MaxPoolTypes(), x.dtype(), [&]<typename T>() {
         context.ParallelFor(pool.batch, pool.nanos(), [&](int64_t begin, int64_t end) {

@@ -40,11 +40,11 @@ class MaxPoolKernel : public PoolKernel {
     const Tensor raw = context.input(0);
     ASSIGN_OR_RETURN(
         const Tensor input,
-        Widened(context, StorageType(raw.dtype()) == raw.dtype() ? raw : raw.Bitcast(StorageType(raw.dtype()))));
+        AsFloat(context, StorageType(raw.dtype()) == raw.dtype() ? raw : raw.Bitcast(StorageType(raw.dtype()))));
     if (input.rank() == attrs.rank() && attrs.ksize[attrs.channel_dim()] != 1) return Depthwise(context, attrs, input);
     ASSIGN_OR_RETURN(const Pool pool, PoolOf(attrs, input.shape()));
     ASSIGN_OR_RETURN(const Shape shape, attrs.OutputShape(pool.batch, pool.windows, pool.channels));
-    return ComputeWide(context, shape, [&](Tensor* output) {
+    return ComputeInFloat(context, shape, [&](Tensor* output) {
       if (shape.num_elements() == 0) return absl::OkStatus();  // images of nothing may be many
       return Dispatch(MaxPoolTypes(), input.dtype(), [&]<typename T>() {
         const int64_t row = pool.windows[2].output, rows = OutputPositions(pool.windows) / std::max<int64_t>(1, row);
@@ -85,7 +85,7 @@ class MaxPoolKernel : public PoolKernel {
     }
     Shape shape = input.shape();
     shape.set_dim(last, input.dim(last) / window);
-    return ComputeWide(context, shape, [&](Tensor* output) {
+    return ComputeInFloat(context, shape, [&](Tensor* output) {
       return Dispatch(MaxPoolTypes(), input.dtype(), [&]<typename T>() {
         const T* x = input.data<T>();
         T* y = static_cast<T*>(output->raw());

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "oneapi/dnnl/dnnl.hpp"
 #include "thalweg/base/status.h"
-#include "thalweg/ops/nn/convolution.h"
+#include "thalweg/ops/nn/convolver.h"
 #include "thalweg/ops/support/gemm.h"
 
 namespace thalweg {

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 // afterwards.
 absl::StatusOr<std::vector<Tensor>> RunApply(absl::string_view op, std::vector<Tensor> slots,
                                              std::vector<Tensor> inputs, std::vector<AttrArg> attrs = {}) {
-  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew());
+  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool());
   const bool resource = absl::StartsWith(op, "Resource");
   Graph graph;
   const Scope s = graph.root();
@@ -155,7 +155,7 @@ TEST(Apply, AReaderKeepsItsValue) {
 }
 
 TEST(Apply, ExclusiveMemoryIsKept) {
-  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew());
+  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool());
   Graph graph;
   const Scope s = graph.root();
   const Output v = RefVariable(s.WithOpName("v"), kFloat, {3});
@@ -232,7 +232,7 @@ TEST(Apply, Shapes) {
 // Updates from several threads never wait for each other in a circle, whatever
 // the order in which they name the variables.
 TEST(Apply, LocksInOrder) {
-  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew());
+  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool());
   auto a = std::make_shared<Variable>("a", kFloat), b = std::make_shared<Variable>("b", kFloat);
   ASSERT_TRUE(device.resources().Create<Variable>("", "a", a).ok());
   ASSERT_TRUE(device.resources().Create<Variable>("", "b", b).ok());

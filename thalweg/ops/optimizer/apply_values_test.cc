@@ -238,7 +238,7 @@ void ExpectStep(const std::string& op, const Case& c) {
   SCOPED_TRACE(absl::StrCat(op, " ", c.changed));
   const OpSchema* schema = OpRegistry::Global().Find(op);
   ASSERT_NE(schema, nullptr);
-  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew());
+  Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool());
   Graph graph;
   const Scope s = graph.root();
   std::vector<OpInput> args;

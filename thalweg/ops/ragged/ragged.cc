@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "thalweg/kernel/op.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 
@@ -80,8 +80,8 @@ absl::Status RaggedTensorToSparse(KernelContext& context) {
       rest /= dims[d];
     }
   }
-  return DispatchMove(values.dtype(), [&]<typename T>() {
-    CopyElements(MoveData<T>(values), count, MutableMoveData<T>(elements));
+  return DispatchBySize(values.dtype(), [&]<typename T>() {
+    CopyElements(ElementData<T>(values), count, MutableElementData<T>(elements));
     return absl::OkStatus();
   });
 }

@@ -7,7 +7,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/ragged/ragged.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/proto/tensor.pb.h"
 #include "thalweg/tensor/tensor_proto.h"
 
@@ -211,10 +211,10 @@ class FromVariantKernel final : public Kernel {
     dims.insert(dims.begin(), total);
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
     ASSIGN_OR_RETURN(Tensor* const result, c.Allocate(static_cast<int>(out_levels_), shape));
-    return DispatchMove(values_type_, [&]<typename T>() {
-      T* to = MutableMoveData<T>(result);
+    return DispatchBySize(values_type_, [&]<typename T>() {
+      T* to = MutableElementData<T>(result);
       for (const Tensor& own : values) {
-        CopyElements(MoveData<T>(own), own.num_elements(), to);
+        CopyElements(ElementData<T>(own), own.num_elements(), to);
         to += own.num_elements();
       }
       return absl::OkStatus();

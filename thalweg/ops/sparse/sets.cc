@@ -11,7 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/sparse/sparse.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 namespace {

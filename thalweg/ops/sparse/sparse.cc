@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "thalweg/base/status.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 
@@ -65,9 +65,9 @@ absl::Status SetSparseOutput(KernelContext& context, int i, absl::Span<const int
     ASSIGN_OR_RETURN(Tensor * shape, context.Allocate(i + 2, Shape({rank})));
     std::copy(dims.begin(), dims.end(), shape->mutable_data<int64_t>());
   }
-  return DispatchMove(values.dtype(), [&]<typename T>() {
-    const T* const x = MoveData<T>(values);
-    T* const y = MutableMoveData<T>(elements);
+  return DispatchBySize(values.dtype(), [&]<typename T>() {
+    const T* const x = ElementData<T>(values);
+    T* const y = MutableElementData<T>(elements);
     for (int64_t k = 0; k < count; ++k) y[k] = x[from[k]];
     return absl::OkStatus();
   });

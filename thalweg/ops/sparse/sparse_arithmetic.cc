@@ -7,7 +7,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/sparse/sparse.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 namespace {
@@ -126,13 +126,13 @@ absl::Status SparseAddGrad(KernelContext& context) {
     const Tensor& places = context.input(1 + o);
     ASSIGN_OR_RETURN(Tensor * out, context.Allocate(o, Shape({places.dim(0)})));
     ClearElements(out);
-    RETURN_IF_ERROR(DispatchMove(grad.dtype(), [&]<typename T>() {
+    RETURN_IF_ERROR(DispatchBySize(grad.dtype(), [&]<typename T>() {
       int64_t k = 0;
       for (int64_t i = 0; i < places.dim(0); ++i) {
         const int64_t* const place = places.data<int64_t>() + i * rank;
         while (k < sum.dim(0) && Compare(sum.data<int64_t>() + k * rank, place, rank) < 0) ++k;
         if (k < sum.dim(0) && Compare(sum.data<int64_t>() + k * rank, place, rank) == 0) {
-          MutableMoveData<T>(out)[i] = MoveData<T>(grad)[k];
+          MutableElementData<T>(out)[i] = ElementData<T>(grad)[k];
         }
       }
       return absl::OkStatus();

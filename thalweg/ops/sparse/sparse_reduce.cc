@@ -10,8 +10,8 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/sparse/sparse.h"
-#include "thalweg/ops/support/element_moves.h"
-#include "thalweg/ops/support/widen.h"
+#include "thalweg/ops/support/element_copy.h"
+#include "thalweg/ops/support/float_compute.h"
 
 namespace thalweg {
 namespace {
@@ -74,8 +74,8 @@ class SparseMatMulKernel : public Kernel {
     if (out_shape.num_elements() == 0) return absl::OkStatus();
     using ProductTypes = Types<float, double, int32_t, int64_t, std::complex<float>, std::complex<double>>;
     if (b.dtype() == kHalf || b.dtype() == kBfloat16) {
-      ASSIGN_OR_RETURN(const Tensor wide_a, Widened(context, values));
-      ASSIGN_OR_RETURN(const Tensor wide_b, Widened(context, b));
+      ASSIGN_OR_RETURN(const Tensor wide_a, AsFloat(context, values));
+      ASSIGN_OR_RETURN(const Tensor wide_b, AsFloat(context, b));
       ASSIGN_OR_RETURN(Tensor sums, context.AllocateTemporary(kFloat, out_shape));
       ClearElements(&sums);
       Product(places, wide_a.data<float>(), wide_b.data<float>(), b_inner, columns, sums.mutable_data<float>());

@@ -14,7 +14,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/resource.h"
 #include "thalweg/ops/sparse/sparse.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/tensor/resource_handle.h"
 #include "thalweg/tensor/tensor_proto.h"
 
@@ -40,8 +40,8 @@ absl::StatusOr<std::vector<SparseValue>> SplitRows(const SparseValue& x) {
     for (int64_t k = 0; k < count; ++k) {
       std::copy_n(x.row(row[k]) + 1, rank - 1, indices.mutable_data<int64_t>() + k * (rank - 1));
     }
-    RETURN_IF_ERROR(DispatchMove(values.dtype(), [&]<typename T>() {
-      for (int64_t k = 0; k < count; ++k) MutableMoveData<T>(&values)[k] = MoveData<T>(x.values)[row[k]];
+    RETURN_IF_ERROR(DispatchBySize(values.dtype(), [&]<typename T>() {
+      for (int64_t k = 0; k < count; ++k) MutableElementData<T>(&values)[k] = ElementData<T>(x.values)[row[k]];
       return absl::OkStatus();
     }));
     result.push_back({std::move(indices), std::move(values), Dims(x.dims.begin() + 1, x.dims.end())});
@@ -87,8 +87,8 @@ absl::Status Merge(KernelContext& context, const std::vector<SparseValue>& parts
       to = std::copy(prefix.begin(), prefix.end(), to);
       to = std::copy_n(part.row(k), part.rank(), to);
     }
-    RETURN_IF_ERROR(DispatchMove(dtype, [&]<typename T>() {
-      CopyElements(MoveData<T>(part.values), part.count(), MutableMoveData<T>(values) + first);
+    RETURN_IF_ERROR(DispatchBySize(dtype, [&]<typename T>() {
+      CopyElements(ElementData<T>(part.values), part.count(), MutableElementData<T>(values) + first);
       return absl::OkStatus();
     }));
     first += part.count();

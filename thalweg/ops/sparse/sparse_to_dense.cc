@@ -7,7 +7,7 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/sparse/sparse.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 namespace {
@@ -47,9 +47,9 @@ class SparseToDenseKernel : public Kernel {
     ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, shape));
     RETURN_IF_ERROR(FillElements(context, context.input(3), out));
     const Dims strides = RowMajorStrides(dims);
-    return DispatchMove(out->dtype(), [&]<typename T>() {
-      const T* const from = MoveData<T>(values);
-      T* const to = MutableMoveData<T>(out);
+    return DispatchBySize(out->dtype(), [&]<typename T>() {
+      const T* const from = ElementData<T>(values);
+      T* const to = MutableElementData<T>(out);
       // Places in a scalar may be many; the last value counts.
       for (int64_t i = rank == 0 ? std::max<int64_t>(0, count - 1) : 0; i < count; ++i) {
         int64_t place = 0;

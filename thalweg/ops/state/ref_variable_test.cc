@@ -28,7 +28,7 @@ class RefVariableTest : public testing::Test {
   // A value of no known shape, so that nothing is noticed before it runs.
   Output Arg(DType dtype) { return s_.Add("_Arg", {}, {{"T", dtype}, {"index", index_++}}); }
 
-  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew()};
+  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};
   Graph graph_;
   Scope s_ = graph_.root();
   int index_ = 0;

@@ -19,7 +19,7 @@ class VariableSliceTest : public testing::Test {
     return value.ok() ? *value : Tensor();
   }
 
-  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew()};
+  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};
   Graph graph_;
   Scope s_ = graph_.root();
 };

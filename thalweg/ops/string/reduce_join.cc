@@ -4,7 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/string_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {

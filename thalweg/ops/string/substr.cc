@@ -3,7 +3,7 @@
 // strings. StringLength counts bytes or characters.
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/string_ops.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {

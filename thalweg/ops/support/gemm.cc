@@ -290,7 +290,7 @@ template <typename T>
 absl::Status Gemm::Run(KernelContext& context, const T* a, const T* b, T* c) const {
   // Some 10 us of work each: less is never worth a second thread.
   const double flops_per_shard = std::is_same_v<T, float> ? 1e6 : std::is_same_v<T, double> ? 5e5 : 5e4;
-  const double threads = context.device().crew().concurrency();
+  const double threads = context.device().intra_op_pool().concurrency();
   const int64_t shards = static_cast<int64_t>(std::clamp(flops() / flops_per_shard, 1.0, threads));
   // Every shard is worth a thread, and there are no more shards than threads.
   const auto for_shards = [&](auto&& body) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "thalweg/base/status.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 namespace {
@@ -41,12 +41,12 @@ std::vector<Tensor> RowOf(const std::vector<Tensor>& batch, int64_t row, bool sh
 void CopyToRow(const Tensor& element, int64_t row, Tensor* batch) {
   if (element.num_elements() == 0) return;
   const int64_t width = batch->num_elements() / batch->dim(0);
-  const absl::Status status = DispatchMove(element.dtype(), [&]<typename T>() {
-    T* const to = MutableMoveData<T>(batch) + row * width;
+  const absl::Status status = DispatchBySize(element.dtype(), [&]<typename T>() {
+    T* const to = MutableElementData<T>(batch) + row * width;
     if (element.num_elements() == width) {
-      CopyElements(MoveData<T>(element), width, to);
+      CopyElements(ElementData<T>(element), width, to);
     } else {
-      CopyCorner(MoveData<T>(element), element.shape().dims(), batch->shape().dims().subspan(1), to);
+      CopyCorner(ElementData<T>(element), element.shape().dims(), batch->shape().dims().subspan(1), to);
     }
     return absl::OkStatus();
   });
@@ -87,11 +87,11 @@ absl::Status JoinTensors(KernelContext& c, absl::Span<const Tensor> values, Tens
     offsets[i] = total;
     total += values[i].num_elements();
   }
-  return DispatchMove(out->dtype(), [&]<typename T>() {
+  return DispatchBySize(out->dtype(), [&]<typename T>() {
     const double nanos = 20 + 0.1 * static_cast<double>(sizeof(T) * total) / static_cast<double>(values.size());
     c.ParallelFor(static_cast<int64_t>(values.size()), nanos, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        CopyElements(MoveData<T>(values[i]), values[i].num_elements(), MutableMoveData<T>(out) + offsets[i]);
+        CopyElements(ElementData<T>(values[i]), values[i].num_elements(), MutableElementData<T>(out) + offsets[i]);
       }
     });
     return absl::OkStatus();

@@ -7,7 +7,7 @@
 #include "thalweg/ops/data_flow/tensor_list.h"
 #include "thalweg/ops/dataset/optional.h"
 #include "thalweg/ops/support/add_into.h"
-#include "thalweg/ops/support/element_moves.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 namespace {

@@ -10,7 +10,7 @@
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/checkpoint/bundle_index.h"
 #include "thalweg/proto/saver.pb.h"
-#include "thalweg/train/session/patience.h"
+#include "thalweg/train/session/wait_backoff.h"
 
 namespace thalweg {
 namespace {
@@ -113,7 +113,7 @@ absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const Ch
 
 absl::StatusOr<std::string> WaitForCheckpoint(const std::string& folder, const std::string& last,
                                               absl::Duration timeout, const CheckpointStateOptions& options) {
-  Patience patience(timeout);
+  WaitBackoff patience(timeout);
   const std::string seen = internal::CleanPath(last);
   while (true) {
     absl::StatusOr<std::string> latest = LatestCheckpoint(folder, options);

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "thalweg/proto/meta_graph.pb.h"
-#include "thalweg/train/checkpoints/save_slice.h"
+#include "thalweg/train/checkpoints/variable_slice.h"
 #include "thalweg/train/layers/variable.h"
 
 namespace thalweg {
@@ -19,7 +19,7 @@ tensorflow::VariableDef Describe(const Var& v, bool trainable) {
   def.set_trainable(trainable);
   // What Assign(ref, value) takes.
   if (v.initializer.node->num_inputs() > 1) def.set_initial_value_name(v.initializer.node->input(1).name());
-  if (const std::optional<SaveSlice> part = SaveSliceOf(v)) {
+  if (const std::optional<VariableSlice> part = VariableSliceOf(v)) {
     tensorflow::SaveSliceInfoDef& info = *def.mutable_save_slice_info_def();
     info.set_full_name(part->full_name);
     for (int i = 0; i < part->shape.rank(); ++i) {

@@ -19,8 +19,8 @@
 #include "thalweg/ops/io_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/checkpoints/meta_graph.h"
-#include "thalweg/train/checkpoints/save_slice.h"
-#include "thalweg/train/session/some_of.h"
+#include "thalweg/train/checkpoints/variable_slice.h"
+#include "thalweg/train/session/abbreviated_list.h"
 
 namespace thalweg {
 namespace {
@@ -98,16 +98,16 @@ void DeleteCheckpoint(FileSystem& files, const std::string& prefix) {
 std::string RestoreReport::ToString() const {
   std::string text = absl::StrCat(restored.size(), " tensors restored");
   if (!missing.empty()) {
-    absl::StrAppend(&text, "; not in the checkpoint: ", SomeOf(missing));
+    absl::StrAppend(&text, "; not in the checkpoint: ", AbbreviatedList(missing));
   }
   if (!mismatched.empty()) {
     std::vector<std::string> differ;
     for (const Mismatch& m : mismatched) {
       differ.push_back(absl::StrCat(m.name, " (", m.checkpoint, " in the checkpoint, ", m.graph, " in the graph)"));
     }
-    absl::StrAppend(&text, "; of another type or shape: ", SomeOf(differ));
+    absl::StrAppend(&text, "; of another type or shape: ", AbbreviatedList(differ));
   }
-  if (!extra.empty()) absl::StrAppend(&text, "; not in the graph: ", SomeOf(extra));
+  if (!extra.empty()) absl::StrAppend(&text, "; not in the graph: ", AbbreviatedList(extra));
   return text;
 }
 
@@ -123,7 +123,7 @@ Saver::Saver(const Scope& s, SaverOptions options)
     return;
   }
   for (const auto& [name, variable] : named) {
-    const std::optional<SaveSlice> part = SaveSliceOf(variable);
+    const std::optional<VariableSlice> part = VariableSliceOf(variable);
     const std::optional<Shape> shape = variable.shape().AsShape();
     if (!part && !shape) {
       s.Fail(InvalidArgument("a Saver must know the shape of variable '", variable.name(), "', which is ",

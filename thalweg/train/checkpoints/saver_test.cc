@@ -15,7 +15,7 @@
 #include "thalweg/client/session_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/proto/meta_graph.pb.h"
-#include "thalweg/train/checkpoints/save_slice.h"
+#include "thalweg/train/checkpoints/variable_slice.h"
 #include "thalweg/train/train_testlib.h"
 
 namespace thalweg {
@@ -369,8 +369,8 @@ TEST_F(SaverTest, PartsOfAVariable) {
   const Scope s = graph.root();
   MakeVariable(s, "a", {2});
   const Var top = MakeVariable(s, "b/part_0", {3, 2}), bottom = MakeVariable(s, "b/part_1", {1, 2});
-  SetSaveSlice(top, {.full_name = "b", .full_shape = {4, 2}, .offset = {0, 0}, .shape = {3, 2}});
-  SetSaveSlice(bottom, {.full_name = "b", .full_shape = {4, 2}, .offset = {3, 0}, .shape = {1, 2}});
+  SetVariableSlice(top, {.full_name = "b", .full_shape = {4, 2}, .offset = {0, 0}, .shape = {3, 2}});
+  SetVariableSlice(bottom, {.full_name = "b", .full_shape = {4, 2}, .offset = {3, 0}, .shape = {1, 2}});
   Saver saver(s);
   ASSERT_OK_AND_ASSIGN(const auto divided, Session::Create(graph));
   ASSERT_OK(saver.Restore(*divided, Path("m")));

@@ -4,7 +4,7 @@
 #include "thalweg/graph/gradient.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
-#include "thalweg/train/checkpoints/save_slice.h"
+#include "thalweg/train/checkpoints/variable_slice.h"
 #include "thalweg/train/layers/layers.h"
 #include "thalweg/train/layers/model_testlib.h"
 #include "thalweg/train/layers/partitioned_variable.h"
@@ -290,8 +290,8 @@ TEST(MovingAverage, OfAVariableInParts) {
   averages.Apply(s);
   ASSERT_TRUE(s.ok()) << s.status();
   for (int i = 0; i < 2; ++i) {
-    const std::optional<SaveSlice> part = SaveSliceOf(table.parts[i]),
-                                   average = SaveSliceOf(averages.Average(table.parts[i]));
+    const std::optional<VariableSlice> part = VariableSliceOf(table.parts[i]),
+                                       average = VariableSliceOf(averages.Average(table.parts[i]));
     ASSERT_TRUE(average.has_value());
     EXPECT_EQ(average->full_name, "table/ExponentialMovingAverage");
     EXPECT_EQ(average->Spec(), part->Spec());

@@ -7,7 +7,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
-#include "thalweg/train/checkpoints/save_slice.h"
+#include "thalweg/train/checkpoints/variable_slice.h"
 
 namespace thalweg {
 namespace {
@@ -132,7 +132,7 @@ PartitionedVariable MakePartitionedVariable(const Scope& scope, absl::string_vie
     const Var v = MakeVariable(s.InScope(result.name), absl::StrCat("part_", i), part,
                                {.initializer = initializer, .dtype = options.dtype, .trainable = options.trainable});
     if (!v) return {};
-    SetSaveSlice(v, {.full_name = result.name, .full_shape = shape, .offset = offset, .shape = part});
+    SetVariableSlice(v, {.full_name = result.name, .full_shape = shape, .offset = offset, .shape = part});
     offset[result.axis] += part.dim(result.axis);
     result.parts.push_back(v);
     values.push_back(v);

@@ -6,7 +6,7 @@
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
-#include "thalweg/train/checkpoints/save_slice.h"
+#include "thalweg/train/checkpoints/variable_slice.h"
 #include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
@@ -25,7 +25,7 @@ class PartitionedVariableTest : public testing::Test {
     return values.ok() ? (*values)[0] : Tensor();
   }
 
-  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew()};
+  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};
   Graph graph_;
   Scope s_ = graph_.root();
 };
@@ -42,14 +42,14 @@ TEST_F(PartitionedVariableTest, TrainsAsTensorFlows) {
   EXPECT_NE(graph_.FindNode("w/ConcatPartitions/concat"), nullptr);
   std::vector<std::string> variables;
   for (const Var& v : GlobalVariables(graph_)) {
-    const auto slice = SaveSliceOf(v);
+    const auto slice = VariableSliceOf(v);
     variables.push_back(slice ? v.name() + ": " + slice->full_name + " " + slice->Spec() : v.name());
   }
   EXPECT_THAT(variables, ElementsAre("w/part_0: w 5 2 0,3:0,2", "w/part_1: w 5 2 3,2:0,2", "beta1_power", "beta2_power",
                                      "w/part_0/Adam: w/Adam 5 2 0,3:0,2", "w/part_0/Adam_1: w/Adam_1 5 2 0,3:0,2",
                                      "w/part_1/Adam: w/Adam 5 2 3,2:0,2", "w/part_1/Adam_1: w/Adam_1 5 2 3,2:0,2"));
   // The slices go where the graph goes.
-  EXPECT_EQ(SaveSliceOf(GetVariable(graph_.Clone(), "w/part_1"))->Spec(), "5 2 3,2:0,2");
+  EXPECT_EQ(VariableSliceOf(GetVariable(graph_.Clone(), "w/part_1"))->Spec(), "5 2 3,2:0,2");
   Run(InitializeVariables(s_));
   ExpectTensor(Run(w),
                Tensor::Of<float>({5, 2}, {0.83744407f, 0.32849526f, 0.54682314f, 0.47361577f, -0.04452157f, 0.24259233f,
@@ -107,7 +107,7 @@ TEST_F(PartitionedVariableTest, EveryRowIsFound) {
 TEST_F(PartitionedVariableTest, AlongAnotherDimension) {
   const PartitionedVariable w = MakePartitionedVariable(
       s_, "w", {2, 3}, {.partitioner = partitioners::FixedSize(2, 1), .initializer = initializers::Ones()});
-  EXPECT_EQ(SaveSliceOf(w.parts[1])->Spec(), "2 3 0,2:2,1");
+  EXPECT_EQ(VariableSliceOf(w.parts[1])->Spec(), "2 3 0,2:2,1");
   Run(InitializeVariables(s_));
   ExpectTensor(Run(w), Tensor::Of<float>({2, 3}, {1, 1, 1, 1, 1, 1}));
   EmbeddingLookup(s_, w, Const(s_, {0}));

@@ -23,7 +23,7 @@ class TrainTest : public testing::Test {
     return values.ok() ? (*values)[0] : Tensor();
   }
 
-  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew()};
+  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};
   Graph graph_;
   Scope s_ = graph_.root();
 };
@@ -93,7 +93,7 @@ TEST_F(TrainTest, ASeedOfTheGraphMakesARunRepeatable) {
     const Scope s = graph.root();
     const Var v = MakeVariable(s, "v", {4, 4}), w = MakeVariable(s, "w", {4, 4});
     const Output y = layers::Dropout(s, MatMul(s, v, w), {.training = true});
-    Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew());
+    Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool());
     EXPECT_TRUE(Evaluate(graph, {}, {InitializeVariables(s)}, device).ok());
     return (*Evaluate(graph, {}, {y}, device))[0];
   };

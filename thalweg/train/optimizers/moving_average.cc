@@ -6,7 +6,7 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
-#include "thalweg/train/checkpoints/save_slice.h"
+#include "thalweg/train/checkpoints/variable_slice.h"
 #include "thalweg/train/optimizers/optimizer.h"
 
 namespace thalweg {
@@ -27,7 +27,7 @@ Output ExponentialMovingAverage::Apply(const Scope& s, std::vector<Var> variable
       // average may be initialized before the variable is.
       average =
           MakeVariable(s.InScope(v.name()).ColocateWith(v.ref), options_.name, v.initializer.node->input(1), false);
-      CopySaveSlice(v, average);
+      CopyVariableSlice(v, average);
     }
     // What the updates before have left, not what was read in the beginning.
     all.push_back({average, Identity(s.ColocateWith(v.ref), v.ref)});

@@ -7,7 +7,7 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
-#include "thalweg/train/checkpoints/save_slice.h"
+#include "thalweg/train/checkpoints/variable_slice.h"
 
 namespace thalweg {
 
@@ -106,7 +106,7 @@ Var Optimizer::MakeSlot(const Scope& s, const Var& variable, absl::string_view s
   }
   made = MakeVariable(s.InScope(variable.name()).ColocateWith(variable.ref), name_, *shape,
                       {.initializer = initializer, .dtype = variable.dtype(), .trainable = false});
-  CopySaveSlice(variable, made);
+  CopyVariableSlice(variable, made);
   return made;
 }
 

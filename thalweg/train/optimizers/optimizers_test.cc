@@ -32,7 +32,7 @@ struct Trial {
     return names;
   }
 
-  Device device{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().crew()};
+  Device device{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};
   Graph graph;
   Scope s = graph.root();
 };

@@ -14,7 +14,7 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/train/optimizers/wrapped_optimizer.h"
-#include "thalweg/train/replicas/replica.h"
+#include "thalweg/train/replicas/replica_identity.h"
 
 namespace thalweg {
 namespace {
@@ -168,7 +168,7 @@ class BoundedStalenessOptimizer final : public WrappedOptimizer {
     graph_ = std::make_shared<StalenessGraph>();
     StalenessGraph& g = *graph_;
     g.options = options_;
-    g.worker = ReplicaOf(s).worker;
+    g.worker = IdentifyReplica(s).worker;
     const Scope own = s.InScope("").WithoutControlDependencies().SubScope("bounded_staleness");
     const Scope at = own.ColocateWith(options.global_step ? options.global_step.ref : gradients[0].variable.ref);
     const Output roster = RosterOf(at.WithOpName("roster"), "staleness_roster");

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/train/optimizers/optimizers.h"
-#include "thalweg/train/replicas/replica_testlib.h"
+#include "thalweg/train/replicas/replica_identity_testlib.h"
 
 namespace thalweg {
 namespace {

@@ -13,7 +13,7 @@
 #include "thalweg/train/optimizers/optimizers.h"
 #include "thalweg/train/replicas/bounded_staleness.h"
 #include "thalweg/train/replicas/replica_device_setter.h"
-#include "thalweg/train/replicas/replica_testlib.h"
+#include "thalweg/train/replicas/replica_identity_testlib.h"
 #include "thalweg/train/replicas/sync_replicas.h"
 #include "thalweg/train/session/hooks.h"
 #include "thalweg/train/session/monitored_session.h"

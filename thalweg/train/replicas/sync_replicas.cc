@@ -13,7 +13,7 @@
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/optimizers/wrapped_optimizer.h"
-#include "thalweg/train/replicas/replica.h"
+#include "thalweg/train/replicas/replica_identity.h"
 #include "thalweg/train/replicas/sync_hook.h"
 #include "thalweg/train/session/summary.h"
 
@@ -113,7 +113,7 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
                                     const ApplyGradientsOptions& options) {
   const Var& global_step = options.global_step;
   const Scope root = s.InScope("").WithoutControlDependencies();
-  const Replica replica = ReplicaOf(root, options_.total_num_replicas);
+  const ReplicaIdentity replica = IdentifyReplica(root, options_.total_num_replicas);
   graph_->options = options_;
   graph_->worker = replica.worker;
   graph_->global_step = global_step;

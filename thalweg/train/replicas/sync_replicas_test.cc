@@ -14,7 +14,7 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/proto/summary.pb.h"
 #include "thalweg/train/optimizers/optimizers.h"
-#include "thalweg/train/replicas/replica_testlib.h"
+#include "thalweg/train/replicas/replica_identity_testlib.h"
 #include "thalweg/train/session/summary.h"
 
 namespace thalweg {

@@ -9,8 +9,8 @@
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/layers/variable.h"
-#include "thalweg/train/session/patience.h"
 #include "thalweg/train/session/queue_runner.h"
+#include "thalweg/train/session/wait_backoff.h"
 
 namespace thalweg {
 namespace {
@@ -55,9 +55,9 @@ TEST(CoordinatorTest, NamesThreadsThatDoNotStop) {
   go.Notify();
 }
 
-TEST(PatienceTest, GivesUpInTheEnd) {
+TEST(WaitBackoffTest, GivesUpInTheEnd) {
   FakeClock clock;
-  Patience patience(absl::Seconds(30), clock);
+  WaitBackoff patience(absl::Seconds(30), clock);
   int pauses = 0;
   absl::Status status;
   for (absl::Duration before; (status = patience.Pause("for Godot")).ok(); before = patience.waited()) {

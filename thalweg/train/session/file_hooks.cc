@@ -5,7 +5,7 @@
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/observe/chrome_trace.h"
 #include "thalweg/train/layers/variable.h"
-#include "thalweg/train/session/patience.h"
+#include "thalweg/train/session/wait_backoff.h"
 
 namespace thalweg {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "thalweg/base/status.h"
 #include "thalweg/train/layers/variable.h"
-#include "thalweg/train/session/patience.h"
+#include "thalweg/train/session/wait_backoff.h"
 
 namespace thalweg {
 namespace {
@@ -172,7 +172,7 @@ class WaiterHook : public Hook {
   }
   absl::StatusOr<StepRequest> BeforeRun(StepContext& context) override {
     if (reached_) return StepRequest{};
-    Patience patience(max_wait_);
+    WaitBackoff patience(max_wait_);
     while (true) {
       ASSIGN_OR_RETURN(const int64_t step, ReadStep(context.session(), global_step_));
       if (step >= step_) break;

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "thalweg/base/status.h"
-#include "thalweg/client/announce_done.h"
+#include "thalweg/client/task_completion.h"
 #include "thalweg/observe/summary_writer.h"
 #include "thalweg/train/session/coordinator.h"
 #include "thalweg/train/session/file_hooks.h"
-#include "thalweg/train/session/session_keeper.h"
-#include "thalweg/train/session/step_cache.h"
+#include "thalweg/train/session/prepared_steps.h"
+#include "thalweg/train/session/session_manager.h"
 
 namespace thalweg {
 
@@ -38,10 +38,10 @@ class MonitoredTrainingSession::State {
       RETURN_IF_ERROR(hook->Begin(s));
     }
     scaffold_ = CompleteScaffold(s, options_.scaffold, options_.is_chief && !options_.checkpoint_dir.empty());
-    SessionKeeperOptions keeper{.session = options_.config,
-                                .is_chief = options_.is_chief,
-                                .checkpoint_dir = options_.checkpoint_dir,
-                                .max_wait = options_.max_wait};
+    SessionManagerOptions keeper{.session = options_.config,
+                                 .is_chief = options_.is_chief,
+                                 .checkpoint_dir = options_.checkpoint_dir,
+                                 .max_wait = options_.max_wait};
     keeper_.emplace(s, scaffold_, [&] {
       if (keeper.session.device_filters.empty()) keeper.session.device_filters = TasksOf(graph_);
       return keeper;
@@ -60,7 +60,7 @@ class MonitoredTrainingSession::State {
   absl::StatusOr<std::vector<Tensor>> Run(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds) {
     if (closed_) return FailedPrecondition("Run after Close: the training has ended");
     RETURN_IF_ERROR(failed_);
-    std::optional<Patience> patience;
+    std::optional<WaitBackoff> patience;
     while (true) {
       absl::StatusOr<std::vector<Tensor>> results = RunStep(fetches, feeds);
       last_run_ = results.status();
@@ -132,7 +132,7 @@ class MonitoredTrainingSession::State {
 
   // Tasks may be lost while hooks get to know the session.
   absl::Status OpenUntilReady(bool again) {
-    Patience patience(options_.max_wait);
+    WaitBackoff patience(options_.max_wait);
     while (true) {
       absl::Status status = OpenSession(again);
       if (status.ok()) return status;
@@ -220,11 +220,11 @@ class MonitoredTrainingSession::State {
   std::shared_ptr<SummaryWriter> writer_;  // the chief's, if it has a folder
   HookList hooks_;
   Scaffold scaffold_;
-  std::optional<SessionKeeper> keeper_;
+  std::optional<SessionManager> keeper_;
 
   std::unique_ptr<Session> session_;  // stays, closed, until there is another
   bool open_ = false;
-  std::optional<StepCache> steps_;
+  std::optional<PreparedSteps> steps_;
   std::optional<Coordinator> coordinator_;
   StepContext::GlobalStep global_step_;
   bool stop_ = false;

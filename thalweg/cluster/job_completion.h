@@ -1,0 +1,99 @@
+// The end of a job, as one of its tasks sees it.
+//
+// A task whose program has done its work announces that to all others. A task
+// that does nothing of its own, as a parameter server, waits (Wait()) until all
+// workers have announced their end, wait themselves, or are gone for good.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "thalweg/base/cancellation.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/cluster/membership.h"
+#include "thalweg/cluster/worker/worker.h"
+#include "thalweg/proto/job.pb.h"
+
+namespace thalweg {
+
+// The other tasks of the job. Thread-safe. UNIMPLEMENTED is the answer of a
+// server of TensorFlow.
+class JobPeers {
+ public:
+  virtual ~JobPeers() = default;
+  virtual void TaskDone(const TaskId& to, const CallOptions& options, const TaskDoneRequest& request,
+                        Worker::Done done) = 0;
+  virtual void GetTask(const TaskId& to, const CallOptions& options, GetTaskResponse* response, Worker::Done done) = 0;
+};
+
+struct JobCompletionOptions {
+  ClusterSpec cluster;
+  TaskId self;
+  JobPeers* peers = nullptr;         // borrowed
+  Membership* membership = nullptr;  // borrowed
+  // When this task was last of use to somebody.
+  std::function<absl::Time()> last_used = [] { return absl::InfinitePast(); };
+  absl::Duration orphan_after = absl::InfiniteDuration();
+  absl::Duration gone_after = absl::Seconds(30);
+};
+
+// Thread-safe.
+class JobCompletion {
+ public:
+  explicit JobCompletion(JobCompletionOptions options);
+
+  // This task's work is done: tells the others, and returns those that could
+  // not be told. A parameter server has nothing to announce.
+  std::vector<std::string> Announce();
+  // Another task's announcement.
+  void TaskDone(const TaskId& task);
+  GetTaskResponse::State state() const;
+
+  // Until the job is over, or Stop(): OK. DEADLINE_EXCEEDED if there was no
+  // worker, and nobody used this task, for orphan_after.
+  absl::Status Wait();
+  void Stop();
+
+ private:
+  struct Peer {
+    bool joined = false;
+    absl::Time seen = absl::InfinitePast();
+    absl::Time absent_since = absl::InfiniteFuture();
+  };
+
+  // Whose end this task waits for.
+  std::vector<TaskId> Unresolved(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // When the job is over, this task is an orphan, or it is time to ask those
+  // that it waits for, as things are now.
+  absl::Time Over(absl::Time now, const std::vector<TaskId>& waits) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Time Orphaned() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Time NextAsk(const std::vector<TaskId>& waits) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Report(absl::Time now, const std::vector<TaskId>& waits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Asks these tasks what they do.
+  void Ask(const std::vector<TaskId>& tasks) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const JobCompletionOptions options_;
+  std::vector<TaskId> holders_;  // tasks that keep the job going
+  Cancellation stop_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool joined_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<TaskId> done_ ABSL_GUARDED_BY(mutex_);
+  std::map<TaskId, Peer> peers_ ABSL_GUARDED_BY(mutex_);
+  // Of the wait.
+  absl::Time start_ ABSL_GUARDED_BY(mutex_);
+  absl::Time asked_ ABSL_GUARDED_BY(mutex_);
+  size_t known_ ABSL_GUARDED_BY(mutex_) = 0;  // how many were done when others were last asked
+  absl::Time ending_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  absl::Time report_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+};
+
+}  // namespace thalweg

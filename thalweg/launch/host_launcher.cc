@@ -1,0 +1,372 @@
+#include "thalweg/launch/host_launcher.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "thalweg/base/free_ports.h"
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/launch/child_process.h"
+#include "thalweg/launch/progress_table.h"
+
+namespace thalweg {
+namespace {
+
+constexpr absl::Duration kRedraw = absl::Milliseconds(200);
+constexpr absl::Duration kLookAgain = absl::Seconds(1);
+constexpr absl::Duration kFirstPause = absl::Milliseconds(250);  // before a restart; it doubles
+
+// How many steps the arguments ask for, if they say so in the usual way.
+int64_t StepsOf(const std::vector<std::string>& command) {
+  for (size_t i = 0; i < command.size(); ++i) {
+    absl::string_view arg = command[i];
+    if (!absl::ConsumePrefix(&arg, "--")) continue;
+    for (const absl::string_view flag : {"steps", "train_steps", "max_steps", "num_steps"}) {
+      int64_t steps = 0;
+      absl::string_view value = arg;
+      if (arg == flag && i + 1 < command.size()) {
+        value = command[i + 1];
+      } else if (!absl::ConsumePrefix(&value, flag) || !absl::ConsumePrefix(&value, "=")) {
+        continue;
+      }
+      if (absl::SimpleAtoi(value, &steps)) return steps;
+    }
+  }
+  return 0;
+}
+
+struct Task {
+  TaskId id;
+  std::string name;  // "worker 0"
+  std::vector<std::string> args;
+  std::map<std::string, std::string> variables;
+  pid_t pid = -1;  // -1: it does not run
+  bool ended = false;
+  int code = 0;
+  int restarts = 0;
+  absl::Time start_at = absl::InfiniteFuture();  // when it is started again
+};
+
+// A task's output, as it comes. Children of a task may hold it open longer than
+// the task lives.
+struct Stream {
+  int fd = -1;
+  size_t task = 0;
+  bool is_err = false;
+  std::string rest;  // a line that has no end yet
+};
+
+class LocalJob {
+ public:
+  LocalJob(const LocalJobOptions& options, const std::vector<std::string>& names)
+      : options_(options), board_(names, StepsOf(options.command)) {
+    for (const std::string& name : names) width_ = std::max(width_, name.size());
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, s);
+    sigprocmask(SIG_BLOCK, &signals, &old_mask_);
+    signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+  ~LocalJob() {
+    KillAll();
+    for (const Stream& stream : streams_) close(stream.fd);
+    close(signals_);
+    sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+  }
+
+  absl::Status Start(std::vector<Task> tasks) {
+    tasks_ = std::move(tasks);
+    for (size_t i = 0; i < tasks_.size(); ++i) RETURN_IF_ERROR(StartTask(i));
+    return absl::OkStatus();
+  }
+
+  int Run() {
+    while (std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return !task.ended; })) {
+      Draw();
+      Wait();
+      ReadSignals();
+      ReadStreams();
+      Reap();
+      Advance();
+    }
+    ReadStreams();
+    for (Stream& stream : streams_) {
+      if (!stream.rest.empty()) Show(stream, stream.rest);
+      stream.rest.clear();
+    }
+    Draw();
+    drawn_ = 0;
+    return signal_ > 0 ? 128 + signal_ : code_;
+  }
+
+ private:
+  absl::Status StartTask(size_t i) {
+    Task& task = tasks_[i];
+    task.start_at = absl::InfiniteFuture();
+    ASSIGN_OR_RETURN(const ChildProcess child, StartChild(task.args, task.variables));
+    task.pid = child.pid;
+    streams_.push_back({child.out, i, false, ""});
+    streams_.push_back({child.err, i, true, ""});
+    board_.SetState(i, "running");
+    return absl::OkStatus();
+  }
+
+  void Wait() {
+    std::vector<pollfd> fds{{.fd = signals_, .events = POLLIN, .revents = 0}};
+    for (const Stream& stream : streams_) fds.push_back({.fd = stream.fd, .events = POLLIN, .revents = 0});
+    absl::Time until = std::min(kill_at_, ps_told_ ? absl::InfiniteFuture() : end_ps_at_);
+    if (options_.terminal) until = std::min(until, absl::Now() + kRedraw);
+    for (const Task& task : tasks_) until = std::min(until, task.start_at);
+    // In a process with other threads, SIGCHLD may have gone to one of them.
+    const absl::Duration pause = std::clamp(until - absl::Now(), absl::ZeroDuration(), kLookAgain);
+    poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(pause)) + 1);
+  }
+
+  // The first is passed on; the second ends everything.
+  void ReadSignals() {
+    signalfd_siginfo info{};
+    while (read(signals_, &info, sizeof(info)) == sizeof(info)) {
+      if (info.ssi_signo == SIGCHLD) continue;
+      if (signal_ > 0) {
+        Say(absl::StrCat("again ", strsignal(static_cast<int>(info.ssi_signo)), ": all tasks are killed"));
+        KillAll();
+        continue;
+      }
+      signal_ = static_cast<int>(info.ssi_signo);
+      Say(absl::StrCat(strsignal(signal_), ": passed on to the workers; once more kills all tasks"));
+      EndWorkers(signal_);
+    }
+  }
+
+  void ReadStreams() {
+    for (size_t i = 0; i < streams_.size();) {
+      Stream& stream = streams_[i];
+      char buffer[1 << 16];
+      ssize_t n = 0;
+      while ((n = read(stream.fd, buffer, sizeof(buffer))) > 0) {
+        stream.rest.append(buffer, static_cast<size_t>(n));
+        size_t begin = 0;
+        for (size_t end = 0; (end = stream.rest.find('\n', begin)) != std::string::npos; begin = end + 1) {
+          Show(stream, absl::StripSuffix(absl::string_view(stream.rest).substr(begin, end - begin), "\r"));
+        }
+        stream.rest.erase(0, begin);
+      }
+      if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        ++i;
+        continue;
+      }
+      if (!stream.rest.empty()) Show(stream, stream.rest);
+      close(stream.fd);
+      streams_.erase(streams_.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+
+  void Reap() {
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      Task& task = tasks_[i];
+      int status = 0;
+      if (task.pid < 0 || waitpid(task.pid, &status, WNOHANG) != task.pid) continue;
+      kill(-task.pid, SIGKILL);  // what it may have left behind
+      task.pid = -1;
+      task.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      Ended(i, WIFSIGNALED(status)
+                   ? absl::StrCat("was ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")")
+                   : absl::StrCat("ended with code ", task.code));
+    }
+  }
+
+  void Ended(size_t i, const std::string& how) {
+    Task& task = tasks_[i];
+    const bool expected = ending_ || (IsPs(task) && end_ps_at_ != absl::InfiniteFuture());
+    if (task.code == 0 || expected) {
+      task.ended = true;
+      board_.SetState(i, task.code == 0 ? "done" : "ended");
+      return;
+    }
+    if (task.code >= 128 && task.restarts < options_.max_restarts) {
+      const absl::Duration pause = kFirstPause * (1 << std::min(task.restarts, 6));
+      ++task.restarts;
+      task.start_at = absl::Now() + pause;
+      board_.SetState(i, absl::StrCat("restart ", task.restarts));
+      Say(absl::StrCat(task.name, " ", how, "; it is started again (", task.restarts, " of ", options_.max_restarts,
+                       ")"));
+      return;
+    }
+    task.ended = true;
+    board_.SetState(i, absl::StrCat("failed: ", task.code));
+    std::string why;
+    if (options_.max_restarts > 0 && task.code < 128) why = ", which another try would not change";
+    if (options_.max_restarts > 0 && task.code >= 128) why = absl::StrCat(", after ", task.restarts, " restarts");
+    Say(absl::StrCat(task.name, " ", how, why, "; the job ends"));
+    code_ = task.code;
+    EndWorkers(SIGTERM);
+  }
+
+  // What time brings: restarts, and the end of those that do not end.
+  void Advance() {
+    const absl::Time now = absl::Now();
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      if (tasks_[i].start_at > now) continue;
+      if (const absl::Status started = StartTask(i); !started.ok()) {
+        tasks_[i].code = 126;
+        Ended(i, absl::StrCat("could not be started: ", started.message()));
+      }
+    }
+    const bool workers_ended =
+        std::all_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.ended || IsPs(task); });
+    if (workers_ended && end_ps_at_ == absl::InfiniteFuture()) {
+      end_ps_at_ = ending_ ? now : now + options_.ps_grace;
+      for (Task& task : tasks_) {
+        if (task.pid < 0) task.ended = true;  // one that waits for a restart has nobody to serve
+        task.start_at = absl::InfiniteFuture();
+      }
+    }
+    if (now >= end_ps_at_ && !ps_told_) {
+      ps_told_ = true;
+      kill_at_ = std::min(kill_at_, now + options_.kill_after);
+      for (const Task& task : tasks_) {
+        if (task.ended) continue;
+        if (!ending_) Say(absl::StrCat(task.name, " has not left after the workers: it is told to end"));
+        kill(task.pid, SIGTERM);
+      }
+    }
+    if (now >= kill_at_) {
+      for (const Task& task : tasks_) {
+        if (!task.ended) Say(absl::StrCat(task.name, " does not end: it is killed"));
+      }
+      KillAll();
+      kill_at_ = absl::InfiniteFuture();
+    }
+  }
+
+  static bool IsPs(const Task& task) { return task.id.job == "ps"; }
+
+  // Workers may need the parameter servers to end well: those come after them.
+  void EndWorkers(int with) {
+    ending_ = true;
+    kill_at_ = std::min(kill_at_, absl::Now() + options_.kill_after);
+    for (Task& task : tasks_) {
+      if (task.pid > 0 && !IsPs(task)) kill(task.pid, with);
+      if (task.pid < 0) task.ended = true;
+      task.start_at = absl::InfiniteFuture();
+    }
+  }
+
+  void KillAll() {
+    for (const Task& task : tasks_) {
+      if (task.pid > 0) kill(-task.pid, SIGKILL);
+    }
+  }
+
+  // A line of a task; on a terminal, those that tell steps are on the board.
+  void Show(const Stream& stream, absl::string_view line) {
+    const bool told = board_.AddLine(stream.task, line, absl::Now());
+    if (told && options_.terminal) return;
+    Erase();
+    std::ostream& to = stream.is_err ? *options_.err : *options_.out;
+    to << absl::StrFormat("%-*s | ", static_cast<int>(width_), tasks_[stream.task].name) << line << "\n" << std::flush;
+  }
+  void Say(const std::string& text) {
+    Erase();
+    *options_.err << absl::StrFormat("%-*s | ", static_cast<int>(width_), "run") << text << std::endl;
+  }
+  void Erase() {
+    if (drawn_ > 0) *options_.out << "\033[" << drawn_ << "A\033[J" << std::flush;
+    drawn_ = 0;
+  }
+  void Draw() {
+    if (!options_.terminal) return;
+    winsize size{};
+    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
+    const size_t columns = known ? size.ws_col : 80, lines = known ? size.ws_row : 24;
+    const std::vector<std::string> rows = board_.Rows(absl::Now(), columns - 1, std::max<size_t>(lines - 1, 3));
+    Erase();
+    *options_.out << absl::StrJoin(rows, "\n") << "\n" << std::flush;
+    drawn_ = rows.size();
+  }
+
+  const LocalJobOptions& options_;
+  ProgressTable board_;
+  size_t width_ = 3;
+  size_t drawn_ = 0;  // lines of the board that are on the terminal
+  sigset_t old_mask_;
+  int signals_ = -1;
+  std::vector<Task> tasks_;
+  std::vector<Stream> streams_;
+  int signal_ = 0;       // that was passed on
+  int code_ = 0;         // of the task that failed
+  bool ending_ = false;  // the workers were told to end
+  bool ps_told_ = false;
+  absl::Time end_ps_at_ = absl::InfiniteFuture();
+  absl::Time kill_at_ = absl::InfiniteFuture();
+};
+
+// The tasks, with what each of them is told.
+absl::StatusOr<std::vector<Task>> MakeTasks(const LocalJobOptions& options) {
+  std::vector<std::string> command = options.command;
+  ASSIGN_OR_RETURN(command[0], FindProgram(command[0]));
+  ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(options.ps + options.workers, options.base_port));
+  std::vector<std::string> ps_hosts, worker_hosts;
+  std::vector<Task> tasks;
+  for (int i = 0; i < options.ps + options.workers; ++i) {
+    const bool is_ps = i < options.ps;
+    (is_ps ? ps_hosts : worker_hosts).push_back(absl::StrCat("localhost:", ports[i]));
+    Task task{.id = is_ps ? TaskId{"ps", i} : TaskId{"worker", i - options.ps}};
+    task.name = absl::StrCat(task.id.job, " ", task.id.index);
+    tasks.push_back(std::move(task));
+  }
+  const auto list = [](const std::vector<std::string>& hosts) {
+    return absl::StrCat("[\"", absl::StrJoin(hosts, "\", \""), "\"]");
+  };
+  const std::string cluster = absl::StrCat("{", ps_hosts.empty() ? "" : absl::StrCat("\"ps\": ", list(ps_hosts), ", "),
+                                           "\"worker\": ", list(worker_hosts), "}");
+  for (Task& task : tasks) {
+    task.variables = {{"TF_CONFIG", absl::StrCat("{\"cluster\": ", cluster, ", \"task\": {\"type\": \"", task.id.job,
+                                                 "\", \"index\": ", task.id.index, "}}")},
+                      {"PYTHONUNBUFFERED", "1"}};  // lines come when they are printed
+    for (const std::string& arg : command) {
+      task.args.push_back(absl::StrReplaceAll(arg, {{"{ps_hosts}", absl::StrJoin(ps_hosts, ",")},
+                                                    {"{worker_hosts}", absl::StrJoin(worker_hosts, ",")},
+                                                    {"{job_name}", task.id.job},
+                                                    {"{task_index}", absl::StrCat(task.id.index)}}));
+    }
+  }
+  return tasks;
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunLocalJob(const LocalJobOptions& options) {
+  if (options.command.empty())
+    return InvalidArgument("Expected a program: thalweg run --ps 1 --workers 2 -- ./program");
+  if (options.ps < 0 || options.workers < 1) {
+    return InvalidArgument("Expected --ps of at least 0 and --workers of at least 1, got ", options.ps, " and ",
+                           options.workers);
+  }
+  ASSIGN_OR_RETURN(std::vector<Task> tasks, MakeTasks(options));
+  std::vector<std::string> names;
+  for (const Task& task : tasks) names.push_back(task.name);
+  LocalJob job(options, names);
+  RETURN_IF_ERROR(job.Start(std::move(tasks)));
+  return job.Run();
+}
+
+}  // namespace thalweg

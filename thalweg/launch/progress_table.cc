@@ -1,0 +1,141 @@
+#include "thalweg/launch/progress_table.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+
+namespace thalweg {
+namespace {
+
+constexpr absl::Duration kWindow = absl::Seconds(10);
+
+// What follows the first `word` of the text that stands by itself, without
+// blanks, ':' and '='; nullopt if there is none.
+std::optional<absl::string_view> After(absl::string_view text, absl::string_view word) {
+  for (size_t at = text.find(word); at != absl::string_view::npos; at = text.find(word, at + 1)) {
+    if (at > 0 && absl::ascii_isalpha(text[at - 1])) continue;
+    absl::string_view rest = text.substr(at + word.size());
+    while (!rest.empty() && (rest[0] == ' ' || rest[0] == ':' || rest[0] == '=')) rest.remove_prefix(1);
+    if (rest.size() + at + word.size() < text.size()) return rest;
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> TakeNumber(absl::string_view& text) {
+  size_t n = 0;
+  while (n < text.size() && absl::ascii_isdigit(text[n])) ++n;
+  int64_t value = 0;
+  if (n == 0 || !absl::SimpleAtoi(text.substr(0, n), &value)) return std::nullopt;
+  text.remove_prefix(n);
+  return value;
+}
+
+std::string ShortDuration(absl::Duration duration) {
+  const int64_t s = absl::ToInt64Seconds(duration + absl::Milliseconds(500));
+  if (s < 60) return absl::StrFormat("%ds", s);
+  if (s < 3600) return absl::StrFormat("%dm%02ds", s / 60, s % 60);
+  return absl::StrFormat("%dh%02dm", s / 3600, s / 60 % 60);
+}
+
+}  // namespace
+
+std::optional<StepLine> ParseStepLine(absl::string_view line) {
+  const std::string lower = absl::AsciiStrToLower(line);
+  std::optional<absl::string_view> rest = After(lower, "step");
+  if (!rest.has_value()) return std::nullopt;
+  const std::optional<int64_t> step = TakeNumber(*rest);
+  if (!step.has_value()) return std::nullopt;
+  StepLine result{.step = *step};
+  if (absl::StartsWith(*rest, "/")) {
+    rest->remove_prefix(1);
+    result.total = TakeNumber(*rest).value_or(0);
+  }
+  if (const auto loss = After(lower, "loss"); loss.has_value()) {
+    const size_t end = std::min(loss->find_first_not_of("+-.0123456789einfa"), loss->size());
+    double value = 0;
+    if (absl::SimpleAtod(absl::StripSuffix(loss->substr(0, end), "."), &value)) result.loss = value;
+  }
+  return result;
+}
+
+ProgressTable::ProgressTable(std::vector<std::string> tasks, int64_t total_steps) : total_steps_(total_steps) {
+  for (std::string& task : tasks) rows_.push_back({.name = std::move(task), .state = "starting"});
+}
+
+void ProgressTable::Track::Add(int64_t step, absl::Time now) {
+  if (!samples.empty() && step < samples.back().second) samples.clear();  // it was restarted
+  samples.emplace_back(now, step);
+  while (samples.size() > 2 && now - samples[1].first > kWindow) samples.pop_front();
+}
+
+double ProgressTable::Track::rate(absl::Time now) const {
+  if (samples.size() < 2) return 0;
+  // A task that tells no steps any more makes none.
+  const absl::Duration since =
+      std::max(samples.back().first - samples.front().first,
+               now - samples.back().first > kWindow ? now - samples.front().first : absl::Milliseconds(1));
+  return static_cast<double>(samples.back().second - samples.front().second) / absl::ToDoubleSeconds(since);
+}
+
+bool ProgressTable::AddLine(size_t task, absl::string_view line, absl::Time now) {
+  const std::optional<StepLine> told = ParseStepLine(line);
+  if (!told.has_value()) return false;
+  Row& row = rows_[task];
+  row.track.Add(told->step, now);
+  if (told->loss.has_value()) row.loss = told->loss;
+  total_steps_ = std::max(total_steps_, told->total);
+  if (total_.samples.empty() || told->step > total_.samples.back().second) total_.Add(told->step, now);
+  return true;
+}
+
+std::string ProgressTable::Steps(const Track& track, absl::Time now) const {
+  if (track.samples.empty()) return "";
+  std::string text = absl::StrFormat("step %d", track.samples.back().second);
+  if (total_steps_ > 0) absl::StrAppend(&text, "/", total_steps_);
+  if (const double rate = track.rate(now); rate > 0) {
+    absl::StrAppendFormat(&text, "  %.*f steps/s", rate < 10 ? 1 : 0, rate);
+  }
+  return text;
+}
+
+std::vector<std::string> ProgressTable::Rows(absl::Time now, size_t columns, size_t max_lines) const {
+  size_t name_width = 5, state_width = 0;
+  for (const Row& row : rows_) {
+    name_width = std::max(name_width, row.name.size());
+    state_width = std::max(state_width, row.state.size());
+  }
+  std::vector<std::string> lines;
+  for (const Row& row : rows_) {
+    std::string line = absl::StrFormat("%-*s  %-*s  %s", static_cast<int>(name_width), row.name,
+                                       static_cast<int>(state_width), row.state, Steps(row.track, now));
+    if (row.loss.has_value()) absl::StrAppendFormat(&line, "  loss %.4g", *row.loss);
+    lines.push_back(std::move(line));
+  }
+  const size_t room = max_lines - (total_.samples.empty() ? 0 : 1);
+  if (lines.size() > room) {
+    lines.resize(room - 1);
+    lines.push_back(absl::StrFormat("... %d more", rows_.size() - lines.size()));
+  }
+  if (!total_.samples.empty()) {
+    std::string line =
+        absl::StrFormat("%-*s  %s", static_cast<int>(name_width + 2 + state_width), "total", Steps(total_, now));
+    const double left = static_cast<double>(total_steps_ - total_.samples.back().second);
+    if (const double rate = total_.rate(now); rate > 0 && left > 0) {
+      absl::StrAppend(&line, "  ETA ", ShortDuration(absl::Seconds(left / rate)));
+    }
+    lines.push_back(std::move(line));
+  }
+  for (std::string& line : lines) {
+    absl::StripTrailingAsciiWhitespace(&line);
+    if (line.size() > columns) line.resize(columns);
+  }
+  return lines;
+}
+
+}  // namespace thalweg

@@ -1,0 +1,60 @@
+#include "thalweg/launch/progress_table.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace thalweg {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(ProgressTableTest, StepsAreReadFromLines) {
+  const auto check = [](const char* line, int64_t step, int64_t total, std::optional<double> loss) {
+    const auto told = ParseStepLine(line);
+    ASSERT_TRUE(told.has_value()) << line;
+    EXPECT_EQ(told->step, step) << line;
+    EXPECT_EQ(told->total, total) << line;
+    EXPECT_EQ(told->loss, loss) << line;
+  };
+  check("step 1200/5000  loss 0.1234  980 steps/s  ETA 4s", 1200, 5000, 0.1234);
+  check("Train step 100, loss: 0.500000", 100, 0, 0.5);
+  check("global_step=7 loss=2e-3.", 7, 0, 2e-3);
+  check("Step: 3", 3, 0, std::nullopt);
+  check("INFO:tensorflow:loss = 1.5, step = 101 (0.3 sec)", 101, 0, 1.5);
+  for (const char* line : {"", "step", "steps 12", "footstep 3", "First stepping", "step by step", "loss 3"}) {
+    EXPECT_FALSE(ParseStepLine(line).has_value()) << line;
+  }
+}
+
+TEST(ProgressTableTest, Rows) {
+  const absl::Time start = absl::UnixEpoch();
+  const auto at = [&](int seconds) { return start + absl::Seconds(seconds); };
+  ProgressTable board({"ps 0", "worker 0"}, 0);
+  EXPECT_THAT(board.Rows(start, 80), ElementsAre("ps 0      starting", "worker 0  starting"));
+  board.SetState(0, "running");
+  board.SetState(1, "running");
+  EXPECT_FALSE(board.AddLine(0, "hello", at(0)));
+  EXPECT_TRUE(board.AddLine(1, "step 100/1000 loss: 0.5", at(0)));
+  EXPECT_TRUE(board.AddLine(1, "step 300/1000 loss: 0.25", at(2)));
+  EXPECT_THAT(board.Rows(at(2), 80),
+              ElementsAre("ps 0      running", "worker 0  running  step 300/1000  100 steps/s  loss 0.25",
+                          "total              step 300/1000  100 steps/s  ETA 7s"));
+  EXPECT_THAT(board.Rows(at(2), 10), ElementsAre("ps 0      ", "worker 0  ", "total     "));
+  // A task that was started again begins anew; the whole does not.
+  board.AddLine(1, "step 250", at(3));
+  EXPECT_THAT(board.Rows(at(3), 80)[1], "worker 0  running  step 250/1000  loss 0.25");
+  EXPECT_THAT(board.Rows(at(3), 80)[2], "total              step 300/1000  100 steps/s  ETA 7s");
+}
+
+// What does not fit into a terminal cannot be drawn again in its place.
+TEST(ProgressTableTest, MoreTasksThanLines) {
+  ProgressTable board({"worker 0", "worker 1", "worker 2", "worker 3"}, 0);
+  const absl::Time now = absl::UnixEpoch();
+  EXPECT_THAT(board.Rows(now, 80, 3), ElementsAre("worker 0  starting", "worker 1  starting", "... 2 more"));
+  board.AddLine(3, "step 7", now);
+  EXPECT_THAT(board.Rows(now, 80, 3), ElementsAre("worker 0  starting", "... 3 more", "total               step 7"));
+  EXPECT_THAT(board.Rows(now, 80, 5), testing::SizeIs(5));
+}
+
+}  // namespace
+}  // namespace thalweg

@@ -1,0 +1,132 @@
+// Moving elements from one place to another without regard to what they mean:
+// what most array ops are made of. Numbers move by their size, so that a loop
+// is compiled five times and not once per type.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include "absl/types/span.h"
+#include "thalweg/base/status.h"
+#include "thalweg/kernel/kernel.h"
+#include "thalweg/tensor/resource_handle.h"
+#include "thalweg/tensor/tensor.h"
+
+namespace thalweg {
+
+// Moves as a complex128 does.
+struct Bits128 {
+  uint64_t low = 0;
+  uint64_t high = 0;
+  friend bool operator==(const Bits128&, const Bits128&) = default;
+};
+
+// Runs `f` for a C++ type that elements of `dtype` can be moved as: an unsigned
+// integer of their size; strings, resources and variants as themselves.
+template <typename F>
+absl::Status DispatchBySize(DType dtype, F&& f) {
+  switch (ElementSize(dtype)) {
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    case 8:
+      return f.template operator()<uint64_t>();
+    case 16:
+      return f.template operator()<Bits128>();
+    default:
+      break;
+  }
+  switch (dtype) {
+    case kString:
+      return f.template operator()<std::string>();
+    case kResource:
+      return f.template operator()<ResourceHandle>();
+    case kVariant:
+      return f.template operator()<Variant>();
+    default:
+      return Unimplemented("no kernel for type ", dtype);
+  }
+}
+
+// The elements of a tensor as such a type.
+template <typename T>
+const T* ElementData(const Tensor& t) {
+  return static_cast<const T*>(t.raw());
+}
+template <typename T>
+T* MutableElementData(Tensor* t) {
+  return static_cast<T*>(t->raw());
+}
+
+// memcpy that is fast for a few bytes too.
+inline void CopyBytes(const void* from, size_t n, void* to) {
+  const char* const f = static_cast<const char*>(from);
+  char* const t = static_cast<char*>(to);
+  if (n > 64) {
+    memcpy(t, f, n);
+  } else if (n >= 16) {
+    for (size_t i = 0; i + 16 <= n; i += 16) memcpy(t + i, f + i, 16);
+    memcpy(t + n - 16, f + n - 16, 16);
+  } else if (n >= 8) {
+    memcpy(t, f, 8);
+    memcpy(t + n - 8, f + n - 8, 8);
+  } else if (n >= 4) {
+    memcpy(t, f, 4);
+    memcpy(t + n - 4, f + n - 4, 4);
+  } else if (n > 0) {
+    t[0] = f[0];
+    if (n > 1) t[1] = f[1];
+    if (n > 2) t[2] = f[2];
+  }
+}
+
+// Copies n elements. REQUIRES: no overlap.
+template <typename T>
+void CopyElements(const T* from, int64_t n, T* to) {
+  if constexpr (std::is_trivially_copyable_v<T>) {
+    CopyBytes(from, n * sizeof(T), to);
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+  }
+}
+
+// A place in the elements of a tensor and how far it is from one index to the
+// next in every dimension, in elements: 0 repeats, negative goes backwards.
+struct StridedPlace {
+  int64_t offset = 0;
+  Dims strides;
+};
+
+// Of the elements in row-major order.
+Dims RowMajorStrides(absl::Span<const int64_t> dims);
+
+// to[to_place(i)] = from[from_place(i)] for every index i below `dims`; in
+// parallel if it is worth it. REQUIRES: both tensors have one type, all places
+// are inside of them, and no two indices have the same place in `to`.
+absl::Status CopyStrided(KernelContext& c, absl::Span<const int64_t> dims, const Tensor& from,
+                         const StridedPlace& from_place, Tensor* to, const StridedPlace& to_place);
+
+// Rows side by side: row r of `to` is row r of every input from `first` on, one
+// after the other. Input first + i has widths[i] elements in each of its rows.
+// REQUIRES: types and sizes fit.
+absl::Status ConcatRows(KernelContext& c, int first, absl::Span<const int64_t> widths, int64_t rows, Tensor* to);
+
+// Whether a view of `count` elements should share the buffer rather than copy:
+// a small output costs less in its slot's own memory, which is kept from step
+// to step unless somebody shares it.
+inline bool WorthSharing(DType dtype, int64_t count) {
+  constexpr int64_t kBytes = 256;
+  return count * static_cast<int64_t>(Buffer::Stride(dtype)) > kBytes;
+}
+
+// Sets all elements to zero, the empty string or nothing.
+void ClearElements(Tensor* t);
+// Sets all elements to `value`, one element of the same type.
+absl::Status FillElements(KernelContext& c, const Tensor& value, Tensor* t);
+
+}  // namespace thalweg

@@ -1,0 +1,48 @@
+#include "thalweg/rpc/call_deduplicator.h"
+
+#include <utility>
+
+namespace thalweg {
+
+bool CallDeduplicator::Begin(int64_t id, ServerCall& call) {
+  if (id == 0) return true;
+  absl::Status status;
+  grpc::ByteBuffer answer;
+  {
+    MutexLock lock(&mutex_);
+    const auto [it, is_new] = calls_.try_emplace(id);
+    if (is_new) return true;
+    if (!it->second.ended) {
+      it->second.repetitions.push_back(&call);
+      return false;
+    }
+    status = it->second.status;
+    answer = it->second.answer;
+  }
+  call.Reply(status, answer);
+  return false;
+}
+
+void CallDeduplicator::Reply(int64_t id, ServerCall& call, const absl::Status& status, const grpc::ByteBuffer& answer) {
+  std::vector<ServerCall*> repetitions;
+  if (id != 0) {
+    MutexLock lock(&mutex_);
+    Entry& entry = calls_[id];
+    repetitions.swap(entry.repetitions);
+    entry.ended = true;
+    entry.status = status;
+    entry.answer = answer;  // shares the bytes
+    ended_.push_back(id);
+    bytes_ += answer.Length();
+    while (ended_.size() > max_answers_ || bytes_ > max_bytes_) {
+      const auto oldest = calls_.find(ended_.front());
+      bytes_ -= oldest->second.answer.Length();
+      calls_.erase(oldest);
+      ended_.pop_front();
+    }
+  }
+  call.Reply(status, answer);
+  for (ServerCall* repetition : repetitions) repetition->Reply(status, answer);
+}
+
+}  // namespace thalweg

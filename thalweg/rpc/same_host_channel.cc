@@ -1,0 +1,223 @@
+#include "thalweg/rpc/same_host_channel.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/rpc/message.h"
+
+namespace thalweg {
+namespace {
+
+// A server without links is not asked for one at every call.
+constexpr absl::Duration kRetry = absl::Milliseconds(200);
+
+bool IsOwnInterface(const std::string& host) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return false;
+  bool found = false;
+  for (const ifaddrs* i = list; i != nullptr && !found; i = i->ifa_next) {
+    char text[INET6_ADDRSTRLEN] = {};
+    if (i->ifa_addr == nullptr) continue;
+    if (i->ifa_addr->sa_family == AF_INET) {
+      inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof(text));
+    } else if (i->ifa_addr->sa_family == AF_INET6) {
+      inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(i->ifa_addr)->sin6_addr, text, sizeof(text));
+    }
+    found = host == text;
+  }
+  freeifaddrs(list);
+  return found;
+}
+
+}  // namespace
+
+int LocalPort(const std::string& address) {
+  const absl::StatusOr<HostPort> parsed = HostPort::Parse(address);
+  if (!parsed.ok()) return 0;
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  const std::string& host = parsed->host;
+  const bool local =
+      host == "localhost" || absl::StartsWith(host, "127.") || host == "[::1]" || host == name || IsOwnInterface(host);
+  return local ? parsed->port : 0;
+}
+
+std::shared_ptr<SameHostLink> SameHostChannel::Link() {
+  if (closed_ || link_ != nullptr) return link_;
+  const absl::Time now = absl::Now();
+  if (now < retry_) return nullptr;
+  retry_ = now + kRetry;
+  absl::StatusOr<FileHandle> socket = ConnectLocally(port_);
+  if (!socket.ok()) return nullptr;
+  const auto self = shared_from_this();
+  absl::StatusOr<std::shared_ptr<SameHostLink>> link = SameHostLink::Create(
+      loop_, *std::move(socket),
+      {.receive = [self](LinkMessage message, HeldBytes body) { return self->Receive(message, std::move(body)); },
+       .lost = [self](const absl::Status& status) { self->Lost(status); }});
+  if (!link.ok() || !(*link)->Start(SameHostLink::Side::kConnected).ok()) return nullptr;
+  retry_ = absl::InfinitePast();
+  return link_ = *std::move(link);
+}
+
+std::pair<std::shared_ptr<SameHostLink>, uint64_t> SameHostChannel::NextCall() {
+  MutexLock lock(&mutex_);
+  return {Link(), ++last_call_};
+}
+
+bool SameHostChannel::Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
+                           RpcChannel::Done& done) {
+  const auto [link, call] = NextCall();
+  if (link == nullptr) return false;
+  const auto give_up = [self = shared_from_this(), call = call](const absl::Status& why) { self->GiveUp(call, why); };
+  Pending pending{.cancellation = options.cancellation};
+  if (options.cancellation != nullptr) {
+    pending.callback = options.cancellation->Register(
+        [give_up](const absl::Status&) { give_up(Cancelled("The call was cancelled")); });
+    if (!pending.callback.has_value()) {
+      grpc::ByteBuffer nothing;
+      done(options.cancellation->status(), nothing);
+      return true;
+    }
+  }
+  const absl::Time deadline =
+      options.timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : absl::Now() + options.timeout;
+  if (deadline != absl::InfiniteFuture()) {
+    pending.alarm = timer_->Set(deadline, [give_up] { give_up(absl::DeadlineExceededError("Deadline Exceeded")); });
+  }
+  if (!link->greeted()) pending.request = std::make_unique<Request>(Request{method, request, options, deadline});
+  bool waits = false;
+  {
+    MutexLock lock(&mutex_);
+    // Whoever gives up from now on finds the call; whoever did before did not.
+    waits = link_ == link && (options.cancellation == nullptr || !options.cancellation->cancelled()) &&
+            absl::Now() < deadline;
+    if (waits) {
+      pending.done = std::move(done);
+      pending_.emplace(call, std::move(pending));
+    }
+  }
+  if (waits) {
+    if (SendOver(*link, {.kind = LinkMessage::kCall, .call = call, .text = method}, request).ok()) return true;
+    std::optional<Pending> unsent = Take(call);
+    if (!unsent.has_value()) return true;  // ended with the link, or given up
+    pending = *std::move(unsent);
+    done = std::move(pending.done);
+  }
+  StopWaiting(pending);  // not sent: gRPC finds out why
+  return false;
+}
+
+SameHostLink::Work SameHostChannel::Receive(const LinkMessage& message, HeldBytes body) {
+  if (message.kind != LinkMessage::kReply) return nullptr;
+  std::optional<Pending> pending = Take(message.call);
+  if (!pending.has_value()) return nullptr;  // was cancelled
+  return [self = shared_from_this(), pending = *std::move(pending),
+          status = absl::Status(static_cast<absl::StatusCode>(message.code), message.text),
+          body = std::move(body)]() mutable { self->End(std::move(pending), status, FromHeld(std::move(body))); };
+}
+
+void SameHostChannel::Lost(const absl::Status& status) {
+  absl::flat_hash_map<uint64_t, Pending> ended;
+  bool was_refused = false;
+  {
+    MutexLock lock(&mutex_);
+    was_refused = link_ != nullptr && !link_->greeted();
+    if (was_refused) retry_ = absl::Now() + kRetry;
+    link_ = nullptr;
+    ended.swap(pending_);
+  }
+  for (auto& [call, pending] : ended) {
+    if (!was_refused) {
+      End(std::move(pending), Unavailable(status.message()), {});
+      continue;
+    }
+    StopWaiting(pending);
+    Request& request = *pending.request;
+    if (request.deadline != absl::InfiniteFuture()) request.options.timeout = request.deadline - absl::Now();
+    otherwise_(request.method, request.bytes, request.options, std::move(pending.done));
+  }
+}
+
+void SameHostChannel::Abandon() {
+  {
+    MutexLock lock(&mutex_);
+    abandoned_ = true;
+    if (!pending_.empty()) return;
+  }
+  Close();
+}
+
+void SameHostChannel::Close() {
+  absl::flat_hash_map<uint64_t, Pending> ended;
+  std::shared_ptr<SameHostLink> link;
+  {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+    link.swap(link_);
+    ended.swap(pending_);
+  }
+  if (link != nullptr) link->Close();
+  for (auto& [call, pending] : ended) End(std::move(pending), Cancelled("The client of the call is closing"), {});
+}
+
+// The call ends at once, whatever the server does; though not on this thread,
+// which may be the one that cancels.
+void SameHostChannel::GiveUp(uint64_t call, const absl::Status& why) {
+  std::optional<Pending> pending = Take(call);
+  if (!pending.has_value()) return;
+  std::shared_ptr<SameHostLink> link;
+  {
+    MutexLock lock(&mutex_);
+    link = link_;
+  }
+  if (link != nullptr) {
+    link->Send({.kind = LinkMessage::kCancel, .call = call}).IgnoreError();
+  }
+  {
+    // The loop lives until Close(), which cannot come in between.
+    MutexLock lock(&mutex_);
+    if (!closed_) {
+      loop_->Post([self = shared_from_this(), pending = *std::move(pending), why]() mutable {
+        self->End(std::move(pending), why, {});
+      });
+      return;
+    }
+  }
+  End(*std::move(pending), why, {});
+}
+
+std::optional<SameHostChannel::Pending> SameHostChannel::Take(uint64_t call) {
+  std::optional<Pending> pending;
+  std::shared_ptr<SameHostLink> unused;  // an abandoned channel's, after its last call
+  {
+    MutexLock lock(&mutex_);
+    const auto it = pending_.find(call);
+    if (it == pending_.end()) return std::nullopt;
+    pending = std::move(it->second);
+    pending_.erase(it);
+    if (abandoned_ && pending_.empty()) unused.swap(link_);
+  }
+  if (unused != nullptr) unused->Close();
+  return pending;
+}
+
+void SameHostChannel::StopWaiting(const Pending& pending) {
+  if (pending.callback.has_value()) pending.cancellation->Deregister(*pending.callback);
+  if (pending.alarm.has_value()) timer_->Unset(*pending.alarm);
+}
+
+void SameHostChannel::End(Pending pending, const absl::Status& status, grpc::ByteBuffer body) {
+  StopWaiting(pending);
+  pending.done(status, body);
+}
+
+}  // namespace thalweg

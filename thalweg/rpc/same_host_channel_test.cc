@@ -1,0 +1,386 @@
+#include "thalweg/rpc/same_host_channel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/time/clock.h"
+#include "thalweg/base/notification.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/graph_testlib.h"
+#include "thalweg/rpc/rpc_client.h"
+#include "thalweg/rpc/rpc_server.h"
+#include "thalweg/rpc/same_host_server.h"
+#include "thalweg/transport/same_host_link.h"
+
+namespace thalweg {
+namespace {
+
+constexpr absl::Duration kTooLong = absl::Seconds(30);
+
+grpc::ByteBuffer Bytes(const std::string& text) {
+  const grpc::Slice slice(text);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+std::string Text(const grpc::ByteBuffer& buffer) {
+  std::vector<grpc::Slice> slices;
+  EXPECT_TRUE(buffer.Dump(&slices).ok());
+  std::string text;
+  for (const grpc::Slice& s : slices) text.append(reinterpret_cast<const char*>(s.begin()), s.size());
+  return text;
+}
+
+std::string Numbered(size_t bytes) {
+  std::string text(bytes, '\0');
+  for (size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(i * 31 % 251);
+  return text;
+}
+
+// A server with a method that gives back what it gets, one that waits until it is
+// cancelled, and one that fails.
+class SameHostChannelTest : public testing::Test {
+ protected:
+  SameHostChannelTest() {
+    methods_.push_back({"/test/Echo", [](ServerCall& call) {
+                          const grpc::ByteBuffer request = call.request();
+                          call.Reply(absl::OkStatus(), request);
+                        }});
+    methods_.push_back({"/test/Wait", [this](ServerCall& call) {
+                          const auto id = call.cancellation().Register([this, &call](const absl::Status& why) {
+                            cancelled_.Notify();
+                            call.Reply(why, {});
+                          });
+                          if (id.has_value()) return waiting_.Notify();
+                          cancelled_.Notify();
+                          call.Reply(call.cancellation().status(), {});
+                        }});
+    // The same, any number of times.
+    methods_.push_back({"/test/Hold", [](ServerCall& call) {
+                          const auto reply = [&call](const absl::Status& why) { call.Reply(why, {}); };
+                          if (!call.cancellation().Register(reply).has_value()) reply(call.cancellation().status());
+                        }});
+    methods_.push_back(
+        {"/test/Fail", [](ServerCall& call) { call.Reply(FailedPrecondition("it is ", Text(call.request())), {}); }});
+    Restart();
+  }
+
+  void Restart(int port = 0) {
+    absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start({.port = port}, methods_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  std::shared_ptr<SameHostChannel> Connect() {
+    return std::make_shared<SameHostChannel>(
+        &loop_, &timer_, server_->port(),
+        [](const char*, const grpc::ByteBuffer&, const CallOptions&, RpcChannel::Done done) {
+          grpc::ByteBuffer nothing;
+          done(Aborted("the link was refused"), nothing);
+        });
+  }
+
+  static absl::StatusOr<std::string> Call(SameHostChannel& channel, const char* method, const std::string& text,
+                                          const CallOptions& options = {}) {
+    absl::StatusOr<std::string> result;
+    Notification ended;
+    RpcChannel::Done done = [&](const absl::Status& status, grpc::ByteBuffer& body) {
+      if (status.ok()) result = Text(body);
+      if (!status.ok()) result = status;
+      ended.Notify();
+    };
+    if (!channel.Call(method, Bytes(text), options, done)) return Aborted("no link");
+    if (!ended.WaitForNotificationWithTimeout(kTooLong)) return Internal("no answer");
+    return result;
+  }
+
+  std::vector<RpcMethod> methods_;
+  Notification waiting_, cancelled_;
+  SocketLoop loop_{"test"};
+  Timer timer_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+TEST_F(SameHostChannelTest, BodiesOfAnySize) {
+  const auto channel = Connect();
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4096}, size_t{4097}, size_t{3} << 20, size_t{80} << 20}) {
+    const std::string text = Numbered(bytes);
+    const auto answer = Call(*channel, "/test/Echo", text);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_TRUE(*answer == text) << bytes << " bytes have come as " << answer->size();
+  }
+  channel->Close();
+}
+
+TEST_F(SameHostChannelTest, ErrorsAndUnknownMethods) {
+  const auto channel = Connect();
+  EXPECT_THAT(Call(*channel, "/test/Fail", "so"), Fails(absl::StatusCode::kFailedPrecondition, "it is so"));
+  EXPECT_THAT(Call(*channel, "/test/Fail", std::string(100'000, 'x')),
+              Fails(absl::StatusCode::kFailedPrecondition, "it is xxx"));
+  EXPECT_THAT(Call(*channel, "/test/Dance", ""), Fails(absl::StatusCode::kUnimplemented, "/test/Dance"));
+  channel->Close();
+}
+
+TEST_F(SameHostChannelTest, ACallEndsWhenItIsCancelledAndTheServerHearsOfIt) {
+  const auto channel = Connect();
+  Cancellation cancellation;
+  std::thread canceller([&] {
+    waiting_.WaitForNotification();
+    cancellation.Cancel(Cancelled("enough"));
+  });
+  EXPECT_THAT(Call(*channel, "/test/Wait", "", {.cancellation = &cancellation}),
+              Fails(absl::StatusCode::kCancelled, "The call was cancelled"));
+  EXPECT_TRUE(cancelled_.WaitForNotificationWithTimeout(kTooLong));
+  canceller.join();
+  EXPECT_THAT(Call(*channel, "/test/Echo", "", {.cancellation = &cancellation}),
+              Fails(absl::StatusCode::kCancelled, "enough"));
+  channel->Close();
+}
+
+TEST_F(SameHostChannelTest, ACallEndsAtItsDeadline) {
+  const auto channel = Connect();
+  EXPECT_THAT(Call(*channel, "/test/Wait", "", {.timeout = absl::Milliseconds(20)}),
+              Fails(absl::StatusCode::kDeadlineExceeded, ""));
+  EXPECT_TRUE(cancelled_.WaitForNotificationWithTimeout(kTooLong));
+  EXPECT_TRUE(Call(*channel, "/test/Echo", "", {.timeout = kTooLong}).ok());
+  channel->Close();
+}
+
+// Also one that is over while the call is still being made: that one is not made.
+TEST_F(SameHostChannelTest, ADeadlineMayBeOverAtOnce) {
+  const auto channel = Connect();
+  for (int i = 0; i < 500; ++i) {
+    const absl::Status status = Call(*channel, "/test/Hold", "", {.timeout = absl::Nanoseconds(200 * i)}).status();
+    ASSERT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsAborted(status)) << status;
+  }
+  channel->Close();
+}
+
+TEST_F(SameHostChannelTest, AClientThatGoesCancelsItsCalls) {
+  const auto channel = Connect();
+  std::thread closer([&] {
+    waiting_.WaitForNotification();
+    channel->Close();
+  });
+  EXPECT_THAT(Call(*channel, "/test/Wait", ""), Fails(absl::StatusCode::kCancelled, "closing"));
+  EXPECT_TRUE(cancelled_.WaitForNotificationWithTimeout(kTooLong));
+  closer.join();
+  EXPECT_THAT(Call(*channel, "/test/Echo", ""), Fails(absl::StatusCode::kAborted, "no link"));
+}
+
+TEST_F(SameHostChannelTest, AnAbandonedChannelEndsWithItsLastCall) {
+  auto channel = Connect();
+  const std::weak_ptr<SameHostChannel> alive = channel;
+  Notification ended;
+  RpcChannel::Done done = [&](const absl::Status&, grpc::ByteBuffer&) { ended.Notify(); };
+  Cancellation cancellation;
+  ASSERT_TRUE(channel->Call("/test/Wait", Bytes(""), {.cancellation = &cancellation}, done));
+  waiting_.WaitForNotification();
+  channel->Abandon();
+  channel.reset();
+  EXPECT_FALSE(alive.expired());
+  EXPECT_FALSE(ended.HasBeenNotified());
+  cancellation.Cancel(Cancelled("enough"));
+  EXPECT_TRUE(ended.WaitForNotificationWithTimeout(kTooLong));
+  while (!alive.expired()) std::this_thread::yield();  // the thread that ended it lets go of it
+}
+
+TEST_F(SameHostChannelTest, AServerThatStopsAnswersAndComesBack) {
+  const auto channel = Connect();
+  const int port = server_->port();
+  EXPECT_TRUE(Call(*channel, "/test/Echo", "").ok());
+  server_.reset();
+  EXPECT_FALSE(Call(*channel, "/test/Echo", "").ok());
+  Restart(port);
+  absl::StatusOr<std::string> answer;
+  const absl::Time limit = absl::Now() + kTooLong;
+  while (!(answer = Call(*channel, "/test/Echo", "again")).ok() && absl::Now() < limit) std::this_thread::yield();
+  EXPECT_THAT(answer.value_or(""), "again");
+  channel->Close();
+}
+
+TEST_F(SameHostChannelTest, ManyCallsAtOnce) {
+  const auto channel = Connect();
+  constexpr int kThreads = 8, kCalls = 200;
+  std::atomic<int> right = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kCalls; ++i) {
+        const std::string text = Numbered(static_cast<size_t>(1 + t * 7919 * i % 300'000));
+        const auto answer = Call(*channel, "/test/Echo", text);
+        if (answer.ok() && *answer == text) ++right;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, kThreads * kCalls);
+  channel->Close();
+}
+
+// More answers than the socket holds for a client that does not read yet.
+TEST_F(SameHostChannelTest, NothingIsLostForAClientThatReadsLate) {
+  constexpr int kCalls = 3000;
+  absl::BlockingCounter answers(kCalls);
+  Notification hold, held;
+  SocketLoop slow("slow");
+  ASSERT_OK_AND_ASSIGN(FileHandle socket, ConnectLocally(server_->port()));
+  std::atomic<bool> first = true;
+  ASSERT_OK_AND_ASSIGN(const auto link,
+                       SameHostLink::Create(&slow, std::move(socket),
+                                            {.receive = [&](LinkMessage, HeldBytes body) -> SameHostLink::Work {
+                                               if (first.exchange(false)) {
+                                                 held.Notify();
+                                                 hold.WaitForNotification();
+                                               }
+                                               EXPECT_EQ(body.size, 2000);
+                                               answers.DecrementCount();
+                                               return nullptr;
+                                             },
+                                             .lost = [](const absl::Status&) {}}));
+  ASSERT_OK(link->Start(SameHostLink::Side::kConnected));
+  const std::string body = Numbered(2000);
+  for (int i = 0; i < kCalls; ++i) {
+    ASSERT_OK(link->Send({.kind = LinkMessage::kCall, .call = static_cast<uint64_t>(i), .text = "/test/Echo"},
+                         {absl::string_view(body)}));
+    if (i == 0) held.WaitForNotification();
+  }
+  hold.Notify();
+  answers.Wait();
+  link->Close();
+}
+
+TEST_F(SameHostChannelTest, WhatIsNoMessageEndsTheLinkAndNothingElse) {
+  const auto channel = Connect();
+  for (const size_t bytes : {size_t{1}, size_t{47}, size_t{48}, size_t{200}, size_t{60'000}}) {
+    ASSERT_OK_AND_ASSIGN(const FileHandle socket, ConnectLocally(server_->port()));
+    const std::string noise = Numbered(bytes);
+    ASSERT_EQ(send(socket.get(), noise.data(), noise.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
+    // It hangs up, after its own greeting.
+    char c[128];
+    ssize_t n = 1;
+    while (n != 0) {
+      n = recv(socket.get(), c, sizeof(c), MSG_DONTWAIT);
+      if (n < 0 && errno != EAGAIN) break;
+    }
+    EXPECT_LE(n, 0);
+    EXPECT_TRUE(Call(*channel, "/test/Echo", "still here").ok());
+  }
+  channel->Close();
+}
+
+TEST_F(SameHostChannelTest, OtherUsersAreNotLinked) {
+  if (geteuid() != 0) return;  // only root can become somebody else
+  ASSERT_EQ(seteuid(65534), 0);
+  const auto socket = ConnectLocally(server_->port());
+  ASSERT_EQ(seteuid(0), 0);
+  EXPECT_THAT(socket, Fails(absl::StatusCode::kUnavailable, "for this user"));
+}
+
+// Until the file descriptors of this process are used up, but for one.
+class FewFileDescriptors {
+ public:
+  FewFileDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    FileHandle next(dup(STDERR_FILENO));
+    const rlimit few{.rlim_cur = static_cast<rlim_t>(next.get()) + 20, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+    while (next.valid()) {
+      used_.push_back(std::move(next));
+      next = FileHandle(dup(STDERR_FILENO));
+    }
+    used_.pop_back();
+  }
+  ~FewFileDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+  std::vector<FileHandle> used_;
+};
+
+absl::Duration ProcessorTime() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return absl::DurationFromTimespec(used);
+}
+
+TEST_F(SameHostChannelTest, AServerWithoutFileDescriptorsPausesAndTakesTheClientLater) {
+  FileHandle client;
+  {
+    const FewFileDescriptors few;
+    ASSERT_OK_AND_ASSIGN(client, ConnectLocally(server_->port()));  // takes the last one
+    const absl::Duration used = ProcessorTime();
+    absl::SleepFor(absl::Milliseconds(300));
+    EXPECT_LT(ProcessorTime() - used, absl::Milliseconds(100));
+  }
+  // It is noticed, as what it sends is: the server hangs up.
+  ASSERT_EQ(send(client.get(), "?", 1, MSG_NOSIGNAL), 1);
+  pollfd hung_up{.fd = client.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&hung_up, 1, static_cast<int>(absl::ToInt64Milliseconds(kTooLong))), 1);
+  char c = 0;
+  EXPECT_EQ(recv(client.get(), &c, 1, 0), 0);
+}
+
+// A server that accepts and can go no further, as without memory for the link.
+TEST_F(SameHostChannelTest, CallsOverALinkThatIsRefusedGoOverGrpc) {
+  ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods_));
+  ASSERT_OK_AND_ASSIGN(const FileHandle listener, ListenLocally(server->port()));
+  std::atomic<int> refused = 0;
+  std::atomic<bool> stop = false;
+  std::thread refuser([&] {
+    while (!stop) {
+      const auto socket = AcceptLocally(listener.get());
+      if (socket.ok() && socket->has_value()) ++refused;
+      std::this_thread::yield();
+    }
+  });
+  RpcClient client;
+  const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
+  for (const CallOptions& options : {CallOptions{}, CallOptions{.timeout = kTooLong}}) {
+    absl::StatusOr<std::string> answer;
+    const int before = refused;
+    const absl::Time limit = absl::Now() + kTooLong;
+    // Links are not tried at every call.
+    while (refused == before && absl::Now() < limit) {
+      Notification ended;
+      channel->Call("/test/Echo", Bytes("hello"), options, [&](const absl::Status& status, grpc::ByteBuffer& body) {
+        if (status.ok()) answer = Text(body);
+        if (!status.ok()) answer = status;
+        ended.Notify();
+      });
+      ASSERT_TRUE(ended.WaitForNotificationWithTimeout(kTooLong));
+      ASSERT_TRUE(answer.ok()) << answer.status();
+      EXPECT_EQ(*answer, "hello");
+    }
+    EXPECT_GT(refused, before);
+  }
+  stop = true;
+  refuser.join();
+}
+
+TEST(LocalPortTest, AddressesOfThisMachine) {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  EXPECT_EQ(LocalPort("localhost:2222"), 2222);
+  EXPECT_EQ(LocalPort("127.0.0.1:2222"), 2222);
+  EXPECT_EQ(LocalPort(std::string(name) + ":80"), 80);
+  EXPECT_EQ(LocalPort("192.0.2.1:2222"), 0);
+  EXPECT_EQ(LocalPort("ps0.example.com:2222"), 0);
+  EXPECT_EQ(LocalPort("nonsense"), 0);
+}
+
+}  // namespace
+}  // namespace thalweg

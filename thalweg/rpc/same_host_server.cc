@@ -1,0 +1,234 @@
+#include "thalweg/rpc/same_host_server.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/time/clock.h"
+#include "thalweg/base/logging.h"
+#include "thalweg/base/status.h"
+#include "thalweg/base/timer.h"
+#include "thalweg/rpc/message.h"
+#include "thalweg/transport/same_host_link.h"
+
+namespace thalweg {
+
+class SameHostServer::State {
+ public:
+  absl::flat_hash_map<std::string, const RpcMethod*> methods;
+
+  Mutex mutex;
+  CondVar changed;
+  bool closed ABSL_GUARDED_BY(mutex) = false;
+  int active ABSL_GUARDED_BY(mutex) = 0;  // calls without a reply
+  absl::flat_hash_set<std::shared_ptr<Connection>> connections ABSL_GUARDED_BY(mutex);
+
+  FileHandle listener;
+  uint64_t listener_id = 0;
+  SocketLoop loop{"local-server"};
+  Timer timer;  // of the listener's pauses; ends first
+
+  bool Enter() {
+    MutexLock lock(&mutex);
+    if (!closed) ++active;
+    return !closed;
+  }
+  void Leave() {
+    MutexLock lock(&mutex);
+    --active;
+    if (closed) changed.SignalAll();
+  }
+};
+
+class SameHostServer::Call : public ServerCall {
+ public:
+  Call(State* state, std::shared_ptr<Connection> connection, uint64_t id, grpc::ByteBuffer request)
+      : state_(state), connection_(std::move(connection)), id_(id), request_(std::move(request)) {}
+
+  grpc::ByteBuffer& request() override { return request_; }
+  Cancellation& cancellation() override { return cancellation_; }
+  void Reply(const absl::Status& status, const grpc::ByteBuffer& response) override;
+
+ private:
+  State* const state_;
+  const std::shared_ptr<Connection> connection_;
+  const uint64_t id_;
+  grpc::ByteBuffer request_;
+  Cancellation cancellation_;
+};
+
+// One client.
+class SameHostServer::Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  explicit Connection(State* state) : state_(state) {}
+
+  absl::Status Start(FileHandle socket) {
+    const auto self = shared_from_this();
+    ASSIGN_OR_RETURN(
+        link_,
+        SameHostLink::Create(
+            &state_->loop, std::move(socket),
+            {.receive = [self](LinkMessage message, HeldBytes body) { return self->Receive(message, std::move(body)); },
+             .lost = [self](const absl::Status&) { self->Lost(); }}));
+    const absl::Status status = link_->Start(SameHostLink::Side::kAccepted);
+    if (!status.ok()) link_->Close();
+    return status;
+  }
+
+  void Reply(uint64_t id, const absl::Status& status, const grpc::ByteBuffer& response) {
+    std::shared_ptr<Call> call;  // ends after the lock
+    {
+      MutexLock lock(&mutex_);
+      const auto it = calls_.find(id);
+      if (it != calls_.end()) {
+        call = std::move(it->second);
+        calls_.erase(it);
+      }
+    }
+    LinkMessage reply{.kind = LinkMessage::kReply,
+                      .code = static_cast<uint32_t>(status.code()),
+                      .call = id,
+                      .text = std::string(status.message())};
+    absl::Status sent = SendOver(*link_, reply, response);
+    // What is too large for the memory that there is has an answer, too.
+    if (absl::IsResourceExhausted(sent)) {
+      reply.code = static_cast<uint32_t>(sent.code());
+      reply.text = std::string(sent.message());
+      sent = link_->Send(reply);
+    }
+    sent.IgnoreError();  // a client that has gone needs no answer
+  }
+
+  void CancelAll() {
+    absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> calls;
+    {
+      MutexLock lock(&mutex_);
+      calls = calls_;
+    }
+    for (const auto& [id, call] : calls) CancelCall(*call);
+  }
+
+  void Close() { link_->Close(); }
+
+ private:
+  static void CancelCall(Call& call) {
+    call.cancellation().Cancel(Cancelled("The client has cancelled the call or gone away"));
+  }
+
+  SameHostLink::Work Receive(const LinkMessage& message, HeldBytes body) {
+    MutexLock lock(&mutex_);
+    if (message.kind == LinkMessage::kCancel) {
+      const auto it = calls_.find(message.call);
+      if (it == calls_.end()) return nullptr;
+      return [call = it->second] { CancelCall(*call); };
+    }
+    if (message.kind != LinkMessage::kCall || calls_.contains(message.call)) return nullptr;
+    const auto method = state_->methods.find(message.text);
+    const auto self = shared_from_this();
+    if (method == state_->methods.end()) {
+      return [self, message] { self->Reply(message.call, Unimplemented("There is no method ", message.text), {}); };
+    }
+    if (!state_->Enter()) {
+      return [self, id = message.call] { self->Reply(id, Unavailable("The server is closing"), {}); };
+    }
+    auto call = std::make_shared<Call>(state_, self, message.call, FromHeld(std::move(body)));
+    calls_.emplace(message.call, call);
+    return [call = std::move(call), handler = &method->second->handler] { (*handler)(*call); };
+  }
+
+  void Lost() {
+    CancelAll();
+    const auto self = shared_from_this();
+    MutexLock lock(&state_->mutex);
+    state_->connections.erase(self);
+  }
+
+  State* const state_;
+  std::shared_ptr<SameHostLink> link_;  // set before anything comes over it
+  Mutex mutex_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+};
+
+void SameHostServer::Call::Reply(const absl::Status& status, const grpc::ByteBuffer& response) {
+  State* state = state_;
+  connection_->Reply(id_, status, response);  // this is gone, unless a thread holds it
+  state->Leave();
+}
+
+class SameHostServer::Listener : public SocketLoop::Source {
+ public:
+  explicit Listener(State* state) : state_(state) {}
+
+  void Ready() override {
+    absl::StatusOr<std::optional<FileHandle>> socket = AcceptLocally(state_->listener.get());
+    if (!socket.ok()) return Pause(socket.status());
+    if (socket->has_value()) {
+      const auto connection = std::make_shared<Connection>(state_);
+      MutexLock lock(&state_->mutex);
+      if (state_->closed) return;
+      if (const absl::Status status = connection->Start(**std::move(socket)); status.ok()) {
+        state_->connections.insert(connection);
+      } else {
+        VLOG(1) << "A client cannot be linked: " << status;
+      }
+    }
+    state_->loop.Wait(state_->listener_id, state_->listener.get(), /*write=*/false);
+  }
+
+ private:
+  static constexpr absl::Duration kPause = absl::Milliseconds(50);
+
+  // Whoever waits would be reported again and again: it is looked after once there
+  // may be a file descriptor for it.
+  void Pause(const absl::Status& why) {
+    VLOG(1) << why;
+    MutexLock lock(&state_->mutex);
+    if (state_->closed) return;
+    state_->timer.Set(absl::Now() + kPause, [state = state_] {
+      state->loop.Wait(state->listener_id, state->listener.get(), /*write=*/false);
+    });
+  }
+
+  State* const state_;
+};
+
+absl::StatusOr<std::unique_ptr<SameHostServer>> SameHostServer::Start(int port, const std::vector<RpcMethod>& methods) {
+  auto state = std::make_unique<State>();
+  for (const RpcMethod& method : methods) state->methods.emplace(method.path, &method);
+  ASSIGN_OR_RETURN(state->listener, ListenLocally(port));
+  {
+    MutexLock lock(&state->mutex);  // the loop's threads read it
+    ASSIGN_OR_RETURN(state->listener_id,
+                     state->loop.Add(state->listener.get(), std::make_shared<Listener>(state.get())));
+  }
+  state->loop.Wait(state->listener_id, state->listener.get(), /*write=*/false);
+  return std::unique_ptr<SameHostServer>(new SameHostServer(std::move(state)));
+}
+
+SameHostServer::SameHostServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+SameHostServer::~SameHostServer() { Shutdown(); }
+
+void SameHostServer::Shutdown() {
+  absl::flat_hash_set<std::shared_ptr<Connection>> connections;
+  {
+    MutexLock lock(&state_->mutex);
+    if (state_->closed) return;
+    state_->closed = true;
+    connections = state_->connections;
+  }
+  state_->loop.Remove(state_->listener_id, state_->listener.get());
+  for (const auto& connection : connections) connection->CancelAll();
+  {
+    MutexLock lock(&state_->mutex);
+    while (state_->active > 0) {
+      if (state_->changed.WaitWithTimeout(&state_->mutex, absl::Seconds(10))) {
+        LOG(INFO) << "The server still waits for the end of " << state_->active << " calls";
+      }
+    }
+    state_->connections.clear();
+  }
+  for (const auto& connection : connections) connection->Close();
+}
+
+}  // namespace thalweg

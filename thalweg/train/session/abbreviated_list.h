@@ -1,0 +1,12 @@
+// Lists of names in texts that people read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace thalweg {
+
+// "a, b, c and 7 more"
+std::string AbbreviatedList(const std::vector<std::string>& names);
+
+}  // namespace thalweg

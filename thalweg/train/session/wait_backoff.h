@@ -1,0 +1,37 @@
+// Waiting for other tasks, in sight of people.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "thalweg/base/clock.h"
+
+namespace thalweg {
+
+// One wait of unknown length: pauses of an eighth of what was waited so far, 5 to
+// 250 ms, so that little is added to a short wait. After 10 s a line says what is
+// waited for and since when, and again each time that has doubled. Not
+// thread-safe.
+class WaitBackoff {
+ public:
+  explicit WaitBackoff(absl::Duration max_wait, Clock& clock = RealClock());
+
+  // Pauses once. DEADLINE_EXCEEDED, with `what`, if the time is over.
+  absl::Status Pause(absl::string_view what);
+  absl::Duration waited() const;
+  absl::Duration left() const { return max_wait_ - waited(); }
+
+ private:
+  const absl::Duration max_wait_;
+  Clock& clock_;
+  const int64_t start_nanos_;
+  absl::Duration next_line_ = absl::Seconds(10);
+};
+
+// True if a step failed because a task has left or was restarted, so that a new
+// session may do better.
+bool IsTaskLost(const absl::Status& status);
+
+}  // namespace thalweg
