@@ -39,7 +39,7 @@ class RemoteBackend : public SessionBackend {
       config.set_operation_timeout_in_ms(absl::ToInt64Milliseconds(options_.operation_timeout));
     }
     if (!options_.optimizer.fold_constants && !options_.optimizer.merge_common_subexpressions) {
-      config.mutable_graph_options()->mutable_optimizer_options()->set_opt_level(tensorflow::GraphOptimizerOptions::L0);
+      config.mutable_graph_options()->mutable_optimizer_options()->set_opt_level(tensorflow::OptimizerOptions::L0);
     }
     // The server does not know of open_timeout: the call ends by itself.
     const absl::Duration timeout = std::min(options_.operation_timeout, options_.open_timeout - kDeadlineGrace);

@@ -20,7 +20,7 @@ GraphOptimizerOptions GraphOptimizerOptionsOf(const tensorflow::ConfigProto& con
   const auto& options = config.graph_options().optimizer_options();
   const auto& rewrite = config.graph_options().rewrite_options();
   GraphOptimizerOptions result;
-  if (options.opt_level() == tensorflow::GraphOptimizerOptions::L0) {
+  if (options.opt_level() == tensorflow::OptimizerOptions::L0) {
     result.fold_constants = result.merge_common_subexpressions = false;
   }
   if (rewrite.disable_meta_optimizer() || rewrite.constant_folding() == tensorflow::RewriterConfig::OFF) {
