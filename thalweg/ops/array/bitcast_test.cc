@@ -6,7 +6,7 @@ namespace thalweg {
 namespace {
 
 TEST(BitcastTest, Values) {
-  const Tensor x = Floats({1, -2});
+  const Tensor x = FloatVector({1, -2});
   const Tensor y = Result("Bitcast", {x}, {{"type", kInt32}});
   ExpectTensor(y, Ints({0x3f800000, static_cast<int32_t>(0xc0000000)}));
   EXPECT_TRUE(y.SharesBufferWith(x));
@@ -16,7 +16,7 @@ TEST(BitcastTest, Values) {
 }
 
 TEST(BitcastTest, BadShape) {
-  ExpectInvalid(KernelError("Bitcast", {Floats({1, 2, 3})}, {{"type", kDouble}}),
+  ExpectInvalid(KernelError("Bitcast", {FloatVector({1, 2, 3})}, {{"type", kDouble}}),
                 "Cannot bitcast from float to double: shape [3]");
   ExpectInvalid(KernelError("Bitcast", {Tensor::Scalar<float>(1)}, {{"type", kDouble}}),
                 "Cannot bitcast from float to double");

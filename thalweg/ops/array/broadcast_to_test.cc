@@ -7,7 +7,7 @@ TEST(BroadcastToTest, Values) {
   ExpectTensor(Result("BroadcastTo", {Tensor::Of<float>({2, 1}, {1, 2}), Ints({2, 2, 3})}),
                Tensor::Of<float>({2, 2, 3}, {1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2}));
   ExpectTensor(Result("BroadcastTo", {Tensor::Scalar<std::string>("a"), Longs({2})}), Strings({"a", "a"}));
-  ExpectTensor(Result("BroadcastTo", {Floats({1}), Ints({0})}), Floats({}));
+  ExpectTensor(Result("BroadcastTo", {FloatVector({1}), Ints({0})}), FloatVector({}));
   const Tensor x = Counting({2});
   EXPECT_TRUE(Result("BroadcastTo", {x, Ints({2})}).SharesBufferWith(x));
 }

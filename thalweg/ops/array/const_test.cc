@@ -57,7 +57,7 @@ TEST(ConstTest, TypesDiffer) {
   ExpectInvalid(status, "Type mismatch between value (int8) and dtype (int32)");
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("'sizes'"));
   ExpectInvalid(import(kInt64, Tensor::Scalar<std::string>("")), "Type mismatch between value (string)");
-  ExpectInvalid(import(kInt32, Floats({1})), "Type mismatch between value (float)");
+  ExpectInvalid(import(kInt32, FloatVector({1})), "Type mismatch between value (float)");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@ namespace thalweg {
 namespace {
 
 TEST(DiagTest, Values) {
-  ExpectTensor(Result("Diag", {Floats({1, 2})}), Tensor::Of<float>({2, 2}, {1, 0, 0, 2}));
+  ExpectTensor(Result("Diag", {FloatVector({1, 2})}), Tensor::Of<float>({2, 2}, {1, 0, 0, 2}));
   EXPECT_EQ(Result("Diag", {Counting({2, 3})}).shape().ToString(), "[2,3,2,3]");
   ExpectTensor(Result("DiagPart", {Result("Diag", {Counting({2, 3})})}), Counting({2, 3}));
   ExpectInvalid(KernelError("Diag", {Tensor::Scalar<float>(1)}), "Input must be at least rank 1, got 0");
@@ -22,10 +22,10 @@ TEST(DiagTest, Gradients) {
 
 TEST(MatrixDiagTest, MainDiagonal) {
   ExpectTensor(Result("MatrixDiag", {Counting({2, 2})}), Tensor::Of<float>({2, 2, 2}, {1, 0, 0, 2, 3, 0, 0, 4}));
-  ExpectTensor(Result("MatrixDiagPart", {Counting({2, 3})}), Floats({1, 5}));
-  ExpectTensor(Result("MatrixSetDiag", {Counting({2, 3}), Floats({8, 9})}),
+  ExpectTensor(Result("MatrixDiagPart", {Counting({2, 3})}), FloatVector({1, 5}));
+  ExpectTensor(Result("MatrixSetDiag", {Counting({2, 3}), FloatVector({8, 9})}),
                Tensor::Of<float>({2, 3}, {8, 2, 3, 4, 9, 6}));
-  ExpectTensor(Result("BatchMatrixDiagPart", {Counting({2, 3})}), Floats({1, 5}));
+  ExpectTensor(Result("BatchMatrixDiagPart", {Counting({2, 3})}), FloatVector({1, 5}));
 }
 
 TEST(MatrixDiagTest, Bands) {
@@ -38,8 +38,8 @@ TEST(MatrixDiagTest, Bands) {
                Tensor::Of<float>({3, 3}, {1, 2, 7, 4, 5, 6, 7, 8, 9}));
   ExpectTensor(Result("MatrixSetDiagV3", {Tensor::Zeros(kFloat, {3, 3}), band, k}),
                Tensor::Of<float>({3, 3}, {1, 2, 0, 4, 5, 6, 0, 8, 9}));
-  ExpectTensor(Result("MatrixDiagPartV3", {x, Int(2), zero}), Floats({3}));
-  ExpectTensor(Result("MatrixDiagV3", {Floats({1}), Int(1), Int(2), Int(2), zero}),
+  ExpectTensor(Result("MatrixDiagPartV3", {x, Int(2), zero}), FloatVector({3}));
+  ExpectTensor(Result("MatrixDiagV3", {FloatVector({1}), Int(1), Int(2), Int(2), zero}),
                Tensor::Of<float>({2, 2}, {0, 1, 0, 0}));
 }
 
@@ -48,12 +48,12 @@ TEST(MatrixDiagTest, BadInput) {
   ExpectInvalid(KernelError("MatrixDiagPartV3", {x, Int(3), zero}), "lower_diag_index is out of bound: 3");
   ExpectInvalid(KernelError("MatrixDiagPartV3", {x, Ints({1, 0}), zero}),
                 "lower_diag_index must not be larger than upper_diag_index");
-  ExpectInvalid(KernelError("MatrixDiagPart", {Floats({1})}), "input must be at least 2-dim");
-  ExpectInvalid(KernelError("MatrixDiagV3", {Floats({1, 2}), Int(0), Int(1), Int(-1), zero}),
+  ExpectInvalid(KernelError("MatrixDiagPart", {FloatVector({1})}), "input must be at least 2-dim");
+  ExpectInvalid(KernelError("MatrixDiagV3", {FloatVector({1, 2}), Int(0), Int(1), Int(-1), zero}),
                 "The number of rows is too small.");
   ExpectInvalid(KernelError("MatrixDiagV3", {x, Ints({0, 1}), Int(-1), Int(-1), zero}),
                 "The number of diagonals provided");
-  ExpectInvalid(KernelError("MatrixSetDiag", {x, Floats({1})}), "Either first dimensions of diagonal don't match");
+  ExpectInvalid(KernelError("MatrixSetDiag", {x, FloatVector({1})}), "Either first dimensions of diagonal don't match");
 }
 
 TEST(MatrixDiagTest, InferredShapes) {

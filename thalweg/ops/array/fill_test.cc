@@ -40,10 +40,10 @@ TEST(FillTest, Gradient) {
 }
 
 TEST(ZerosLikeTest, Values) {
-  ExpectTensor(Result("ZerosLike", {Counting({2})}), Floats({0, 0}));
+  ExpectTensor(Result("ZerosLike", {Counting({2})}), FloatVector({0, 0}));
   ExpectTensor(Result("ZerosLike", {Strings({"a"})}), Strings({""}));
   ExpectTensor(Result("ZerosLike", {Tensor::Vector<bool>({true})}), Tensor::Vector<bool>({false}));
-  ExpectTensor(Result("OnesLike", {Counting({2})}), Floats({1, 1}));
+  ExpectTensor(Result("OnesLike", {Counting({2})}), FloatVector({1, 1}));
   ExpectTensor(Result("OnesLike", {Tensor::Vector<Half>({Half(3)})}), Tensor::Vector<Half>({Half(1)}));
   ExpectTensor(Result("OnesLike", {Tensor::Vector<std::complex<double>>({{3, 4}})}),
                Tensor::Vector<std::complex<double>>({{1, 0}}));

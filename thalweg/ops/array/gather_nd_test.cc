@@ -9,7 +9,7 @@ Tensor Rows(std::initializer_list<int32_t> v, int64_t depth) {
 
 TEST(GatherNdTest, Values) {
   const Tensor x = Counting({2, 3});
-  ExpectTensor(Result("GatherNd", {x, Rows({0, 1, 1, 2}, 2)}), Floats({2, 6}));
+  ExpectTensor(Result("GatherNd", {x, Rows({0, 1, 1, 2}, 2)}), FloatVector({2, 6}));
   ExpectTensor(Result("GatherNd", {x, Rows({1, 0}, 1)}), Tensor::Of<float>({2, 3}, {4, 5, 6, 1, 2, 3}));
   ExpectTensor(Result("GatherNd", {x, Tensor(kInt32, {2, 0})}),
                Tensor::Of<float>({2, 2, 3}, {1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6}));
@@ -27,7 +27,7 @@ TEST(GatherNdTest, BadInput) {
 }
 
 TEST(ScatterNdTest, Values) {
-  ExpectTensor(Result("ScatterNd", {Rows({2, 0, 2}, 1), Floats({1, 2, 3}), Ints({4})}), Floats({2, 0, 4, 0}));
+  ExpectTensor(Result("ScatterNd", {Rows({2, 0, 2}, 1), FloatVector({1, 2, 3}), Ints({4})}), FloatVector({2, 0, 4, 0}));
   ExpectTensor(Result("ScatterNd", {Rows({1, 0}, 2), Ints({7}), Ints({2, 2})}),
                Tensor::Of<int32_t>({2, 2}, {0, 0, 7, 0}));
   ExpectTensor(Result("ScatterNd", {Rows({0, 0}, 1), Tensor::Vector<bool>({true, false}), Ints({2})}),
@@ -36,28 +36,28 @@ TEST(ScatterNdTest, Values) {
 }
 
 TEST(ScatterNdTest, BadInput) {
-  ExpectInvalid(KernelError("ScatterNd", {Rows({4}, 1), Floats({1}), Ints({4})}),
+  ExpectInvalid(KernelError("ScatterNd", {Rows({4}, 1), FloatVector({1}), Ints({4})}),
                 "indices[0] = [4] does not index into shape [4]");
-  ExpectInvalid(KernelError("ScatterNd", {Rows({0}, 1), Floats({1, 2}), Ints({4})}),
+  ExpectInvalid(KernelError("ScatterNd", {Rows({0}, 1), FloatVector({1, 2}), Ints({4})}),
                 "Dimensions [0,1) of indices[shape=[1,1]]");
   ExpectInvalid(KernelError("ScatterNd", {Rows({0}, 1), Counting({1, 2}), Ints({4, 3})}),
                 "Dimensions [1,2) of input[shape=[4,3]]");
-  ExpectInvalid(KernelError("ScatterNd", {Rows({0}, 1), Floats({1}), Ints({0})}),
+  ExpectInvalid(KernelError("ScatterNd", {Rows({0}, 1), FloatVector({1}), Ints({0})}),
                 "Indices and updates specified for empty output");
-  ExpectInvalid(KernelError("ScatterNd", {Rows({0}, 1), Floats({1}), Ints({-2})}), "");
-  ExpectInvalid(KernelError("ScatterNd", {Rows({0}, 1), Floats({1}), Int(2)}), "Shape must be a vector");
+  ExpectInvalid(KernelError("ScatterNd", {Rows({0}, 1), FloatVector({1}), Ints({-2})}), "");
+  ExpectInvalid(KernelError("ScatterNd", {Rows({0}, 1), FloatVector({1}), Int(2)}), "Shape must be a vector");
 }
 
 TEST(TensorScatterTest, Values) {
-  const Tensor x = Floats({1, 2, 3}), indices = Rows({2, 0, 2}, 1), updates = Floats({5, -1, 4});
-  ExpectTensor(Result("TensorScatterUpdate", {x, indices, updates}), Floats({-1, 2, 4}));
-  ExpectTensor(Result("TensorScatterAdd", {x, indices, updates}), Floats({0, 2, 12}));
-  ExpectTensor(Result("ScatterNdNonAliasingAdd", {x, indices, updates}), Floats({0, 2, 12}));
-  ExpectTensor(Result("TensorScatterSub", {x, indices, updates}), Floats({2, 2, -6}));
-  ExpectTensor(Result("TensorScatterMax", {x, indices, updates}), Floats({1, 2, 5}));
-  ExpectTensor(Result("TensorScatterMin", {x, indices, updates}), Floats({-1, 2, 3}));
-  ExpectTensor(x, Floats({1, 2, 3}));
-  ExpectInvalid(KernelError("TensorScatterAdd", {x, Rows({3}, 1), Floats({1})}),
+  const Tensor x = FloatVector({1, 2, 3}), indices = Rows({2, 0, 2}, 1), updates = FloatVector({5, -1, 4});
+  ExpectTensor(Result("TensorScatterUpdate", {x, indices, updates}), FloatVector({-1, 2, 4}));
+  ExpectTensor(Result("TensorScatterAdd", {x, indices, updates}), FloatVector({0, 2, 12}));
+  ExpectTensor(Result("ScatterNdNonAliasingAdd", {x, indices, updates}), FloatVector({0, 2, 12}));
+  ExpectTensor(Result("TensorScatterSub", {x, indices, updates}), FloatVector({2, 2, -6}));
+  ExpectTensor(Result("TensorScatterMax", {x, indices, updates}), FloatVector({1, 2, 5}));
+  ExpectTensor(Result("TensorScatterMin", {x, indices, updates}), FloatVector({-1, 2, 3}));
+  ExpectTensor(x, FloatVector({1, 2, 3}));
+  ExpectInvalid(KernelError("TensorScatterAdd", {x, Rows({3}, 1), FloatVector({1})}),
                 "indices[0] = [3] does not index into shape [3]");
 }
 

@@ -7,7 +7,7 @@ TEST(GatherTest, Values) {
   const Tensor x = Counting({3, 2});
   ExpectTensor(Result("GatherV2", {x, Ints({2, 0, 2}), Int(0)}), Tensor::Of<float>({3, 2}, {5, 6, 1, 2, 5, 6}));
   ExpectTensor(Result("GatherV2", {x, Ints({1}), Int(-1)}), Tensor::Of<float>({3, 1}, {2, 4, 6}));
-  ExpectTensor(Result("GatherV2", {x, Int(1), Int(0)}), Floats({3, 4}));
+  ExpectTensor(Result("GatherV2", {x, Int(1), Int(0)}), FloatVector({3, 4}));
   ExpectTensor(Result("Gather", {x, Tensor::Of<int64_t>({1, 2}, {0, 1})}), Tensor::Of<float>({1, 2, 2}, {1, 2, 3, 4}));
   ExpectTensor(Result("GatherV2", {Strings({"a", "b"}), Ints({1, 0}), Int(0)}), Strings({"b", "a"}));
   ExpectTensor(Result("GatherV2", {x, Ints({}), Int(0)}), Tensor(kFloat, {0, 2}));

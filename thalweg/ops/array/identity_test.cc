@@ -17,9 +17,9 @@ TEST(IdentityTest, SharesMemory) {
 }
 
 TEST(IdentityTest, Several) {
-  const auto y = RunOp("IdentityN", {std::vector<Tensor>{Floats({1}), Ints({2, 3})}});
+  const auto y = RunOp("IdentityN", {std::vector<Tensor>{FloatVector({1}), Ints({2, 3})}});
   ASSERT_TRUE(y.ok()) << y.status();
-  ExpectTensor((*y)[0], Floats({1}));
+  ExpectTensor((*y)[0], FloatVector({1}));
   ExpectTensor((*y)[1], Ints({2, 3}));
 }
 

@@ -43,7 +43,7 @@ TEST(OneHotTest, Large) {
 TEST(OneHotTest, BadInput) {
   ExpectInvalid(KernelError("OneHot", {Ints({0}), Int(-1), kOn, kOff}), "depth must be non-negative, got: -1");
   ExpectInvalid(KernelError("OneHot", {Ints({0}), Ints({2}), kOn, kOff}), "depth must be a scalar, but got: [1]");
-  ExpectInvalid(KernelError("OneHot", {Ints({0}), Int(2), Floats({1}), kOff}),
+  ExpectInvalid(KernelError("OneHot", {Ints({0}), Int(2), FloatVector({1}), kOff}),
                 "on_value must be a scalar, but got: [1]");
   ExpectInvalid(KernelError("OneHot", {Ints({0}), Int(2), kOn, kOff}, {{"axis", 2}}),
                 "Expected axis to be -1 or between [0, 2).  But received: 2");

@@ -4,7 +4,7 @@ namespace thalweg {
 namespace {
 
 TEST(PackTest, Values) {
-  const std::vector<Tensor> rows = {Floats({1, 2}), Floats({3, 4}), Floats({5, 6})};
+  const std::vector<Tensor> rows = {FloatVector({1, 2}), FloatVector({3, 4}), FloatVector({5, 6})};
   ExpectTensor(Result("Pack", {rows}), Counting({3, 2}));
   ExpectTensor(Result("Pack", {rows}, {{"axis", 1}}), Tensor::Of<float>({2, 3}, {1, 3, 5, 2, 4, 6}));
   ExpectTensor(Result("Pack", {rows}, {{"axis", -1}}), Tensor::Of<float>({2, 3}, {1, 3, 5, 2, 4, 6}));
@@ -28,8 +28,8 @@ TEST(UnpackTest, Values) {
   }
   const auto columns = RunOp("Unpack", {Counting({2, 2})}, {{"num", 2}, {"axis", -1}});
   ASSERT_TRUE(columns.ok()) << columns.status();
-  ExpectTensor((*columns)[0], Floats({1, 3}));
-  ExpectTensor((*columns)[1], Floats({2, 4}));
+  ExpectTensor((*columns)[0], FloatVector({1, 3}));
+  ExpectTensor((*columns)[1], FloatVector({2, 4}));
 }
 
 TEST(UnpackTest, BadInput) {

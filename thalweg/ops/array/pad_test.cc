@@ -13,7 +13,7 @@ TEST(PadTest, Values) {
   ExpectTensor(Result("PadV2", {Ints({1, 2}), Paddings({1, 1}), Int(9)}), Ints({9, 1, 2, 9}));
   ExpectTensor(Result("PadV2", {Strings({"a"}), Paddings({0, 1}), Tensor::Scalar<std::string>("z")}),
                Strings({"a", "z"}));
-  ExpectTensor(Result("Pad", {Tensor(kFloat, {0}), Paddings({1, 1})}), Floats({0, 0}));
+  ExpectTensor(Result("Pad", {Tensor(kFloat, {0}), Paddings({1, 1})}), FloatVector({0, 0}));
   const Tensor x = Counting({2});
   EXPECT_TRUE(Result("Pad", {x, Paddings({0, 0})}).SharesBufferWith(x));
 }
@@ -24,8 +24,9 @@ TEST(PadTest, BadInput) {
                 "The first dimension of paddings must be the rank of inputs");
   ExpectInvalid(KernelError("Pad", {x, Ints({1, 1})}), "paddings must be a matrix with 2 columns: [2]");
   ExpectInvalid(KernelError("Pad", {x, Paddings({1, -1, 0, 0})}), "Paddings must be non-negative: 1 -1");
-  ExpectInvalid(KernelError("PadV2", {x, Paddings({1, 1, 0, 0}), Floats({1})}), "constant_values must be a scalar.");
-  ExpectInvalid(KernelError("Pad", {Floats({1}), Tensor::Of<int64_t>({1, 2}, {INT64_MAX, INT64_MAX})}),
+  ExpectInvalid(KernelError("PadV2", {x, Paddings({1, 1, 0, 0}), FloatVector({1})}),
+                "constant_values must be a scalar.");
+  ExpectInvalid(KernelError("Pad", {FloatVector({1}), Tensor::Of<int64_t>({1, 2}, {INT64_MAX, INT64_MAX})}),
                 "Paddings overflow");
 }
 
@@ -56,7 +57,8 @@ TEST(MirrorPadTest, Values) {
   ExpectTensor(Result("MirrorPad", {Ints({1, 2, 3}), Paddings({2, 1})}, symmetric), Ints({2, 1, 1, 2, 3, 3}));
   ExpectTensor(Result("MirrorPad", {Counting({2, 2}), Paddings({0, 1, 1, 0})}, symmetric),
                Tensor::Of<float>({3, 3}, {1, 1, 2, 3, 3, 4, 3, 3, 4}));
-  ExpectTensor(Result("MirrorPadGrad", {Floats({1, 2, 3, 4, 5, 6}), Paddings({2, 1})}, reflect), Floats({3, 12, 6}));
+  ExpectTensor(Result("MirrorPadGrad", {FloatVector({1, 2, 3, 4, 5, 6}), Paddings({2, 1})}, reflect),
+               FloatVector({3, 12, 6}));
 }
 
 TEST(MirrorPadTest, BadInput) {
@@ -70,7 +72,7 @@ TEST(MirrorPadTest, BadInput) {
   ExpectInvalid(error(Paddings({-1, 0}), "SYMMETRIC"), "paddings must be non-negative: -1 0");
   ExpectInvalid(error(Paddings({1, 1, 1, 1}), "SYMMETRIC"),
                 "The first dimension of paddings must be the rank of inputs");
-  ExpectInvalid(KernelError("MirrorPadGrad", {Floats({1, 2}), Paddings({2, 1})}, {{"mode", "REFLECT"}}),
+  ExpectInvalid(KernelError("MirrorPadGrad", {FloatVector({1, 2}), Paddings({2, 1})}, {{"mode", "REFLECT"}}),
                 "Total paddings must be less than the input dimension size");
 }
 

@@ -34,7 +34,8 @@ TEST(PlaceholderTest, BracesAreDimensions) {
 }
 
 TEST(PlaceholderTest, WithDefault) {
-  ExpectTensor(Result("PlaceholderWithDefault", {Floats({1, 2})}, {{"shape", PartialShape({-1})}}), Floats({1, 2}));
+  ExpectTensor(Result("PlaceholderWithDefault", {FloatVector({1, 2})}, {{"shape", PartialShape({-1})}}),
+               FloatVector({1, 2}));
   EXPECT_EQ(*InferShape("PlaceholderWithDefault", {{kFloat, {2, 3}}}, {{"shape", PartialShape({-1, 3})}}), "[?,3]");
   EXPECT_FALSE(InferShape("PlaceholderWithDefault", {{kFloat, {2, 3}}}, {{"shape", PartialShape({-1, 4})}}).ok());
   ExpectGradient([](const Scope& s, const std::vector<Output>& x) { return PlaceholderWithDefault(s, x[0], {-1}); },

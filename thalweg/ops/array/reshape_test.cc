@@ -23,7 +23,7 @@ TEST(ReshapeTest, Infers) {
 
 TEST(ReshapeTest, BadSizes) {
   const Tensor x = Counting({2, 3});
-  ExpectInvalid(KernelError("Reshape", {Floats({1, 2}), Ints({3})}),
+  ExpectInvalid(KernelError("Reshape", {FloatVector({1, 2}), Ints({3})}),
                 "Input to reshape is a tensor with 2 values, but the requested shape has 3\n");
   ExpectInvalid(KernelError("Reshape", {x, Ints({-1, 4})}),
                 "Input to reshape is a tensor with 6 values, but the requested shape requires a multiple of 4\n");

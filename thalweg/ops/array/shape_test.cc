@@ -11,7 +11,7 @@ TEST(ShapeTest, Values) {
   ExpectTensor(Result("Size", {x}), Int(6));
   ExpectTensor(Result("Size", {Strings({})}, {{"out_type", kInt64}}), Tensor::Scalar<int64_t>(0));
   ExpectTensor(Result("Rank", {x}), Int(2));
-  const auto shapes = RunOp("ShapeN", {std::vector<Tensor>{x, Floats({1})}});
+  const auto shapes = RunOp("ShapeN", {std::vector<Tensor>{x, FloatVector({1})}});
   ASSERT_TRUE(shapes.ok()) << shapes.status();
   ExpectTensor((*shapes)[0], Ints({2, 3}));
   ExpectTensor((*shapes)[1], Ints({1}));

@@ -28,9 +28,9 @@ TEST(SplitTest, BadInput) {
 TEST(SplitVTest, Values) {
   const auto parts = RunOp("SplitV", {Counting({6}), Longs({1, -1, 2}), Int(0)}, {{"num_split", 3}});
   ASSERT_TRUE(parts.ok()) << parts.status();
-  ExpectTensor((*parts)[0], Floats({1}));
-  ExpectTensor((*parts)[1], Floats({2, 3, 4}));
-  ExpectTensor((*parts)[2], Floats({5, 6}));
+  ExpectTensor((*parts)[0], FloatVector({1}));
+  ExpectTensor((*parts)[1], FloatVector({2, 3, 4}));
+  ExpectTensor((*parts)[2], FloatVector({5, 6}));
 }
 
 TEST(SplitVTest, BadInput) {

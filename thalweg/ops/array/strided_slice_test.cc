@@ -25,7 +25,7 @@ TEST(StridedSliceTest, Masks) {
                Tensor::Of<float>({2, 2}, {2, 3, 5, 6}));
   ExpectTensor(Sliced(x, {0, 0}, {0, 0}, {-1, -1}, {{"begin_mask", 3}, {"end_mask", 3}}),
                Tensor::Of<float>({2, 3}, {6, 5, 4, 3, 2, 1}));
-  ExpectTensor(Sliced(x, {-1}, {0}, {1}, {{"shrink_axis_mask", 1}}), Floats({4, 5, 6}));
+  ExpectTensor(Sliced(x, {-1}, {0}, {1}, {{"shrink_axis_mask", 1}}), FloatVector({4, 5, 6}));
   ExpectTensor(Sliced(x, {1, 2}, {2, 3}, {1, 1}, {{"shrink_axis_mask", 3}}), Tensor::Scalar<float>(6));
   ExpectTensor(Sliced(x, {0, 1}, {0, 2}, {1, 1}, {{"ellipsis_mask", 1}}), Tensor::Of<float>({2, 1}, {2, 5}));
   ExpectTensor(Sliced(x, {0, 1}, {0, 2}, {1, 1}, {{"new_axis_mask", 1}}), Tensor::Of<float>({1, 1, 3}, {4, 5, 6}));
@@ -93,10 +93,10 @@ TEST(StridedSliceTest, Gradients) {
 }
 
 TEST(StridedSliceGradTest, Values) {
-  ExpectTensor(Result("StridedSliceGrad", {Ints({2, 3}), Ints({1, 0}), Ints({2, 3}), Ints({1, 2}), Floats({7, 8})},
+  ExpectTensor(Result("StridedSliceGrad", {Ints({2, 3}), Ints({1, 0}), Ints({2, 3}), Ints({1, 2}), FloatVector({7, 8})},
                       {{"shrink_axis_mask", 1}}),
                Tensor::Of<float>({2, 3}, {0, 0, 0, 7, 0, 8}));
-  ExpectInvalid(KernelError("StridedSliceGrad", {Ints({4}), Ints({0}), Ints({2}), Ints({1}), Floats({1, 2, 3})}),
+  ExpectInvalid(KernelError("StridedSliceGrad", {Ints({4}), Ints({0}), Ints({2}), Ints({1}), FloatVector({1, 2, 3})}),
                 "shape of dy was [3] instead of [2]");
 }
 

@@ -6,7 +6,7 @@ namespace {
 TEST(TileTest, Values) {
   ExpectTensor(Result("Tile", {Tensor::Of<float>({1, 2}, {1, 2}), Ints({2, 2})}),
                Tensor::Of<float>({2, 4}, {1, 2, 1, 2, 1, 2, 1, 2}));
-  ExpectTensor(Result("Tile", {Floats({3}), Longs({4})}), Floats({3, 3, 3, 3}));
+  ExpectTensor(Result("Tile", {FloatVector({3}), Longs({4})}), FloatVector({3, 3, 3, 3}));
   ExpectTensor(Result("Tile", {Strings({"a", "b"}), Ints({2})}), Strings({"a", "b", "a", "b"}));
   ExpectTensor(Result("Tile", {Counting({2, 2}), Ints({0, 1})}), Tensor(kFloat, {0, 2}));
   ExpectTensor(Result("Tile", {Int(5), Ints({})}), Int(5));

@@ -16,7 +16,7 @@ TEST(UniqueTest, Values) {
 }
 
 TEST(UniqueTest, FloatsAreComparedAsNumbers) {
-  ExpectTensor(Result("Unique", {Floats({0.0f, -0.0f, NAN, NAN, 1})}, {}, 1), Ints({0, 0, 1, 2, 3}));
+  ExpectTensor(Result("Unique", {FloatVector({0.0f, -0.0f, NAN, NAN, 1})}, {}, 1), Ints({0, 0, 1, 2, 3}));
   ExpectTensor(Result("Unique", {Tensor::Vector<Half>({Half(1), Half(2), Half(1)})}, {}, 1), Ints({0, 1, 0}));
 }
 

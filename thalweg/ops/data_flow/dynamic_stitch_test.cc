@@ -11,17 +11,17 @@ TEST(DynamicStitchTest, Values) {
                              List{Tensor::Of<float>({2, 1}, {1, 2}), Tensor::Of<float>({1, 1}, {3})}}),
                  Tensor::Of<float>({3, 1}, {1, 3, 2}));
     // Later rows win; rows without a number are zero.
-    ExpectTensor(Result(op, {List{Ints({3, 0}), Int(0)}, List{Floats({1, 2}), Tensor::Scalar<float>(5)}}),
-                 Floats({5, 0, 0, 1}));
+    ExpectTensor(Result(op, {List{Ints({3, 0}), Int(0)}, List{FloatVector({1, 2}), Tensor::Scalar<float>(5)}}),
+                 FloatVector({5, 0, 0, 1}));
     ExpectTensor(Result(op, {List{Ints({})}, List{Tensor(kFloat, {0, 3})}}), Tensor(kFloat, {0, 3}));
     ExpectTensor(Result(op, {List{Ints({1, 0})}, List{Strings({"a", "b"})}}), Strings({"b", "a"}));
   }
 }
 
 TEST(DynamicStitchTest, BadInput) {
-  ExpectInvalid(KernelError("DynamicStitch", {List{Ints({0, -1})}, List{Floats({1, 2})}}),
+  ExpectInvalid(KernelError("DynamicStitch", {List{Ints({0, -1})}, List{FloatVector({1, 2})}}),
                 "indices[1] is out of range");
-  ExpectInvalid(KernelError("DynamicStitch", {List{Ints({0, 1})}, List{Floats({1})}}),
+  ExpectInvalid(KernelError("DynamicStitch", {List{Ints({0, 1})}, List{FloatVector({1})}}),
                 "data[0].shape = [1] does not start with indices[0].shape = [2]");
   ExpectInvalid(KernelError("DynamicStitch", {List{Ints({0}), Ints({1})}, List{Counting({1, 2}), Counting({1, 3})}}),
                 "Need data[0].shape[1:] = data[1].shape[1:], got data[0].shape = [1,2], data[1].shape = [1,3]");
@@ -46,9 +46,9 @@ TEST(DynamicPartitionTest, Values) {
 }
 
 TEST(DynamicPartitionTest, BadInput) {
-  ExpectInvalid(KernelError("DynamicPartition", {Floats({1, 2}), Ints({0, 2})}, {{"num_partitions", 2}}),
+  ExpectInvalid(KernelError("DynamicPartition", {FloatVector({1, 2}), Ints({0, 2})}, {{"num_partitions", 2}}),
                 "partitions[1] = 2 is not in [0, 2)");
-  ExpectInvalid(KernelError("DynamicPartition", {Floats({1, 2}), Ints({0, 1, 1})}, {{"num_partitions", 2}}),
+  ExpectInvalid(KernelError("DynamicPartition", {FloatVector({1, 2}), Ints({0, 1, 1})}, {{"num_partitions", 2}}),
                 "data.shape must start with partitions.shape, got data.shape = [2], partitions.shape = [3]");
 }
 

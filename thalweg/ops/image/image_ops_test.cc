@@ -114,13 +114,13 @@ TEST(DrawBoxesTest, StaysInside) {
 
 TEST(NonMaxSuppressionTest, Values) {
   const Tensor boxes = Tensor::Of<float>({3, 4}, {0, 0, 1, 1, 0, .1f, 1, 1.1f, 0, 10, 1, 11});
-  const Tensor scores = Floats({.9f, .75f, .6f});
+  const Tensor scores = FloatVector({.9f, .75f, .6f});
   ExpectTensor(Result("NonMaxSuppressionV2", {boxes, scores, Int(3), Tensor::Scalar<float>(.5f)}), Ints({0, 2}));
   ExpectTensor(
       Result("NonMaxSuppressionV4", {boxes, scores, Int(3), Tensor::Scalar<float>(.5f), Tensor::Scalar<float>(0)},
              {{"pad_to_max_output_size", true}}),
       Ints({0, 2, 0}));
-  ExpectInvalid(KernelError("NonMaxSuppressionV2", {boxes, Floats({1}), Int(3), Tensor::Scalar<float>(.5f)}),
+  ExpectInvalid(KernelError("NonMaxSuppressionV2", {boxes, FloatVector({1}), Int(3), Tensor::Scalar<float>(.5f)}),
                 "scores has incompatible shape");
 }
 

@@ -20,8 +20,9 @@ const std::vector<AttrArg> kExampleAttrs = {{"num_sparse", 1},
                                             {"ragged_split_types", std::vector<DType>{kInt32}},
                                             {"dense_shapes", std::vector<PartialShape>{{2}, {-1}}}};
 std::vector<OpArg> ExampleInputs(Tensor serialized) {
-  return {std::move(serialized), Tensor(kString, {0}), Strings({"s"}),
-          Strings({"d", "v"}),   Strings({"r"}),       std::vector<Tensor>{Floats({8, 9}), Tensor::Scalar<float>(-1)}};
+  return {std::move(serialized), Tensor(kString, {0}),
+          Strings({"s"}),        Strings({"d", "v"}),
+          Strings({"r"}),        std::vector<Tensor>{FloatVector({8, 9}), Tensor::Scalar<float>(-1)}};
 }
 
 TEST(ParseExampleTest, Batch) {
@@ -34,11 +35,11 @@ TEST(ParseExampleTest, Batch) {
                        kExampleAttrs);
   ASSERT_TRUE(y.ok()) << y.status();
   ExpectTensor((*y)[0], Tensor::Of<int64_t>({3, 2}, {0, 0, 0, 1, 0, 2}));
-  ExpectTensor((*y)[1], Floats({3, 4, 5}));
+  ExpectTensor((*y)[1], FloatVector({3, 4, 5}));
   ExpectTensor((*y)[2], Longs({2, 3}));
   ExpectTensor((*y)[3], Tensor::Of<float>({2, 2}, {1, 2, 8, 9}));
   ExpectTensor((*y)[4], Tensor::Of<float>({2, 3}, {3, 4, 5, -1, -1, -1}));
-  ExpectTensor((*y)[5], Floats({3, 4, 5, 6}));
+  ExpectTensor((*y)[5], FloatVector({3, 4, 5, 6}));
   ExpectTensor((*y)[6], Ints({0, 3, 4}));
   ExpectInvalid(KernelError("ParseExampleV2", ExampleInputs(Strings({"garbage"})), kExampleAttrs),
                 "Could not parse example input");

@@ -34,12 +34,12 @@ class SaveRestoreTest : public testing::Test {
 
 TEST_F(SaveRestoreTest, V2) {
   Run("SaveV2", {Path("new/ckpt"), Strings({"b", "a"}), Strings({"", ""}),
-                 std::vector<Tensor>{Floats({1, 2, 3}), Strings({"x", ""})}});
+                 std::vector<Tensor>{FloatVector({1, 2, 3}), Strings({"x", ""})}});
   const auto both = RunOp("RestoreV2", {Path("new/ckpt"), Strings({"a", "b"}), Strings({"", "3 1,2"})},
                           {{"dtypes", std::vector<DType>{kString, kFloat}}});
   ASSERT_TRUE(both.ok()) << both.status();
   ExpectTensor((*both)[0], Strings({"x", ""}));
-  ExpectTensor((*both)[1], Floats({2, 3}));
+  ExpectTensor((*both)[1], FloatVector({2, 3}));
 
   EXPECT_THAT(RestoreError("new/ckpt", "c", kFloat).ToString(),
               testing::StartsWith("NOT_FOUND: Key c not found in checkpoint"));
@@ -78,8 +78,9 @@ TEST_F(SaveRestoreTest, Merge) {
 }
 
 TEST_F(SaveRestoreTest, V1) {
-  Run("Save", {Path("old"), Strings({"b", "a"}), std::vector<Tensor>{Floats({1, 2, 3}), Strings({"x", ""})}});
-  ExpectTensor(Result("Restore", {Path("old"), Tensor::Scalar<std::string>("b")}, {{"dt", kFloat}}), Floats({1, 2, 3}));
+  Run("Save", {Path("old"), Strings({"b", "a"}), std::vector<Tensor>{FloatVector({1, 2, 3}), Strings({"x", ""})}});
+  ExpectTensor(Result("Restore", {Path("old"), Tensor::Scalar<std::string>("b")}, {{"dt", kFloat}}),
+               FloatVector({1, 2, 3}));
   ExpectTensor(RestoreOne("old", "a", kString), Strings({"x", ""}));
   Run("SaveSlices", {Path("parts-0"), Strings({"w"}), Strings({"2 2 0,1:-"}), std::vector<Tensor>{Counting({1, 2})}});
   Run("SaveSlices", {Path("parts-1"), Strings({"w"}), Strings({"2 2 1,1:-"}), std::vector<Tensor>{Counting({1, 2})}});

@@ -14,7 +14,7 @@ std::vector<OpArg> Args(T a, T b, T c) {
 TEST(RangeTest, Values) {
   ExpectTensor(Result("Range", Args<int32_t>(2, 9, 3)), Ints({2, 5, 8}));
   ExpectTensor(Result("Range", Args<int64_t>(5, 0, -2)), Longs({5, 3, 1}));
-  ExpectTensor(Result("Range", Args<float>(0, 1, 0.25)), Floats({0, 0.25, 0.5, 0.75}));
+  ExpectTensor(Result("Range", Args<float>(0, 1, 0.25)), FloatVector({0, 0.25, 0.5, 0.75}));
   ExpectTensor(Result("Range", Args<int32_t>(3, 3, 1)), Ints({}));
   ExpectTensor(Result("Range", Args<int64_t>(INT64_MAX - 1, INT64_MAX, 5)), Longs({INT64_MAX - 1}));
 }
@@ -37,8 +37,8 @@ TEST(RangeTest, InferredShape) {
 
 TEST(LinSpaceTest, Values) {
   const Tensor one = Tensor::Scalar<float>(1), three = Tensor::Scalar<float>(3);
-  ExpectTensor(Result("LinSpace", {one, three, Int(5)}), Floats({1, 1.5, 2, 2.5, 3}));
-  ExpectTensor(Result("LinSpace", {one, three, Int(1)}), Floats({1}));
+  ExpectTensor(Result("LinSpace", {one, three, Int(5)}), FloatVector({1, 1.5, 2, 2.5, 3}));
+  ExpectTensor(Result("LinSpace", {one, three, Int(1)}), FloatVector({1}));
   ExpectInvalid(KernelError("LinSpace", {one, three, Int(0)}), "Requires num > 0: 0");
   ExpectInvalid(KernelError("LinSpace", {one, three, Ints({2})}), "num must be a scalar");
 }

@@ -32,9 +32,9 @@ TEST_F(VariableSliceTest, Ref) {
   EXPECT_THAT(Try(update).status().ToString(), ::testing::HasSubstr("Attempting to use uninitialized value v"));
   Run(Assign(s_, v, Const(s_, {1.f, 2.f, 3.f, 4.f})));
   const Tensor before = Run(Identity(s_, v));
-  ExpectTensor(Run(update), Floats({8, 2, 9, 4}));
-  ExpectTensor(Run(Identity(s_, v)), Floats({8, 2, 9, 4}));
-  ExpectTensor(before, Floats({1, 2, 3, 4}));  // who has read it keeps what it read
+  ExpectTensor(Run(update), FloatVector({8, 2, 9, 4}));
+  ExpectTensor(Run(Identity(s_, v)), FloatVector({8, 2, 9, 4}));
+  ExpectTensor(before, FloatVector({1, 2, 3, 4}));  // who has read it keeps what it read
 }
 
 TEST_F(VariableSliceTest, ResourceAndBroadcast) {
@@ -52,7 +52,7 @@ TEST_F(VariableSliceTest, BadValues) {
     return Try(StridedSliceAssign(s_, v, Const(s_, {0}), Const(s_, {2}), Const(s_, {1}), value)).status();
   };
   ExpectInvalid(status(Const(s_, {1.f, 2.f, 3.f})), "value of shape [3] does not fit a slice of shape [2]");
-  ExpectTensor(Run(Identity(s_, v)), Floats({1, 2, 3, 4}));
+  ExpectTensor(Run(Identity(s_, v)), FloatVector({1, 2, 3, 4}));
 }
 
 TEST_F(VariableSliceTest, ScatterNd) {

@@ -28,21 +28,22 @@ TEST(StringFormatTest, Values) {
 
 TEST(AsStringTest, Values) {
   ExpectTensor(Result("AsString", {Ints({1, -2})}), Strings({"1", "-2"}));
-  ExpectTensor(Result("AsString", {Floats({1.5})}), Strings({"1.500000"}));
-  ExpectTensor(Result("AsString", {Floats({1.5})}, {{"precision", 2}, {"width", 6}, {"fill", "0"}}),
+  ExpectTensor(Result("AsString", {FloatVector({1.5})}), Strings({"1.500000"}));
+  ExpectTensor(Result("AsString", {FloatVector({1.5})}, {{"precision", 2}, {"width", 6}, {"fill", "0"}}),
                Strings({"001.50"}));
-  ExpectTensor(Result("AsString", {Floats({1.5})}, {{"shortest", true}}), Strings({"1.5"}));
-  ExpectTensor(Result("AsString", {Floats({1500})}, {{"scientific", true}, {"precision", 1}}), Strings({"1.5e+03"}));
+  ExpectTensor(Result("AsString", {FloatVector({1.5})}, {{"shortest", true}}), Strings({"1.5"}));
+  ExpectTensor(Result("AsString", {FloatVector({1500})}, {{"scientific", true}, {"precision", 1}}),
+               Strings({"1.5e+03"}));
   ExpectTensor(Result("AsString", {Tensor::Vector<bool>({true})}), Strings({"true"}));
   ExpectTensor(Result("AsString", {Tensor::Vector<uint64_t>({UINT64_MAX})}), Strings({"18446744073709551615"}));
   ExpectInvalid(KernelError("AsString", {Ints({1})}, {{"precision", 2}}), "precision not supported for datatype int32");
-  ExpectInvalid(KernelError("AsString", {Floats({1})}, {{"scientific", true}, {"shortest", true}}),
+  ExpectInvalid(KernelError("AsString", {FloatVector({1})}, {{"scientific", true}, {"shortest", true}}),
                 "Cannot select both scientific and shortest notation");
   ExpectInvalid(KernelError("AsString", {Ints({1})}, {{"fill", "x"}}), "Fill argument not supported: \"x\"");
 }
 
 TEST(StringToNumberTest, Values) {
-  ExpectTensor(Result("StringToNumber", {Strings({"1", " -2.5 "})}), Floats({1, -2.5}));
+  ExpectTensor(Result("StringToNumber", {Strings({"1", " -2.5 "})}), FloatVector({1, -2.5}));
   ExpectTensor(Result("StringToNumber", {Strings({"42"})}, {{"out_type", kInt64}}), Longs({42}));
   ExpectInvalid(KernelError("StringToNumber", {Strings({"abc"})}),
                 "StringToNumberOp could not correctly convert string: abc");

@@ -15,7 +15,7 @@ TEST(SummarizeTest, AsTensorFlowShowsThem) {
   EXPECT_EQ(SummarizeValue(Tensor::Scalar<double>(1.0 / 3), 3), "0.33333333333333331");
   EXPECT_EQ(SummarizeValue(Strings({"a\n", "b"}), 3), "a\\n b");
   EXPECT_EQ(SummarizeValue(Tensor::Vector<bool>({true, false}), 3), "1 0");
-  EXPECT_EQ(SummarizeValue(Floats({}), 3), "");
+  EXPECT_EQ(SummarizeValue(FloatVector({}), 3), "");
   EXPECT_EQ(SummarizeNested(Counting({7}), 2), "[1 2 ... 6 7]");
   EXPECT_EQ(SummarizeNested(Counting({2, 2}), 3), "[[1 2]\n [3 4]]");
   EXPECT_EQ(SummarizeNested(Tensor::Scalar<std::string>("a"), 3), "\"a\"");
@@ -24,8 +24,8 @@ TEST(SummarizeTest, AsTensorFlowShowsThem) {
 TEST(PrintTest, WritesAndPasses) {
   CaptureStderr();
   ExpectTensor(
-      Result("Print", {Floats({7}), std::vector<Tensor>{Ints({1, 2}), Strings({"x"})}}, {{"message", "see: "}}),
-      Floats({7}));
+      Result("Print", {FloatVector({7}), std::vector<Tensor>{Ints({1, 2}), Strings({"x"})}}, {{"message", "see: "}}),
+      FloatVector({7}));
   EXPECT_EQ(GetCapturedStderr(), "see: [1 2][x]\n");
   ExpectGradient(
       [](const Scope& s, const std::vector<Output>& x) { return Print(s, x[0], {Const(s, 1)}, {.first_n = 0}); },

@@ -35,7 +35,7 @@ TEST(SummaryTest, ScalarsAndMerge) {
   const Tensor one = Values(s, {a})[0];
   ExpectInvalid(KernelError("MergeSummary", {std::vector<Tensor>{one, one}}), "Duplicate tag a found");
   ExpectInvalid(KernelError("ScalarSummary", {Strings({"a", "b"}), Int(1)}), "tags and values are not the same shape");
-  ExpectInvalid(KernelError("HistogramSummary", {Tensor::Scalar<std::string>("h"), Floats({NAN})}),
+  ExpectInvalid(KernelError("HistogramSummary", {Tensor::Scalar<std::string>("h"), FloatVector({NAN})}),
                 "Nan in summary histogram for: ");
 }
 

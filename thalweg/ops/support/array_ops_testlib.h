@@ -58,7 +58,7 @@ inline std::vector<Tensor> Values(const Scope& s, const std::vector<Output>& out
 
 inline Tensor Ints(std::initializer_list<int32_t> v) { return Tensor::Vector<int32_t>(v); }
 inline Tensor Longs(std::initializer_list<int64_t> v) { return Tensor::Vector<int64_t>(v); }
-inline Tensor Floats(std::initializer_list<float> v) { return Tensor::Vector<float>(v); }
+inline Tensor FloatVector(std::initializer_list<float> v) { return Tensor::Vector<float>(v); }
 inline Tensor Int(int32_t v) { return Tensor::Scalar<int32_t>(v); }
 inline Tensor Strings(std::initializer_list<std::string> v) { return Tensor::Vector<std::string>(v); }
 // 1, 2, 3, ...
