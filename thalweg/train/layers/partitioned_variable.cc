@@ -38,7 +38,7 @@ absl::StatusOr<Division> Divide(absl::string_view name, const Shape& shape, cons
   return division;
 }
 
-Output Number(const Scope& s, int64_t value, DType dtype) {
+Output IdConstant(const Scope& s, int64_t value, DType dtype) {
   return dtype == kInt64 ? Const(s, value) : Const(s, static_cast<int32_t>(value));
 }
 
@@ -48,13 +48,13 @@ struct Address {
 };
 
 Address ModAddress(const Scope& s, Output ids, int64_t parts) {
-  const Output n = Number(s, parts, ids.dtype());
+  const Output n = IdConstant(s, parts, ids.dtype());
   return {FloorMod(s, ids, n), FloorDiv(s, ids, n)};
 }
 
 // The first `extra` parts have one row more than the others.
 Address DivAddress(const Scope& s, Output ids, int64_t parts, int64_t rows) {
-  const auto number = [&](int64_t value) { return Number(s, value, ids.dtype()); };
+  const auto number = [&](int64_t value) { return IdConstant(s, value, ids.dtype()); };
   const int64_t size = rows / parts, extra = rows % parts;
   const Output after = Sub(s, ids, number(extra));
   const Output part = Maximum(s, FloorDiv(s, ids, number(size + 1)), FloorDiv(s, after, number(size)));
