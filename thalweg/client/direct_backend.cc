@@ -14,9 +14,9 @@ StepOptions StepOptionsOf(const RunOptions& options) {
           .cancellation = options.cancellation};
 }
 
-class LocalStep : public PreparedStep {
+class DirectCallable : public BackendCallable {
  public:
-  LocalStep(DirectSession& session, DirectSession::Callable callable)
+  DirectCallable(DirectSession& session, DirectSession::Callable callable)
       : session_(session), callable_(std::move(callable)) {}
   absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options, std::vector<Tensor>* results,
                    RunMetadata* metadata) const override {
@@ -38,9 +38,9 @@ class DirectBackend : public SessionBackend {
                   .operation_timeout = options.operation_timeout,
                   .optimizer = options.optimizer}) {}
   absl::Status Extend(const tensorflow::GraphDef& def) override { return session_.Extend(def); }
-  absl::StatusOr<std::shared_ptr<const PreparedStep>> Prepare(const Signature& signature) override {
+  absl::StatusOr<std::shared_ptr<const BackendCallable>> Prepare(const Signature& signature) override {
     ASSIGN_OR_RETURN(DirectSession::Callable callable, session_.Prepare(signature));
-    return std::make_shared<const LocalStep>(session_, std::move(callable));
+    return std::make_shared<const DirectCallable>(session_, std::move(callable));
   }
   absl::Status Run(const Signature& signature, absl::Span<const Tensor> feeds, const RunOptions& options,
                    std::vector<Tensor>* results, RunMetadata* metadata) override {

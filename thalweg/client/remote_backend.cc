@@ -67,7 +67,7 @@ class RemoteBackend : public SessionBackend {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::shared_ptr<const PreparedStep>> Prepare(const Signature& signature) override;
+  absl::StatusOr<std::shared_ptr<const BackendCallable>> Prepare(const Signature& signature) override;
 
   absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices() override {
     RETURN_IF_ERROR(CheckOpen());
@@ -157,21 +157,21 @@ class RemoteBackend : public SessionBackend {
   bool closed_ ABSL_GUARDED_BY(close_mutex_) = false;
 };
 
-class RemoteStep : public PreparedStep {
+class RemoteCallable : public BackendCallable {
  public:
-  RemoteStep(RemoteBackend& target, Signature signature) : target_(target), signature_(std::move(signature)) {}
+  RemoteCallable(RemoteBackend& backend, Signature signature) : backend_(backend), signature_(std::move(signature)) {}
   absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options, std::vector<Tensor>* results,
                    RunMetadata* metadata) const override {
-    return target_.Run(signature_, feeds, options, results, metadata);
+    return backend_.Run(signature_, feeds, options, results, metadata);
   }
 
  private:
-  RemoteBackend& target_;
+  RemoteBackend& backend_;
   const Signature signature_;
 };
 
-absl::StatusOr<std::shared_ptr<const PreparedStep>> RemoteBackend::Prepare(const Signature& signature) {
-  return std::make_shared<const RemoteStep>(*this, signature);
+absl::StatusOr<std::shared_ptr<const BackendCallable>> RemoteBackend::Prepare(const Signature& signature) {
+  return std::make_shared<const RemoteCallable>(*this, signature);
 }
 
 }  // namespace
@@ -182,9 +182,9 @@ absl::StatusOr<std::unique_ptr<SessionBackend>> MakeRemoteBackend(const SessionO
     return InvalidArgument("\"", options.target, "\" is no target of a session: expected grpc://host:port");
   }
   RETURN_IF_ERROR(HostPort::Parse(address).status());
-  auto target = std::make_unique<RemoteBackend>(options);
-  RETURN_IF_ERROR(target->Open());
-  return std::unique_ptr<SessionBackend>(std::move(target));
+  auto backend = std::make_unique<RemoteBackend>(options);
+  RETURN_IF_ERROR(backend->Open());
+  return std::unique_ptr<SessionBackend>(std::move(backend));
 }
 
 }  // namespace thalweg

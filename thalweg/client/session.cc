@@ -4,8 +4,8 @@
 #include "thalweg/base/status.h"
 #include "thalweg/client/session_backend.h"
 #include "thalweg/graph/scope.h"
-#include "thalweg/runtime/functions.h"
 #include "thalweg/runtime/local_devices.h"
+#include "thalweg/runtime/prepare.h"
 #include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {
@@ -36,20 +36,20 @@ Fetch Fetch::Target(std::string node) {
   return fetch;
 }
 
-Session::Session(const Graph& graph, bool allow_soft_placement, std::unique_ptr<SessionBackend> target)
-    : graph_(graph), allow_soft_placement_(allow_soft_placement), target_(std::move(target)) {}
+Session::Session(const Graph& graph, bool allow_soft_placement, std::unique_ptr<SessionBackend> backend)
+    : graph_(graph), allow_soft_placement_(allow_soft_placement), backend_(std::move(backend)) {}
 Session::~Session() = default;
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const SessionOptions& options) {
   RETURN_IF_ERROR((LocalDevicesOptions{.cpus = options.cpu_devices, .threads = options.threads}.Check()));
   RETURN_IF_ERROR(graph.build_status());
-  std::unique_ptr<SessionBackend> target;
+  std::unique_ptr<SessionBackend> backend;
   if (options.target.empty()) {
-    target = MakeDirectBackend(options);
+    backend = MakeDirectBackend(options);
   } else {
-    ASSIGN_OR_RETURN(target, MakeRemoteBackend(options));
+    ASSIGN_OR_RETURN(backend, MakeRemoteBackend(options));
   }
-  auto session = std::unique_ptr<Session>(new Session(graph, options.allow_soft_placement, std::move(target)));
+  auto session = std::unique_ptr<Session>(new Session(graph, options.allow_soft_placement, std::move(backend)));
   RETURN_IF_ERROR(session->ExtendIfGrown());
   return session;
 }
@@ -60,7 +60,7 @@ absl::Status Session::ExtendIfGrown() {
   const int known = known_nodes_.load(std::memory_order_relaxed);
   if (known == graph_.num_nodes()) return absl::OkStatus();
   RETURN_IF_ERROR(graph_.build_status());
-  RETURN_IF_ERROR(target_->Extend(graph_.Export(known)));
+  RETURN_IF_ERROR(backend_->Extend(graph_.Export(known)));
   known_nodes_.store(graph_.num_nodes(), std::memory_order_release);
   return absl::OkStatus();
 }
@@ -91,16 +91,16 @@ absl::StatusOr<Session::Callable> Session::Prepare(const std::vector<Fetch>& fet
   Signature signature{.feeds = std::move(names)};
   Callable callable;
   RETURN_IF_ERROR(AddFetches(fetches, &signature, &callable.is_node_));
-  ASSIGN_OR_RETURN(callable.step_, target_->Prepare(signature));
+  ASSIGN_OR_RETURN(callable.callable_, backend_->Prepare(signature));
   return callable;
 }
 
 absl::StatusOr<std::vector<Tensor>> Session::Callable::Run(absl::Span<const Tensor> feeds, const RunOptions& options,
                                                            RunMetadata* metadata) const {
-  if (step_ == nullptr) return InvalidArgument("a callable that was not prepared");
+  if (callable_ == nullptr) return InvalidArgument("a callable that was not prepared");
   std::vector<Tensor> results;
   results.reserve(is_node_.size());
-  RETURN_IF_ERROR(step_->Run(feeds, options, &results, metadata));
+  RETURN_IF_ERROR(callable_->Run(feeds, options, &results, metadata));
   AddNodes(is_node_, &results);
   return results;
 }
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(const std::vector<Fetch>& fetch
   RETURN_IF_ERROR(AddFetches(fetches, &signature, &is_node));
   std::vector<Tensor> results;
   results.reserve(is_node.size());
-  RETURN_IF_ERROR(target_->Run(signature, values, options, &results, metadata));
+  RETURN_IF_ERROR(backend_->Run(signature, values, options, &results, metadata));
   AddNodes(is_node, &results);
   return results;
 }
@@ -132,22 +132,19 @@ absl::StatusOr<std::vector<Placed>> Session::ExplainPlacement(const std::vector<
   Signature signature;
   std::vector<bool> is_node;
   RETURN_IF_ERROR(AddFetches(fetches, &signature, &is_node));
-  PlacerOptions placer{.allow_soft_placement = allow_soft_placement_};
+  PrepareOptions options{.placer = {.allow_soft_placement = allow_soft_placement_}};
   ASSIGN_OR_RETURN(const std::vector<tensorflow::DeviceAttributes> devices, ListDevices());
   for (const tensorflow::DeviceAttributes& device : devices) {
     ASSIGN_OR_RETURN(DeviceName name, DeviceName::Parse(device.name()));
-    placer.devices.push_back({std::move(name)});
+    options.placer.devices.push_back({std::move(name)});
   }
-  StatePlacement states;
-  states.Update(graph_, placer);
-  placer.states = &states;
-  ASSIGN_OR_RETURN(Graph needed, Extract(graph_, signature));
-  RETURN_IF_ERROR(InlineFunctions(needed, &signature.targets));
-  return Place(needed, placer);
+  SessionGraph graph;
+  RETURN_IF_ERROR(graph.Import(graph_.Export()));
+  return graph.ExplainPlacement(signature, options);
 }
 
-absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> Session::ListDevices() { return target_->ListDevices(); }
+absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> Session::ListDevices() { return backend_->ListDevices(); }
 
-absl::Status Session::Close() { return target_->Close(); }
+absl::Status Session::Close() { return backend_->Close(); }
 
 }  // namespace thalweg

@@ -55,7 +55,7 @@ struct RunOptions {
   Cancellation* cancellation = nullptr;  // cancels the step from outside
 };
 
-class PreparedStep;
+class BackendCallable;
 class SessionBackend;
 struct Signature;
 using RunMetadata = tensorflow::RunMetadata;
@@ -93,8 +93,8 @@ struct Feed {
 class Session {
  public:
   ~Session();
-  // A step that was prepared: names are looked up once. It must not run after
-  // its Session is gone.
+  // A compiled signature: names are looked up once. It must not run after its
+  // Session is gone.
   class Callable {
    public:
     // Values for the feeds, in order; results of the fetches, in order.
@@ -103,7 +103,7 @@ class Session {
 
    private:
     friend class Session;
-    std::shared_ptr<const PreparedStep> step_;
+    std::shared_ptr<const BackendCallable> callable_;
     std::vector<bool> is_node_;
   };
 
@@ -126,14 +126,14 @@ class Session {
   absl::Status Close();
 
  private:
-  Session(const Graph& graph, bool allow_soft_placement, std::unique_ptr<SessionBackend> target);
+  Session(const Graph& graph, bool allow_soft_placement, std::unique_ptr<SessionBackend> backend);
   absl::Status ExtendIfGrown();
   // Into the fetches and targets of a signature; says which of them are nodes.
   absl::Status AddFetches(const std::vector<Fetch>& fetches, Signature* signature, std::vector<bool>* is_node) const;
 
   const Graph& graph_;
   const bool allow_soft_placement_;
-  const std::unique_ptr<SessionBackend> target_;
+  const std::unique_ptr<SessionBackend> backend_;
   std::atomic<int> known_nodes_{0};
   Mutex extend_mutex_;
 };

@@ -11,10 +11,10 @@
 
 namespace thalweg {
 
-// A step that was prepared. Immutable; lives as long as its target.
-class PreparedStep {
+// A compiled signature. Immutable; must not outlive its backend.
+class BackendCallable {
  public:
-  virtual ~PreparedStep() = default;
+  virtual ~BackendCallable() = default;
   // Values for the feeds of the signature, in order; results of its fetches,
   // in order.
   virtual absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options, std::vector<Tensor>* results,
@@ -27,7 +27,7 @@ class SessionBackend {
   virtual ~SessionBackend() = default;
   // Adds nodes; all or, with an error, none.
   virtual absl::Status Extend(const tensorflow::GraphDef& def) = 0;
-  virtual absl::StatusOr<std::shared_ptr<const PreparedStep>> Prepare(const Signature& signature) = 0;
+  virtual absl::StatusOr<std::shared_ptr<const BackendCallable>> Prepare(const Signature& signature) = 0;
   // One step, whose time counts from here.
   virtual absl::Status Run(const Signature& signature, absl::Span<const Tensor> feeds, const RunOptions& options,
                            std::vector<Tensor>* results, RunMetadata* metadata) = 0;

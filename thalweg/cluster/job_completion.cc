@@ -78,9 +78,9 @@ std::vector<TaskId> JobCompletion::Unresolved(absl::Time now) const {
   std::vector<TaskId> unresolved;
   for (const TaskId& task : holders_) {
     if (done_.contains(task)) continue;
-    const auto peer = peers_.find(task);
+    const auto known = presence_.find(task);
     const bool settled =
-        peer != peers_.end() && (peer->second.joined || now - peer->second.absent_since >= options_.gone_after);
+        known != presence_.end() && (known->second.joined || now - known->second.absent_since >= options_.gone_after);
     if (!settled) unresolved.push_back(task);
   }
   return unresolved;
@@ -102,17 +102,17 @@ void JobCompletion::Ask(const std::vector<TaskId>& tasks) {
   MutexLock lock(&mutex_);
   asked_ = now;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    Peer& peer = peers_[tasks[i]];
+    Presence& presence = presence_[tasks[i]];
     if (statuses[i].ok()) {
       // One that only waited and has left since stays what it was.
-      peer.joined = answers[i].state() == GetTaskResponse::JOINED;
+      presence.joined = answers[i].state() == GetTaskResponse::JOINED;
       if (answers[i].state() == GetTaskResponse::DONE) done_.insert(tasks[i]);
     }
     if (statuses[i].ok() || absl::IsUnimplemented(statuses[i])) {
-      peer.seen = now;
-      peer.absent_since = absl::InfiniteFuture();
+      presence.seen = now;
+      presence.absent_since = absl::InfiniteFuture();
     } else {
-      peer.absent_since = std::min(peer.absent_since, now);
+      presence.absent_since = std::min(presence.absent_since, now);
     }
   }
 }
@@ -127,8 +127,8 @@ absl::Time JobCompletion::Over(absl::Time now, const std::vector<TaskId>& waits)
 
 absl::Time JobCompletion::Orphaned() const {
   absl::Time heard = std::max(start_, options_.last_used());
-  for (const auto& [task, peer] : peers_) {
-    if (!peer.joined) heard = std::max(heard, peer.seen);
+  for (const auto& [task, presence] : presence_) {
+    if (!presence.joined) heard = std::max(heard, presence.seen);
   }
   return heard + options_.orphan_after;
 }

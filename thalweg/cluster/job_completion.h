@@ -62,7 +62,8 @@ class JobCompletion {
   void Stop();
 
  private:
-  struct Peer {
+  // What is known of a task that keeps the job going.
+  struct Presence {
     bool joined = false;
     absl::Time seen = absl::InfinitePast();
     absl::Time absent_since = absl::InfiniteFuture();
@@ -87,7 +88,7 @@ class JobCompletion {
   CondVar changed_;
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<TaskId> done_ ABSL_GUARDED_BY(mutex_);
-  std::map<TaskId, Peer> peers_ ABSL_GUARDED_BY(mutex_);
+  std::map<TaskId, Presence> presence_ ABSL_GUARDED_BY(mutex_);
   // Of the wait.
   absl::Time start_ ABSL_GUARDED_BY(mutex_);
   absl::Time asked_ ABSL_GUARDED_BY(mutex_);

@@ -12,7 +12,7 @@ namespace thalweg {
 namespace {
 
 // Shared with the calls under way, which may outlive the worker.
-struct Peer {
+struct RemoteTask {
   std::string task;
   std::string address;
   std::shared_ptr<RpcChannel> channel;
@@ -59,7 +59,8 @@ class AllCalls {
 class GrpcWorker : public Worker {
  public:
   GrpcWorker(std::string task, std::string address, std::shared_ptr<RpcChannel> channel)
-      : peer_(std::make_shared<const Peer>(Peer{std::move(task), std::move(address), std::move(channel)})) {}
+      : remote_(
+            std::make_shared<const RemoteTask>(RemoteTask{std::move(task), std::move(address), std::move(channel)})) {}
 
   void GetStatus(const CallOptions& options, tensorflow::GetStatusResponse* response, Done done) override {
     Call("/tensorflow.WorkerService/GetStatus", options, tensorflow::GetStatusRequest(), response, std::move(done));
@@ -111,29 +112,29 @@ class GrpcWorker : public Worker {
     writer.Varint(1000, static_cast<uint64_t>(call.collective_step_id));
     const absl::StatusOr<grpc::ByteBuffer> request = writer.Finish();
     if (!request.ok()) return done(request.status());
-    peer_->channel->Call("/tensorflow.WorkerService/RunGraph", *request, options,
-                         [peer = peer_, call = std::move(call), result, done = std::move(done)](
-                             const absl::Status& status, grpc::ByteBuffer& response) mutable {
-                           done(status.ok() ? ReadRunGraph(call, response, result) : peer->Explain(status));
-                         });
+    remote_->channel->Call("/tensorflow.WorkerService/RunGraph", *request, options,
+                           [remote = remote_, call = std::move(call), result, done = std::move(done)](
+                               const absl::Status& status, grpc::ByteBuffer& response) mutable {
+                             done(status.ok() ? ReadRunGraph(call, response, result) : remote->Explain(status));
+                           });
   }
 
   void RecvTensor(const CallOptions& options, const tensorflow::RecvTensorRequest& request, Rendezvous::Value* value,
                   Done done) override {
-    peer_->channel->Call(
-        "/tensorflow.WorkerService/RecvTensor", SerializeMessage(request), options,
-        [peer = peer_, value, done = std::move(done)](const absl::Status& status, grpc::ByteBuffer& response) mutable {
-          done(status.ok() ? ParseRecvTensorResponse(response, value) : peer->Explain(status));
-        });
+    remote_->channel->Call("/tensorflow.WorkerService/RecvTensor", SerializeMessage(request), options,
+                           [remote = remote_, value, done = std::move(done)](const absl::Status& status,
+                                                                             grpc::ByteBuffer& response) mutable {
+                             done(status.ok() ? ParseRecvTensorResponse(response, value) : remote->Explain(status));
+                           });
   }
 
   void RecvBuf(const CallOptions& options, const tensorflow::RecvBufRequest& request, Tensor* value,
                Done done) override {
-    peer_->channel->Call(
-        "/tensorflow.WorkerService/RecvBuf", SerializeMessage(request), options,
-        [peer = peer_, value, done = std::move(done)](const absl::Status& status, grpc::ByteBuffer& response) mutable {
-          done(status.ok() ? ParseRecvBufResponse(response, value) : peer->Explain(status));
-        });
+    remote_->channel->Call("/tensorflow.WorkerService/RecvBuf", SerializeMessage(request), options,
+                           [remote = remote_, value, done = std::move(done)](const absl::Status& status,
+                                                                             grpc::ByteBuffer& response) mutable {
+                             done(status.ok() ? ParseRecvBufResponse(response, value) : remote->Explain(status));
+                           });
   }
   void CompleteGroup(const CallOptions& options, const tensorflow::CompleteGroupRequest& request,
                      tensorflow::CompleteGroupResponse* response, Done done) override {
@@ -172,22 +173,22 @@ class GrpcWorker : public Worker {
     }
     const auto all = std::make_shared<AllCalls>(static_cast<int>(calls.size()), std::move(done));
     for (const auto& [method, request] : calls) {
-      peer_->channel->Call(method, request, options,
-                           [peer = peer_, all](const absl::Status& status, grpc::ByteBuffer&) {
-                             all->Ended(status.ok() ? status : peer->Explain(status));
-                           });
+      remote_->channel->Call(method, request, options,
+                             [remote = remote_, all](const absl::Status& status, grpc::ByteBuffer&) {
+                               all->Ended(status.ok() ? status : remote->Explain(status));
+                             });
     }
   }
 
  private:
   void Call(const char* method, const CallOptions& options, const google::protobuf::MessageLite& request,
             google::protobuf::MessageLite* response, Done done) {
-    peer_->channel->Call(
-        method, SerializeMessage(request), options,
-        [peer = peer_, response, done = std::move(done)](const absl::Status& status, grpc::ByteBuffer& bytes) mutable {
-          if (!status.ok()) return done(peer->Explain(status));
-          done(response == nullptr ? absl::OkStatus() : ParseMessage(bytes, response));
-        });
+    remote_->channel->Call(method, SerializeMessage(request), options,
+                           [remote = remote_, response, done = std::move(done)](const absl::Status& status,
+                                                                                grpc::ByteBuffer& bytes) mutable {
+                             if (!status.ok()) return done(remote->Explain(status));
+                             done(response == nullptr ? absl::OkStatus() : ParseMessage(bytes, response));
+                           });
   }
 
   static absl::Status ReadRunGraph(const RunGraphCall& call, grpc::ByteBuffer& bytes, RunGraphResult* result) {
@@ -219,7 +220,7 @@ class GrpcWorker : public Worker {
     return absl::OkStatus();
   }
 
-  const std::shared_ptr<const Peer> peer_;
+  const std::shared_ptr<const RemoteTask> remote_;
 };
 
 class GrpcWorkers : public Workers {

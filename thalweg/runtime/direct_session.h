@@ -3,24 +3,22 @@
 
 #include <atomic>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "thalweg/base/cancellation.h"
-#include "thalweg/base/mutex.h"
 #include "thalweg/base/timer.h"
-#include "thalweg/graph/graph.h"
+#include "thalweg/kernel/rendezvous.h"
 #include "thalweg/proto/config.pb.h"
+#include "thalweg/runtime/active_steps.h"
+#include "thalweg/runtime/callable_cache.h"
+#include "thalweg/runtime/executor.h"
 #include "thalweg/runtime/graph_optimizer.h"
 #include "thalweg/runtime/local_devices.h"
-#include "thalweg/runtime/placer.h"
 #include "thalweg/runtime/plan.h"
+#include "thalweg/runtime/prepare.h"
 #include "thalweg/runtime/stateful_kernels.h"
 #include "thalweg/runtime/subgraph.h"
 
@@ -32,7 +30,7 @@ struct DirectSessionOptions {
   bool allow_soft_placement = false;
   bool log_device_placement = false;
   absl::Duration operation_timeout = absl::InfiniteDuration();  // of steps that set none
-  absl::Duration report_after = absl::Seconds(10);              // a wait of so long is logged, again and again
+  absl::Duration report_after = absl::Seconds(10);              // how long a wait may last before it is logged
   GraphOptimizerOptions optimizer;
 };
 
@@ -46,17 +44,19 @@ struct StepOptions {
 // Thread-safe: many steps run at once, each on the thread that asked for it.
 class DirectSession {
  public:
-  // What a signature was compiled to. Valid as long as the session.
+  // A compiled signature. Valid as long as the session.
   class Callable {
    public:
     Callable() = default;
 
    private:
     friend class DirectSession;
-    Callable(std::shared_ptr<Executable> executable, Signature signature)
-        : executable_(std::move(executable)), signature_(std::make_shared<const Signature>(std::move(signature))) {}
-    std::shared_ptr<Executable> executable_;
-    std::shared_ptr<const Signature> signature_;
+    struct Compiled {
+      Signature signature;
+      std::unique_ptr<Executable> executable;
+    };
+    explicit Callable(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
+    std::shared_ptr<const Compiled> compiled_;
   };
 
   explicit DirectSession(const DirectSessionOptions& options);
@@ -80,36 +80,27 @@ class DirectSession {
   // is FAILED_PRECONDITION.
   absl::Status Close();
 
-  absl::Status CheckOpen() const;  // FAILED_PRECONDITION once it is closed
+  absl::Status CheckOpen() const { return steps_.CheckOpen(); }  // FAILED_PRECONDITION once it is closed
   const LocalDevices& devices() const { return devices_; }
 
  private:
-  struct RunningStep;
-  class Limits;
-
   absl::StatusOr<Callable> Prepare(const Signature& signature, Cancellation& cancellation);
-  absl::Status Execute(const Callable& callable, const StepOptions& options, RunningStep& running,
+  absl::StatusOr<std::unique_ptr<Executable>> CompileSignature(const Signature& signature, Cancellation& cancellation);
+  absl::Status Execute(const Callable& callable, const StepOptions& options, StepScope& scope,
                        absl::Span<const Tensor> feeds, std::vector<Tensor>* results, tensorflow::RunMetadata* metadata);
-  absl::StatusOr<std::shared_ptr<Executable>> Build(const Signature& signature, Cancellation& cancellation);
-  absl::Status CheckFeeds(const Executable& executable, const Signature& signature,
-                          absl::Span<const Tensor> feeds) const;
-  std::string DescribeWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Runs a step that may wait for others, or for what they send.
+  absl::Status RunWaiting(Execution& execution, LocalRendezvous& rendezvous, StepScope& scope,
+                          absl::Span<const Tensor> feeds);
 
   const DirectSessionOptions options_;
   LocalDevices devices_;
+  const PrepareOptions prepare_options_;
   Timer timer_;
   std::atomic<int64_t> next_step_{1};
   ResourceManager resources_;  // tensors that steps leave for later ones
-
-  mutable Mutex mutex_;
-  CondVar step_ended_;
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::flat_hash_set<std::shared_ptr<RunningStep>> running_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, Callable> callables_ ABSL_GUARDED_BY(mutex_);
-
-  Mutex graph_mutex_;  // taken before mutex_ where both are
-  Graph graph_ ABSL_GUARDED_BY(graph_mutex_);
-  StatePlacement states_ ABSL_GUARDED_BY(graph_mutex_);
+  ActiveSteps steps_;
+  SessionGraph graph_;
+  CallableCache<const Callable::Compiled> callables_;
   StatefulKernels kernels_;
 };
 

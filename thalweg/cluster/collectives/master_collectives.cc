@@ -9,7 +9,7 @@ namespace thalweg {
 
 void MasterSession::RunCollective(MasterStepCall call) {
   const int64_t asked = call.run_options.experimental().collective_graph_key();
-  const int64_t graph_key = asked != 0 ? asked : call.prepared->collective_graph_key;
+  const int64_t graph_key = asked != 0 ? asked : call.callable->collective_graph_key;
   CollectiveStepIds* const sequences = options_.sequences;
   const CallOptions options = call.options;
   Done done = std::move(call.done);

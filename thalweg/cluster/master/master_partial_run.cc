@@ -32,24 +32,22 @@ struct MasterPartialRun::Exchanged {
   Master::Done done;
 };
 
-MasterPartialRun::MasterPartialRun(std::string session_handle, Signature signature,
-                                   std::shared_ptr<const PreparedParts> prepared)
+MasterPartialRun::MasterPartialRun(std::string session_handle, std::shared_ptr<const ClusterCallable> callable)
     : session_handle_(std::move(session_handle)),
-      signature_(std::move(signature)),
-      prepared_(std::move(prepared)),
+      callable_(std::move(callable)),
       step_id_(NewStepId()),
-      feeds_left_(signature_.feeds.begin(), signature_.feeds.end()),
-      fetches_left_(signature_.fetches.begin(), signature_.fetches.end()) {}
+      feeds_left_(callable_->signature.feeds.begin(), callable_->signature.feeds.end()),
+      fetches_left_(callable_->signature.fetches.begin(), callable_->signature.fetches.end()) {}
 
 absl::Status MasterPartialRun::Take(const RunStepCall& call, const CheckComputable& check, bool* is_last) {
   MutexLock lock(&mutex_);
   std::set<std::string> feeds = feeds_left_;
   std::set<std::string> fetches = fetches_left_;
   for (const auto& [name, value] : call.feeds) {
-    RETURN_IF_ERROR(TakeOne("feed", "fed", name, signature_.feeds, feeds));
+    RETURN_IF_ERROR(TakeOne("feed", "fed", name, callable_->signature.feeds, feeds));
   }
   for (const std::string& name : call.fetches) {
-    RETURN_IF_ERROR(TakeOne("fetch", "fetched", name, signature_.fetches, fetches));
+    RETURN_IF_ERROR(TakeOne("fetch", "fetched", name, callable_->signature.fetches, fetches));
   }
   for (const std::string& name : call.fetches) RETURN_IF_ERROR(check(name, feeds));
   *is_last = feeds.empty() && fetches.empty();
@@ -60,7 +58,7 @@ absl::Status MasterPartialRun::Take(const RunStepCall& call, const CheckComputab
 
 void MasterPartialRun::Exchange(const CallOptions& options, RunStepCall call, bool is_last, RunStepResult* result,
                                 Master::Done done) {
-  const std::vector<PreparedParts::Part>& parts = prepared_->parts;
+  const std::vector<ClusterCallable::Part>& parts = callable_->parts;
   const auto exchange = std::make_shared<Exchanged>();
   exchange->results.resize(parts.size());
   exchange->fetches.resize(parts.size());
@@ -80,12 +78,12 @@ void MasterPartialRun::Exchange(const CallOptions& options, RunStepCall call, bo
                            .is_last_partial = is_last};
     for (const auto& [index, key] : parts[i].feeds) {
       for (const auto& [name, value] : call.feeds) {
-        if (name == signature_.feeds[index]) part_call.send.emplace_back(key, value);
+        if (name == callable_->signature.feeds[index]) part_call.send.emplace_back(key, value);
       }
     }
     for (const auto& [index, key] : parts[i].fetches) {
       for (size_t k = 0; k < call.fetches.size(); ++k) {
-        if (call.fetches[k] != signature_.fetches[index]) continue;
+        if (call.fetches[k] != callable_->signature.fetches[index]) continue;
         part_call.recv_keys.push_back(key);
         exchange->fetches[i].push_back(static_cast<int>(k));
       }
@@ -96,7 +94,7 @@ void MasterPartialRun::Exchange(const CallOptions& options, RunStepCall call, bo
                                 {
                                   MutexLock lock(&exchange->mutex);
                                   if (exchange->status.ok() && !status.ok()) {
-                                    exchange->status = FromTask(status, self->prepared_->parts[i].task);
+                                    exchange->status = FromTask(status, self->callable_->parts[i].task);
                                   }
                                   if (--exchange->left > 0) return;
                                   first = exchange->status;

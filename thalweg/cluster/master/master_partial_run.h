@@ -9,16 +9,15 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/cluster/master/cluster_callable.h"
 #include "thalweg/cluster/master/master.h"
-#include "thalweg/cluster/master/prepared_parts.h"
-#include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {
 
 // Thread-safe.
 class MasterPartialRun : public std::enable_shared_from_this<MasterPartialRun> {
  public:
-  MasterPartialRun(std::string session_handle, Signature signature, std::shared_ptr<const PreparedParts> prepared);
+  MasterPartialRun(std::string session_handle, std::shared_ptr<const ClusterCallable> callable);
 
   // Whether a fetch needs none of those that have not been fed.
   using CheckComputable = std::function<absl::Status(const std::string& fetch, const std::set<std::string>& not_fed)>;
@@ -30,15 +29,14 @@ class MasterPartialRun : public std::enable_shared_from_this<MasterPartialRun> {
   void Exchange(const CallOptions& options, RunStepCall call, bool is_last, RunStepResult* result, Master::Done done);
 
   // Ends it in its tasks.
-  void CleanUp() const { prepared_->CleanUp(step_id_); }
+  void CleanUp() const { callable_->CleanUp(step_id_); }
 
  private:
   struct Exchanged;
   void Ended(const Exchanged& exchange, const absl::Status& status, RunStepResult* result) const;
 
   const std::string session_handle_;
-  const Signature signature_;
-  const std::shared_ptr<const PreparedParts> prepared_;
+  const std::shared_ptr<const ClusterCallable> callable_;
   const int64_t step_id_;
   Mutex mutex_;
   std::set<std::string> feeds_left_ ABSL_GUARDED_BY(mutex_);

@@ -3,7 +3,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/master/master_partial_run.h"
@@ -16,21 +15,43 @@ namespace {
 // Workers that are gone are not waited for when a session ends.
 constexpr absl::Duration kCleanupTimeout = absl::Seconds(10);
 
-}  // namespace
+absl::Duration TimeoutOf(int64_t ms) { return ms > 0 ? absl::Milliseconds(ms) : absl::InfiniteDuration(); }
 
-MasterSession::MasterSession(MasterSessionOptions options) : options_(std::move(options)) {}
-
-absl::Status MasterSession::Enter(const std::shared_ptr<Cancellation>& step) {
-  MutexLock lock(&mutex_);
-  if (closed_) return FailedPrecondition("Session has been closed.");
-  running_.insert(step);
+// A fetch of a partial run must not need what has not been fed yet: it would
+// wait for a later call.
+absl::Status CheckComputable(const Graph& graph, const std::string& fetch, const std::set<std::string>& not_fed) {
+  ASSIGN_OR_RETURN(const Output start, graph.FindOutput(fetch));
+  std::set<const Node*> seen{start.node};
+  std::vector<const Node*> stack{start.node};
+  while (!stack.empty()) {
+    const Node* node = stack.back();
+    stack.pop_back();
+    for (const Output& input : node->inputs()) {
+      if (not_fed.contains(input.name())) {
+        return InvalidArgument("Tensor ", fetch, " can't be computed from the feeds that have been fed so far.");
+      }
+      if (seen.insert(input.node).second) stack.push_back(input.node);
+    }
+    for (const Node* control : node->control_inputs()) {
+      if (seen.insert(control).second) stack.push_back(control);
+    }
+  }
   return absl::OkStatus();
 }
 
-void MasterSession::Leave(const std::shared_ptr<Cancellation>& step) {
-  MutexLock lock(&mutex_);
-  running_.erase(step);
-  if (closed_) step_ended_.SignalAll();
+}  // namespace
+
+MasterSession::MasterSession(MasterSessionOptions options)
+    : options_(std::move(options)),
+      steps_({.closing = absl::StrCat("Closing session ", options_.handle),
+              .timer = options_.timer,
+              .default_timeout = TimeoutOf(options_.config.operation_timeout_in_ms())}) {}
+
+absl::StatusOr<std::unique_ptr<StepScope>> MasterSession::Begin(const CallOptions& options,
+                                                                const tensorflow::RunOptions& run_options) {
+  auto scope = std::make_unique<StepScope>(steps_);
+  RETURN_IF_ERROR(scope->Begin(TimeoutOf(run_options.timeout_in_ms()), options.cancellation));
+  return scope;
 }
 
 absl::Status MasterSession::Open(const CallOptions& options, const ClusterSpec* cluster) {
@@ -73,63 +94,33 @@ absl::Status MasterSession::Open(const CallOptions& options, const ClusterSpec* 
     options_.devices.absent.push_back(task);
     options_.devices.tasks.erase(options_.devices.tasks.begin() + static_cast<ptrdiff_t>(i));
   }
+  ASSIGN_OR_RETURN(prepare_options_, PrepareOptionsOf(options_));
   return absl::OkStatus();
 }
 
-absl::Status MasterSession::Create(const tensorflow::GraphDef& def) {
-  MutexLock lock(&graph_mutex_);
-  return graph_.Import(def);
-}
+absl::Status MasterSession::Create(const tensorflow::GraphDef& def) { return graph_.Import(def); }
 
 absl::StatusOr<int64_t> MasterSession::Extend(const tensorflow::GraphDef& def, int64_t expected_version) {
-  {
-    MutexLock lock(&mutex_);
-    if (closed_) return FailedPrecondition("Session has been closed.");
-  }
-  MutexLock lock(&graph_mutex_);
-  if (graph_version_ != expected_version) {
-    return Aborted("Current version is ", graph_version_, " but caller expected ", expected_version, ".");
-  }
-  for (const tensorflow::NodeDef& node : def.node()) {
-    if (graph_.FindNode(node.name()) != nullptr) {
-      return InvalidArgument("GraphDef argument to Extend includes node '", node.name(),
-                             "', which was created by a previous call to Create or Extend in this session.");
-    }
-  }
-  RETURN_IF_ERROR(graph_.Import(def));
-  return ++graph_version_;
+  RETURN_IF_ERROR(steps_.CheckOpen());
+  return graph_.Extend(def, expected_version);
 }
 
-absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(const Signature& signature,
-                                                                            Cancellation& cancellation) {
-  const std::string key = signature.Key();
-  {
-    MutexLock lock(&mutex_);
-    if (closed_) return FailedPrecondition("Session has been closed.");
-    if (const auto it = prepared_.find(key); it != prepared_.end()) return it->second;
-  }
-  MutexLock graph_lock(&graph_mutex_);
-  {
-    MutexLock lock(&mutex_);  // another call may have compiled it meanwhile
-    if (const auto it = prepared_.find(key); it != prepared_.end()) return it->second;
-  }
-  ASSIGN_OR_RETURN(std::shared_ptr<const PreparedParts> prepared,
-                   PrepareParts(graph_, states_, signature, next_number_++, options_, cancellation));
-  MutexLock lock(&mutex_);
-  prepared_.emplace(key, prepared);
-  return prepared;
+MasterSession::PreparedCallable MasterSession::Prepare(const Signature& signature, Cancellation& cancellation) {
+  return callables_.FindOrMake(signature.Key(), cancellation, [&]() -> PreparedCallable {
+    ASSIGN_OR_RETURN(Graph graph, graph_.Prepare(signature, prepare_options_, cancellation));
+    return RegisterParts(std::move(graph), signature, next_number_.fetch_add(1), options_, cancellation);
+  });
 }
 
-absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(const Signature& signature,
-                                                                            const std::vector<Tensor>& feeds,
-                                                                            Cancellation& cancellation) {
+MasterSession::PreparedCallable MasterSession::Prepare(const Signature& signature, const std::vector<Tensor>& feeds,
+                                                       Cancellation& cancellation) {
   std::vector<int> places;
   if (any_by_text_.load(std::memory_order_acquire)) {
     MutexLock lock(&mutex_);
     if (const auto it = by_text_.find(signature.Key()); it != by_text_.end()) places = it->second;
   }
   if (places.empty()) {
-    absl::StatusOr<std::shared_ptr<const PreparedParts>> prepared = Prepare(signature, cancellation);
+    PreparedCallable prepared = Prepare(signature, cancellation);
     if (!MissingArgument(prepared.status()).has_value()) return prepared;
   }
   Signature with_texts = signature;
@@ -143,7 +134,7 @@ absl::StatusOr<std::shared_ptr<const PreparedParts>> MasterSession::Prepare(cons
   };
   const size_t known = places.size();
   for (const int place : places) add_text(place);
-  absl::StatusOr<std::shared_ptr<const PreparedParts>> prepared = Prepare(with_texts, cancellation);
+  PreparedCallable prepared = Prepare(with_texts, cancellation);
   for (auto place = MissingArgument(prepared.status()); place.has_value() && add_text(*place);
        place = MissingArgument(prepared.status())) {
     places.push_back(*place);
@@ -169,25 +160,24 @@ void MasterSession::RunStep(const CallOptions& options, RunStepCall call, RunSte
   }
   signature.fetches = std::move(call.fetches);
   signature.targets = std::move(call.targets);
-  absl::StatusOr<std::unique_ptr<StepLimits>> limits = StepLimits::Begin(shared_from_this(), options, call.options);
-  if (!limits.ok()) return done(limits.status());
-  absl::StatusOr<std::shared_ptr<const PreparedParts>> prepared = Prepare(signature, feeds, *(*limits)->cancellation());
-  if (!prepared.ok()) {
-    limits->reset();
-    return done(prepared.status());
+  absl::StatusOr<std::unique_ptr<StepScope>> scope = Begin(options, call.options);
+  if (!scope.ok()) return done(scope.status());
+  PreparedCallable callable = Prepare(signature, feeds, (*scope)->cancellation());
+  if (!callable.ok()) {
+    scope->reset();
+    return done(callable.status());
   }
   Run({.options = options,
-       .limits = *std::move(limits),
-       .prepared = *std::move(prepared),
+       .scope = *std::move(scope),
+       .callable = *std::move(callable),
        .feeds = std::move(feeds),
-       .num_fetches = signature.fetches.size(),
        .run_options = std::move(call.options),
        .result = result,
        .done = std::move(done)});
 }
 
 void MasterSession::Run(MasterStepCall call) {
-  if (call.prepared->collective_graph_key != 0) return RunCollective(std::move(call));
+  if (call.callable->collective_graph_key != 0) return RunCollective(std::move(call));
   Start(std::move(call));
 }
 
@@ -196,37 +186,18 @@ void MasterSession::Start(MasterStepCall call) {
 }
 
 absl::StatusOr<std::string> MasterSession::SetUpPartialRun(const Signature& signature) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<StepLimits> limits, StepLimits::Begin(shared_from_this(), {}, {}));
-  ASSIGN_OR_RETURN(std::shared_ptr<const PreparedParts> prepared, Prepare(signature, *limits->cancellation()));
-  if (prepared->collective_graph_key != 0) return InvalidArgument("PartialRun does not support Collective ops.");
-  auto run = std::make_shared<MasterPartialRun>(handle(), signature, std::move(prepared));
+  ASSIGN_OR_RETURN(const std::unique_ptr<StepScope> scope, Begin({}, {}));
+  ASSIGN_OR_RETURN(std::shared_ptr<const ClusterCallable> callable, Prepare(signature, scope->cancellation()));
+  if (callable->collective_graph_key != 0) return InvalidArgument("PartialRun does not support Collective ops.");
+  auto run = std::make_shared<MasterPartialRun>(handle(), std::move(callable));
   MutexLock lock(&mutex_);
   std::string handle = absl::StrCat(next_handle_++);
   partial_runs_.emplace(handle, std::move(run));
   return handle;
 }
 
-// A fetch of a partial run must not need what has not been fed yet: it would
-// wait for a later call.
-absl::Status MasterSession::CheckComputable(const std::string& fetch, const std::set<std::string>& not_fed) {
-  MutexLock lock(&graph_mutex_);
-  ASSIGN_OR_RETURN(const Output start, graph_.FindOutput(fetch));
-  std::set<const Node*> seen{start.node};
-  std::vector<const Node*> stack{start.node};
-  while (!stack.empty()) {
-    const Node* node = stack.back();
-    stack.pop_back();
-    for (const Output& input : node->inputs()) {
-      if (not_fed.contains(input.name())) {
-        return InvalidArgument("Tensor ", fetch, " can't be computed from the feeds that have been fed so far.");
-      }
-      if (seen.insert(input.node).second) stack.push_back(input.node);
-    }
-    for (const Node* control : node->control_inputs()) {
-      if (seen.insert(control).second) stack.push_back(control);
-    }
-  }
-  return absl::OkStatus();
+absl::Status MasterSession::CheckComputable(const std::string& fetch, const std::set<std::string>& not_fed) const {
+  return graph_.Read([&](const Graph& graph) { return thalweg::CheckComputable(graph, fetch, not_fed); });
 }
 
 void MasterSession::RunPartial(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done) {
@@ -253,44 +224,43 @@ void MasterSession::RunPartial(const CallOptions& options, RunStepCall call, Run
 
 absl::StatusOr<int64_t> MasterSession::MakeCallable(const tensorflow::CallableOptions& options) {
   if (options.tensor_connection_size() > 0) return Unimplemented("A callable with tensor connections");
-  Signature signature{.feeds = {options.feed().begin(), options.feed().end()},
-                      .fetches = {options.fetch().begin(), options.fetch().end()},
-                      .targets = {options.target().begin(), options.target().end()}};
-  ASSIGN_OR_RETURN(const std::unique_ptr<StepLimits> limits, StepLimits::Begin(shared_from_this(), {}, {}));
-  ASSIGN_OR_RETURN(std::shared_ptr<const PreparedParts> prepared, Prepare(signature, *limits->cancellation()));
+  const Signature signature{.feeds = {options.feed().begin(), options.feed().end()},
+                            .fetches = {options.fetch().begin(), options.fetch().end()},
+                            .targets = {options.target().begin(), options.target().end()}};
+  ASSIGN_OR_RETURN(const std::unique_ptr<StepScope> scope, Begin({}, {}));
+  ASSIGN_OR_RETURN(std::shared_ptr<const ClusterCallable> callable, Prepare(signature, scope->cancellation()));
   MutexLock lock(&mutex_);
   const int64_t handle = next_handle_++;
-  callables_[handle] = {std::move(prepared), std::move(signature), options.run_options()};
+  client_callables_[handle] = {std::move(callable), options.run_options()};
   return handle;
 }
 
 void MasterSession::RunCallable(const CallOptions& options, int64_t handle, std::vector<Tensor> feeds,
                                 RunStepResult* result, Done done) {
-  Callable callable;
+  ClientCallable found;
   {
     MutexLock lock(&mutex_);
-    if (const auto it = callables_.find(handle); it != callables_.end()) callable = it->second;
+    if (const auto it = client_callables_.find(handle); it != client_callables_.end()) found = it->second;
   }
-  if (callable.prepared == nullptr) return done(InvalidArgument("No such callable handle: ", handle));
-  if (feeds.size() != callable.signature.feeds.size()) {
-    return done(InvalidArgument("Expected ", callable.signature.feeds.size(), " feeds, got ", feeds.size()));
+  if (found.callable == nullptr) return done(InvalidArgument("No such callable handle: ", handle));
+  const std::vector<std::string>& expected = found.callable->signature.feeds;
+  if (feeds.size() != expected.size()) {
+    return done(InvalidArgument("Expected ", expected.size(), " feeds, got ", feeds.size()));
   }
-  absl::StatusOr<std::unique_ptr<StepLimits>> limits =
-      StepLimits::Begin(shared_from_this(), options, callable.run_options);
-  if (!limits.ok()) return done(limits.status());
+  absl::StatusOr<std::unique_ptr<StepScope>> scope = Begin(options, found.run_options);
+  if (!scope.ok()) return done(scope.status());
   Run({.options = options,
-       .limits = *std::move(limits),
-       .prepared = std::move(callable.prepared),
+       .scope = *std::move(scope),
+       .callable = std::move(found.callable),
        .feeds = std::move(feeds),
-       .num_fetches = callable.signature.fetches.size(),
-       .run_options = std::move(callable.run_options),
+       .run_options = std::move(found.run_options),
        .result = result,
        .done = std::move(done)});
 }
 
 absl::Status MasterSession::ReleaseCallable(int64_t handle) {
   MutexLock lock(&mutex_);
-  if (callables_.erase(handle) == 1) return absl::OkStatus();
+  if (client_callables_.erase(handle) == 1) return absl::OkStatus();
   return InvalidArgument("No such callable handle: ", handle);
 }
 
@@ -303,29 +273,16 @@ void MasterSession::ListDevices(tensorflow::ListDevicesResponse* response) const
 }
 
 absl::Status MasterSession::Close() {
-  const absl::Status why = Cancelled("Step was cancelled by an explicit call to `Session::Close()`.");
-  std::vector<std::shared_ptr<Cancellation>> running;
+  steps_.Close();
+  callables_.Clear();
   absl::flat_hash_map<std::string, std::shared_ptr<MasterPartialRun>> partial;
+  absl::flat_hash_map<int64_t, ClientCallable> client_callables;  // destroyed after the lock is gone
   {
     MutexLock lock(&mutex_);
-    closed_ = true;
-    running.assign(running_.begin(), running_.end());
     partial.swap(partial_runs_);
+    client_callables.swap(client_callables_);
   }
-  for (const auto& cancellation : running) cancellation->Cancel(why);
   for (const auto& [handle, run] : partial) run->CleanUp();
-  {
-    MutexLock lock(&mutex_);
-    const absl::Time start = absl::Now();
-    while (!running_.empty()) {
-      if (step_ended_.WaitWithTimeout(&mutex_, absl::Seconds(10))) {
-        LOG(INFO) << "Closing session " << handle() << " still waits for the end of " << running_.size()
-                  << " steps, since " << absl::FormatDuration(absl::Now() - start);
-      }
-    }
-    prepared_.clear();
-    callables_.clear();
-  }
   options_.sequences->Forget(handle());
   for (const ClusterDevices::Task& task : options_.devices.tasks) {
     auto request = std::make_shared<tensorflow::DeleteWorkerSessionRequest>();

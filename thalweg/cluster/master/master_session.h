@@ -1,4 +1,4 @@
-// One session of a master: its graph, the steps that it was compiled to, and
+// One session of a master: its graph, the callables that it was compiled to, and
 // the steps that run.
 #pragma once
 
@@ -10,20 +10,20 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/timer.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/cluster/collectives/collective_step_ids.h"
+#include "thalweg/cluster/master/cluster_callable.h"
 #include "thalweg/cluster/master/master.h"
-#include "thalweg/cluster/master/prepared_parts.h"
 #include "thalweg/cluster/membership.h"
 #include "thalweg/cluster/peer_health.h"
 #include "thalweg/cluster/worker/worker.h"
-#include "thalweg/graph/graph.h"
 #include "thalweg/kernel/device.h"
-#include "thalweg/runtime/placer.h"
+#include "thalweg/runtime/active_steps.h"
+#include "thalweg/runtime/callable_cache.h"
+#include "thalweg/runtime/prepare.h"
 #include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {
@@ -74,48 +74,45 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   // session. Every later call is FAILED_PRECONDITION.
   absl::Status Close();
 
-  // For steps. None begins once the session is closed.
-  absl::Status Enter(const std::shared_ptr<Cancellation>& step);
-  void Leave(const std::shared_ptr<Cancellation>& step);
   const MasterSessionOptions& options() const { return options_; }
 
  private:
-  absl::StatusOr<std::shared_ptr<const PreparedParts>> Prepare(const Signature& signature, Cancellation& cancellation);
-  // Where that depends on the texts of feeds, for those that are given.
-  absl::StatusOr<std::shared_ptr<const PreparedParts>> Prepare(const Signature& signature,
-                                                               const std::vector<Tensor>& feeds,
-                                                               Cancellation& cancellation);
+  using PreparedCallable = absl::StatusOr<std::shared_ptr<const ClusterCallable>>;
+
+  PreparedCallable Prepare(const Signature& signature, Cancellation& cancellation);
+  // The same for a signature that may depend on the texts of feeds.
+  PreparedCallable Prepare(const Signature& signature, const std::vector<Tensor>& feeds, Cancellation& cancellation);
+  // Begins a step, or a preparation.
+  absl::StatusOr<std::unique_ptr<StepScope>> Begin(const CallOptions& options,
+                                                   const tensorflow::RunOptions& run_options);
   void RunPartial(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done);
-  absl::Status CheckComputable(const std::string& fetch, const std::set<std::string>& not_fed);
+  absl::Status CheckComputable(const std::string& fetch, const std::set<std::string>& not_fed) const;
   void Run(MasterStepCall call);
   void RunCollective(MasterStepCall call);
   void Start(MasterStepCall call);
   const std::string& collective_leader() const;
 
-  MasterSessionOptions options_;  // constant after Open()
+  // Constant after Open().
+  MasterSessionOptions options_;
+  PrepareOptions prepare_options_;
+
+  ActiveSteps steps_;
+  SessionGraph graph_;
+  CallableCache<const ClusterCallable> callables_;
+  std::atomic<int64_t> next_number_{0};  // of what is registered with workers
+  std::atomic<bool> any_by_text_{false};
 
   mutable Mutex mutex_;
-  CondVar step_ended_;
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::flat_hash_set<std::shared_ptr<Cancellation>> running_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, std::shared_ptr<const PreparedParts>> prepared_ ABSL_GUARDED_BY(mutex_);
-  // Of signatures that depend on the text of feeds: which feeds.
+  // The feeds whose text a signature depends on, by its key.
   absl::flat_hash_map<std::string, std::vector<int>> by_text_ ABSL_GUARDED_BY(mutex_);
-  std::atomic<bool> any_by_text_{false};
   absl::flat_hash_map<std::string, std::shared_ptr<MasterPartialRun>> partial_runs_ ABSL_GUARDED_BY(mutex_);
-  struct Callable {
-    std::shared_ptr<const PreparedParts> prepared;
-    Signature signature;
+  // Callables that the client has a handle of.
+  struct ClientCallable {
+    std::shared_ptr<const ClusterCallable> callable;
     tensorflow::RunOptions run_options;
   };
-  absl::flat_hash_map<int64_t, Callable> callables_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<int64_t, ClientCallable> client_callables_ ABSL_GUARDED_BY(mutex_);
   int64_t next_handle_ ABSL_GUARDED_BY(mutex_) = 0;
-
-  Mutex graph_mutex_;  // taken before mutex_ where both are
-  Graph graph_ ABSL_GUARDED_BY(graph_mutex_);
-  StatePlacement states_ ABSL_GUARDED_BY(graph_mutex_);
-  int64_t graph_version_ ABSL_GUARDED_BY(graph_mutex_) = 0;
-  int64_t next_number_ ABSL_GUARDED_BY(graph_mutex_) = 0;  // of what is compiled
 };
 
 }  // namespace thalweg

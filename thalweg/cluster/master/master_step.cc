@@ -16,24 +16,24 @@ bool IsDerived(const absl::Status& status) { return absl::IsCancelled(status); }
 MasterStep::MasterStep(std::shared_ptr<MasterSession> session, MasterStepCall call)
     : session_(std::move(session)),
       call_(std::move(call)),
-      prepared_(*call_.prepared),
-      results_(prepared_.parts.size()),
-      cancellation_(call_.limits->cancellation()) {}
+      callable_(*call_.callable),
+      results_(callable_.parts.size()),
+      cancellation_(call_.scope->shared_cancellation()) {}
 
 void MasterStep::Start() {
-  call_.result->fetches.resize(call_.num_fetches);
+  call_.result->fetches.resize(callable_.signature.fetches.size());
   // Other masters run steps of the same collective number, maybe in the same
   // tasks: those of ours tell the two apart.
-  step_id_ = call_.collective_step_id != 0 && !prepared_.cleans_up ? call_.collective_step_id : NewStepId();
-  if (!prepared_.peers->empty()) watch_ = session_->options().health->Watch(prepared_.peers, cancellation_);
-  const size_t parts = prepared_.parts.size();
+  step_id_ = call_.collective_step_id != 0 && !callable_.cleans_up ? call_.collective_step_id : NewStepId();
+  if (!callable_.peers->empty()) watch_ = session_->options().health->Watch(callable_.peers, cancellation_);
+  const size_t parts = callable_.parts.size();
   left_.store(static_cast<int>(parts), std::memory_order_relaxed);
   const auto self = shared_from_this();  // the last part may end here
   for (size_t i = 0; i < parts; ++i) RunPart(i);
 }
 
 void MasterStep::RunPart(size_t i) {
-  const PreparedParts::Part& part = prepared_.parts[i];
+  const ClusterCallable::Part& part = callable_.parts[i];
   RunGraphCall call{.session_handle = session_->handle(),
                     .graph_handle = part.graph_handle,
                     .step_id = step_id_,
@@ -56,7 +56,7 @@ void MasterStep::PartEnded(size_t i, const absl::Status& status) {
       MutexLock lock(&mutex_);
       if (status_.ok() || (IsDerived(status_) && !IsDerived(status))) {
         first = status_.ok();
-        status_ = FromTask(status, prepared_.parts[i].task);
+        status_ = FromTask(status, callable_.parts[i].task);
       }
     }
     if (first) cancellation_->Cancel(status);
@@ -73,7 +73,7 @@ void MasterStep::PartEnded(size_t i, const absl::Status& status) {
     MutexLock lock(&mutex_);
     result = status_;
   }
-  if (!result.ok() || !prepared_.cleans_up) prepared_.CleanUp(step_id_);
+  if (!result.ok() || !callable_.cleans_up) callable_.CleanUp(step_id_);
   // What cancelled the step from outside (its deadline, a Close) is what the client hears.
   if (!result.ok() && IsDerived(result) && !IsDerived(cancellation_->status())) result = cancellation_->status();
   if (result.ok()) {
@@ -87,7 +87,7 @@ void MasterStep::PartEnded(size_t i, const absl::Status& status) {
 void MasterStep::Collect() {
   RunStepResult& result = *call_.result;
   for (size_t i = 0; i < results_.size(); ++i) {
-    const PreparedParts::Part& part = prepared_.parts[i];
+    const ClusterCallable::Part& part = callable_.parts[i];
     RunGraphResult& r = results_[i];
     for (size_t k = 0; k < part.fetches.size() && k < r.recv.size(); ++k) {
       result.fetches[part.fetches[k].first] = std::move(r.recv[k].second);
@@ -102,7 +102,7 @@ void MasterStep::Collect() {
 void MasterStep::Finish(const absl::Status& status) {
   if (watch_.has_value()) session_->options().health->Unwatch(*watch_);
   Master::Done done = std::move(call_.done);
-  call_.limits.reset();
+  call_.scope.reset();
   done(status);
 }
 

@@ -10,20 +10,19 @@
 #include "absl/base/thread_annotations.h"
 #include "thalweg/base/cancellation.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/cluster/master/cluster_callable.h"
 #include "thalweg/cluster/master/master.h"
 #include "thalweg/cluster/master/master_session.h"
-#include "thalweg/cluster/master/prepared_parts.h"
-#include "thalweg/cluster/step_limits.h"
+#include "thalweg/runtime/active_steps.h"
 
 namespace thalweg {
 
 // What a step is asked for.
 struct MasterStepCall {
   CallOptions options;
-  std::unique_ptr<StepLimits> limits;
-  std::shared_ptr<const PreparedParts> prepared;
+  std::unique_ptr<StepScope> scope;
+  std::shared_ptr<const ClusterCallable> callable;
   std::vector<Tensor> feeds;
-  size_t num_fetches = 0;
   tensorflow::RunOptions run_options;
   int64_t collective_step_id = 0;   // 0: it has no collectives
   RunStepResult* result = nullptr;  // borrowed until `done` has run
@@ -45,7 +44,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
 
   const std::shared_ptr<MasterSession> session_;
   MasterStepCall call_;
-  const PreparedParts& prepared_;
+  const ClusterCallable& callable_;
   std::vector<RunGraphResult> results_;  // by part
   int64_t step_id_ = 0;
   const std::shared_ptr<Cancellation> cancellation_;

@@ -1,17 +1,14 @@
-#include "thalweg/cluster/master/prepared_parts.h"
+#include "thalweg/cluster/master/cluster_callable.h"
 
 #include <algorithm>
 
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/master/master_session.h"
-#include "thalweg/runtime/functions.h"
 #include "thalweg/runtime/graph_optimizer.h"
 #include "thalweg/runtime/partitioner.h"
-#include "thalweg/runtime/placer.h"
 
 namespace thalweg {
 namespace {
@@ -29,30 +26,6 @@ GraphOptimizerOptions GraphOptimizerOptionsOf(const tensorflow::ConfigProto& con
   return result;
 }
 
-absl::Status PlaceNodes(const Graph& whole, StatePlacement& states, Graph& graph, const MasterSessionOptions& session) {
-  PlacerOptions placer{.default_device = session.client_device(),
-                       .allow_soft_placement = session.config.allow_soft_placement()};
-  for (const ClusterDevices::Task& task : session.devices.tasks) {
-    for (const tensorflow::DeviceAttributes& device : task.devices) {
-      ASSIGN_OR_RETURN(DeviceName name, DeviceName::Parse(device.name()));
-      placer.devices.push_back({std::move(name)});
-    }
-  }
-  states.Update(whole, placer);
-  placer.states = &states;
-  const absl::StatusOr<std::vector<Placed>> placed = Place(graph, placer);
-  if (!placed.ok()) {
-    if (session.devices.absent.empty()) return placed.status();
-    // Most likely it asks for a device of a task that has left.
-    return Unavailable(absl::StrJoin(session.devices.absent, ", "),
-                       " has left the cluster: ", placed.status().message());
-  }
-  if (session.config.log_device_placement()) {
-    for (const Placed& p : *placed) LOG(INFO) << DescribePlacement(p);
-  }
-  return absl::OkStatus();
-}
-
 tensorflow::ThalwegTransfers TransfersOf(const MasterSessionOptions& session, const std::vector<GraphPart>& parts) {
   tensorflow::ThalwegTransfers transfers;
   transfers.set_master_task(session.self);
@@ -68,16 +41,16 @@ tensorflow::ThalwegTransfers TransfersOf(const MasterSessionOptions& session, co
 
 // Has the workers compile the parts. They wait together.
 absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& session, Cancellation& cancellation,
-                      PreparedParts* prepared) {
+                      ClusterCallable* callable) {
   const tensorflow::ThalwegTransfers transfers = TransfersOf(session, parts);
-  prepared->cleans_up = transfers.all_pushed();
-  prepared->parts.resize(parts.size());
+  callable->cleans_up = transfers.all_pushed();
+  callable->parts.resize(parts.size());
   std::vector<tensorflow::RegisterGraphRequest> requests(parts.size());
   std::vector<tensorflow::RegisterGraphResponse> responses(parts.size());
   std::vector<absl::Status> statuses(parts.size());
   BlockingCounter left(static_cast<int>(parts.size()));
   for (size_t i = 0; i < parts.size(); ++i) {
-    PreparedParts::Part& part = prepared->parts[i];
+    ClusterCallable::Part& part = callable->parts[i];
     part.task = parts[i].task;
     part.worker = session.workers->Find(part.task);
     part.feeds = std::move(parts[i].feeds);
@@ -88,8 +61,8 @@ absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& 
     *requests[i].mutable_graph_def() = std::move(parts[i].graph);
     *requests[i].mutable_graph_options() = session.config.graph_options();
     *requests[i].mutable_thalweg() = transfers;
-    if (prepared->collective_graph_key != 0) {
-      requests[i].set_collective_graph_key(prepared->collective_graph_key);
+    if (callable->collective_graph_key != 0) {
+      requests[i].set_collective_graph_key(callable->collective_graph_key);
       *requests[i].mutable_config_proto() = session.config;
     }
     part.worker->RegisterGraph({.cancellation = &cancellation}, requests[i], &responses[i],
@@ -101,8 +74,8 @@ absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& 
   left.Wait();
   RETURN_IF_ERROR(cancellation.status());
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!statuses[i].ok()) return FromTask(statuses[i], prepared->parts[i].task);
-    prepared->parts[i].graph_handle = responses[i].graph_handle();
+    if (!statuses[i].ok()) return FromTask(statuses[i], callable->parts[i].task);
+    callable->parts[i].graph_handle = responses[i].graph_handle();
   }
   return absl::OkStatus();
 }
@@ -113,7 +86,7 @@ absl::Status FromTask(const absl::Status& status, const std::string& task) {
   return Prepend(status, absl::StrCat("From ", task, ":\n"));
 }
 
-void PreparedParts::CleanUp(int64_t step_id) const {
+void ClusterCallable::CleanUp(int64_t step_id) const {
   // Those that are gone are not waited for.
   constexpr absl::Duration kTimeout = absl::Seconds(10);
   for (const Part& part : parts) {
@@ -121,34 +94,44 @@ void PreparedParts::CleanUp(int64_t step_id) const {
   }
 }
 
-absl::StatusOr<std::shared_ptr<const PreparedParts>> PrepareParts(const Graph& graph, StatePlacement& states,
-                                                                  const Signature& signature, int64_t number,
-                                                                  const MasterSessionOptions& session,
-                                                                  Cancellation& cancellation) {
-  ASSIGN_OR_RETURN(Graph pruned, Extract(graph, signature));
-  std::vector<std::string> targets = signature.targets;
-  RETURN_IF_ERROR(InlineFunctions(pruned, &targets));
-  RETURN_IF_ERROR(PlaceNodes(graph, states, pruned, session));
-  RETURN_IF_ERROR(
-      Optimize(pruned, targets, *session.folding_device, GraphOptimizerOptionsOf(session.config), &cancellation));
-  RETURN_IF_ERROR(cancellation.status());
-  const auto prepared = std::make_shared<PreparedParts>();
-  prepared->collective_graph_key = CollectiveGraphKey(pruned);
+absl::StatusOr<PrepareOptions> PrepareOptionsOf(const MasterSessionOptions& session) {
+  PrepareOptions prepare{.placer = {.default_device = session.client_device(),
+                                    .allow_soft_placement = session.config.allow_soft_placement()},
+                         .log_device_placement = session.config.log_device_placement(),
+                         .absent_tasks = session.devices.absent,
+                         .folding_device = session.folding_device.get(),
+                         .optimizer = GraphOptimizerOptionsOf(session.config)};
+  for (const ClusterDevices::Task& task : session.devices.tasks) {
+    for (const tensorflow::DeviceAttributes& device : task.devices) {
+      ASSIGN_OR_RETURN(DeviceName name, DeviceName::Parse(device.name()));
+      prepare.placer.devices.push_back({std::move(name)});
+    }
+  }
+  return prepare;
+}
+
+absl::StatusOr<std::shared_ptr<const ClusterCallable>> RegisterParts(Graph graph, const Signature& signature,
+                                                                     int64_t number,
+                                                                     const MasterSessionOptions& session,
+                                                                     Cancellation& cancellation) {
+  const auto callable = std::make_shared<ClusterCallable>();
+  callable->signature = signature;
+  callable->collective_graph_key = CollectiveGraphKey(graph);
   const bool all_ours = std::all_of(session.devices.tasks.begin(), session.devices.tasks.end(),
                                     [](const ClusterDevices::Task& task) { return task.takes_pushes; });
   const PartitionOptions partition{
       .incarnation = [&](const std::string& device) { return session.devices.Incarnation(device); },
       .suffix = all_ours ? "" : absl::StrCat("_S", number)};
-  ASSIGN_OR_RETURN(std::vector<GraphPart> parts, Partition(std::move(pruned), signature, partition));
+  ASSIGN_OR_RETURN(std::vector<GraphPart> parts, Partition(std::move(graph), signature, partition));
   // The master's own part runs on the thread that starts the others, after them.
   std::stable_partition(parts.begin(), parts.end(), [&](const GraphPart& p) { return p.task != session.self; });
-  RETURN_IF_ERROR(Register(std::move(parts), session, cancellation, prepared.get()));
+  RETURN_IF_ERROR(Register(std::move(parts), session, cancellation, callable.get()));
   std::vector<Peer> peers;
-  for (const PreparedParts::Part& part : prepared->parts) {
+  for (const ClusterCallable::Part& part : callable->parts) {
     if (part.task != session.self) peers.push_back({part.task, part.worker});
   }
-  prepared->peers = std::make_shared<const std::vector<Peer>>(std::move(peers));
-  return std::shared_ptr<const PreparedParts>(prepared);
+  callable->peers = std::make_shared<const std::vector<Peer>>(std::move(peers));
+  return std::shared_ptr<const ClusterCallable>(callable);
 }
 
 }  // namespace thalweg
