@@ -49,6 +49,10 @@ lint: setup-develop ## check the layout, and run clang-tidy on what differs from
 	@cmake --build build/clang --target thalweg_proto thalweg_common_headers thalweg_op_headers thalweg_test_headers thalweg_api_headers
 	@tools/lint
 
+.PHONY: diagrams
+diagrams: ## draw the diagrams of docs/ anew, after a change of docs/diagrams/*.dot; needs graphviz
+	@for dot in docs/diagrams/*.dot; do dot -Tsvg $$dot -o $${dot%.dot}.svg; done
+
 .PHONY: install
 install: build ## install the program and the C++ library to PREFIX (/usr/local), below DESTDIR if that is set
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
