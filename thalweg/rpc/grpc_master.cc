@@ -48,14 +48,15 @@ class GrpcMaster : public Master {
 
   void RunStep(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done) override {
     MessageWriter writer;
-    writer.Bytes(1, call.session_handle);
-    for (const auto& [name, value] : call.feeds) writer.AddNamedTensor(2, name, value);
-    for (const std::string& name : call.fetches) writer.Bytes(3, name);
-    for (const std::string& name : call.targets) writer.Bytes(4, name);
-    if (call.options.ByteSizeLong() > 0) writer.Message(5, call.options);
-    if (!call.partial_run_handle.empty()) writer.Bytes(6, call.partial_run_handle);
-    writer.Varint(7, 1);  // store_errors_in_response_body
-    writer.Varint(8, static_cast<uint64_t>(NewRequestId()));
+    writer.Bytes(RunStepRequest::kSessionHandleFieldNumber, call.session_handle);
+    for (const auto& [name, value] : call.feeds) writer.AddNamedTensor(RunStepRequest::kFeedFieldNumber, name, value);
+    for (const std::string& name : call.fetches) writer.Bytes(RunStepRequest::kFetchFieldNumber, name);
+    for (const std::string& name : call.targets) writer.Bytes(RunStepRequest::kTargetFieldNumber, name);
+    if (call.options.ByteSizeLong() > 0) writer.Message(RunStepRequest::kOptionsFieldNumber, call.options);
+    if (!call.partial_run_handle.empty())
+      writer.Bytes(RunStepRequest::kPartialRunHandleFieldNumber, call.partial_run_handle);
+    writer.Varint(RunStepRequest::kStoreErrorsInResponseBodyFieldNumber, 1);
+    writer.Varint(RunStepRequest::kRequestIdFieldNumber, static_cast<uint64_t>(NewRequestId()));
     const absl::StatusOr<grpc::ByteBuffer> request = writer.Finish();
     if (!request.ok()) return done(request.status());
     channel_->Call("/tensorflow.MasterService/RunStep", *request, options,
@@ -68,10 +69,10 @@ class GrpcMaster : public Master {
   void RunCallable(const CallOptions& options, const std::string& session_handle, int64_t handle,
                    std::vector<Tensor> feeds, RunStepResult* result, Done done) override {
     MessageWriter writer;
-    writer.Bytes(1, session_handle);
-    writer.Varint(2, static_cast<uint64_t>(handle));
-    for (const Tensor& feed : feeds) writer.AddTensor(3, feed);
-    writer.Varint(4, static_cast<uint64_t>(NewRequestId()));
+    writer.Bytes(RunCallableRequest::kSessionHandleFieldNumber, session_handle);
+    writer.Varint(RunCallableRequest::kHandleFieldNumber, static_cast<uint64_t>(handle));
+    for (const Tensor& feed : feeds) writer.AddTensor(RunCallableRequest::kFeedFieldNumber, feed);
+    writer.Varint(RunCallableRequest::kRequestIdFieldNumber, static_cast<uint64_t>(NewRequestId()));
     const absl::StatusOr<grpc::ByteBuffer> request = writer.Finish();
     if (!request.ok()) return done(request.status());
     channel_->Call("/tensorflow.MasterService/RunCallable", *request, options,

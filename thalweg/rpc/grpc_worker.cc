@@ -11,6 +11,8 @@
 namespace thalweg {
 namespace {
 
+using tensorflow::RunGraphRequest;
+
 // Shared with the calls under way, which may outlive the worker.
 struct RemoteTask {
   std::string task;
@@ -92,24 +94,24 @@ class GrpcWorker : public Worker {
 
   void RunGraph(const CallOptions& options, RunGraphCall call, RunGraphResult* result, Done done) override {
     MessageWriter writer;
-    writer.Bytes(1, call.graph_handle);
-    writer.Varint(2, static_cast<uint64_t>(call.step_id));
-    for (const auto& [key, tensor] : call.send) writer.AddNamedTensor(3, key, tensor);
-    for (const std::string& key : call.recv_keys) writer.Bytes(4, key);
+    writer.Bytes(RunGraphRequest::kGraphHandleFieldNumber, call.graph_handle);
+    writer.Varint(RunGraphRequest::kStepIdFieldNumber, static_cast<uint64_t>(call.step_id));
+    for (const auto& [key, tensor] : call.send) writer.AddNamedTensor(RunGraphRequest::kSendFieldNumber, key, tensor);
+    for (const std::string& key : call.recv_keys) writer.Bytes(RunGraphRequest::kRecvKeyFieldNumber, key);
     if (call.trace || call.record_costs || call.partition_graphs) {
       tensorflow::ExecutorOpts opts;
       opts.set_record_timeline(call.trace);
       opts.set_record_costs(call.record_costs);
       opts.set_record_partition_graphs(call.partition_graphs);
-      writer.Message(5, opts);
+      writer.Message(RunGraphRequest::kExecOptsFieldNumber, opts);
     }
-    writer.Varint(6, call.is_partial ? 1 : 0);
-    writer.Varint(7, call.is_last_partial ? 1 : 0);
-    writer.Bytes(8, call.session_handle);
-    writer.Varint(9, 1);  // store_errors_in_response_body: errors of a step may be long
-    writer.Varint(10, call.has_session ? 1 : 0);
-    writer.Varint(11, static_cast<uint64_t>(call.request_id));
-    writer.Varint(1000, static_cast<uint64_t>(call.collective_step_id));
+    writer.Varint(RunGraphRequest::kIsPartialFieldNumber, call.is_partial ? 1 : 0);
+    writer.Varint(RunGraphRequest::kIsLastPartialRunFieldNumber, call.is_last_partial ? 1 : 0);
+    writer.Bytes(RunGraphRequest::kSessionHandleFieldNumber, call.session_handle);
+    writer.Varint(RunGraphRequest::kStoreErrorsInResponseBodyFieldNumber, 1);  // errors of a step may be long
+    writer.Varint(RunGraphRequest::kCreateWorkerSessionCalledFieldNumber, call.has_session ? 1 : 0);
+    writer.Varint(RunGraphRequest::kRequestIdFieldNumber, static_cast<uint64_t>(call.request_id));
+    writer.Varint(RunGraphRequest::kCollectiveStepIdFieldNumber, static_cast<uint64_t>(call.collective_step_id));
     const absl::StatusOr<grpc::ByteBuffer> request = writer.Finish();
     if (!request.ok()) return done(request.status());
     remote_->channel->Call("/tensorflow.WorkerService/RunGraph", *request, options,

@@ -34,11 +34,11 @@ absl::StatusOr<grpc::ByteBuffer> WriteRunStep(const absl::Status& status, const 
   MessageWriter writer;
   for (size_t i = 0; i < fetches.size() && status.ok(); ++i) {
     RETURN_IF_ERROR(CheckEncodable(result.fetches[i]));
-    writer.AddNamedTensor(1, fetches[i], result.fetches[i]);
+    writer.AddNamedTensor(RunStepResponse::kTensorFieldNumber, fetches[i], result.fetches[i]);
   }
-  writer.Message(2, result.metadata);
-  writer.Varint(3, static_cast<uint64_t>(status.code()));
-  if (!status.ok()) writer.Bytes(4, status.message());
+  writer.Message(RunStepResponse::kMetadataFieldNumber, result.metadata);
+  writer.Varint(RunStepResponse::kStatusCodeFieldNumber, static_cast<uint64_t>(status.code()));
+  if (!status.ok()) writer.Bytes(RunStepResponse::kStatusErrorMessageFieldNumber, status.message());
   return writer.Finish();
 }
 
@@ -88,8 +88,9 @@ void ServeRunCallable(Master& master, ServerCall& call) {
                      std::move(feeds), borrowed, [&call, result = std::move(result)](const absl::Status& status) {
                        if (!status.ok()) return call.Reply(status, {});
                        MessageWriter writer;
-                       for (const Tensor& value : result->fetches) writer.AddTensor(1, value);
-                       writer.Message(2, result->metadata);
+                       for (const Tensor& value : result->fetches)
+                         writer.AddTensor(RunCallableResponse::kFetchFieldNumber, value);
+                       writer.Message(RunCallableResponse::kMetadataFieldNumber, result->metadata);
                        call.Reply(writer.Finish());
                      });
 }

@@ -20,6 +20,12 @@ namespace thalweg {
 namespace {
 
 using google::protobuf::io::CodedInputStream;
+using tensorflow::NamedTensorProto;
+using tensorflow::PushedTensor;
+using tensorflow::PushPieceRequest;
+using tensorflow::PushRequest;
+using tensorflow::RecvTensorResponse;
+using tensorflow::TensorProto;
 
 constexpr int kVarintType = 0;
 constexpr int kBytesType = 2;
@@ -46,7 +52,7 @@ std::string ContentHead(const Tensor& tensor) {
   tensor.shape().ToProto(proto.mutable_tensor_shape());
   std::string head = proto.SerializeAsString();
   if (const uint64_t bytes = tensor.num_elements() * size; bytes > 0) {
-    AppendVarint(&head, TagOf(4, kBytesType));
+    AppendVarint(&head, TagOf(TensorProto::kTensorContentFieldNumber, kBytesType));
     AppendVarint(&head, bytes);
   }
   return head;
@@ -61,17 +67,17 @@ std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
   tensorflow::TensorProto head;
   for (;;) {
     const uint32_t tag = in.ReadTag();
-    if (tag == TagOf(1, kVarintType)) {
+    if (tag == TagOf(TensorProto::kDtypeFieldNumber, kVarintType)) {
       uint32_t dtype = 0;
       if (!in.ReadVarint32(&dtype)) return std::nullopt;
       head.set_dtype(static_cast<tensorflow::DataType>(dtype));
-    } else if (tag == TagOf(2, kBytesType)) {
+    } else if (tag == TagOf(TensorProto::kTensorShapeFieldNumber, kBytesType)) {
       uint32_t bytes = 0;
       if (!in.ReadVarint32(&bytes)) return std::nullopt;
       const auto shape_limit = in.PushLimit(static_cast<int>(bytes));
       if (!head.mutable_tensor_shape()->MergeFromCodedStream(&in) || !in.ConsumedEntireMessage()) return std::nullopt;
       in.PopLimit(shape_limit);
-    } else if (tag == TagOf(4, kBytesType)) {
+    } else if (tag == TagOf(TensorProto::kTensorContentFieldNumber, kBytesType)) {
       uint32_t bytes = 0;
       if (!in.ReadVarint32(&bytes) || static_cast<int>(bytes) != in.BytesUntilLimit()) return std::nullopt;
       const int number = head.dtype();
@@ -189,8 +195,8 @@ void MessageWriter::AddNamedTensor(int field, absl::string_view name, const Tens
   const bool as_content = ElementSize(tensor.dtype()) != 0;
   Tag(field, kBytesType);
   RawVarint(1 + VarintSize(name.size()) + name.size() + 1 + VarintSize(body) + body);
-  Bytes(1, name);
-  Tag(2, kBytesType);
+  Bytes(NamedTensorProto::kNameFieldNumber, name);
+  Tag(NamedTensorProto::kTensorFieldNumber, kBytesType);
   RawVarint(body);
   if (as_content) {
     Body(tensor, head);
@@ -209,9 +215,9 @@ void MessageWriter::AddTransfer(int field, const Transfer& transfer) {
   const size_t dead = transfer.value.dead ? 2 : 0;
   Tag(field, kBytesType);
   RawVarint(1 + VarintSize(transfer.key.size()) + transfer.key.size() + dead + 1 + VarintSize(body) + body);
-  Bytes(1, transfer.key);
-  Varint(2, transfer.value.dead ? 1 : 0);
-  Tag(4, kBytesType);
+  Bytes(PushedTensor::kKeyFieldNumber, transfer.key);
+  Varint(PushedTensor::kIsDeadFieldNumber, transfer.value.dead ? 1 : 0);
+  Tag(PushedTensor::kContentFieldNumber, kBytesType);
   RawVarint(body);
   Body(tensor, head);
 }
@@ -226,10 +232,10 @@ absl::StatusOr<grpc::ByteBuffer> MessageWriter::Finish() {
 
 absl::StatusOr<grpc::ByteBuffer> SerializePushRequest(int64_t step_id, const std::vector<Transfer>& tensors) {
   MessageWriter writer;
-  writer.Varint(1, static_cast<uint64_t>(step_id));
+  writer.Varint(PushRequest::kStepIdFieldNumber, static_cast<uint64_t>(step_id));
   for (const Transfer& t : tensors) {
     if (t.value.tensor.has_value()) RETURN_IF_ERROR(CheckEncodable(t.value.tensor));
-    writer.AddTransfer(2, t);
+    writer.AddTransfer(PushRequest::kTensorFieldNumber, t);
   }
   return writer.Finish();
 }
@@ -262,19 +268,19 @@ std::optional<Transfer> ReadTransfer(CodedInputStream& in, int length) {
   while (const uint32_t tag = in.ReadTag()) {
     uint32_t n = 0;
     if (!in.ReadVarint32(&n)) return std::nullopt;
-    if (tag == TagOf(2, kVarintType)) {
+    if (tag == TagOf(PushedTensor::kIsDeadFieldNumber, kVarintType)) {
       head.set_is_dead(n != 0);
       continue;
     }
     if (static_cast<int64_t>(n) > in.BytesUntilLimit()) return std::nullopt;
-    if (tag == TagOf(1, kBytesType)) {
+    if (tag == TagOf(PushedTensor::kKeyFieldNumber, kBytesType)) {
       if (!in.ReadString(head.mutable_key(), static_cast<int>(n))) return std::nullopt;
-    } else if (tag == TagOf(3, kBytesType)) {
+    } else if (tag == TagOf(PushedTensor::kTensorFieldNumber, kBytesType)) {
       std::string bytes;
       if (!in.ReadString(&bytes, static_cast<int>(n)) || !head.mutable_tensor()->ParseFromString(bytes)) {
         return std::nullopt;
       }
-    } else if (tag == TagOf(4, kBytesType)) {
+    } else if (tag == TagOf(PushedTensor::kContentFieldNumber, kBytesType)) {
       if (content = ReadContentTensor(in, static_cast<int>(n)); !content.has_value()) return std::nullopt;
     } else {
       return std::nullopt;
@@ -290,11 +296,11 @@ std::optional<Transfer> ReadTransfer(CodedInputStream& in, int length) {
 std::optional<Push> ReadPush(CodedInputStream& in) {
   Push push;
   while (const uint32_t tag = in.ReadTag()) {
-    if (tag == TagOf(1, kVarintType)) {
+    if (tag == TagOf(PushRequest::kStepIdFieldNumber, kVarintType)) {
       uint64_t step_id = 0;
       if (!in.ReadVarint64(&step_id)) return std::nullopt;
       push.step_id = static_cast<int64_t>(step_id);
-    } else if (tag == TagOf(2, kBytesType)) {
+    } else if (tag == TagOf(PushRequest::kTensorFieldNumber, kBytesType)) {
       uint32_t length = 0;
       if (!in.ReadVarint32(&length) || length > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
         return std::nullopt;
@@ -328,7 +334,7 @@ grpc::ByteBuffer SerializePiece(int64_t step_id, const Transfer& transfer, int64
   tensor.shape().ToProto(head.mutable_shape());
   head.set_offset(offset);
   std::string text = head.SerializeAsString();
-  AppendVarint(&text, TagOf(6, kBytesType));
+  AppendVarint(&text, TagOf(PushPieceRequest::kDataFieldNumber, kBytesType));
   AppendVarint(&text, static_cast<uint64_t>(bytes));
   auto* holder = new Tensor(tensor);
   const grpc::Slice slices[] = {
@@ -349,22 +355,22 @@ bool ReadPieceHead(CodedInputStream& in, tensorflow::PushPieceRequest* head, uin
     const uint32_t tag = in.ReadTag();
     uint64_t number = 0;
     if (!in.ReadVarint64(&number) || tag == 0) return false;
-    if (tag == TagOf(1, kVarintType)) {
+    if (tag == TagOf(PushPieceRequest::kStepIdFieldNumber, kVarintType)) {
       head->set_step_id(static_cast<int64_t>(number));
-    } else if (tag == TagOf(3, kVarintType)) {
+    } else if (tag == TagOf(PushPieceRequest::kDtypeFieldNumber, kVarintType)) {
       head->set_dtype(static_cast<tensorflow::DataType>(number));
-    } else if (tag == TagOf(5, kVarintType)) {
+    } else if (tag == TagOf(PushPieceRequest::kOffsetFieldNumber, kVarintType)) {
       head->set_offset(static_cast<int64_t>(number));
     } else if (number > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
       return false;
-    } else if (tag == TagOf(2, kBytesType)) {
+    } else if (tag == TagOf(PushPieceRequest::kKeyFieldNumber, kBytesType)) {
       if (!in.ReadString(head->mutable_key(), static_cast<int>(number))) return false;
-    } else if (tag == TagOf(4, kBytesType)) {
+    } else if (tag == TagOf(PushPieceRequest::kShapeFieldNumber, kBytesType)) {
       std::string shape;
       if (!in.ReadString(&shape, static_cast<int>(number)) || !head->mutable_shape()->ParseFromString(shape)) {
         return false;
       }
-    } else if (tag == TagOf(6, kBytesType)) {
+    } else if (tag == TagOf(PushPieceRequest::kDataFieldNumber, kBytesType)) {
       *bytes = static_cast<uint32_t>(number);
       return true;
     } else {
@@ -442,9 +448,10 @@ absl::StatusOr<grpc::ByteBuffer> SerializeRecvTensorResponse(const Rendezvous::V
   MessageWriter writer;
   if (value.tensor.has_value()) {
     RETURN_IF_ERROR(CheckEncodable(value.tensor));
-    writer.Varint(2, value.dead ? 1 : 0);
-    writer.Varint(3, static_cast<uint64_t>(absl::ToUnixMicros(absl::Now())));
-    writer.AddTensor(1, value.tensor);
+    writer.Varint(RecvTensorResponse::kIsDeadFieldNumber, value.dead ? 1 : 0);
+    writer.Varint(RecvTensorResponse::kSendStartMicrosFieldNumber,
+                  static_cast<uint64_t>(absl::ToUnixMicros(absl::Now())));
+    writer.AddTensor(RecvTensorResponse::kTensorFieldNumber, value.tensor);
   } else {
     // A dead value has no tensor, but the message must.
     tensorflow::RecvTensorResponse response;
@@ -468,13 +475,13 @@ absl::Status ParseRecvTensorResponse(grpc::ByteBuffer& buffer, Rendezvous::Value
       const uint32_t tag = in.ReadTag();
       if (tag == 0) break;
       uint64_t number = 0;
-      if (tag == TagOf(1, kBytesType)) {
+      if (tag == TagOf(RecvTensorResponse::kTensorFieldNumber, kBytesType)) {
         uint32_t length = 0;
         simple = in.ReadVarint32(&length) && (tensor = ReadContentTensor(in, static_cast<int>(length))).has_value();
-      } else if (tag == TagOf(2, kVarintType)) {
+      } else if (tag == TagOf(RecvTensorResponse::kIsDeadFieldNumber, kVarintType)) {
         simple = in.ReadVarint64(&number);
         dead = number != 0;
-      } else if (tag == TagOf(3, kVarintType)) {
+      } else if (tag == TagOf(RecvTensorResponse::kSendStartMicrosFieldNumber, kVarintType)) {
         simple = in.ReadVarint64(&number);
       } else {
         simple = false;

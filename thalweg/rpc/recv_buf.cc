@@ -9,13 +9,17 @@
 #include <string>
 
 #include "thalweg/base/status.h"
+#include "thalweg/proto/worker.pb.h"
 #include "thalweg/rpc/message.h"
 
 namespace thalweg {
 namespace {
 
+using google::protobuf::Any;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
+using tensorflow::RecvBufRespExtra;
+using tensorflow::RecvBufResponse;
 
 constexpr char kTypeUrl[] = "type.googleapis.com/tensorflow.RecvBufRespExtra";
 
@@ -27,7 +31,7 @@ void AppendVarint(std::string* out, uint64_t value) {
 // "field, of so many bytes"; the bytes follow.
 std::string Head(int field, uint64_t bytes) {
   std::string head;
-  AppendVarint(&head, static_cast<uint64_t>(field << 3 | 2));
+  AppendVarint(&head, WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
   AppendVarint(&head, bytes);
   return head;
 }
@@ -40,10 +44,10 @@ bool ReadFields(CodedInputStream& in, Field field) {
     const uint32_t tag = in.ReadTag();
     if (tag == 0) return in.ConsumedEntireMessage();
     uint32_t bytes = 0;
-    if ((tag & 7) != 2) {
+    if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
       if (!WireFormatLite::SkipField(&in, tag)) return false;
     } else if (!in.ReadVarint32(&bytes) || bytes > static_cast<uint32_t>(std::numeric_limits<int32_t>::max()) ||
-               !field(static_cast<int>(tag >> 3), static_cast<int>(bytes))) {
+               !field(WireFormatLite::GetTagFieldNumber(tag), static_cast<int>(bytes))) {
       return false;
     }
   }
@@ -63,10 +67,10 @@ absl::StatusOr<grpc::ByteBuffer> SerializeRecvBufResponse(const Tensor& value) {
   const int64_t bytes = value.TotalBytes();
   // The bytes come last, so that all before them is known: the heads of
   // RecvBufRespExtra.tensor_content, Any.value and .transport_options.
-  std::string heads = bytes == 0 ? "" : Head(1, bytes);
-  heads.insert(0, Head(2, heads.size() + bytes));
-  heads.insert(0, Head(1, sizeof(kTypeUrl) - 1) + kTypeUrl);
-  heads.insert(0, Head(4, heads.size() + bytes));
+  std::string heads = bytes == 0 ? "" : Head(RecvBufRespExtra::kTensorContentFieldNumber, bytes);
+  heads.insert(0, Head(Any::kValueFieldNumber, heads.size() + bytes));
+  heads.insert(0, Head(Any::kTypeUrlFieldNumber, sizeof(kTypeUrl) - 1) + kTypeUrl);
+  heads.insert(0, Head(RecvBufResponse::kTransportOptionsFieldNumber, heads.size() + bytes));
   if (static_cast<int64_t>(heads.size()) + bytes > std::numeric_limits<int32_t>::max()) {
     return ResourceExhausted("A value of ", bytes, " bytes is larger than a message can be (2 GB)");
   }
@@ -90,13 +94,17 @@ absl::Status ParseRecvBufResponse(grpc::ByteBuffer& buffer, Tensor* value) {
   const int64_t size = value->TotalBytes();
   int64_t got = 0;
   const auto content = [&](int field, int bytes) {
-    if (field != 1) return in.Skip(bytes);
+    if (field != RecvBufRespExtra::kTensorContentFieldNumber) return in.Skip(bytes);
     const int64_t begin = got;
     got += bytes;
     return got <= size ? in.ReadRaw(room + begin, bytes) : in.Skip(bytes);
   };
-  const auto any = [&](int field, int bytes) { return field == 2 ? ReadMessage(in, bytes, content) : in.Skip(bytes); };
-  const auto response = [&](int field, int bytes) { return field == 4 ? ReadMessage(in, bytes, any) : in.Skip(bytes); };
+  const auto any = [&](int field, int bytes) {
+    return field == Any::kValueFieldNumber ? ReadMessage(in, bytes, content) : in.Skip(bytes);
+  };
+  const auto response = [&](int field, int bytes) {
+    return field == RecvBufResponse::kTransportOptionsFieldNumber ? ReadMessage(in, bytes, any) : in.Skip(bytes);
+  };
   if (!reader.status().ok() || !ReadFields(in, response)) {
     return InvalidArgument("The bytes of the answer are no RecvBufResponse (", length, " bytes)");
   }

@@ -55,15 +55,20 @@ void ServeRunGraph(Worker& worker, ServerCall& call) {
                     const RunGraphResult& r = state->result;
                     MessageWriter writer;
                     if (status.ok()) {
-                      for (const auto& [key, tensor] : r.recv) writer.AddNamedTensor(1, key, tensor);
+                      for (const auto& [key, tensor] : r.recv)
+                        writer.AddNamedTensor(RunGraphResponse::kRecvFieldNumber, key, tensor);
                     }
-                    if (r.step_stats.dev_stats_size() > 0) writer.Message(2, r.step_stats);
-                    if (r.cost_graph.node_size() > 0) writer.Message(3, r.cost_graph);
-                    for (const GraphDef& graph : r.partition_graphs) writer.Message(4, graph);
-                    writer.Varint(5, static_cast<uint64_t>(status.code()));
-                    if (!status.ok()) writer.Bytes(6, status.message());
+                    if (r.step_stats.dev_stats_size() > 0)
+                      writer.Message(RunGraphResponse::kStepStatsFieldNumber, r.step_stats);
+                    if (r.cost_graph.node_size() > 0)
+                      writer.Message(RunGraphResponse::kCostGraphFieldNumber, r.cost_graph);
+                    for (const GraphDef& graph : r.partition_graphs)
+                      writer.Message(RunGraphResponse::kPartitionGraphFieldNumber, graph);
+                    writer.Varint(RunGraphResponse::kStatusCodeFieldNumber, static_cast<uint64_t>(status.code()));
+                    if (!status.ok()) writer.Bytes(RunGraphResponse::kStatusErrorMessageFieldNumber, status.message());
                     if (status.ok()) {
-                      for (const Transfer& t : r.pushed) writer.Message(1000, ToPushedTensor(t));
+                      for (const Transfer& t : r.pushed)
+                        writer.Message(RunGraphResponse::kPushedFieldNumber, ToPushedTensor(t));
                     }
                     call.Reply(writer.Finish());
                   });
