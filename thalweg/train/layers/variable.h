@@ -85,5 +85,8 @@ inline constexpr char kGlobalVariables[] = "variables";
 inline constexpr char kTrainableVariables[] = "trainable_variables";
 inline constexpr char kLocalVariables[] = "local_variables";
 inline constexpr char kGlobalStep[] = "global_step";
+// Nodes whose first output is the global step after an update that another task
+// makes, as in synchronous training. Steps that run one report its value.
+inline constexpr char kGlobalStepUpdates[] = "global_step_updates";
 
 }  // namespace thalweg

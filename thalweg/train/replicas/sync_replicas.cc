@@ -158,6 +158,7 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
 
   // A step of a worker: all its gradients, then the wait for the next.
   const Output next = RosterAwaitStep(at_step.WithControlDependencies(pushes), roster, local_step);
+  if (at_step.ok()) at_step.graph().AddToCollection(kGlobalStepUpdates, next.node->name());
   return Assign(root.ColocateWith(local_step.ref).WithOpName(options.name.empty() ? name() : options.name),
                 local_step.ref, next);
 }

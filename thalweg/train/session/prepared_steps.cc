@@ -27,12 +27,12 @@ Output PreparedSteps::Increment(const std::vector<Fetch>& fetches) const {
   for (const Fetch& fetch : fetches) {
     visit(graph_.FindNode(fetch.name.substr(0, fetch.name.find(':'))));
   }
+  const std::vector<std::string>& updates = graph_.Collection(kGlobalStepUpdates);
   while (!left.empty()) {
     Node* const node = left.back();
     left.pop_back();
     if (node->op() == "AssignAdd" && node->input(0).node == global_step_.ref.node) return Output(node);
-    // Training in step: somebody else counts, and says where the count is.
-    if (node->op() == "ThalwegRosterAwaitStep") return Output(node);
+    if (std::find(updates.begin(), updates.end(), node->name()) != updates.end()) return Output(node);
     for (const Output& input : node->inputs()) visit(input.node);
     for (Node* const control : node->control_inputs()) visit(control);
   }

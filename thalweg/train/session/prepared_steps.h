@@ -42,8 +42,8 @@ class PreparedSteps {
 
   absl::StatusOr<const Step*> Find(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds);
   absl::StatusOr<Step> Prepare(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds);
-  // An increment of the global step that these fetches run or wait for; empty if
-  // there is none.
+  // An update of the global step that these fetches run or wait for: an increment,
+  // or a node of kGlobalStepUpdates. Empty if there is none.
   Output Increment(const std::vector<Fetch>& fetches) const;
 
   const Graph& graph_;
