@@ -9,8 +9,8 @@
 #include "thalweg/base/status.h"
 #include "thalweg/client/cluster_testlib.h"
 #include "thalweg/client/session.h"
-#include "thalweg/client/session_testlib.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/runtime/session_testlib.h"
 #include "thalweg/server/server.h"
 
 namespace thalweg {

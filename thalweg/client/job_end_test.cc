@@ -11,12 +11,12 @@
 #include "thalweg/checkpoint/bundle_reader.h"
 #include "thalweg/client/cluster_testlib.h"
 #include "thalweg/client/session.h"
-#include "thalweg/client/session_testlib.h"
 #include "thalweg/client/task_completion.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/state_ops.h"
+#include "thalweg/runtime/session_testlib.h"
 
 namespace thalweg {
 namespace {

@@ -20,7 +20,6 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/client/cluster_testlib.h"
-#include "thalweg/client/session_testlib.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
@@ -29,6 +28,7 @@
 #include "thalweg/proto/worker.pb.h"
 #include "thalweg/rpc/message.h"
 #include "thalweg/rpc/rpc_client.h"
+#include "thalweg/runtime/session_testlib.h"
 #include "thalweg/tensor/tensor_proto.h"
 
 namespace thalweg {

@@ -5,9 +5,9 @@
 #include "gtest/gtest.h"
 #include "thalweg/client/cluster_testlib.h"
 #include "thalweg/client/session.h"
-#include "thalweg/client/session_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/runtime/session_testlib.h"
 
 namespace thalweg {
 namespace {

@@ -5,10 +5,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/fault_file_system_testlib.h"
-#include "thalweg/client/session_testlib.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/observe/chrome_trace.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/runtime/session_testlib.h"
 
 namespace thalweg {
 namespace {

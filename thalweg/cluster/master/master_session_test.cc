@@ -8,85 +8,13 @@
 #include "gtest/gtest.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
-#include "thalweg/cluster/fake_workers_testlib.h"
+#include "thalweg/cluster/master/master_session_testlib.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/array_ops.h"
-#include "thalweg/runtime/local_devices.h"
 
 namespace thalweg {
 namespace {
-
-using testing::HasSubstr;
-
-constexpr absl::Duration kTooLong = absl::Seconds(30);
-constexpr const char* kMaster = "/job:worker/replica:0/task:0";
-constexpr const char* kPs0 = "/job:ps/replica:0/task:0";
-constexpr const char* kPs1 = "/job:ps/replica:0/task:1";
-
-// One call of a client.
-struct Call {
-  RunStepResult result;
-  absl::Status status;
-  Notification ended;
-  Cancellation cancellation;
-
-  const absl::Status& Wait() {
-    EXPECT_TRUE(ended.WaitForNotificationWithTimeout(kTooLong)) << "the step has not ended";
-    return status;
-  }
-};
-
-// A session of a master and two parameter servers with a node each: "own", "near"
-// and "far".
-class MasterSessionTest : public testing::Test {
- protected:
-  MasterSessionTest() {
-    MasterSessionOptions options{.handle = "it",
-                                 .self = kMaster,
-                                 .workers = workers_,
-                                 .folding_device = devices_.devices()[0],
-                                 .timer = &timer_,
-                                 .health = &health_,
-                                 .sequences = &sequences_};
-    for (const char* task : {kMaster, kPs0, kPs1}) {
-      tensorflow::DeviceAttributes device;
-      device.set_name(absl::StrCat(task, "/device:CPU:0"));
-      device.set_incarnation(7);
-      options.devices.tasks.push_back({task, {device}, /*takes_pushes=*/true});
-      workers_->at(task).register_graph = [task](const CallOptions&, const tensorflow::RegisterGraphRequest&,
-                                                 tensorflow::RegisterGraphResponse* response, Worker::Done done) {
-        response->set_graph_handle(absl::StrCat("graph of ", task));
-        done(absl::OkStatus());
-      };
-    }
-    session_ = std::make_shared<MasterSession>(std::move(options));
-  }
-
-  void Open() {
-    Graph graph;
-    const Scope s = graph.root();
-    NoOp(s.WithDevice(kMaster).WithOpName("own"));
-    NoOp(s.WithDevice(kPs0).WithOpName("near"));
-    NoOp(s.WithDevice(kPs1).WithOpName("far"));
-    ASSERT_OK(session_->Create(graph.Export()));
-    ASSERT_OK(session_->Open({}, nullptr));
-  }
-  void Run(std::vector<std::string> targets, Call& call) {
-    session_->RunStep({.cancellation = &call.cancellation}, {.session_handle = "it", .targets = std::move(targets)},
-                      &call.result, [&call](const absl::Status& status) {
-                        call.status = status;
-                        call.ended.Notify();
-                      });
-  }
-
-  LocalDevices devices_{{}};
-  Timer timer_;
-  PeerHealth health_{absl::Seconds(10)};
-  CollectiveStepIds sequences_;
-  std::shared_ptr<FakeWorkers> workers_ = std::make_shared<FakeWorkers>(std::vector<std::string>{kMaster, kPs0, kPs1});
-  std::shared_ptr<MasterSession> session_;
-};
 
 TEST_F(MasterSessionTest, ASignatureIsRegisteredOnceAndRunsWhereItsNodesAre) {
   int registered = 0;
@@ -107,7 +35,7 @@ TEST_F(MasterSessionTest, ASignatureIsRegisteredOnceAndRunsWhereItsNodesAre) {
   }
   Open();
   for (int step = 0; step < 2; ++step) {
-    Call call;
+    ClientCall call;
     Run({"own", "far"}, call);
     EXPECT_THAT(call.Wait(), IsOk());
   }
@@ -127,7 +55,7 @@ TEST_F(MasterSessionTest, ATaskThatHangsHoldsUpOnlyThoseThatNeedIt) {
     asked.Notify();
   };
   Open();
-  Call stuck, waiter, other;
+  ClientCall stuck, waiter, other;
   std::thread first([&] { Run({"far"}, stuck); });
   asked.WaitForNotification();
   Run({"near"}, other);
@@ -135,7 +63,7 @@ TEST_F(MasterSessionTest, ATaskThatHangsHoldsUpOnlyThoseThatNeedIt) {
   Graph more;
   NoOp(more.root().WithDevice(kPs0).WithOpName("later"));
   EXPECT_THAT(session_->Extend(more.Export(), 0).status(), IsOk());
-  Call later;
+  ClientCall later;
   Run({"later"}, later);
   EXPECT_THAT(later.Wait(), IsOk());
   // One that waits for the same preparation can give up on its own.
@@ -153,7 +81,7 @@ TEST_F(MasterSessionTest, AnErrorOfRegistrationNamesTheTask) {
                                           tensorflow::RegisterGraphResponse*,
                                           Worker::Done done) { done(InvalidArgument("no such op")); };
   Open();
-  Call call;
+  ClientCall call;
   Run({"far"}, call);
   EXPECT_THAT(call.Wait(), Fails(absl::StatusCode::kInvalidArgument, absl::StrCat("From ", kPs1, ":\nno such op")));
 }
@@ -167,7 +95,7 @@ TEST_F(MasterSessionTest, CloseEndsAPreparation) {
     asked.Notify();
   };
   Open();
-  Call stuck, late;
+  ClientCall stuck, late;
   std::thread runner([&] { Run({"far"}, stuck); });
   asked.WaitForNotification();
   EXPECT_THAT(session_->Close(), IsOk());
@@ -181,7 +109,7 @@ TEST_F(MasterSessionTest, ATaskThatLeavesBetweenDiscoveryAndOpeningIsAbsent) {
   workers_->at(kPs1).create_session = [](const CallOptions&, const tensorflow::CreateWorkerSessionRequest&,
                                          Worker::Done done) { done(Unavailable("gone")); };
   Open();
-  Call near, far;
+  ClientCall near, far;
   Run({"near"}, near);
   EXPECT_THAT(near.Wait(), IsOk());
   Run({"far"}, far);

@@ -12,9 +12,9 @@
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/checkpoint/bundle_writer.h"
 #include "thalweg/client/cluster_testlib.h"
-#include "thalweg/client/session_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/proto/meta_graph.pb.h"
+#include "thalweg/runtime/session_testlib.h"
 #include "thalweg/train/checkpoints/variable_slice.h"
 #include "thalweg/train/train_testlib.h"
 

@@ -4,7 +4,7 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/client/cluster_testlib.h"
-#include "thalweg/client/session_testlib.h"
+#include "thalweg/runtime/session_testlib.h"
 #include "thalweg/train/layers/variable.h"
 
 namespace thalweg {

@@ -2,12 +2,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "thalweg/client/session.h"
-#include "thalweg/client/session_testlib.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/gradient.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/runtime/session_testlib.h"
 
 namespace thalweg {
 namespace {
@@ -31,7 +30,7 @@ TEST(ControlFlow, Conditionals) {
   const Output y = Cond(s, p, x);
   const Output twice = Cond(s, p, y);  // deadness is set anew
   ASSERT_OK(s.status());
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   for (int round = 0; round < 3; ++round) {
     ASSERT_OK_AND_ASSIGN(const auto yes,
                          session->Run({y, twice}, {{p, Tensor::Scalar(true)}, {x, Tensor::Scalar(3.f)}}));
@@ -51,7 +50,7 @@ TEST(ControlFlow, TheGradientOfAConditionalFollowsTheBranch) {
   const Output x = Placeholder(s, kFloat, Shape());
   const std::vector<Gradient> dx = Gradients(s, {Cond(s, p, x)}, {x});
   ASSERT_OK(s.status());
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   ASSERT_OK_AND_ASSIGN(const auto yes,
                        session->Run({dx[0].values}, {{p, Tensor::Scalar(true)}, {x, Tensor::Scalar(3.f)}}));
   EXPECT_EQ(yes[0].scalar<float>(), 1);
@@ -76,7 +75,7 @@ TEST(ControlFlow, TheGradientOfAVariableThatGoesThroughABranch) {
   const Output z = Mul(s, both->out(0), both->out(0));
   const std::vector<Gradient> dy = Gradients(s, {y}, {v->out()}), dz = Gradients(s, {z}, {v->out()});
   ASSERT_OK(s.status());
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   ASSERT_OK(session->Run({init}));
   for (const bool taken : {true, false}) {
     SCOPED_TRACE(taken);
@@ -104,7 +103,7 @@ TEST(ControlFlow, WhatIsDeadByAControlEdgeReadsNoVariable) {
   const Output left = s.Add("Exit", {entered});
   const Output u = s.Add("Merge", {std::vector<Output>{left, sw->out(0)}});
   ASSERT_OK(s.status());
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   for (const Output& result : {y, z, u}) {
     const auto out = session->Run({result}, {{p, Tensor::Scalar(false)}});
     ASSERT_OK(out.status());
@@ -120,7 +119,7 @@ TEST(ControlFlow, FetchingADeadTensorIsAnError) {
   const Output p = Placeholder(s, kBool, Shape());
   Node* sw = s.Add("Switch", {Const(s, 1.f), p});
   const Output y = Neg(s, sw->out(1));
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   const absl::Status status = session->Run({y}, {{p, Tensor::Scalar(false)}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("Neg:0 was not valid"));
@@ -138,7 +137,7 @@ TEST(ControlFlow, Loops) {
   });
   Graph graph;
   ASSERT_OK(graph.Import(def));
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   for (const int n : {0, 1, 2, 10, 1000}) {
     ASSERT_OK_AND_ASSIGN(const auto out, session->Run({"w/exit_acc:0"}, {{"n:0", Tensor::Scalar<int32_t>(n)}}));
     EXPECT_EQ(out[0].scalar<float>(), 100.f + n * (n - 1) / 2) << n;
@@ -171,7 +170,7 @@ TEST(ControlFlow, AConstantThatComesRoundEndsWithTheLoop) {
   });
   Graph graph;
   ASSERT_OK(graph.Import(def));
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   ASSERT_OK_AND_ASSIGN(const auto out, session->Run({"w/exit_z:0"}, {}, {.timeout = absl::Seconds(10)}));
   EXPECT_EQ(out[0].scalar<float>(), 7);
 }
@@ -193,7 +192,7 @@ TEST(ControlFlow, NestedLoops) {
   });
   Graph graph;
   ASSERT_OK(graph.Import(def));
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   for (const int n : {0, 1, 2, 3, 7, 20}) {
     float expected = 0;
     for (int i = 0; i < n; ++i) expected += static_cast<float>(i * (i - 1) / 2);
@@ -215,7 +214,7 @@ TEST(ControlFlow, ALoopThatWaitsGoesOn) {
   });
   Graph graph;
   ASSERT_OK(graph.Import(def));
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   std::vector<std::unique_ptr<Gate>> gates;
   for (int i = 0; i < 6; ++i) gates.push_back(std::make_unique<Gate>());
   the_gate = gates[0].get();
@@ -243,7 +242,7 @@ TEST(ControlFlow, ATimeoutEndsALoopWithoutEnd) {
   });
   Graph graph;
   ASSERT_OK(graph.Import(def));
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   const absl::Status status = session->Run({"w/exit_acc:0"}, {}, {.timeout = absl::Milliseconds(50)}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }

@@ -5,9 +5,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "thalweg/client/cluster_testlib.h"
-#include "thalweg/client/session.h"
-#include "thalweg/client/session_testlib.h"
 #include "thalweg/graph/gradient.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
@@ -15,10 +12,12 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/random_ops.h"
 #include "thalweg/ops/state_ops.h"
+#include "thalweg/runtime/session_testlib.h"
 
 namespace thalweg {
 namespace {
 
+using Feed = TestSession::Feed;
 using absl::StatusCode;
 using Values = std::vector<Output>;
 
@@ -39,7 +38,7 @@ Values Repeat(const Scope& scope, Output n, const Values& start,
 
 std::vector<Tensor> RunAll(Graph& graph, const Values& fetches, const std::vector<Feed>& feeds = {}) {
   EXPECT_TRUE(graph.build_status().ok()) << graph.build_status();
-  auto session = Session::Create(graph);
+  auto session = TestSession::Create(graph);
   EXPECT_TRUE(session.ok()) << session.status();
   if (!session.ok()) return std::vector<Tensor>(fetches.size());
   auto values = (*session)->Run({fetches.begin(), fetches.end()}, feeds);
@@ -75,7 +74,7 @@ void ExpectGradientsOf(const std::function<Output(const Scope&, const Values&)>&
     gradients = gradients_of(sum);
   }
   ASSERT_TRUE(s.ok()) << s.status();
-  auto session = Session::Create(graph);
+  auto session = TestSession::Create(graph);
   ASSERT_TRUE(session.ok()) << session.status();
   const auto value = [&](size_t k, int64_t i, double by) {
     std::vector<Feed> at = feeds;
@@ -108,7 +107,7 @@ TEST(While, RunsAsLongAsTheConditionHolds) {
     return Values{Mul(in, v[0], Const(in, 2)), Add(in, v[1], Mul(in, i, step))};
   });
   ASSERT_OK(s.status());
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   for (const int32_t times : {5, 0, 1, 9}) {
     ASSERT_OK_AND_ASSIGN(const auto out, session->Run({r[0], r[1]}, {{n, Tensor::Scalar(times)}}));
     EXPECT_EQ(out[0].scalar<int32_t>(), 1 << times);
@@ -148,7 +147,7 @@ TEST(While, WhatHasStateRunsInEveryIterationAndNotOnceMore) {
     return Values{drawn, Identity(in.WithControlDependencies({AssignAdd(in, count, Const(in, 1))}), v[1])};
   });
   ASSERT_OK(s.status());
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   ASSERT_OK(session->Run({init}).status());
   ASSERT_OK_AND_ASSIGN(const auto out, session->Run({r[0], r[1]}));
   EXPECT_GT(out[0].scalar<float>(), 0);
@@ -180,7 +179,7 @@ TEST(While, AShapeMayChangeIfThatIsSaid) {
       Repeat(s, Const(s, 1), {Const(s, {1, 2})}, [&](const Scope& in, Output, const Values&) { return Values{more}; });
   ASSERT_OK(s.status());
   EXPECT_EQ(r[0].shape().ToString(), "[2]");
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   EXPECT_THAT(session->Run({r[0]}, {{more, Tensor::Vector({1, 2, 3})}}),
               Fails(StatusCode::kInvalidArgument, "not compatible with expected shape [2]"));
 }
@@ -356,7 +355,7 @@ TEST(WhileGradient, FollowsTheNumberOfIterationsAndWaitsForBoth) {
   const Output x = Placeholder(s, kFloat, Shape()), n = Placeholder(s, kInt32, Shape());
   const auto square = [](const Scope& in, Output, const Values& v) { return Values{Mul(in, v[0], v[0])}; };
   const Output y = Repeat(s, n, Repeat(s, n, {x}, square), square)[0];  // x^(4^n)
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph));
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
   ASSERT_OK(session->Run({y}, {{x, Tensor::Scalar(1.1f)}, {n, Tensor::Scalar<int32_t>(1)}}).status());
   const Output dx = Gradients(s, {y}, {x})[0].values;  // adds to loops that have run
   ASSERT_OK(s.status());
@@ -366,37 +365,6 @@ TEST(WhileGradient, FollowsTheNumberOfIterationsAndWaitsForBoth) {
                          session->Run({y, dx}, {{x, Tensor::Scalar(1.1f)}, {n, Tensor::Scalar<int32_t>(times)}}));
     EXPECT_NEAR(out[0].scalar<float>(), std::pow(1.1, power), 1e-4);
     EXPECT_NEAR(out[1].scalar<float>(), power * std::pow(1.1, power - 1), 1e-3);
-  }
-}
-
-TEST(WhileGradient, OfALoopOverSeveralTasks) {
-  TestCluster cluster({{"worker", 2}});
-  Graph graph;
-  const Scope s = graph.root().WithDevice("/job:worker/task:0");
-  const Output x = Placeholder(s, kFloat, {2, 3}), n = Placeholder(s, kInt32, Shape());
-  const Output w = Const(s.WithDevice("/job:worker/task:1"), TestValues(kFloat, {3, 3}));
-  std::vector<Output> all;
-  for (const char* other : {"/job:worker/task:1", "/job:worker/task:0"}) {
-    const Output y = Repeat(s, n, {x}, [&](const Scope& in, Output, const Values& v) {
-      return Values{Sin(in, Tanh(in.WithDevice(other), MatMul(in.WithDevice(other), v[0], w)))};
-    })[0];
-    all.push_back(y);
-    for (const Gradient& g : Gradients(s, {y}, {x, w})) all.push_back(g.values);
-  }
-  ASSERT_OK(s.status());
-  // What is kept of an iteration is kept where it was.
-  for (const auto& node : graph.nodes()) {
-    if (node->op() != "TensorListPushBack" && node->op() != "TensorListPopBack") continue;
-    EXPECT_EQ(node->device(), node->input(0).node->device()) << node->name();
-    if (node->op() == "TensorListPopBack") continue;
-    EXPECT_EQ(node->device(), node->input(1).node->device()) << node->name();
-  }
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target({"worker", 0})}));
-  for (const int times : {3, 0, 1}) {
-    ASSERT_OK_AND_ASSIGN(
-        const auto out, session->Run({all.begin(), all.end()},
-                                     {{x, TestValues(kFloat, {2, 3}, -1, 1, 2)}, {n, Tensor::Scalar<int32_t>(times)}}));
-    for (size_t i = 0; i < 3; ++i) ExpectTensor(out[i], out[i + 3]);
   }
 }
 

@@ -5,24 +5,26 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "thalweg/client/session.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/runtime/session_testlib.h"
 #include "thalweg/tensor/resource_handle.h"
 
 namespace thalweg {
 namespace {
 
+using Feed = TestSession::Feed;
+using Fetch = TestSession::Fetch;
 using testing::HasSubstr;
 
 class DataFlowTest : public testing::Test {
  protected:
-  Session& session() {
+  TestSession& session() {
     if (session_ == nullptr) {
-      auto made = Session::Create(graph_);
+      auto made = TestSession::Create(graph_);
       EXPECT_TRUE(made.ok()) << made.status();
       session_ = *std::move(made);
     }
@@ -43,7 +45,7 @@ class DataFlowTest : public testing::Test {
 
   Graph graph_;
   Scope s_ = graph_.root();
-  std::unique_ptr<Session> session_;
+  std::unique_ptr<TestSession> session_;
 };
 
 TEST_F(DataFlowTest, ProducersAndConsumers) {
@@ -176,7 +178,7 @@ TEST_F(DataFlowTest, TensorsStayInTheSession) {
   EXPECT_EQ(named.type_name, "TensorHandle");
   ExpectTensor(Run(value, {{handle, Tensor::Scalar(named.name)}}), Tensor::Scalar(1.0f));
   // Another session knows nothing of them.
-  auto second = *Session::Create(graph_);
+  auto second = *TestSession::Create(graph_);
   EXPECT_THAT(second->Run({value}, {{handle, other}}).status().ToString(), HasSubstr("is not in the session store."));
 }
 
@@ -271,7 +273,7 @@ TEST(Loops, PassOnWhatTheyCarry) {
   Graph graph;
   const absl::Status imported = graph.Import(def);
   ASSERT_TRUE(imported.ok()) << imported;
-  auto session = *Session::Create(graph);
+  auto session = *TestSession::Create(graph);
   const auto out = session->Run({"exit:0"});
   ASSERT_TRUE(out.ok()) << out.status();
   ExpectTensor((*out)[0], Tensor::Vector({1.0f, 2.0f}));

@@ -1,8 +1,9 @@
-#include "thalweg/client/session_testlib.h"
+#include "thalweg/runtime/session_testlib.h"
 
 #include <memory>
 #include <utility>
 
+#include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/kernel/op.h"
 
@@ -58,6 +59,48 @@ void AddEnter(tensorflow::GraphDef& def, const std::string& name, const std::str
 }
 
 }  // namespace
+
+TestSession::Fetch::Fetch(Output output) : is_node(output.node->num_outputs() == 0) {
+  name = is_node ? output.node->name() : output.name();
+}
+
+TestSession::Fetch TestSession::Fetch::Target(std::string node) {
+  Fetch fetch(std::move(node));
+  fetch.is_node = true;
+  return fetch;
+}
+
+absl::StatusOr<std::unique_ptr<TestSession>> TestSession::Create(const Graph& graph,
+                                                                 const DirectSessionOptions& options) {
+  RETURN_IF_ERROR(graph.build_status());
+  std::unique_ptr<TestSession> session(new TestSession(graph, options));
+  RETURN_IF_ERROR(session->ExtendIfGrown());
+  return session;
+}
+
+absl::Status TestSession::ExtendIfGrown() {
+  if (known_nodes_ == graph_.num_nodes()) return absl::OkStatus();
+  RETURN_IF_ERROR(session_.Extend(graph_.Export(known_nodes_)));
+  known_nodes_ = graph_.num_nodes();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Tensor>> TestSession::Run(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds,
+                                                     const StepOptions& options, tensorflow::RunMetadata* metadata) {
+  RETURN_IF_ERROR(ExtendIfGrown());
+  Signature signature;
+  std::vector<Tensor> values, results;
+  for (const Fetch& fetch : fetches) (fetch.is_node ? signature.targets : signature.fetches).push_back(fetch.name);
+  for (const Feed& feed : feeds) {
+    signature.feeds.push_back(feed.name);
+    values.push_back(feed.value);
+  }
+  RETURN_IF_ERROR(session_.Run(signature, options, values, &results, metadata));
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    if (fetches[i].is_node) results.insert(results.begin() + static_cast<ptrdiff_t>(i), Tensor());
+  }
+  return results;
+}
 
 std::atomic<Gate*> the_gate{nullptr};
 std::atomic<int> stuck_begun{0};

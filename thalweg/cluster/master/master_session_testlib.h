@@ -1,0 +1,97 @@
+// A master's session whose workers are the test's.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "thalweg/base/notification.h"
+#include "thalweg/cluster/fake_workers_testlib.h"
+#include "thalweg/cluster/master/master_session.h"
+#include "thalweg/graph/graph_testlib.h"
+#include "thalweg/graph/scope.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/math_ops.h"
+#include "thalweg/runtime/local_devices.h"
+
+namespace thalweg {
+
+// One call of a client.
+struct ClientCall {
+  RunStepResult result;
+  absl::Status status;
+  Notification ended;
+  Cancellation cancellation;
+
+  const absl::Status& Wait() {
+    EXPECT_TRUE(ended.WaitForNotificationWithTimeout(absl::Seconds(30))) << "the step has not ended";
+    return status;
+  }
+};
+
+// A session of a master and two parameter servers with a node each ("own", "near"
+// and "far"), and with a function of a placeholder on each server: "near_y" of
+// "near_x" and "far_y" of "far_x".
+class MasterSessionTest : public testing::Test {
+ protected:
+  static constexpr const char* kMaster = "/job:worker/replica:0/task:0";
+  static constexpr const char* kPs0 = "/job:ps/replica:0/task:0";
+  static constexpr const char* kPs1 = "/job:ps/replica:0/task:1";
+
+  MasterSessionTest() {
+    for (const char* task : {kMaster, kPs0, kPs1}) {
+      workers_->at(task).register_graph = [task](const CallOptions&, const tensorflow::RegisterGraphRequest&,
+                                                 tensorflow::RegisterGraphResponse* response, Worker::Done done) {
+        response->set_graph_handle(absl::StrCat("graph of ", task));
+        done(absl::OkStatus());
+      };
+    }
+  }
+
+  void Open(bool takes_pushes = true) {
+    MasterSessionOptions options{.handle = "it",
+                                 .self = kMaster,
+                                 .workers = workers_,
+                                 .folding_device = devices_.devices()[0],
+                                 .timer = &timer_,
+                                 .health = &health_,
+                                 .sequences = &sequences_};
+    for (const char* task : {kMaster, kPs0, kPs1}) {
+      tensorflow::DeviceAttributes device;
+      device.set_name(absl::StrCat(task, "/device:CPU:0"));
+      device.set_incarnation(7);
+      options.devices.tasks.push_back({task, {device}, takes_pushes});
+    }
+    session_ = std::make_shared<MasterSession>(std::move(options));
+    Graph graph;
+    const Scope s = graph.root();
+    NoOp(s.WithDevice(kMaster).WithOpName("own"));
+    NoOp(s.WithDevice(kPs0).WithOpName("near"));
+    NoOp(s.WithDevice(kPs1).WithOpName("far"));
+    Neg(s.WithDevice(kPs0).WithOpName("near_y"), Placeholder(s.WithOpName("near_x"), kFloat, {}));
+    Neg(s.WithDevice(kPs1).WithOpName("far_y"), Placeholder(s.WithOpName("far_x"), kFloat, {}));
+    ASSERT_OK(session_->Create(graph.Export()));
+    ASSERT_OK(session_->Open({}, nullptr));
+  }
+  void Run(std::vector<std::string> targets, ClientCall& call) {
+    RunStep({.session_handle = "it", .targets = std::move(targets)}, call);
+  }
+  void RunStep(RunStepCall step, ClientCall& call) {
+    session_->RunStep({.cancellation = &call.cancellation}, std::move(step), &call.result,
+                      [&call](const absl::Status& status) {
+                        call.status = status;
+                        call.ended.Notify();
+                      });
+  }
+
+  LocalDevices devices_{{}};
+  Timer timer_;
+  PeerHealth health_{absl::Seconds(10)};
+  CollectiveStepIds sequences_;
+  std::shared_ptr<FakeWorkers> workers_ = std::make_shared<FakeWorkers>(std::vector<std::string>{kMaster, kPs0, kPs1});
+  std::shared_ptr<MasterSession> session_;
+};
+
+}  // namespace thalweg
