@@ -31,6 +31,14 @@ std::string CleanPath(absl::string_view path) {
   return clean.empty() ? "." : clean;
 }
 
+absl::Status MakeFolder(FileSystem& files, const std::string& folder) {
+  if (files.FileExists(folder).ok()) return absl::OkStatus();
+  if (absl::IsNotFound(files.FileExists(Folder(folder)))) {
+    return NotFound(folder, "; No such file or directory: make ", Folder(folder), " first");
+  }
+  return files.CreateDirectories(folder);
+}
+
 std::string Folder(absl::string_view path) {
   const size_t slash = path.rfind('/');
   return CleanPath(slash == absl::string_view::npos ? "" : path.substr(0, slash + 1));
@@ -155,7 +163,7 @@ absl::Status MergeOne(FileSystem& files, const std::string& prefix, Merged* merg
 absl::Status MergeBundles(FileSystem& files, const std::vector<std::string>& prefixes, const std::string& merged_prefix,
                           const MergeOptions& options) {
   const std::string folder = internal::Folder(merged_prefix);
-  RETURN_IF_ERROR(files.CreateDirectories(folder));
+  RETURN_IF_ERROR(internal::MakeFolder(files, folder));
   Merged merged;
   for (const std::string& prefix : prefixes) {
     const absl::Status exists = files.FileExists(IndexPath(prefix));

@@ -39,6 +39,9 @@ namespace internal {
 std::string CleanPath(absl::string_view path);
 // "/a/b" for "/a/b/c", "." for "c"; clean.
 std::string Folder(absl::string_view path);
+// Makes a folder if it is not there. As in TensorFlow, the one it lies in must be:
+// else NOT_FOUND, so that a wrong path is not taken for a new one.
+absl::Status MakeFolder(FileSystem& files, const std::string& folder);
 // A name beside `path` that nobody else uses: it, kTemporarySuffix and a number.
 constexpr char kTemporarySuffix[] = ".tempstate";
 std::string TemporaryPath(const std::string& path);

@@ -77,6 +77,16 @@ TEST_F(BundleTest, GivesBackWhatItGot) {
   EXPECT_THAT(*disk_.ListDirectory(Path("folder")), ElementsAre("c.data-00000-of-00001", "c.index"));
 }
 
+// A wrong path is not taken for a new one.
+TEST_F(BundleTest, MakesOneFolderButNotThoseAboveIt) {
+  EXPECT_TRUE(Write("new/a", {{"x", Tensor::Scalar<float>(1)}}).ok());
+  const absl::Status status = Write("no/such/a", {{"x", Tensor::Scalar<float>(1)}});
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  const absl::Status merged = MergeBundles(disk_, {Path("new/a")}, Path("no/such/a"), {});
+  EXPECT_TRUE(absl::IsNotFound(merged)) << merged;
+  EXPECT_TRUE(absl::IsNotFound(disk_.FileExists(Path("no"))));
+}
+
 TEST_F(BundleTest, RefusesWhatCannotBeSaved) {
   EXPECT_THAT(Write("c", {{"a", Tensor::Scalar<float>(1)}, {"a", Tensor::Scalar<float>(1)}}).ToString(),
               "INVALID_ARGUMENT: Adding duplicate key: a");

@@ -22,7 +22,7 @@ absl::string_view BytesOf(const T& value) {
 
 absl::StatusOr<std::unique_ptr<BundleWriter>> BundleWriter::Create(FileSystem& files, std::string prefix) {
   std::unique_ptr<BundleWriter> writer(new BundleWriter(files, std::move(prefix)));
-  RETURN_IF_ERROR(files.CreateDirectories(internal::Folder(writer->prefix_)));
+  RETURN_IF_ERROR(internal::MakeFolder(files, internal::Folder(writer->prefix_)));
   writer->data_path_ = internal::TemporaryPath(DataPath(writer->prefix_, 0, 1));
   ASSIGN_OR_RETURN(writer->data_, files.NewWritableFile(writer->data_path_));
   writer->temporary_.Add(writer->data_path_);

@@ -6,12 +6,24 @@
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "thalweg/base/clock.h"
 
 namespace thalweg {
+namespace {
+
+// The op type that a client expects of a node: what it feeds and fetches crosses by
+// receives and sends in TensorFlow, where a worker here has arguments and results.
+absl::string_view ShownAs(const Node& node) {
+  if (node.op() == "_Arg" && absl::StartsWith(node.name(), "_recv_")) return "_Recv";
+  if (node.op() == "_Retval" && absl::StartsWith(node.name(), "_send_")) return "_Send";
+  return node.op();
+}
+
+}  // namespace
 
 StepStatsCollector::StepStatsCollector() : wall_minus_monotonic_nanos_(absl::GetCurrentTimeNanos() - NowNanos()) {}
 
@@ -39,7 +51,8 @@ void StepStatsCollector::AddResident(const Graph& graph) {
   for (const Entry& entry : entries_) seen.insert(entry.node);
   const int64_t now = NowNanos();
   for (const auto& node : graph.nodes()) {
-    if ((node->op() != "Const" && node->op() != "Identity") || seen.contains(node.get())) continue;
+    const bool costs_nothing = node->op() == "Const" || node->op() == "Identity" || ShownAs(*node) != node->op();
+    if (!costs_nothing || seen.contains(node.get())) continue;
     entries_.push_back({.node = node.get(), .device = nullptr, .start_nanos = now, .end_nanos = now, .thread_id = 0});
   }
 }
@@ -69,7 +82,7 @@ void StepStatsCollector::Fill(tensorflow::StepStats* stats) const {
     std::vector<std::string> inputs;
     for (const Output& o : entry.node->inputs()) inputs.push_back(input_name(o));
     node->set_timeline_label(
-        absl::StrCat(entry.node->name(), " = ", entry.node->op(), "(", absl::StrJoin(inputs, ", "), ")"));
+        absl::StrCat(entry.node->name(), " = ", ShownAs(*entry.node), "(", absl::StrJoin(inputs, ", "), ")"));
     for (size_t i = 0; i < entry.outputs.size(); ++i) {
       if (entry.outputs[i].first == kInvalid) continue;
       tensorflow::NodeOutput* output = node->add_output();
@@ -77,7 +90,9 @@ void StepStatsCollector::Fill(tensorflow::StepStats* stats) const {
       auto* description = output->mutable_tensor_description();
       description->set_dtype(static_cast<tensorflow::DataType>(entry.outputs[i].first));
       entry.outputs[i].second.ToProto(description->mutable_shape());
-      description->mutable_allocation_description()->set_requested_bytes(entry.output_bytes[i]);
+      auto* allocation = description->mutable_allocation_description();
+      allocation->set_requested_bytes(entry.output_bytes[i]);
+      allocation->set_allocator_name("cpu");
     }
   }
 }

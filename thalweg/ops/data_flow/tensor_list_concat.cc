@@ -62,6 +62,7 @@ class ConcatKernel final : public Kernel {
   }
 
   absl::Status Compute(KernelContext& c) override {
+    if (shape_.rank() == 0) return InvalidArgument("element_shape must not be empty");
     ASSIGN_OR_RETURN(const ListPtr list, ListInput(c, 0));
     RETURN_IF_ERROR(CheckListType(*list, c.output_type(0)));
     PartialShape shape = shape_;

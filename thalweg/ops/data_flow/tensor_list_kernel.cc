@@ -64,6 +64,9 @@ void ChangeList(KernelContext& c, ListPtr list, absl::FunctionRef<void(TensorLis
 absl::StatusOr<PartialShape> MergeElementShapes(const PartialShape& a, const PartialShape& b) {
   absl::StatusOr<PartialShape> merged = PartialShape::Merge(a, b);
   if (merged.ok()) return merged;
+  if (a.rank() != b.rank()) {  // both are known, or they would have merged
+    return InvalidArgument("PartialTensorShape: Incompatible ranks during merge: ", a.rank(), " vs. ", b.rank());
+  }
   return InvalidArgument("PartialTensorShape: Incompatible shapes during merge: ", a, " vs. ", b);
 }
 absl::StatusOr<PartialShape> KnownElementShape(KernelContext& c, const TensorList& list, int i) {

@@ -113,6 +113,12 @@ absl::StatusOr<Shape> LookupTable::ValuesShape(const Shape& keys) const {
   if (!ends) {
     return InvalidArgument("Input key shape ", keys, " must end with the table's key shape ", options_.key_shape);
   }
+  const int64_t n = keys.rank() == 0 ? 1 : keys.dim(0);
+  if (options_.kind == LookupTableOptions::Kind::kDense && keys.num_elements() != n * key_width_) {
+    Dims list(options_.key_shape.dims().begin(), options_.key_shape.dims().end());
+    list.insert(list.begin(), n);
+    return InvalidArgument("Expected key shape ", PartialShape(std::move(list)), " got ", keys);
+  }
   Dims dims(keys.dims().begin(), keys.dims().end() - own);
   dims.insert(dims.end(), options_.value_shape.dims().begin(), options_.value_shape.dims().end());
   return Shape::Make(dims);

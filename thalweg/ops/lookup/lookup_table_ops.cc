@@ -210,6 +210,7 @@ absl::Status Initialize(KernelContext& c) {
     return InvalidArgument("Keys and values must have the same size ", keys.num_elements(), " vs ",
                            values.num_elements());
   }
+  if (keys.num_elements() == 0) return InvalidArgument("keys and values cannot be empty tensors.");
   return table->Import(keys, values);
 }
 
