@@ -93,6 +93,54 @@ TEST_P(ClusterTest, ControlEdgesCrossTasks) {
   EXPECT_EQ(value[0].scalar<float>(), 5);
 }
 
+TEST_P(ClusterTest, AVariableIsReadInAnotherTaskAfterWhatTheReaderWaitsFor) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}}, {}, GetParam());
+  Graph graph;
+  const Scope ps = graph.root().WithDevice("/job:ps/task:0"), worker = graph.root().WithDevice("/job:worker/task:1");
+  const Output v = RefVariable(ps, kFloat, {});
+  const Output init = Assign(ps, v, Scalar(ps, 0));
+  const Output update = AssignAdd(ps, v, Scalar(ps, 1));
+  const Output there = Identity(worker.WithControlDependencies({update}), v);
+  const Output again = AssignAdd(ps.WithControlDependencies({there}), v, Scalar(ps, 10));
+  const Output twice = Identity(worker.WithControlDependencies({Neg(worker, Neg(worker, again))}), v);
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(kWorker0)}));
+  ASSERT_OK(session->Run({init}).status());
+  for (int step = 0; step < 20; ++step) {
+    ASSERT_OK_AND_ASSIGN(const auto out, session->Run({there, twice}));
+    EXPECT_EQ(out[0].scalar<float>(), 11 * step + 1);
+    EXPECT_EQ(out[1].scalar<float>(), 11 * step + 11);
+  }
+}
+
+// The barrier of synchronous replicas: another step updates, then lets this one go on.
+TEST_P(ClusterTest, AReadAfterABarrierSeesTheUpdatesOfOtherSteps) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}}, {}, GetParam());
+  Graph graph;
+  const Scope ps = graph.root().WithDevice("/job:ps/task:0"), worker = graph.root().WithDevice("/job:worker/task:0");
+  const Output v = RefVariable(ps, kFloat, {}), started = RefVariable(ps, kFloat, {});
+  const Output init = Assign(ps, v, Scalar(ps, 0)), init_started = Assign(ps, started, Scalar(ps, 0));
+  const Output barrier = FIFOQueue(ps, {kFloat}, {}, {.shared_name = "barrier"});
+  const Output start = AssignAdd(ps, started, Scalar(ps, 1));
+  const Output go = QueueDequeue(ps, barrier, {kFloat})[0];
+  const Output read = Identity(worker.WithControlDependencies({go}), v);
+  const Output update = Assign(ps, v, Scalar(ps, 7));
+  const Output open = QueueEnqueue(ps.WithControlDependencies({update}), barrier, {Scalar(ps, 1)});
+  ASSERT_OK_AND_ASSIGN(auto replica, Session::Create(graph, {.target = cluster.target(kWorker0)}));
+  ASSERT_OK_AND_ASSIGN(auto chief, Session::Create(graph, {.target = cluster.target(kWorker1)}));
+  ASSERT_OK(chief->Run({init, init_started}).status());
+  absl::StatusOr<std::vector<Tensor>> seen;
+  std::thread step([&] { seen = replica->Run({read, start}); });
+  for (float value = 0; value < 1;) {
+    const auto out = chief->Run({started});
+    ASSERT_OK(out.status());
+    value = (*out)[0].scalar<float>();
+  }
+  ASSERT_OK(chief->Run({open}).status());
+  step.join();
+  ASSERT_OK(seen.status());
+  EXPECT_EQ((*seen)[0].scalar<float>(), 7);
+}
+
 TEST_P(ClusterTest, ABranchThatIsNotTakenIsDeadInOtherTasks) {
   TestCluster cluster({{"ps", 2}}, {}, GetParam());
   Graph graph;

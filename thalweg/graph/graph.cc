@@ -12,6 +12,7 @@
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/graph/shape_context.h"
+#include "thalweg/graph/unusable_node.h"
 
 namespace thalweg {
 namespace {
@@ -78,6 +79,13 @@ void Modernize(int producer, NodeDef& def) {
 bool ClosesLoop(const Node& from, const Node& to) { return IsNextIteration(from) && IsMerge(to); }
 
 bool AnyOf(const Node& n, absl::string_view a, absl::string_view b) { return n.op() == a || n.op() == b; }
+
+// A TensorFlow client adds outputs to a conditional or loop when it takes gradients:
+// too late for a node that it has sent already.
+absl::string_view IntermediatesHint(const Node& n) {
+  const bool may_have_more = AnyOf(n, "If", "StatelessIf") || AnyOf(n, "While", "StatelessWhile");
+  return may_have_more ? " Try using tf.compat.v1.experimental.output_all_intermediates(True)." : "";
+}
 
 }  // namespace
 
@@ -151,7 +159,7 @@ absl::Status Graph::CheckEdges(const Node& node) const {
     if (source.index < 0 || source.index >= source.node->num_outputs()) {
       return InvalidArgument("Node '", node.name(), "': Connecting to invalid output ", source.index,
                              " of source node ", source.node->name(), " which has ", source.node->num_outputs(),
-                             " outputs.");
+                             " outputs.", IntermediatesHint(*source.node));
     }
     if (node.schema_ == nullptr) continue;  // takes what it gets
     const DType got = source.dtype();
@@ -256,7 +264,11 @@ absl::Status Graph::Link(const GraphDef& def, int first) {
   for (Node* node : order) {
     if (node->id() < first) continue;
     RETURN_IF_ERROR(CheckEdges(*node));
-    RETURN_IF_ERROR(InferShapes(node));
+    const absl::Status shapes = InferShapes(node);
+    if (shapes.ok()) continue;
+    // As in TensorFlow, only the steps that need the node fail.
+    SetAttr(node->def_, kShapeError, std::string(shapes.message()));
+    node->schema_ = nullptr;
   }
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/unusable_node.h"
 #include "thalweg/kernel/single_thread.h"
 
 namespace thalweg {
@@ -76,6 +77,7 @@ bool KernelRegistry::Has(absl::string_view op, absl::string_view device_type) co
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Make(const Node& node, Device& device) const {
+  if (HasShapeError(node)) return WhyUnusable(node);  // a kernel relies on what its shape function has checked
   const auto it = factories_.find(std::pair(node.op(), device.type()));
   if (it == factories_.end()) {
     std::vector<std::string> types;

@@ -1,13 +1,22 @@
-// Reads of reference variables, as late as their readers.
+// Reads of reference variables that come after updates.
 //
 // A client that builds graphs for TensorFlow reads a variable through one
-// Identity ("v/read") for the whole graph. There, that Identity shows the
-// variable's own memory, so a reader that is ordered after an update sees the
-// updated value: so do averages of variables that are taken after a training
-// step. Here an Identity is a value, taken when it runs.
+// Identity ("v/read") for the whole graph. In TensorFlow, that Identity, and every
+// other op that only passes a value on (Switch, Enter, ...), shows the variable's
+// own memory, and updates write to that memory. A node that uses the value after
+// an update sees the update, no matter when the Identity ran: averages of
+// variables that are taken after a training step rely on that, and so do loops
+// that read what an earlier iteration has assigned. A fetch sees all updates of
+// the step.
+//
+// Here, an Identity of a variable is a value, taken when it runs; an update leaves
+// it alone. Readers that come after an update therefore read the variable
+// themselves, when they run. All others keep the value: while other steps update
+// the variable, the readers of one Identity all see the same.
 #pragma once
 
-#include "absl/status/status.h"
+#include <vector>
+
 #include "thalweg/graph/graph.h"
 
 namespace thalweg {
@@ -15,9 +24,14 @@ namespace thalweg {
 // True for nodes that change a variable given by reference.
 bool UpdatesVariable(const Node& node);
 
-// Lets what uses such an Identity after an update in place of the variable, on
-// the same device, take the variable itself, which is read when the user runs.
-// An Assign is no update in place: it may bring memory of its own.
-absl::Status DeferReads(Graph& graph);
+// Finds the readers that come after an update. Those that get the value through
+// Identities get the variable as their input instead. For the others, returns the
+// nodes in between, by id: true if a node must pass on the variable itself.
+std::vector<bool> DeferReads(Graph& graph);
+
+// True if an output carries a variable, given the result of DeferReads().
+bool CarriesVariable(const Output& output, const std::vector<bool>& passes_variable);
+// True if node `n` takes the variable itself as its input `i`, not its value.
+bool TakesVariable(const Node& n, int i, const std::vector<bool>& passes_variable);
 
 }  // namespace thalweg

@@ -1,54 +1,118 @@
 #include "thalweg/runtime/deferred_reads.h"
 
 #include "gtest/gtest.h"
+#include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/graph/while.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/state_ops.h"
+#include "thalweg/runtime/direct_session.h"
 
 namespace thalweg {
 namespace {
 
-class LateReadsTest : public testing::Test {
+class DeferredReadsTest : public testing::Test {
  protected:
-  // `op` changes the variable; what reads it through the Identity, before and
-  // after.
-  void Build(absl::string_view op) {
-    const Scope s = graph_.root();
-    variable_ = s.Add("VariableV2", {}, {{"dtype", kFloat}, {"shape", PartialShape({})}});
-    read_ = s.Add("Identity", {variable_});
-    before_ = Neg(s, read_);
-    update_ = s.Add(op, {variable_, before_});
-    after_ = Neg(s.WithControlDependencies({update_}), read_);
-    ASSERT_TRUE(s.ok()) << s.status();
-    const absl::Status status = DeferReads(graph_);
-    ASSERT_TRUE(status.ok()) << status;
+  DeferredReadsTest() : s_(graph_.root()), v_(RefVariable(s_, kFloat, {})), read_(Identity(s_.WithOpName("read"), v_)) {
+    Assign(s_.WithOpName("init"), v_, Const(s_, 2.f));
+  }
+
+  // The fetches of a step; the variable is 2 when it begins.
+  std::vector<float> Run(const std::vector<std::string>& fetches) {
+    DirectSession session({});
+    std::vector<Tensor> results;
+    std::vector<float> values;
+    absl::Status status = s_.status();
+    if (status.ok()) status = session.Extend(graph_.Export());
+    if (status.ok()) status = session.Run(Signature{.targets = {"init"}}, {}, {}, &results, nullptr);
+    if (status.ok()) status = session.Run(Signature{.fetches = fetches}, {}, {}, &results, nullptr);
+    EXPECT_TRUE(status.ok()) << status;
+    for (const Tensor& t : results) values.push_back(t.scalar<float>());
+    return values;
+  }
+  Scope After(const Output& node, absl::string_view name) {
+    return s_.WithOpName(name).WithControlDependencies({node});
   }
 
   Graph graph_;
-  Output variable_, read_, before_, update_, after_;
+  const Scope s_;
+  const Output v_, read_;
 };
 
-TEST_F(LateReadsTest, WhatComesAfterAnUpdateReadsTheVariable) {
-  Build("AssignAdd");
-  EXPECT_EQ(before_.node->input(0), read_);
-  EXPECT_EQ(after_.node->input(0), variable_);
+TEST_F(DeferredReadsTest, AReaderSeesTheUpdatesThatComeBeforeIt) {
+  const Output before = Neg(s_.WithOpName("before"), read_);
+  const Output update = AssignAdd(After(before, "update"), v_, Const(s_, 1.f));
+  Neg(After(update, "after"), read_);
+  EXPECT_EQ(Run({"before:0", "after:0"}), std::vector<float>({-2, -3}));
 }
 
-TEST_F(LateReadsTest, AnAssignLeavesTheOldValueToItsReaders) {
-  Build("Assign");
-  EXPECT_EQ(after_.node->input(0), read_);
+TEST_F(DeferredReadsTest, AnAssignWritesToTheSameMemory) {
+  Neg(After(Assign(s_, v_, Const(s_, 5.f)), "after"), read_);
+  EXPECT_EQ(Run({"after:0"}), std::vector<float>({-5}));
 }
 
-TEST_F(LateReadsTest, UpdatesOfOtherVariablesDoNotMatter) {
-  const Scope s = graph_.root();
-  const Output other = s.Add("VariableV2", {}, {{"dtype", kFloat}, {"shape", PartialShape({})}});
-  const Output update = s.Add("AssignAdd", {other, Const(s, 1.f)});
-  const Output variable = s.Add("VariableV2", {}, {{"dtype", kFloat}, {"shape", PartialShape({})}});
-  const Output read = s.Add("Identity", {variable});
-  const Output after = Neg(s.WithControlDependencies({update}), read);
-  ASSERT_TRUE(s.ok()) << s.status();
-  ASSERT_TRUE(DeferReads(graph_).ok());
-  EXPECT_EQ(after.node->input(0), read);
+TEST_F(DeferredReadsTest, AnAssignThatMayChangeTheShapeLeavesTheOldValueToItsReaders) {
+  const Output before = Neg(s_.WithOpName("before"), read_);
+  Neg(After(Assign(After(before, "set"), v_, Const(s_, 5.f), {.validate_shape = false}), "after"), read_);
+  EXPECT_EQ(Run({"after:0"}), std::vector<float>({-2}));
+}
+
+TEST_F(DeferredReadsTest, UpdatesOfOtherVariablesDoNotMatter) {
+  const Output other = RefVariable(s_.WithOpName("other"), kFloat, {});
+  const Output set = Assign(s_, other, Const(s_, 1.f));
+  const Output after = Neg(After(set, "after"), read_);
+  ASSERT_TRUE(s_.ok()) << s_.status();
+  DeferReads(graph_);
+  EXPECT_EQ(after.node->input(0), read_);
+}
+
+TEST_F(DeferredReadsTest, AFetchSeesAllUpdates) {
+  AssignAdd(After(read_, "update"), v_, Const(s_, 1.f));
+  EXPECT_EQ(Run({"read:0", "update:0"}), std::vector<float>({3, 3}));
+}
+
+// if (true) { v = 7; y = -read }, where the branch gets the value by a Switch.
+TEST_F(DeferredReadsTest, ABranchPassesTheVariableOn) {
+  const Output yes = Const(s_, true);
+  Node* const value = s_.Add("Switch", {read_, yes});
+  Node* const ref = s_.Add("RefSwitch", {v_, yes});
+  ASSERT_TRUE(s_.ok()) << s_.status();
+  const Output update = Assign(s_, Output(ref, 1), Const(s_, 7.f));
+  Neg(After(update, "after"), Output(value, 1));
+  EXPECT_EQ(Run({"after:0"}), std::vector<float>({-7}));
+}
+
+// for (i = 0; i < 4; ++i) v = read * read
+TEST_F(DeferredReadsTest, AnIterationSeesTheUpdatesOfThoseBefore) {
+  const auto less = [](const Scope& s, const std::vector<Output>& i) { return Less(s, i[0], Const(s, 4)); };
+  const std::vector<Output> end =
+      While(s_, {Const(s_, 0)}, less, [&](const Scope& s, const std::vector<Output>& i) -> std::vector<Output> {
+        const Output goes_on = Identity(s, i[0]);
+        const Output update = Assign(s, v_, Square(s.WithControlDependencies({goes_on}), read_));
+        return {Add(s.WithControlDependencies({update}), i[0], Const(s, 1))};
+      });
+  Neg(After(end[0], "after"), v_);
+  EXPECT_EQ(Run({"after:0"}), std::vector<float>({-65536}));
+}
+
+// Another task may go on when it has got what comes after the update.
+TEST_F(DeferredReadsTest, WhatAnotherTaskSendsMayComeAfterTheUpdate) {
+  const Output update = AssignAdd(s_, v_, Const(s_, 1.f));
+  const std::vector<AttrArg> ends = {{"tensor_name", std::string("t")},
+                                     {"send_device", std::string("/job:a/task:0/device:CPU:0")},
+                                     {"send_device_incarnation", int64_t{1}},
+                                     {"recv_device", std::string("/job:b/task:0/device:CPU:0")}};
+  s_.Add("_Send", {Neg(s_, update)}, ends);
+  std::vector<AttrArg> back = ends;
+  back.push_back({"tensor_type", kFloat});
+  const Output received = s_.Add("_Recv", {}, back);
+  const Output after = Neg(After(received, "after"), read_);
+  const Output before = Neg(s_, read_);
+  ASSERT_TRUE(s_.ok()) << s_.status();
+  DeferReads(graph_);
+  EXPECT_EQ(after.node->input(0), v_);
+  EXPECT_EQ(before.node->input(0), read_);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/graph/unusable_node.h"
 #include "thalweg/runtime/function_body.h"
 #include "thalweg/runtime/functions.h"
 
@@ -86,6 +87,7 @@ class Attachment {
     Graph inner;
     RETURN_IF_ERROR(inner.AddFunctions(graph.library()));
     RETURN_IF_ERROR(inner.Import(body.def));
+    RETURN_IF_ERROR(CheckShapes(inner));
     const Scope s = inner.root();
     for (size_t i = 0; i < body.results.size(); ++i) {
       ASSIGN_OR_RETURN(const Output result, inner.FindOutput(body.results[i]));

@@ -5,6 +5,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/device_name.h"
+#include "thalweg/graph/unusable_node.h"
 
 namespace thalweg {
 namespace {
@@ -186,6 +187,8 @@ absl::StatusOr<InlinedBody> FunctionInliner::Add(const FunctionCall& call, const
   ASSIGN_OR_RETURN(const std::vector<Node*> copies, CopyNeeded(made, arg_of));
   for (const auto& node : scratch_.nodes()) {
     if (Node* copy = copies[node->id()]) {
+      if (HasShapeError(*node))
+        return Append(WhyUnusable(*node), absl::StrCat("; in function '", function.name(), "'"));
       Connect(*node, copy, copies, arg_of, pivot);
       RETURN_IF_ERROR(SetDevice(*call.node, copy));
       if (IsCall(*copy)) {

@@ -11,6 +11,7 @@
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/device_name.h"
 #include "thalweg/graph/frames.h"
+#include "thalweg/graph/later_attrs.h"
 #include "thalweg/kernel/rendezvous.h"
 
 namespace thalweg {
@@ -158,6 +159,7 @@ class Partitioning {
   }
 
   NodeDef* AddNode(int part, NodeDef def) {
+    if (const OpSchema* schema = graph_.FindSchema(def.op())) RemoveLaterDefaults(schema->def, def);
     NodeDef* added = parts_[part].graph.add_node();
     *added = std::move(def);
     return added;
@@ -170,17 +172,63 @@ class Partitioning {
   void Connect(const Node& node, NodeDef* def) {
     const int part = part_of_[node.id()];
     for (const Output& input : node.inputs()) def->add_input(InputFor(input, part, node));
-    for (Node* control : node.control_inputs()) {
-      def->add_input(
-          absl::StrCat("^", part_of_[control->id()] == part ? NameOf(*control) : ControlAcross(*control, node)));
-    }
+    for (const Node* control : node.control_inputs()) def->add_input(After(*control, part, node.device()));
   }
 
   std::string InputFor(const Output& input, int part, const Node& consumer) {
     if (part_of_[input.node->id()] == part) {
       return InputName(NameOf(*input.node), input.index);
     }
+    if (IsRef(input.dtype())) {
+      const std::vector<Output> others = OtherInputs(consumer);
+      if (!others.empty() || !consumer.control_inputs().empty()) return ReadAcross(input, others, consumer);
+    }
     return Across(input, part, consumer.device(), OutputFrame(*input.node));
+  }
+
+  // A control input for a node of `part` that is to run after `source`.
+  std::string After(const Node& source, int part, const std::string& device) {
+    return absl::StrCat("^", part_of_[source.id()] == part ? NameOf(source) : ControlAcross(source, part, device));
+  }
+
+  // The values that a node waits for besides variables that it reads: those that
+  // are there from the start do not matter. A Merge runs when one has come.
+  static std::vector<Output> OtherInputs(const Node& node) {
+    std::vector<Output> others;
+    if (IsMerge(node)) return others;
+    for (const Output& input : node.inputs()) {
+      const bool is_given =
+          input.node->op() == "_Arg" || (input.node->op() == "Const" && input.node->control_inputs().empty());
+      if (!IsRef(input.dtype()) && !is_given) others.push_back(input);
+    }
+    return others;
+  }
+
+  // The node in the reader's part that has the value of the variable `source`, read
+  // once the other inputs of the reader are there. If values are pushed, the send
+  // waits for those inputs; if they are fetched, the receive does.
+  std::string ReadAcross(const Output& source, const std::vector<Output>& others, const Node& reader) {
+    const int from = part_of_[source.node->id()], to = part_of_[reader.id()];
+    const bool pushed = options_.pushes != nullptr && options_.pushes(parts_[from].task, parts_[to].task);
+    std::vector<std::string> waits;
+    for (const Output& other : others) {
+      if (pushed) {
+        waits.push_back(After(*other.node, from, source.node->device()));
+      } else {
+        const std::string input = InputFor(other, to, reader);
+        waits.push_back(absl::StrCat("^", input.substr(0, input.rfind(':'))));
+      }
+    }
+    for (const Node* control : reader.control_inputs()) {
+      waits.push_back(After(*control, pushed ? from : to, pushed ? source.node->device() : reader.device()));
+    }
+    std::sort(waits.begin(), waits.end());
+    waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+    const Transfer transfer = AddTransfer(*source.node, InputName(NameOf(*source.node), source.index),
+                                          RemoveRef(source.dtype()), to, reader.device(), OutputFrame(*source.node));
+    NodeDef& waiting = pushed ? transfer.send : transfer.recv;
+    for (const std::string& wait : waits) waiting.add_input(wait);
+    return transfer.recv.name();
   }
 
   int OutputFrame(const Node& node) const { return frames_.of_outputs.empty() ? 0 : frames_.of_outputs[node.id()]; }
@@ -190,19 +238,18 @@ class Partitioning {
     const auto [it, is_new] = received_.try_emplace(std::tuple(source.node->id(), source.index, part), "");
     if (!is_new) return it->second;
     const std::string value = InputName(NameOf(*source.node), source.index);
-    it->second = AddTransfer(*source.node, source.index, value, RemoveRef(source.dtype()), part, device, frame);
+    it->second = AddTransfer(*source.node, value, RemoveRef(source.dtype()), part, device, frame).recv.name();
     return it->second;
   }
 
-  // The node in the consumer's part that runs after `source`, which is elsewhere: an
-  // empty tensor crosses.
-  std::string ControlAcross(const Node& source, const Node& consumer) {
-    const int part = part_of_[consumer.id()];
+  // The node in `part` that runs after `source`, which is elsewhere: an empty tensor
+  // crosses.
+  std::string ControlAcross(const Node& source, int part, const std::string& device) {
     const auto [it, is_new] = received_.try_emplace(std::tuple(source.id(), -1, part), "");
     if (!is_new) return it->second;
     const int from = part_of_[source.id()];
     NodeDef signal;
-    signal.set_name(graph_.ReserveName(absl::StrCat("_signal/", source.name())));
+    signal.set_name(graph_.ReserveName(absl::StrCat(source.name(), "/_signal")));
     signal.set_op("Const");
     signal.set_device(source.device());
     SetAttr(signal, "dtype", kFloat);
@@ -210,33 +257,35 @@ class Partitioning {
     signal.add_input(absl::StrCat("^", NameOf(source)));
     const std::string name = signal.name();
     AddNode(from, std::move(signal));
-    it->second = AddTransfer(source, -1, name, kFloat, part, consumer.device(), OutputFrame(source));
+    it->second = AddTransfer(source, name, kFloat, part, device, OutputFrame(source)).recv.name();
     return it->second;
   }
 
-  std::string AddTransfer(const Node& source, int index, const std::string& value, DType type, int part,
-                          const std::string& device, int frame) {
+  struct Transfer {
+    NodeDef& send;
+    NodeDef& recv;
+  };
+
+  Transfer AddTransfer(const Node& source, const std::string& value, DType type, int part, const std::string& device,
+                       int frame) {
     const std::string edge = absl::StrCat("edge_", next_edge_++, "_", source.name());
     NodeDef send;
-    send.set_name(graph_.ReserveName(absl::StrCat("_send/", source.name(), options_.suffix)));
+    send.set_name(graph_.ReserveName(absl::StrCat(source.name(), "/_send", options_.suffix)));
     send.set_op("_Send");
     send.set_device(source.device());
     send.add_input(value);
     SetAttr(send, "T", type);
     SetEnds(send, edge, source.device(), device, false);
-    AddNode(part_of_[source.id()], std::move(send));
 
     NodeDef recv;
-    recv.set_name(graph_.ReserveName(absl::StrCat("_recv/", source.name(), options_.suffix)));
+    recv.set_name(graph_.ReserveName(absl::StrCat(source.name(), "/_recv", options_.suffix)));
     recv.set_op("_Recv");
     recv.set_device(device);
     SetAttr(recv, "tensor_type", type);
     SetEnds(recv, edge, source.device(), device, false);
     // Without an input it would not be part of the loop.
     if (frame > 0) recv.add_input(absl::StrCat("^", control_loops_[frame].at(part).merge));
-    std::string name = recv.name();
-    AddNode(part, std::move(recv));
-    return name;
+    return {*AddNode(part_of_[source.id()], std::move(send)), *AddNode(part, std::move(recv))};
   }
 
   void SetEnds(NodeDef& def, const std::string& name, const std::string& from, const std::string& to,

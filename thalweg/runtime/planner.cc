@@ -10,6 +10,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/frames.h"
+#include "thalweg/graph/unusable_node.h"
 #include "thalweg/runtime/deferred_reads.h"
 #include "thalweg/runtime/frame_id.h"
 #include "thalweg/runtime/segments.h"
@@ -23,13 +24,16 @@ namespace {
 // every other node is.
 class RegionCompiler {
  public:
-  // `order`: the nodes of each frame, in topological order.
+  // `order`: the nodes of each frame, in topological order. `passes_variable`: see
+  // DeferReads().
   RegionCompiler(const Graph& graph, const std::vector<std::vector<Node*>>& order, const Frames& frames, int frame,
-                 const DeviceFinder& find_device, const KernelSource& make_kernel, Plan* plan)
+                 const std::vector<bool>& passes_variable, const DeviceFinder& find_device,
+                 const KernelSource& make_kernel, Plan* plan)
       : graph_(graph),
         order_(order),
         frames_(frames),
         frame_(frame),
+        passes_variable_(passes_variable),
         find_device_(find_device),
         make_kernel_(make_kernel),
         plan_(*plan) {}
@@ -102,7 +106,7 @@ class RegionCompiler {
       return absl::OkStatus();
     }
     if (node->schema() == nullptr) {
-      return NotFound("Op type not registered '", node->op(), "' (node '", node->name(), "')");
+      return WhyUnusable(*node);
     }
     if (IsAlias(*node)) {
       unit.no_code = true;
@@ -121,8 +125,8 @@ class RegionCompiler {
     loop->name = frames_.frames[child].name;
     loop->index = static_cast<int32_t>(plan_.loops.size());
     loop->name_hash = FrameNameHash(loop->name);
-    auto body =
-        std::make_unique<RegionCompiler>(graph_, order_, frames_, child, find_device_, make_kernel_, &loop->body);
+    auto body = std::make_unique<RegionCompiler>(graph_, order_, frames_, child, passes_variable_, find_device_,
+                                                 make_kernel_, &loop->body);
     RETURN_IF_ERROR(body->Compile());
     Unit& unit = units_.emplace_back();
     unit.loop = child;
@@ -136,7 +140,12 @@ class RegionCompiler {
   // An Identity of a value is its input under another name.
   bool IsAlias(const Node& node) const {
     return (node.op() == "Identity" || node.op() == "StopGradient" || node.op() == "LoopCond") &&
-           node.control_inputs().empty() && !IsRef(node.input(0).dtype());
+           node.control_inputs().empty() && !Reads(node, 0);
+  }
+
+  // True if an input is a variable of which the node wants the value.
+  bool Reads(const Node& node, int i) const {
+    return CarriesVariable(node.input(i), passes_variable_) && !TakesVariable(node, i, passes_variable_);
   }
 
   void AddDependency(int before, int after) {
@@ -409,7 +418,7 @@ class RegionCompiler {
   // read when the instruction runs, into a slot of its own.
   int32_t InputSlot(const Node& node, int i, std::vector<int32_t>* reads) {
     const int32_t slot = slots_.at(node.input(i));
-    if (!IsRef(node.input(i).dtype()) || IsRef(node.input_type(i))) return slot;
+    if (!Reads(node, i)) return slot;
     reads->push_back(slot);
     reads->push_back(NewSlot());
     return reads->back();
@@ -459,6 +468,7 @@ class RegionCompiler {
   const std::vector<std::vector<Node*>>& order_;
   const Frames& frames_;
   const int frame_;
+  const std::vector<bool>& passes_variable_;
   const DeviceFinder& find_device_;
   const KernelSource& make_kernel_;
   Plan& plan_;
@@ -503,13 +513,14 @@ absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph, const DeviceFin
                                                     const KernelSource& make_kernel) {
   auto executable = std::make_unique<Executable>();
   executable->graph = std::move(graph);
-  RETURN_IF_ERROR(DeferReads(executable->graph));
   RETURN_IF_ERROR(GuardLoopEdges(executable->graph));
+  const std::vector<bool> passes_variable = DeferReads(executable->graph);
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(executable->graph));
   ASSIGN_OR_RETURN(const Frames frames, FindFrames(executable->graph, order));
   std::vector<std::vector<Node*>> of_frame(frames.frames.size());
   for (Node* node : order) of_frame[frames.of_node[node->id()]].push_back(node);
-  RegionCompiler compiler(executable->graph, of_frame, frames, 0, find_device, make_kernel, &executable->plan);
+  RegionCompiler compiler(executable->graph, of_frame, frames, 0, passes_variable, find_device, make_kernel,
+                          &executable->plan);
   RETURN_IF_ERROR(compiler.Compile());
   return executable;
 }

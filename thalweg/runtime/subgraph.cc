@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/graph/unusable_node.h"
 
 namespace thalweg {
 namespace {
@@ -40,7 +41,7 @@ absl::StatusOr<std::vector<Output>> FindFetches(const Graph& graph, const std::v
                              graph.FindNode(name.substr(0, name.rfind(':')))->num_outputs());
     }
     if (output->node->schema() == nullptr) {
-      return NotFound("Op type not registered '", output->node->op(), "' (node '", output->node->name(), "')");
+      return WhyUnusable(*output->node);
     }
     fetches.push_back(*output);
   }
@@ -110,6 +111,7 @@ class Extraction {
       Node* node = stack_.back();
       stack_.pop_back();
       RETURN_IF_ERROR(CheckNoArgument(node->def()));
+      if (HasShapeError(*node)) return WhyUnusable(*node);
       for (const Output& input : node->inputs()) Need(input);
       for (Node* control : node->control_inputs()) {
         // A fed node does not run: what waits for it waits for the feed.
@@ -152,7 +154,7 @@ class Extraction {
       for (int i = 0; i < node.num_inputs(); ++i) {
         const Output input = Map(node.input(i));
         if (input.node == nullptr) {
-          return NotFound("Op type not registered '", node.op(), "' (node '", node.name(), "')");
+          return WhyUnusable(node);
         }
         const bool is_fed = args_.contains(node.input(i));
         if (const DType want = node.input_type(i); is_fed && want != kInvalid && want != input.dtype()) {

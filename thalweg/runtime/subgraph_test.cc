@@ -47,6 +47,25 @@ TEST(Signature, ASessionDoesNotTakeOneForAnother) {
   EXPECT_THAT(session.Prepare({.fetches = {"a:0,b:0"}}), Fails(absl::StatusCode::kNotFound, "a:0,b:0"));
 }
 
+// Shapes that do not fit fail the steps that need the node, as in TensorFlow.
+TEST(Extract, ANodeThatCannotRunConcernsOnlyTheStepsThatNeedIt) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output x = Placeholder(s.WithOpName("x"), kFloat, PartialShape());
+  Neg(s.WithOpName("after"), MatMul(s.WithOpName("product"), x, Const(s, Tensor(kFloat, Shape({4, 5})))));
+  Neg(s.WithOpName("fine"), Const(s, 1.f));
+  tensorflow::GraphDef def = graph.Export();
+  for (tensorflow::NodeDef& node : *def.mutable_node()) {
+    if (node.name() == "x") SetAttr(node, "shape", PartialShape({2, 3}));
+  }
+  DirectSession session({});
+  ASSERT_OK(session.Extend(def));
+  ASSERT_OK(session.Prepare({.fetches = {"fine:0"}}).status());
+  EXPECT_THAT(session.Prepare({.feeds = {"x:0"}, .fetches = {"after:0"}}),
+              Fails(absl::StatusCode::kInvalidArgument, "'product' (MatMul)"));
+  ASSERT_OK(session.Prepare({.feeds = {"product:0"}, .fetches = {"after:0"}}).status());
+}
+
 // What the runtime adds where values enter and leave: it relies on the indices.
 class ArgumentsTest : public testing::Test {
  protected:

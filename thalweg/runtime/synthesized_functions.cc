@@ -6,6 +6,7 @@
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/gradient.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/graph/unusable_node.h"
 #include "thalweg/runtime/function_body.h"
 #include "thalweg/runtime/functions.h"
 
@@ -93,6 +94,7 @@ absl::StatusOr<FunctionDef> GradientFunction(const Graph& library, const NameAtt
   Graph graph;
   RETURN_IF_ERROR(graph.AddFunctions(library.library()));
   RETURN_IF_ERROR(graph.Import(body.def));
+  RETURN_IF_ERROR(CheckShapes(graph));
   const Scope s = graph.root();
   std::vector<Node*> results;  // that stay when calls in the body go
   for (const std::string& result : body.results) {

@@ -119,8 +119,13 @@ absl::StatusOr<std::shared_ptr<const ClusterCallable>> RegisterParts(Graph graph
   callable->collective_graph_key = CollectiveGraphKey(graph);
   const bool all_ours = std::all_of(session.devices.tasks.begin(), session.devices.tasks.end(),
                                     [](const ClusterDevices::Task& task) { return task.takes_pushes; });
+  const auto takes_pushes = [&](const std::string& name) {
+    return std::any_of(session.devices.tasks.begin(), session.devices.tasks.end(),
+                       [&](const ClusterDevices::Task& task) { return task.name == name && task.takes_pushes; });
+  };
   const PartitionOptions partition{
       .incarnation = [&](const std::string& device) { return session.devices.Incarnation(device); },
+      .pushes = [&](const std::string& from, const std::string& to) { return takes_pushes(from) && takes_pushes(to); },
       .suffix = all_ours ? "" : absl::StrCat("_S", number)};
   ASSIGN_OR_RETURN(std::vector<GraphPart> parts, Partition(std::move(graph), signature, partition));
   // The master's own part runs on the thread that starts the others, after them.

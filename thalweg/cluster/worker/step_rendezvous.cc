@@ -5,6 +5,7 @@
 #include "thalweg/base/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
+#include "thalweg/kernel/evaluate.h"
 
 namespace thalweg {
 namespace {
@@ -72,6 +73,31 @@ absl::Status StepRendezvous::Send(const std::string& key, Value value) {
   }
   Push(std::string(destination), std::move(now));
   return absl::OkStatus();
+}
+
+absl::Status StepRendezvous::SendVariable(const std::string& key, std::shared_ptr<const Variable> variable) {
+  Value value;
+  RETURN_IF_ERROR(ReadVariable(*variable, &value.tensor));
+  if (!Pushes(DestinationTask(key))) {
+    MutexLock lock(&mutex_);
+    variables_[key] = std::move(variable);
+  }
+  return Send(key, std::move(value));
+}
+
+// A variable that was sent is read again, now that somebody asks for it.
+void StepRendezvous::RecvLocalAsync(const std::string& key, RecvDone done) {
+  local_.RecvAsync(key,
+                   [self = shared_from_this(), key, done = std::move(done)](absl::Status status, Value value) mutable {
+                     std::shared_ptr<const Variable> variable;
+                     {
+                       MutexLock lock(&self->mutex_);
+                       const auto it = self->variables_.find(key);
+                       if (it != self->variables_.end()) variable = std::move(it->second);
+                     }
+                     if (status.ok() && variable != nullptr) status = ReadVariable(*variable, &value.tensor);
+                     done(status, std::move(value));
+                   });
 }
 
 void StepRendezvous::Push(const std::string& task, std::vector<Transfer> tensors) {

@@ -19,6 +19,7 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/kernel/rendezvous.h"
+#include "thalweg/kernel/variable_rendezvous.h"
 
 namespace thalweg {
 
@@ -31,7 +32,9 @@ struct TransferRules {
 
 // Thread-safe. Shared by the step, by the peers that bring or ask for its
 // tensors, and by the calls under way.
-class StepRendezvous : public Rendezvous, public std::enable_shared_from_this<StepRendezvous> {
+class StepRendezvous : public Rendezvous,
+                       public VariableRendezvous,
+                       public std::enable_shared_from_this<StepRendezvous> {
  public:
   explicit StepRendezvous(int64_t step_id) : step_id_(step_id) {}
 
@@ -42,12 +45,13 @@ class StepRendezvous : public Rendezvous, public std::enable_shared_from_this<St
                   std::shared_ptr<const TransferRules> rules = nullptr, std::string hold_for = "");
 
   absl::Status Send(const std::string& key, Value value) override;
+  absl::Status SendVariable(const std::string& key, std::shared_ptr<const Variable> variable) override;
   // REQUIRES: SetCluster() was called.
   void RecvAsync(const std::string& key, RecvDone done) override;
   void Abort(const absl::Status& status) override;
 
   // What was made here, for a peer that fetches it.
-  void RecvLocalAsync(const std::string& key, RecvDone done) { local_.RecvAsync(key, std::move(done)); }
+  void RecvLocalAsync(const std::string& key, RecvDone done);
   // What a peer has pushed.
   absl::Status Deliver(std::vector<Transfer> tensors);
 
@@ -91,6 +95,7 @@ class StepRendezvous : public Rendezvous, public std::enable_shared_from_this<St
   Cancellation calls_;     // ends what is under way to other tasks
 
   Mutex mutex_;
+  absl::flat_hash_map<std::string, std::shared_ptr<const Variable>> variables_ ABSL_GUARDED_BY(mutex_);  // sent, by key
   std::string hold_for_ ABSL_GUARDED_BY(mutex_);
   int batches_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, Outgoing, std::less<>> outgoing_ ABSL_GUARDED_BY(mutex_);

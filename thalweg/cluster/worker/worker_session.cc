@@ -7,6 +7,7 @@
 #include "thalweg/cluster/collectives/collective_step_ids.h"
 #include "thalweg/cluster/request_id.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/graph/unusable_node.h"
 #include "thalweg/kernel/send_key.h"
 #include "thalweg/runtime/functions.h"
 #include "thalweg/runtime/planner.h"
@@ -62,6 +63,7 @@ Device* WorkerSession::FindDevice(const std::string& name) const {
 absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const tensorflow::GraphDef& def) {
   Graph graph;
   RETURN_IF_ERROR(graph.Import(def));
+  RETURN_IF_ERROR(CheckShapes(graph));
   // Masters of TensorFlow leave calls of functions to the workers.
   std::vector<std::string> targets;
   RETURN_IF_ERROR(InlineFunctions(graph, &targets));

@@ -6,7 +6,14 @@
 namespace thalweg {
 namespace {
 
+// The runtime may hand on a variable as such, for readers that come later
+// (runtime/deferred_reads.h).
 absl::Status Pass(KernelContext& c) {
+  if (c.is_variable(0)) {
+    c.set_variable(0, &c.variable(0));
+    return absl::OkStatus();
+  }
+  c.set_variable(0, nullptr);  // of an earlier iteration of a loop
   for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, c.TakeInput(i));
   return absl::OkStatus();
 }

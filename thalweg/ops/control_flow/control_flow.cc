@@ -14,11 +14,13 @@
 namespace thalweg {
 namespace {
 
-// Passes input `from` on as output `to`: a value or a variable.
+// Passes input `from` on as output `to`: a value or a variable. In a loop, the
+// slot may still hold the other of an earlier iteration.
 void Pass(KernelContext& c, int from, int to) {
   if (c.is_variable(from)) {
     c.set_variable(to, &c.variable(from));
   } else {
+    c.set_variable(to, nullptr);
     c.set_output(to, c.TakeInput(from));
   }
 }
@@ -183,10 +185,7 @@ const OpRegistration kOps[] = {
         .Attr("T: type")
         .AllowsUninitializedInput()
         .Shape(shapes::LikeInput0)
-        .Compute([](KernelContext& c) {
-          c.set_variable(0, &c.variable(0));
-          return absl::OkStatus();
-        })
+        .Compute(PassOn)
         .Gradient([](GradientContext& c) {
           c.set_dx(0, c.raw_dy(0));
           return absl::OkStatus();

@@ -1,8 +1,10 @@
 // _Send and _Recv: the two ends of an edge that crosses tasks. The key names
 // the devices, the edge and the iteration of the loop it is in.
 #include "thalweg/base/status.h"
+#include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/send_key.h"
+#include "thalweg/kernel/variable_rendezvous.h"
 
 namespace thalweg {
 namespace {
@@ -18,18 +20,48 @@ class SendKernel : public Kernel {
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(key_, SendKeyOf(init.node().def()));
     root_key_ = key_.ToString();
+    if (IsRef(init.node().input(0).dtype())) FindVariable(init.node());
     return absl::OkStatus();
   }
   // Also called when its input is dead: the other side must hear of it.
   absl::Status Compute(KernelContext& c) override {
     if (c.step().rendezvous == nullptr) return Internal("a _Send in a step without rendezvous");
-    const bool in_loop = c.frame() != 0;
-    return c.step().rendezvous->Send(in_loop ? KeyAt(key_, c) : root_key_, {c.TakeInput(0), c.is_dead(0)});
+    const std::string key = c.frame() != 0 ? KeyAt(key_, c) : root_key_;
+    if (c.is_variable(0) && !c.is_dead(0)) return SendVariable(c, key);
+    return c.step().rendezvous->Send(key, {c.TakeInput(0), c.is_dead(0)});
   }
 
  private:
+  // A variable goes as such if the rendezvous can do that, and if it lives longer
+  // than the step.
+  absl::Status SendVariable(const KernelContext& c, const std::string& key) const {
+    auto* const rendezvous = dynamic_cast<VariableRendezvous*>(c.step().rendezvous);
+    if (rendezvous != nullptr && !name_.empty()) {
+      absl::StatusOr<std::shared_ptr<Variable>> found = c.device().resources().Find<Variable>(container_, name_);
+      if (found.ok() && found->get() == &c.variable(0)) return rendezvous->SendVariable(key, *std::move(found));
+    }
+    Tensor value;
+    RETURN_IF_ERROR(ReadVariable(c.variable(0), &value));
+    return c.step().rendezvous->Send(key, {std::move(value), false});
+  }
+
+  // Under which name the device keeps the variable that is sent. Nothing, if it is
+  // not one that a node of the graph names.
+  void FindVariable(const Node& node) {
+    const Node* at = node.input(0).node;
+    constexpr int kMaxHops = 100;  // a reference may come round in a loop
+    for (int hop = 0; hop < kMaxHops && at->num_inputs() > 0 && IsRef(at->input_type(0)); ++hop) {
+      at = at->input(0).node;
+    }
+    if (at->op() != "VariableV2" && at->op() != "Variable") return;
+    container_ = GetAttr<std::string>(at->def(), "container").value_or("");
+    name_ = GetAttr<std::string>(at->def(), "shared_name").value_or("");
+    if (name_.empty()) name_ = at->name();
+  }
+
   RendezvousKey key_;
   std::string root_key_;
+  std::string container_, name_;  // of the variable, if one is sent
 };
 
 class RecvKernel : public AsyncKernel {
