@@ -53,6 +53,20 @@ def ops(tf):
   def binary(function):
     return function, pairs
 
+  # A batch of small matrices, and two of larger ones. The values are drawn from (0.1, 1), which leaves a matrix
+  # regular as good as always; a heavy diagonal makes it positive definite.
+  squares = [[[1000, 4, 4]], [[100, 100]], [[400, 400]]]
+
+  def square(function):
+    return function, squares
+
+  def system(function):
+    return function, [shape * 2 for shape in squares]
+
+  def definite(x):
+    n = int(x.shape[-1])
+    return x + tf.linalg.matrix_transpose(x) + 2. * n * tf.eye(n)
+
   def batch_norm(x):
     channels = int(x.shape[3])
     return tf.nn.fused_batch_norm(x, tf.ones([channels]), tf.zeros([channels]))[0]
@@ -81,6 +95,24 @@ def ops(tf):
                               filters(8)),
       "Conv2DBackpropFilter": (lambda x, y: tf.nn.conv2d_backprop_filter(x, tf.shape(y), x, [1, 1, 1, 1], "SAME"),
                                filters(8)),
+      "Cholesky": square(lambda x: tf.linalg.cholesky(definite(x))),
+      "MatrixInverse": square(tf.linalg.inv), "MatrixDeterminant": square(tf.linalg.det),
+      "LogMatrixDeterminant": square(lambda x: tf.linalg.slogdet(x)[1]), "Lu": square(lambda x: tf.linalg.lu(x)[0]),
+      "MatrixSolve": system(tf.linalg.solve), "MatrixTriangularSolve": system(tf.linalg.triangular_solve),
+      "MatrixSolveLs": system(lambda x, y: tf.linalg.lstsq(x, y, .1)), "Qr": square(lambda x: tf.linalg.qr(x)[0]),
+      "Svd": square(lambda x: tf.linalg.svd(x)[0]),
+      "Svd, values": square(lambda x: tf.linalg.svd(x, compute_uv=False)),
+      "SelfAdjointEig": square(lambda x: tf.linalg.eigh(definite(x))[0]),
+      "SelfAdjointEig, values": square(lambda x: tf.linalg.eigvalsh(definite(x))),
+      "Eig": square(lambda x: tf.raw_ops.Eig(input=x, Tout=tf.complex64)[0]), "MatrixSquareRoot": square(lambda x: tf.linalg.sqrtm(definite(x))),
+      "TridiagonalSolve": (lambda x, y: tf.linalg.tridiagonal_solve(x, y, "compact"),
+                           [[[100, 3, 4], [100, 4, 4]], [[3, 1000], [1000, 4]], [[3, 100000], [100000, 4]]]),
+      "FFT": (lambda x: tf.signal.fft(tf.complex(x, x)), [[[100, 16]], [[16, 1024]], [[16, 65536]]]),
+      "FFT, prime": (lambda x: tf.signal.fft(tf.complex(x, x)), [[[100, 17]], [[16, 1021]], [[4, 65537]]]),
+      "FFT2D": (lambda x: tf.signal.fft2d(tf.complex(x, x)), [[[8, 8]], [[128, 128]], [[512, 512]]]),
+      "RFFT": (tf.signal.rfft, [[[100, 16]], [[16, 1024]], [[16, 65536]]]),
+      "IRFFT": (lambda x: tf.signal.irfft(tf.complex(x, x)), [[[100, 9]], [[16, 513]], [[16, 32769]]]),
+      "EncodeBase64": (lambda x: tf.io.encode_base64(tf.as_string(x)), [[[64]], [[4096]], [[65536]]]),
       "MaxPool": (lambda x: tf.nn.max_pool(x, 3, 2, "SAME"), images),
       "AvgPool": (lambda x: tf.nn.avg_pool(x, 3, 2, "SAME"), images),
       "FusedBatchNorm": (batch_norm, images),

@@ -7,9 +7,11 @@ find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)  # dnnl's own config fails to load
+# BLAS and LAPACK. The build that starts no threads of its own is preferred.
+find_library(OPENBLAS_LIBRARY openblas PATH_SUFFIXES openblas-serial REQUIRED)
 
 # All that a program of the API is linked with.
 set(THALWEG_LIBRARIES
   absl::any_invocable absl::flags absl::flags_parse absl::flags_usage absl::flat_hash_map absl::inlined_vector absl::span absl::status
   absl::statusor absl::str_format absl::strings absl::synchronization absl::time gRPC::grpc++ JPEG::JPEG PNG::PNG
-  protobuf::libprotobuf Threads::Threads ZLIB::ZLIB ${DNNL_LIBRARY} farmhash leveldb re2 snappy)
+  protobuf::libprotobuf Threads::Threads ZLIB::ZLIB ${DNNL_LIBRARY} ${OPENBLAS_LIBRARY} farmhash leveldb re2 snappy)

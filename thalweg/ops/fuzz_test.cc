@@ -38,7 +38,13 @@ constexpr int kHollowCases = 6;  // of each of them
 // Ops that give no result to any of the usual cases: most of them need a file, a
 // cluster, or what another op has left in a resource.
 constexpr char kOnlyRefused[] =
-    R"(Abort CacheDataset CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend CollectiveBcastSendV2
+    R"(Abort BoostedTreesCenterBias BoostedTreesCreateQuantileStreamResource BoostedTreesDeserializeEnsemble
+        BoostedTreesExampleDebugOutputs BoostedTreesFlushQuantileSummaries BoostedTreesGetEnsembleStates
+        BoostedTreesPredict BoostedTreesQuantileStreamResourceAddSummaries
+        BoostedTreesQuantileStreamResourceDeserialize BoostedTreesQuantileStreamResourceFlush
+        BoostedTreesQuantileStreamResourceGetBucketBoundaries BoostedTreesSerializeEnsemble
+        BoostedTreesTrainingPredict BoostedTreesUpdateEnsemble IsBoostedTreesQuantileStreamResourceInitialized
+        CacheDataset CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend CollectiveBcastSendV2
         CollectiveGather CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 DeleteSessionTensor
         DeserializeIterator DeserializeManySparse DeserializeSparse DestroyTemporaryVariable FilterDataset
         FixedLengthRecordDatasetV2 FlatMapDataset GenerateVocabRemapping GetElementAtIndex GetSessionTensor

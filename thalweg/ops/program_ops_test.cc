@@ -81,34 +81,36 @@ constexpr const char* kCalls[] = {"If",   "StatelessIf",   "While",           "S
 // Asking for a gradient of these is an error, as in TensorFlow, which has none
 // for them either; nor for the updates of optimizers.
 constexpr char kNoGradient[] = R"(
-        AdjustContrastv2 AdjustHue AdjustSaturation CholeskyGrad CollectiveBcastRecv CollectiveBcastRecvV2
-        CollectiveBcastSend CollectiveBcastSendV2 CollectiveGather CollectiveGatherV2 CollectiveReduce
-        CollectiveReduceV2 Conv Conv2DBackpropFilterV2 Conv2DBackpropInputV2 Conv3DBackpropFilter Conv3DBackpropInput
-        CropAndResizeGradBoxes CropAndResizeGradImage DeepCopy DeserializeManySparse DeserializeSparse
-        Dilation2DBackpropFilter Dilation2DBackpropInput FakeQuantWithMinMaxArgsGradient
-        FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannelGradient For FractionalAvgPoolGrad
-        FractionalMaxPoolGrad FusedPadConv2D FusedResizeAndPadConv2D IgammaGradA LRNGrad Lu MatrixLogarithm
-        MaxPoolGradGradV2 MaxPoolGradWithArgmax Mod ParallelConcat PartitionedCall RaggedFillEmptyRowsGrad
-        RandomGammaGrad RemoteCall ResizeArea ResizeBicubicGrad ResizeBilinearGrad ResizeNearestNeighborGrad
-        ResourceStridedSliceAssign ScaleAndTranslateGrad SerializeManySparse SerializeSparse SoftsignGrad
-        SparseFillEmptyRowsGrad SparseReduceMax SparseReduceMaxSparse SparseReduceSumSparse SparseReshape
-        SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2
-        SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSliceGrad SparseSplit StatefulPartitionedCall
-        StridedSliceAssign SymbolicGradient TensorArrayPack TensorArrayUnpack TruncateMod)";
+        AdjustContrastv2 AdjustHue AdjustSaturation BatchCholesky BatchCholeskyGrad BatchMatrixDeterminant
+        BatchMatrixInverse BatchMatrixSolve BatchMatrixSolveLs BatchMatrixTriangularSolve BatchSelfAdjointEig
+        BatchSelfAdjointEigV2 BatchSvd CholeskyGrad CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend
+        CollectiveBcastSendV2 CollectiveGather CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 Conv
+        Conv2DBackpropFilterV2 Conv2DBackpropInputV2 Conv3DBackpropFilter Conv3DBackpropInput CropAndResizeGradBoxes
+        CropAndResizeGradImage DeepCopy DeserializeManySparse DeserializeSparse Dilation2DBackpropFilter
+        Dilation2DBackpropInput FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVarsGradient
+        FakeQuantWithMinMaxVarsPerChannelGradient For FractionalAvgPoolGrad FractionalMaxPoolGrad FusedPadConv2D
+        FusedResizeAndPadConv2D IgammaGradA LRNGrad Lu MatrixLogarithm MaxPoolGradGradV2 MaxPoolGradWithArgmax Mod
+        ParallelConcat PartitionedCall RaggedFillEmptyRowsGrad RandomGammaGrad RemoteCall ResizeArea ResizeBicubicGrad
+        ResizeBilinearGrad ResizeNearestNeighborGrad ResourceStridedSliceAssign ScaleAndTranslateGrad SelfAdjointEig
+        SerializeManySparse SerializeSparse SoftsignGrad SparseFillEmptyRowsGrad SparseReduceMax SparseReduceMaxSparse
+        SparseReduceSumSparse SparseReshape SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentSqrtNGrad
+        SparseSegmentSqrtNGradV2 SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSliceGrad SparseSplit
+        StatefulPartitionedCall StridedSliceAssign SymbolicGradient TensorArrayPack TensorArrayUnpack TruncateMod)";
 // TensorFlow's client makes the gradients of these; those who build graphs with
 // this library get an error that names the op.
 constexpr char kOnlyOfTheClient[] = R"(
         BandedTriangularSolve Case Eig ExtractImagePatches ExtractVolumePatches FractionalAvgPool FractionalMaxPool
-        FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 If IsotonicRegression MatrixSolveLs
-        MatrixSquareRoot MaxPool3DGradGrad MaxPoolGradGrad MaxPoolGradV2 NthElement OptionalFromValue OptionalGetValue
-        Qr QuantizeAndDequantizeV4Grad RGBToHSV RaggedFillEmptyRows RaggedGather RaggedTensorFromVariant
-        RaggedTensorToSparse RaggedTensorToTensor RaggedTensorToVariant ResourceGatherNd SelfAdjointEigV2 SparseAdd
-        SparseDenseCwiseAdd SparseDenseCwiseDiv SparseDenseCwiseMul SparseFillEmptyRows SparseReduceSum SparseReorder
-        SparseSlice SparseSoftmax SparseSparseMaximum SparseSparseMinimum SparseTensorDenseAdd StatelessCase
-        StatelessIf StatelessWhile Svd TensorArrayConcat TensorArrayConcatV2 TensorArrayGather TensorArrayGatherV2
-        TensorArrayRead TensorArrayReadV2 TensorArrayScatter TensorArrayScatterV2 TensorArraySplit TensorArraySplitV2
-        TensorArrayWrite TensorArrayWriteV2 TensorListGather TensorListResize TensorListScatter
-        TensorListScatterIntoExistingList TensorListScatterV2 TridiagonalMatMul TridiagonalSolve While)";
+        FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 If IsotonicRegression MatrixExponential
+        MatrixSolveLs MatrixSquareRoot MaxPool3DGradGrad MaxPoolGradGrad MaxPoolGradV2 NthElement OptionalFromValue
+        OptionalGetValue Qr QuantizeAndDequantizeV4Grad RGBToHSV RaggedFillEmptyRows RaggedGather
+        RaggedTensorFromVariant RaggedTensorToSparse RaggedTensorToTensor RaggedTensorToVariant ResourceGatherNd
+        SelfAdjointEigV2 SparseAdd SparseDenseCwiseAdd SparseDenseCwiseDiv SparseDenseCwiseMul SparseFillEmptyRows
+        SparseReduceSum SparseReorder SparseSlice SparseSoftmax SparseSparseMaximum SparseSparseMinimum
+        SparseTensorDenseAdd StatelessCase StatelessIf StatelessWhile Svd TensorArrayConcat TensorArrayConcatV2
+        TensorArrayGather TensorArrayGatherV2 TensorArrayRead TensorArrayReadV2 TensorArrayScatter
+        TensorArrayScatterV2 TensorArraySplit TensorArraySplitV2 TensorArrayWrite TensorArrayWriteV2 TensorListGather
+        TensorListResize TensorListScatter TensorListScatterIntoExistingList TensorListScatterV2 TridiagonalMatMul
+        TridiagonalSolve While)";
 
 std::vector<std::string> Words(const char* text) {
   return absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());

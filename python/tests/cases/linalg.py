@@ -73,6 +73,32 @@ def solving(c):
     c.error("MatrixSolveLs", "singular", matrix=zero, rhs=zero, l2_regularizer=np.array(0, np.float64))
 
 
+def large(c):
+    """Larger than the blocks that matrices are cut into."""
+    for t in ("float32", "float64", "complex64", "complex128"):
+        loose = 5e-3 if t in ("float32", "complex64") else 1e-8
+        x, b = regular(t, (150, 150)) + 10 * np.eye(150, dtype=t), numbers(t, (150, 70), -1, 1)
+        c.case("Cholesky", f"{t} large", input=definite(t, (150, 150)), tolerance=loose)
+        c.case("Lu", f"{t} large", input=x, tolerance=loose)
+        c.case("MatrixDeterminant", f"{t} large", input=(x / 10).astype(t), tolerance=loose)
+        for adjoint in (False, True):
+            c.case("MatrixInverse", f"{t} large {adjoint}", input=x, adjoint=adjoint, tolerance=loose)
+            c.case("MatrixSolve", f"{t} large {adjoint}", matrix=x, rhs=b, adjoint=adjoint, tolerance=loose)
+            for lower in (False, True):
+                c.case("MatrixTriangularSolve", f"{t} large {adjoint} {lower}", matrix=x, rhs=b, adjoint=adjoint,
+                       lower=lower, tolerance=loose)
+        tall = numbers(t, (150, 90), -1, 1)
+        c.case("Qr", f"{t} large", input=tall, tolerance=loose)
+        for fast in (True, False):
+            c.case("MatrixSolveLs", f"{t} large {fast}", matrix=tall, rhs=b, fast=fast,
+                   l2_regularizer=np.array(.5 if fast else 0., np.float64), tolerance=loose)
+        s, u, v = c.apply("Svd", input=tall)
+        c.add(f"Svd {t} large", [s, tf.matmul(u * tf.expand_dims(s, -2), v, adjoint_b=True)], loose)
+        hermitian = definite(t, (150, 150)) / 10
+        e, v = c.apply("SelfAdjointEigV2", input=hermitian.astype(t))
+        c.add(f"SelfAdjointEigV2 {t} large", [e, tf.matmul(v * tf.expand_dims(e, -2), v, adjoint_b=True)], loose)
+
+
 def decompositions(c):
     shapes = ((4, 3), (3, 4), (2, 3, 3), (3, 0))
     for full in (False, True):
@@ -119,4 +145,4 @@ def decompositions(c):
         c.case("MatrixLogarithm", f"{t} far", input=definite(t, (4, 4)) * 50, tolerance=limit(t) or 1e-9)
 
 
-FAMILIES = (solving, decompositions)
+FAMILIES = (solving, large, decompositions)

@@ -1,5 +1,7 @@
 #include "thalweg/ops/linalg/linalg.h"
 
+#include <limits>
+
 namespace thalweg {
 
 absl::StatusOr<MatrixBatch> MatrixBatch::Of(const Tensor& t, int input) {
@@ -25,65 +27,94 @@ absl::StatusOr<Shape> MatrixBatch::With(int64_t rows, int64_t columns) const {
   return Shape::Make(dims);
 }
 
-namespace {
-
-using LinearTypes = Types<float, double, Half, BFloat16, std::complex<float>, std::complex<double>>;
-
-template <typename S, typename T>
-S Convert(const T& x) {
-  if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>) {
-    if constexpr (std::is_same_v<S, double>) {
-      return static_cast<double>(x.real());
-    } else {
-      return S(x.real(), x.imag());
+absl::Status CheckSides(std::initializer_list<int64_t> sides) {
+  for (const int64_t side : sides) {
+    if (side > std::numeric_limits<int>::max()) {
+      return InvalidArgument("A matrix has a side of ", side, ", which is more than ", std::numeric_limits<int>::max());
     }
-  } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return S(static_cast<double>(static_cast<float>(x)));
-  } else {
-    return S(static_cast<double>(x));
   }
+  return absl::OkStatus();
 }
 
-template <typename T, typename S>
-T Narrow(const S& x) {
-  if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>) {
-    using R = typename T::value_type;
-    return T(static_cast<R>(std::real(x)), static_cast<R>(std::imag(x)));
-  } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    return T(static_cast<float>(std::real(x)));
-  } else {
-    return static_cast<T>(std::real(x));
-  }
-}
-
-}  // namespace
-
-template <typename S>
-Matrix<S> LoadMatrix(const Tensor& t, int64_t i, int64_t rows, int64_t columns) {
-  Matrix<S> m(rows, columns);
-  const absl::Status status = Dispatch(LinearTypes(), t.dtype(), [&]<typename T>() {
-    const T* const from = t.data<T>() + i * rows * columns;
-    for (int64_t k = 0; k < rows * columns; ++k) m.data()[k] = Convert<S>(from[k]);
-    return absl::OkStatus();
-  });
-  CHECK(status.ok()) << status;  // types are the op's
-  return m;
+double LinalgCost(int64_t a, int64_t b, int64_t c, double factor) {
+  return 50 + factor * static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c) / 10;
 }
 
 template <typename S>
-void StoreMatrix(const Matrix<S>& m, int64_t i, Tensor* t) {
-  const absl::Status status = Dispatch(LinearTypes(), t->dtype(), [&]<typename T>() {
-    T* const to = t->mutable_data<T>() + i * m.size();
-    for (int64_t k = 0; k < m.size(); ++k) to[k] = Narrow<T>(m.data()[k]);
-    return absl::OkStatus();
-  });
-  CHECK(status.ok()) << status;
+void Transpose(const S* x, int64_t rows, int64_t columns, S* y) {
+  constexpr int64_t kBlock = 16;  // both sides of a block stay in the cache
+  for (int64_t i = 0; i < rows; i += kBlock) {
+    for (int64_t j = 0; j < columns; j += kBlock) {
+      const int64_t i_end = std::min(rows, i + kBlock), j_end = std::min(columns, j + kBlock);
+      for (int64_t k = j; k < j_end; ++k) {
+        for (int64_t l = i; l < i_end; ++l) y[k * rows + l] = x[l * columns + k];
+      }
+    }
+  }
 }
 
-template Matrix<double> LoadMatrix(const Tensor& t, int64_t i, int64_t rows, int64_t columns);
-template Matrix<std::complex<double>> LoadMatrix(const Tensor& t, int64_t i, int64_t rows, int64_t columns);
-template void StoreMatrix(const Matrix<double>& m, int64_t i, Tensor* t);
-template void StoreMatrix(const Matrix<std::complex<double>>& m, int64_t i, Tensor* t);
+template <typename S>
+bool AllFinite(const S* x, int64_t size) {
+  // Infinities and NaN times zero are NaN, and stay so in the sum.
+  lapack::Real<S> sum = 0;
+  for (int64_t i = 0; i < size; ++i) sum += 0 * std::real(x[i]) + 0 * std::imag(x[i]);
+  return sum == 0;
+}
+
+template <typename S>
+void LoadRows(const Tensor& t, int64_t i, int64_t size, S* to) {
+  if constexpr (std::is_same_v<S, float>) {
+    const auto convert = [&]<typename T>(const T* from) {
+      for (int64_t k = 0; k < size; ++k) to[k] = static_cast<float>(from[k]);
+    };
+    if (t.dtype() == kHalf) return convert(t.data<Half>() + i * size);
+    if (t.dtype() == kBfloat16) return convert(t.data<BFloat16>() + i * size);
+  }
+  std::copy_n(t.data<S>() + i * size, size, to);
+}
+
+template <typename S>
+void StoreRows(const S* from, int64_t i, int64_t size, Tensor* t) {
+  if constexpr (std::is_same_v<S, float>) {
+    const auto convert = [&]<typename T>(T* to) {
+      for (int64_t k = 0; k < size; ++k) to[k] = T(from[k]);
+    };
+    if (t->dtype() == kHalf) return convert(t->mutable_data<Half>() + i * size);
+    if (t->dtype() == kBfloat16) return convert(t->mutable_data<BFloat16>() + i * size);
+  }
+  std::copy_n(from, size, t->mutable_data<S>() + i * size);
+}
+
+template <typename S>
+void LoadColumns(const Tensor& t, int64_t i, int64_t rows, int64_t columns, S* to) {
+  const int64_t size = rows * columns;
+  if (ElementSize(t.dtype()) == sizeof(S)) return Transpose(t.data<S>() + i * size, rows, columns, to);
+  PoolVector<S> by_rows(size);
+  LoadRows(t, i, size, by_rows.data());
+  Transpose(by_rows.data(), rows, columns, to);
+}
+
+template <typename S>
+void StoreColumns(const S* from, int64_t i, int64_t rows, int64_t columns, Tensor* t) {
+  const int64_t size = rows * columns;
+  if (ElementSize(t->dtype()) == sizeof(S)) return Transpose(from, columns, rows, t->mutable_data<S>() + i * size);
+  PoolVector<S> by_rows(size);
+  Transpose(from, columns, rows, by_rows.data());
+  StoreRows(by_rows.data(), i, size, t);
+}
+
+#define THALWEG_LINALG_(S)                                                 \
+  template void Transpose(const S*, int64_t, int64_t, S*);                 \
+  template bool AllFinite(const S*, int64_t);                              \
+  template void LoadRows(const Tensor&, int64_t, int64_t, S*);             \
+  template void StoreRows(const S*, int64_t, int64_t, Tensor*);            \
+  template void LoadColumns(const Tensor&, int64_t, int64_t, int64_t, S*); \
+  template void StoreColumns(const S*, int64_t, int64_t, int64_t, Tensor*);
+THALWEG_LINALG_(float)
+THALWEG_LINALG_(double)
+THALWEG_LINALG_(std::complex<float>)
+THALWEG_LINALG_(std::complex<double>)
+#undef THALWEG_LINALG_
 
 absl::StatusOr<PartialShape> MatrixShape(ShapeContext& c, int i, bool square) {
   const PartialShape& shape = c.input(i);
@@ -103,6 +134,12 @@ PartialShape BatchWith(const PartialShape& matrices, std::initializer_list<int64
   Dims all(matrices.dims().begin(), matrices.dims().end() - 2);
   all.insert(all.end(), dims.begin(), dims.end());
   return PartialShape(std::move(all));
+}
+
+absl::Status SquareMatrixShape(ShapeContext& c) {
+  ASSIGN_OR_RETURN(PartialShape shape, MatrixShape(c, 0, true));
+  c.set_output(0, std::move(shape));
+  return absl::OkStatus();
 }
 
 }  // namespace thalweg

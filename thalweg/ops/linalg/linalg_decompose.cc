@@ -1,15 +1,14 @@
-// Orthogonal decompositions: Qr, Svd, and least squares by them.
+// Orthogonal decompositions: Qr and Svd. BatchSvd is its name in graphs from
+// before 2016.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "thalweg/ops/linalg/linalg.h"
 
 namespace thalweg {
 namespace {
 
-double Cubic(int64_t m, int64_t n) {
-  return 10 + 5 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(std::min(m, n));
+double Cost(const MatrixBatch& m, double factor) {
+  return LinalgCost(m.rows, m.columns, std::min(m.rows, m.columns), factor);
 }
 
 // input = q r, where the columns of q are orthonormal and r is upper triangular.
@@ -29,16 +28,38 @@ class QrKernel : public Kernel {
     ASSIGN_OR_RETURN(const Shape r_shape, m.With(inner, m.columns));
     ASSIGN_OR_RETURN(Tensor * q, context.Allocate(0, q_shape));
     ASSIGN_OR_RETURN(Tensor * r, context.Allocate(1, r_shape));
-    if (q->num_elements() == 0 && r->num_elements() == 0) return absl::OkStatus();
-    return ForEachMatrix(context, m.count, Cubic(m.rows, m.columns), [&]<typename S>(int64_t i) {
-      const QrFactors<S> factors = FactorQr(LoadMatrix<S>(x, i, m.rows, m.columns), inner);
-      StoreMatrix<S>(factors.q, i, q);
-      StoreMatrix<S>(factors.r, i, r);
-      return absl::OkStatus();
-    });
+    if (q->num_elements() == 0) return absl::OkStatus();  // and so has r none
+    RETURN_IF_ERROR(CheckSides({m.rows, m.columns}));
+    return ForEachMatrix(context, x.dtype(), m.count, Cost(m, 4),
+                         [&]<typename S>(MatrixScratch<S>& scratch, int64_t i) {
+                           Factor(x, i, m, inner, scratch);
+                           StoreColumns(scratch.b.data(), i, m.rows, inner, q);
+                           StoreRows(scratch.c.data(), i, inner * m.columns, r);
+                           return absl::OkStatus();
+                         });
   }
 
  private:
+  // q into scratch.b, by columns, and r into scratch.c, by rows.
+  template <typename S>
+  static void Factor(const Tensor& x, int64_t i, const MatrixBatch& m, int64_t inner, MatrixScratch<S>& scratch) {
+    const int64_t rows = m.rows, columns = m.columns;
+    scratch.a.resize(std::max<int64_t>(rows * columns, 1));
+    scratch.b.resize(rows * inner);
+    scratch.c.assign(inner * columns, S(0));
+    S* const a = scratch.a.data();
+    scratch.tau.clear();
+    if (columns > 0) {
+      LoadColumns(x, i, rows, columns, a);
+      lapack::Qr(static_cast<int>(rows), static_cast<int>(columns), a, scratch.tau, scratch.work);
+    }
+    for (int64_t j = 0; j < inner; ++j) {
+      for (int64_t k = j; k < columns; ++k) scratch.c[j * columns + k] = a[k * rows + j];
+    }
+    std::copy_n(a, rows * std::min(inner, columns), scratch.b.data());
+    lapack::QOf(static_cast<int>(rows), static_cast<int>(inner), scratch.b.data(), scratch.tau, scratch.more_work);
+  }
+
   bool full_ = false;
 };
 
@@ -46,8 +67,9 @@ class QrKernel : public Kernel {
 class SvdKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(full_, init.Attr<bool>("full_matrices"));
-    ASSIGN_OR_RETURN(vectors_, init.Attr<bool>("compute_uv"));
+    ASSIGN_OR_RETURN(const bool full, init.Attr<bool>("full_matrices"));
+    ASSIGN_OR_RETURN(const bool vectors, init.Attr<bool>("compute_uv"));
+    vectors_ = !vectors ? lapack::SvdVectors::kNone : full ? lapack::SvdVectors::kAll : lapack::SvdVectors::kThin;
     return absl::OkStatus();
   }
 
@@ -55,113 +77,72 @@ class SvdKernel : public Kernel {
     const Tensor& x = context.input(0);
     ASSIGN_OR_RETURN(const MatrixBatch m, MatrixBatch::Of(x));
     const int64_t rank = std::min(m.rows, m.columns);
-    const bool full = full_ && vectors_;
+    const bool none = vectors_ == lapack::SvdVectors::kNone, full = vectors_ == lapack::SvdVectors::kAll;
     ASSIGN_OR_RETURN(const Shape s_shape, m.With(rank));
     ASSIGN_OR_RETURN(Tensor * s, context.Allocate(0, s_shape));
-    Shape u_shape({0}), v_shape({0});
-    if (vectors_) {
+    Shape u_shape, v_shape;
+    if (!none) {
       ASSIGN_OR_RETURN(u_shape, m.With(m.rows, full ? m.rows : rank));
       ASSIGN_OR_RETURN(v_shape, m.With(m.columns, full ? m.columns : rank));
-    } else {
-      u_shape = v_shape = Shape();
     }
     ASSIGN_OR_RETURN(Tensor * u, context.Allocate(1, u_shape));
     ASSIGN_OR_RETURN(Tensor * v, context.Allocate(2, v_shape));
-    if (!vectors_) {
+    if (none) {
       for (Tensor* t : {u, v}) std::fill_n(static_cast<char*>(t->raw()), ElementSize(t->dtype()), 0);
     }
     // Matrices of nothing may be many, and have any number of rows or columns.
     if (rank == 0 && (!full || u->num_elements() + v->num_elements() == 0)) return absl::OkStatus();
-    return ForEachMatrix(context, m.count, 10 * Cubic(m.rows, m.columns), [&]<typename S>(int64_t i) {
-      const Matrix<S> a = LoadMatrix<S>(x, i, m.rows, m.columns);
-      const S nan(std::numeric_limits<double>::quiet_NaN());
-      Matrix<S> values(rank, 1, nan);
-      SvdFactors<S> factors{
-          Matrix<S>(m.rows, full ? m.rows : rank, nan), {}, Matrix<S>(m.columns, full ? m.columns : rank, nan)};
-      if (a.AllFinite()) {
-        factors = FactorSvd(a, full);
-        std::copy(factors.s.begin(), factors.s.end(), values.data());
-      }
-      StoreMatrix<S>(values, i, s);
-      if (vectors_) {
-        StoreMatrix<S>(factors.u, i, u);
-        StoreMatrix<S>(factors.v, i, v);
-      }
-      return absl::OkStatus();
-    });
+    RETURN_IF_ERROR(CheckSides({m.rows, m.columns}));
+    return ForEachMatrix(context, x.dtype(), m.count, Cost(m, 40),
+                         [&]<typename S>(MatrixScratch<S>& scratch, int64_t i) {
+                           Factor(x, i, m, scratch);
+                           StoreValues<S>(scratch.reals, i, rank, s);
+                           if (none) return absl::OkStatus();
+                           StoreRows(scratch.b.data(), i, static_cast<int64_t>(scratch.b.size()), u);
+                           StoreColumns(scratch.c.data(), i, m.columns, full ? m.columns : rank, v);
+                           return absl::OkStatus();
+                         });
   }
 
  private:
-  bool full_ = false;
-  bool vectors_ = true;
-};
-
-// v s^-1 u^H b, without the singular values that are nothing but rounding.
-template <typename S>
-Matrix<S> PseudoSolve(const Matrix<S>& a, const Matrix<S>& b) {
-  const SvdFactors<S> f = FactorSvd(a, false);
-  Matrix<S> x = Multiply(f.u.Adjoint(), b);
-  const double least = f.s.empty() ? 0
-                                   : f.s[0] * std::numeric_limits<double>::epsilon() *
-                                         static_cast<double>(std::max(a.rows(), a.columns()));
-  for (int64_t i = 0; i < x.rows(); ++i) {
-    for (int64_t j = 0; j < x.columns(); ++j) x(i, j) = f.s[i] > least ? x(i, j) / f.s[i] : S(0);
-  }
-  return Multiply(f.v, x);
-}
-
-// The x of least |matrix x - rhs|^2 + l2 |x|^2: fast by the normal equations, or
-// by singular values, which ignores l2 and gives the smallest of several.
-class MatrixSolveLsKernel : public Kernel {
- public:
-  absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(fast_, init.Attr<bool>("fast"));
-    return absl::OkStatus();
+  template <typename S>
+  static void StoreValues(const PoolVector<lapack::Real<S>>& values, int64_t i, int64_t rank, Tensor* s) {
+    PoolVector<S> converted(values.begin(), values.begin() + rank);
+    StoreRows(converted.data(), i, rank, s);
   }
 
-  absl::Status Compute(KernelContext& context) override {
-    const Tensor &matrix = context.input(0), &rhs = context.input(1);
-    if (matrix.rank() != rhs.rank()) return InvalidArgument("All input tensors must have the same rank.");
-    ASSIGN_OR_RETURN(const MatrixBatch a, MatrixBatch::Of(matrix));
-    ASSIGN_OR_RETURN(const MatrixBatch b, MatrixBatch::Of(rhs, 1));
-    if (a.batch != b.batch) return InvalidArgument("All input tensors must have the same outer dimensions.");
-    if (a.rows != b.rows) return InvalidArgument("Input matrix and rhs are incompatible.");
-    if (context.input(2).num_elements() != 1) return InvalidArgument("l2_regularizer must be a scalar");
-    const double l2 = context.input(2).scalar<double>();
-    if (!(l2 >= 0)) return InvalidArgument("l2_regularizer must be >= 0.");
-    ASSIGN_OR_RETURN(const Shape shape, a.With(a.columns, b.columns));
-    ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, shape));
-    if (shape.num_elements() == 0) return absl::OkStatus();
-    return ForEachMatrix(context, a.count, Cubic(a.rows, a.columns), [&]<typename S>(int64_t i) -> absl::Status {
-      const Matrix<S> m = LoadMatrix<S>(matrix, i, a.rows, a.columns), y = LoadMatrix<S>(rhs, i, b.rows, b.columns);
-      Matrix<S> x(a.columns, b.columns);
-      if (fast_) {
-        const bool tall = a.rows >= a.columns;
-        const Matrix<S> adjoint = m.Adjoint();
-        Matrix<S> gram = tall ? Multiply(adjoint, m) : Multiply(m, adjoint);
-        for (int64_t j = 0; j < gram.rows(); ++j) gram(j, j) += l2;
-        if (!FactorCholesky(&gram)) {
-          return InvalidArgument(
-              "Input matrix was rank deficient or ill-conditioned. Try setting fast=False or provide an l2_regularizer "
-              "> "
-              "0.");
-        }
-        Matrix<S> z = tall ? Multiply(adjoint, y) : y;
-        SolveTriangular(gram, true, &z);
-        SolveTriangular(gram.Adjoint(), false, &z);
-        x = tall ? std::move(z) : Multiply(adjoint, z);
-      } else if (m.AllFinite()) {
-        x = PseudoSolve(m, y);
-      } else {
-        x = Matrix<S>(a.columns, b.columns, S(std::numeric_limits<double>::quiet_NaN()));
-      }
-      StoreMatrix<S>(x, i, out);
-      return absl::OkStatus();
-    });
+  // u, by rows, into scratch.b; v, by columns, into scratch.c; the values into
+  // scratch.reals. By rows A is to LAPACK A^T = u' s v'^H, so u = conj(v') and
+  // v = conj(u'), and LAPACK's v'^H by columns is u by rows.
+  template <typename S>
+  void Factor(const Tensor& x, int64_t i, const MatrixBatch& m, MatrixScratch<S>& scratch) const {
+    const int64_t size = m.rows * m.columns, rank = std::min(m.rows, m.columns);
+    const bool none = vectors_ == lapack::SvdVectors::kNone, full = vectors_ == lapack::SvdVectors::kAll;
+    const int64_t u_columns = full ? m.rows : rank, v_columns = full ? m.columns : rank;
+    scratch.a.resize(size);
+    scratch.b.resize(none ? 1 : m.rows * u_columns);
+    scratch.c.resize(none ? 1 : m.columns * v_columns);
+    scratch.reals.resize(rank);
+    LoadRows(x, i, size, scratch.a.data());
+    if (rank == 0) {
+      SetIdentity(scratch.b.data(), m.rows, u_columns);
+      SetIdentity(scratch.c.data(), m.columns, v_columns);
+    } else if (!AllFinite(scratch.a.data(), size) ||
+               !lapack::Svd(vectors_, static_cast<int>(m.columns), static_cast<int>(m.rows), scratch.a.data(),
+                            scratch.reals.data(), scratch.c.data(), scratch.b.data(), scratch.work)) {
+      std::fill(scratch.b.begin(), scratch.b.end(), NaN<S>());
+      std::fill(scratch.c.begin(), scratch.c.end(), NaN<S>());
+      std::fill(scratch.reals.begin(), scratch.reals.end(), NaN<lapack::Real<S>>());
+    }
+    for (S& element : scratch.c) element = lapack::Conj(element);
   }
 
- private:
-  bool fast_ = true;
+  template <typename S>
+  static void SetIdentity(S* a, int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows * columns; ++i) a[i] = S(i % (rows + 1) == 0 ? 1 : 0);
+  }
+
+  lapack::SvdVectors vectors_ = lapack::SvdVectors::kThin;
 };
 
 int64_t Smaller(int64_t a, int64_t b) { return a < 0 || b < 0 ? PartialShape::kUnknown : std::min(a, b); }
@@ -190,17 +171,18 @@ absl::Status SvdShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status SolveLsShape(ShapeContext& c) {
-  ASSIGN_OR_RETURN(const PartialShape a, MatrixShape(c, 0, false));
-  ASSIGN_OR_RETURN(const PartialShape b, MatrixShape(c, 1, false));
-  RETURN_IF_ERROR(c.RequireScalar(2));
-  if (a.has_rank() && b.has_rank()) {
-    c.set_output(0, BatchWith(a, {a.dim(a.rank() - 1), b.dim(b.rank() - 1)}));
-  }
-  return absl::OkStatus();
+Op SvdOp(absl::string_view name, absl::string_view types) {
+  return Op(name)
+      .Input("input: T")
+      .Output("s: T")
+      .Output("u: T")
+      .Output("v: T")
+      .Attr("compute_uv: bool = true")
+      .Attr("full_matrices: bool = false")
+      .Attr(types)
+      .Shape(SvdShape)
+      .Kernel<SvdKernel>();
 }
-
-constexpr char kTypes[] = "T: {double, float, half, complex64, complex128}";
 
 const OpRegistration kOps[] = {
     Op("Qr")
@@ -208,28 +190,11 @@ const OpRegistration kOps[] = {
         .Output("q: T")
         .Output("r: T")
         .Attr("full_matrices: bool = false")
-        .Attr(kTypes)
+        .Attr("T: {double, float, half, complex64, complex128}")
         .Shape(QrShape)
         .Kernel<QrKernel>(),
-    Op("Svd")
-        .Input("input: T")
-        .Output("s: T")
-        .Output("u: T")
-        .Output("v: T")
-        .Attr("compute_uv: bool = true")
-        .Attr("full_matrices: bool = false")
-        .Attr(kTypes)
-        .Shape(SvdShape)
-        .Kernel<SvdKernel>(),
-    Op("MatrixSolveLs")
-        .Input("matrix: T")
-        .Input("rhs: T")
-        .Input("l2_regularizer: double")
-        .Output("output: T")
-        .Attr(kTypes)
-        .Attr("fast: bool = true")
-        .Shape(SolveLsShape)
-        .Kernel<MatrixSolveLsKernel>(),
+    SvdOp("Svd", "T: {double, float, half, complex64, complex128}"),
+    SvdOp("BatchSvd", "T: {double, float, complex64, complex128}"),
 };
 
 }  // namespace

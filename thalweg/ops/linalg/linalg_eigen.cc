@@ -1,47 +1,39 @@
 // Eigenvalues: SelfAdjointEigV2 of Hermitian matrices (from their lower
-// triangles, values increasing), Eig of any; and functions of matrices by
-// Schur's form: MatrixSquareRoot, MatrixLogarithm.
+// triangles, values increasing) and Eig of any. In graphs from before 2016 the
+// first is BatchSelfAdjointEigV2, or SelfAdjointEig and BatchSelfAdjointEig, which
+// give the values as a row above the vectors.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "thalweg/ops/linalg/linalg.h"
 
 namespace thalweg {
 namespace {
 
-using Complex = std::complex<double>;
+absl::Status Failed(absl::string_view what) {
+  return InvalidArgument(what, " decomposition was not successful. The input might not be valid.");
+}
 
-double Cubic(int64_t n) { return 10 + 20 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n); }
-
-// The eigenvectors of an upper triangular matrix, of length 1.
-Matrix<Complex> TriangleVectors(const Matrix<Complex>& t) {
-  const int64_t n = t.rows();
-  double size = std::numeric_limits<double>::min();
-  for (int64_t i = 0; i < t.size(); ++i) size = std::max(size, std::abs(t.data()[i]));
-  Matrix<Complex> x(n, n);
-  for (int64_t k = 0; k < n; ++k) {
-    x(k, k) = 1;
-    double norm = 1;
-    for (int64_t i = k - 1; i >= 0; --i) {
-      Complex sum = 0;
-      for (int64_t j = i + 1; j <= k; ++j) sum -= t(i, j) * x(j, k);
-      Complex gap = t(i, i) - t(k, k);
-      if (std::abs(gap) < std::numeric_limits<double>::epsilon() * size) {
-        gap = std::numeric_limits<double>::epsilon() * size;  // of a double eigenvalue
-      }
-      x(i, k) = sum / gap;
-      norm = std::hypot(norm, std::abs(x(i, k)));
-    }
-    for (int64_t i = 0; i <= k; ++i) x(i, k) /= norm;
+// Eigenvalues of matrix i into scratch.reals, and vectors, by rows, into scratch.b.
+template <typename S>
+absl::Status FactorHermitian(const Tensor& x, int64_t i, int64_t n, bool vectors, MatrixScratch<S>& scratch) {
+  scratch.a.resize(n * n);
+  scratch.reals.resize(n);
+  // By rows the lower triangle is to LAPACK the upper one of the conjugate, whose
+  // eigenvectors are the conjugates.
+  LoadRows(x, i, n * n, scratch.a.data());
+  if (!AllFinite(scratch.a.data(), n * n) ||
+      !lapack::HermitianEigen(vectors, static_cast<int>(n), scratch.a.data(), scratch.reals.data(), scratch.work)) {
+    return Failed("Self-adjoint eigen");
   }
-  return x;
+  if (!vectors) return absl::OkStatus();
+  scratch.b.resize(n * n);
+  Transpose(scratch.a.data(), n, n, scratch.b.data());
+  for (S& element : scratch.b) element = lapack::Conj(element);
+  return absl::OkStatus();
 }
 
 class EigKernel : public Kernel {
  public:
-  explicit EigKernel(bool self_adjoint) : self_adjoint_(self_adjoint) {}
-
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(vectors_, init.Attr<bool>("compute_v"));
     return absl::OkStatus();
@@ -55,123 +47,79 @@ class EigKernel : public Kernel {
     ASSIGN_OR_RETURN(Tensor * vectors, context.Allocate(1, vectors_ ? x.shape() : Shape()));
     if (!vectors_) std::fill_n(static_cast<char*>(vectors->raw()), ElementSize(vectors->dtype()), 0);
     if (x.num_elements() == 0) return absl::OkStatus();
-    return ForEachMatrix(context, m.count, Cubic(m.rows), [&]<typename S>(int64_t i) -> absl::Status {
-      const Matrix<S> a = LoadMatrix<S>(x, i, m.rows, m.rows);
-      const auto failed = [&] {
-        return InvalidArgument(self_adjoint_ ? "Self-adjoint eigen" : "Eigen",
-                               " decomposition was not successful. The input might not be valid.");
-      };
-      if (!a.AllFinite()) return failed();
-      if (self_adjoint_) {
-        const HermitianFactors<S> f = FactorHermitian(a);
-        Matrix<double> column(m.rows, 1);
-        std::copy(f.values.begin(), f.values.end(), column.data());
-        StoreMatrix<double>(column, i, values);
-        if (vectors_) StoreMatrix<S>(f.vectors, i, vectors);
-        return absl::OkStatus();
-      }
-      const SchurFactors f = FactorSchur(LoadMatrix<Complex>(x, i, m.rows, m.rows));
-      if (!f.converged) return failed();
-      Matrix<Complex> column(m.rows, 1);
-      for (int64_t k = 0; k < m.rows; ++k) column(k, 0) = f.t(k, k);
-      StoreMatrix<Complex>(column, i, values);
-      if (vectors_) StoreMatrix<Complex>(Multiply(f.u, TriangleVectors(f.t)), i, vectors);
-      return absl::OkStatus();
-    });
+    RETURN_IF_ERROR(CheckSides({m.rows}));
+    return Factor(context, m, values, vectors);
   }
 
- private:
-  const bool self_adjoint_;
+ protected:
+  virtual absl::Status Factor(KernelContext& context, const MatrixBatch& m, Tensor* values, Tensor* vectors) = 0;
+
   bool vectors_ = true;
 };
 
-// ---- Functions of an upper triangular matrix ----
-
-using Triangle = Matrix<Complex>;
-
-// Column by column, from r r = t (Bjorck and Hammarling, 1983).
-Triangle SquareRoot(const Triangle& t) {
-  const int64_t n = t.rows();
-  Triangle r(n, n);
-  for (int64_t j = 0; j < n; ++j) {
-    r(j, j) = std::sqrt(t(j, j));
-    for (int64_t i = j - 1; i >= 0; --i) {
-      Complex sum = t(i, j);
-      for (int64_t k = i + 1; k < j; ++k) sum -= r(i, k) * r(k, j);
-      r(i, j) = sum == Complex(0) ? Complex(0) : sum / (r(i, i) + r(j, j));
-    }
-  }
-  return r;
-}
-
-double DistanceFromOne(const Triangle& t) {
-  double most = 0;
-  for (int64_t i = 0; i < t.rows(); ++i) {
-    double sum = 0;
-    for (int64_t j = 0; j < t.rows(); ++j) sum += std::abs(t(i, j) - (i == j ? 1.0 : 0.0));
-    most = std::max(most, sum);
-  }
-  return most;
-}
-
-// log t = 2^k log t^(1/2^k); near the identity it is the integral of x (1 + s
-// x)^-1, x = t - 1, over s from 0 to 1, by Gauss and Legendre's rule.
-Triangle Logarithm(const Triangle& input) {
-  constexpr double kNodes[] = {0.1834346424956498, 0.5255324099163290, 0.7966664774136267, 0.9602898564975363};
-  constexpr double kWeights[] = {0.3626837833783620, 0.3137066458778873, 0.2223810344533745, 0.1012285362903763};
-  const int64_t n = input.rows();
-  Triangle x = input;
-  double scale = 1;
-  for (int k = 0; k < 100 && DistanceFromOne(x) > 0.1; ++k, scale *= 2) x = SquareRoot(x);
-  for (int64_t i = 0; i < n; ++i) x(i, i) -= 1;
-  Triangle log(n, n);
-  for (int j = 0; j < 4; ++j) {
-    for (const double sign : {-1.0, 1.0}) {
-      const double node = (1 + sign * kNodes[j]) / 2;
-      Triangle denominator = x, term = x;
-      for (int64_t i = 0; i < x.size(); ++i) denominator.data()[i] *= node;
-      for (int64_t i = 0; i < n; ++i) denominator(i, i) += 1;
-      SolveTriangular(denominator, false, &term);
-      for (int64_t i = 0; i < x.size(); ++i) log.data()[i] += scale * kWeights[j] / 2 * term.data()[i];
-    }
-  }
-  return log;
-}
-
-class MatrixFunctionKernel : public Kernel {
- public:
-  explicit MatrixFunctionKernel(Triangle (*function)(const Triangle&)) : function_(function) {}
-
-  absl::Status Compute(KernelContext& context) override {
+class SelfAdjointEigKernel : public EigKernel {
+ protected:
+  absl::Status Factor(KernelContext& context, const MatrixBatch& m, Tensor* values, Tensor* vectors) override {
     const Tensor& x = context.input(0);
-    ASSIGN_OR_RETURN(const MatrixBatch m, MatrixBatch::OfSquare(x));
-    ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, x.shape()));
-    if (x.num_elements() == 0) return absl::OkStatus();
-    context.ParallelFor(m.count, Cubic(m.rows), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const Matrix<Complex> a = LoadMatrix<Complex>(x, i, m.rows, m.rows);
-        const double nan = std::numeric_limits<double>::quiet_NaN();
-        Matrix<Complex> y(m.rows, m.rows, Complex(nan, nan));
-        if (a.AllFinite()) {
-          const SchurFactors f = FactorSchur(a);
-          Matrix<Complex> result = Multiply(Multiply(f.u, function_(f.t)), f.u.Adjoint());
-          double size = 0, imaginary = 0;
-          for (int64_t k = 0; k < result.size(); ++k) {
-            size = std::max(size, std::abs(result.data()[k]));
-            imaginary = std::max(imaginary, std::fabs(result.data()[k].imag()));
-          }
-          // A real matrix without a real root has none.
-          if (f.converged && (IsComplex(x.dtype()) || imaginary <= 1e-6 * (1 + size))) y = std::move(result);
-        }
-        StoreMatrix<Complex>(y, i, out);
-      }
-    });
-    return absl::OkStatus();
+    const int64_t n = m.rows;
+    return ForEachMatrix(context, x.dtype(), m.count, LinalgCost(n, n, n, 20),
+                         [&]<typename S>(MatrixScratch<S>& scratch, int64_t i) -> absl::Status {
+                           RETURN_IF_ERROR(FactorHermitian(x, i, n, vectors_, scratch));
+                           scratch.c.assign(scratch.reals.begin(), scratch.reals.end());
+                           StoreRows(scratch.c.data(), i, n, values);
+                           if (vectors_) StoreRows(scratch.b.data(), i, n * n, vectors);
+                           return absl::OkStatus();
+                         });
   }
-
- private:
-  Triangle (*const function_)(const Triangle&);
 };
+
+class GeneralEigKernel : public EigKernel {
+ protected:
+  absl::Status Factor(KernelContext& context, const MatrixBatch& m, Tensor* values, Tensor* vectors) override {
+    const Tensor& x = context.input(0);
+    const int64_t n = m.rows;
+    const bool wide = x.dtype() == kDouble || x.dtype() == kComplex128;
+    if (values->dtype() != (wide ? kComplex128 : kComplex64)) {
+      return InvalidArgument("Tout must be ", wide ? kComplex128 : kComplex64, " for an input of type ", x.dtype(),
+                             ", but is ", values->dtype());
+    }
+    return ForEachMatrix(
+        context, x.dtype(), m.count, LinalgCost(n, n, n, 100),
+        [&]<typename S>(MatrixScratch<S>& scratch, int64_t i) -> absl::Status {
+          using Complex = std::complex<lapack::Real<S>>;
+          scratch.a.resize(n * n);
+          LoadColumns(x, i, n, n, scratch.a.data());
+          PoolVector<Complex> results(vectors_ ? n * n + n : n);
+          Complex* const columns = vectors_ ? results.data() + n : nullptr;
+          if (!AllFinite(scratch.a.data(), n * n) ||
+              !lapack::Eigen(static_cast<int>(n), scratch.a.data(), results.data(), columns, scratch.work)) {
+            return Failed("Eigen");
+          }
+          StoreRows(results.data(), i, n, values);
+          if (vectors_) StoreColumns(columns, i, n, n, vectors);
+          return absl::OkStatus();
+        });
+  }
+};
+
+// Values in the first row, vectors below.
+absl::Status SelfAdjointEigInOne(KernelContext& context) {
+  const Tensor& x = context.input(0);
+  ASSIGN_OR_RETURN(const MatrixBatch m, MatrixBatch::OfSquare(x));
+  ASSIGN_OR_RETURN(const Shape shape, m.With(m.rows + 1, m.rows));
+  ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, shape));
+  if (x.num_elements() == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckSides({m.rows}));
+  const int64_t n = m.rows;
+  return ForEachMatrix(context, x.dtype(), m.count, LinalgCost(n, n, n, 20),
+                       [&]<typename S>(MatrixScratch<S>& scratch, int64_t i) -> absl::Status {
+                         RETURN_IF_ERROR(FactorHermitian(x, i, n, true, scratch));
+                         scratch.c.assign(scratch.reals.begin(), scratch.reals.end());
+                         scratch.c.insert(scratch.c.end(), scratch.b.begin(), scratch.b.end());
+                         StoreRows(scratch.c.data(), i, n * n + n, out);
+                         return absl::OkStatus();
+                       });
+}
 
 absl::Status EigShape(ShapeContext& c) {
   ASSIGN_OR_RETURN(const PartialShape x, MatrixShape(c, 0, true));
@@ -182,21 +130,33 @@ absl::Status EigShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status SquareShape(ShapeContext& c) {
-  ASSIGN_OR_RETURN(PartialShape shape, MatrixShape(c, 0, true));
-  c.set_output(0, std::move(shape));
+absl::Status EigInOneShape(ShapeContext& c) {
+  ASSIGN_OR_RETURN(const PartialShape x, MatrixShape(c, 0, true));
+  if (!x.has_rank()) return absl::OkStatus();
+  const int64_t n = x.dim(x.rank() - 1);
+  c.set_output(0, BatchWith(x, {n < 0 ? PartialShape::kUnknown : n + 1, n}));
   return absl::OkStatus();
 }
 
+Op SelfAdjointEigOp(absl::string_view name, absl::string_view types) {
+  return Op(name)
+      .Input("input: T")
+      .Output("e: T")
+      .Output("v: T")
+      .Attr("compute_v: bool = true")
+      .Attr(types)
+      .Shape(EigShape)
+      .Kernel<SelfAdjointEigKernel>();
+}
+Op SelfAdjointEigInOneOp(absl::string_view name, absl::string_view types) {
+  return Op(name).Input("input: T").Output("output: T").Attr(types).Shape(EigInOneShape).Compute(SelfAdjointEigInOne);
+}
+
 const OpRegistration kOps[] = {
-    Op("SelfAdjointEigV2")
-        .Input("input: T")
-        .Output("e: T")
-        .Output("v: T")
-        .Attr("compute_v: bool = true")
-        .Attr("T: {double, float, half, complex64, complex128}")
-        .Shape(EigShape)
-        .Kernel<EigKernel>(true),
+    SelfAdjointEigOp("SelfAdjointEigV2", "T: {double, float, half, complex64, complex128}"),
+    SelfAdjointEigOp("BatchSelfAdjointEigV2", "T: {double, float}"),
+    SelfAdjointEigInOneOp("SelfAdjointEig", "T: {double, float, half}"),
+    SelfAdjointEigInOneOp("BatchSelfAdjointEig", "T: {double, float}"),
     Op("Eig")
         .Input("input: T")
         .Output("e: Tout")
@@ -205,19 +165,7 @@ const OpRegistration kOps[] = {
         .Attr("T: {float, double, complex64, complex128}")
         .Attr("Tout: {complex64, complex128}")
         .Shape(EigShape)
-        .Kernel<EigKernel>(false),
-    Op("MatrixSquareRoot")
-        .Input("input: T")
-        .Output("output: T")
-        .Attr("T: {double, float, half, complex64, complex128}")
-        .Shape(SquareShape)
-        .Kernel<MatrixFunctionKernel>(SquareRoot),
-    Op("MatrixLogarithm")
-        .Input("input: T")
-        .Output("output: T")
-        .Attr("T: {complex64, complex128}")
-        .Shape(SquareShape)
-        .Kernel<MatrixFunctionKernel>(Logarithm),
+        .Kernel<GeneralEigKernel>(),
 };
 
 }  // namespace

@@ -50,6 +50,44 @@ TEST(LinalgTest, Decompositions) {
   EXPECT_NEAR(std::abs(e.data<std::complex<double>>()[0].imag()), 1, 1e-12);
 }
 
+// Larger than the blocks that solvers cut matrices into.
+TEST(LinalgTest, LargeSystems) {
+  for (const DType type : {kFloat, kDouble}) {
+    const Tensor x = TestValues(type, {130, 130}, -1, 1), b = TestValues(type, {130, 70}, -1, 1, 2);
+    const double tolerance = type == kFloat ? 2e-2 : 1e-9;
+    ExpectTensor(Product(x, Results("MatrixSolve", {x, b})[0]), b, tolerance);
+    ExpectTensor(Product(Results("MatrixInverse", {x})[0], b), Results("MatrixSolve", {x, b})[0], tolerance);
+    const std::vector<Tensor> svd = Results("Svd", {x});
+    ExpectTensor(Product(Product(svd[1], Results("Diag", {svd[0]})[0]), svd[2], true), x, 1e-3);
+  }
+}
+
+TEST(LinalgTest, MatrixExponential) {
+  // Of a nilpotent matrix the series ends; of a rotation's generator it is the rotation.
+  ExpectTensor(Results("MatrixExponential", {Tensor::Of<double>({2, 2}, {0, 3, 0, 0})})[0],
+               Tensor::Of<double>({2, 2}, {1, 3, 0, 1}));
+  for (const double angle : {0.5, 100.0}) {
+    ExpectTensor(Results("MatrixExponential", {Tensor::Of<double>({2, 2}, {0, -angle, angle, 0})})[0],
+                 Tensor::Of<double>({2, 2}, {std::cos(angle), -std::sin(angle), std::sin(angle), std::cos(angle)}),
+                 1e-9);
+  }
+}
+
+// Bands are solved as they are: as a matrix this would have 40 billion elements.
+TEST(LinalgTest, LongBands) {
+  const int64_t n = 200000;
+  Tensor bands(kFloat, {2, n});
+  std::fill_n(bands.mutable_data<float>(), n, 2.0f);
+  std::fill_n(bands.mutable_data<float>() + n, n, -1.0f);
+  Tensor ones(kFloat, {n, 1});
+  std::fill_n(ones.mutable_data<float>(), n, 1.0f);
+  // 2 x_i - x_(i-1) = 1 goes to 1.
+  const Tensor x = Results("BandedTriangularSolve", {bands, ones})[0];
+  EXPECT_FLOAT_EQ(x.data<float>()[0], 0.5f);
+  EXPECT_FLOAT_EQ(x.data<float>()[1], 0.75f);
+  EXPECT_FLOAT_EQ(x.data<float>()[n - 1], 1);
+}
+
 // All zero: no direction is better than another, but the bases are complete.
 TEST(LinalgTest, RankZero) {
   const std::vector<Tensor> svd = Results("Svd", {Tensor::Zeros(kDouble, {3, 2})}, {{"full_matrices", true}});
@@ -100,6 +138,7 @@ TEST(LinalgTest, BadInput) {
   EXPECT_FALSE(RunOp("Svd", {none}, {{"full_matrices", true}}).ok());
   EXPECT_EQ(Results("Qr", {Tensor(kDouble, Shape({int64_t{1} << 40, 0}))})[0].num_elements(), 0);
   Results("Svd", {Tensor::Zeros(kDouble, {1, 1 << 20})}, {{"full_matrices", true}, {"compute_uv", false}});
+  EXPECT_FALSE(RunOp("Eig", {TestValues(kFloat, {2, 2})}, {{"Tout", kComplex128}}).ok());
   // NaN comes back, and does not loop for ever.
   const Tensor nan = Tensor::Of<double>({2, 2}, {NAN, 1, 1, 1});
   EXPECT_FALSE(RunOp("Eig", {nan}, {{"Tout", kComplex128}}).ok());

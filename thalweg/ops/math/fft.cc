@@ -4,50 +4,148 @@
 //
 // and RFFT of real numbers, which gives only the first n/2+1 of the last
 // dimension: the others are their conjugates. RFFT and IRFFT take the first
-// `fft_length` elements of each dimension. Computed in double precision
-// whatever the type.
+// `fft_length` elements of each dimension.
+//
+// Lines are transformed eight at a time, one in each lane of vectors: all
+// arithmetic is on vectors whatever the length. A real line is half a complex one,
+// so that two of them share a lane.
 #include <cmath>
 #include <complex>
 #include <memory>
 #include <numbers>
 #include <vector>
 
+#include "thalweg/base/simd.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/support/broadcast.h"
 #include "thalweg/ops/support/element_copy.h"
+#include "thalweg/ops/support/pool_vector.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {
 namespace {
 
-using Number = std::complex<double>;
+constexpr int64_t kLanes = 8;
 
-Number Multiply(Number a, Number b) {
-  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
-}
+template <typename R>
+struct Lanes {
+  typedef R Vector __attribute__((vector_size(kLanes * sizeof(R))));
+  Vector re, im;
+};
 
 // exp(-2 pi i k / n), for every k below n.
-std::vector<Number> Roots(int64_t n) {
-  std::vector<Number> roots(n);
-  for (int64_t k = 0; k < n; ++k) roots[k] = std::polar(1.0, -2 * std::numbers::pi * k / n);
+template <typename R>
+std::vector<std::complex<R>> Roots(int64_t n) {
+  std::vector<std::complex<R>> roots(n);
+  for (int64_t k = 0; k < n; ++k) {
+    roots[k] =
+        std::complex<R>(std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n)));
+  }
   return roots;
 }
 
-// Transforms of one length. Lengths of small prime factors by Stockham's passes
-// from one buffer to another, which need no reordering; others as a convolution
-// with exp(-pi i k^2 / n) of a length that is a power of two (Bluestein).
-// Constant after construction.
+// y = x w.
+template <typename R>
+[[gnu::always_inline]] inline void Multiply(const Lanes<R>& x, const std::complex<R>& w, Lanes<R>& y) {
+  const auto re = x.re * w.real() - x.im * w.imag();
+  y.im = x.re * w.imag() + x.im * w.real();
+  y.re = re;
+}
+template <typename R>
+[[gnu::always_inline]] inline void Add(const Lanes<R>& a, const Lanes<R>& b, Lanes<R>& y) {
+  y.re = a.re + b.re;
+  y.im = a.im + b.im;
+}
+template <typename R>
+[[gnu::always_inline]] inline void Subtract(const Lanes<R>& a, const Lanes<R>& b, Lanes<R>& y) {
+  y.re = a.re - b.re;
+  y.im = a.im - b.im;
+}
+
+// One pass of Stockham's algorithm, which goes from one buffer to another and needs
+// no reordering:
+//
+//   y[k + s (p j + r)] = w^(s j r) sum_q x[k + s (j + m q)] w^(q r n / p)
+//
+// the transforms over q, of length p, turned so that those over j remain. n is
+// p m s, and `roots` are those of n.
+template <typename R>
+THALWEG_SIMD void Pass(int p, int64_t m, int64_t s, const std::complex<R>* roots, const Lanes<R>* x, Lanes<R>* y) {
+  const int64_t n = p * m * s;
+  for (int64_t j = 0; j < m; ++j) {
+    const Lanes<R>* const in = x + s * j;
+    Lanes<R>* const out = y + s * p * j;
+    if (p == 2) {
+      const std::complex<R> w = roots[s * j];
+      for (int64_t k = 0; k < s; ++k) {
+        Lanes<R> difference;
+        Subtract(in[k], in[k + s * m], difference);
+        Add(in[k], in[k + s * m], out[k]);
+        Multiply(difference, w, out[k + s]);
+      }
+    } else if (p == 4) {
+      const std::complex<R> w1 = roots[s * j], w2 = roots[2 * s * j], w3 = roots[3 * s * j];
+      for (int64_t k = 0; k < s; ++k) {
+        const Lanes<R> a = in[k], b = in[k + s * m], c = in[k + 2 * s * m], d = in[k + 3 * s * m];
+        Lanes<R> even, odd, minus, turn, sum;
+        Add(a, c, even);
+        Add(b, d, odd);
+        Subtract(a, c, minus);
+        Subtract(b, d, turn);
+        const Lanes<R> turned{turn.im, -turn.re};
+        Add(even, odd, out[k]);
+        Add(minus, turned, sum);
+        Multiply(sum, w1, out[k + s]);
+        Subtract(even, odd, sum);
+        Multiply(sum, w2, out[k + 2 * s]);
+        Subtract(minus, turned, sum);
+        Multiply(sum, w3, out[k + 3 * s]);
+      }
+    } else {
+      for (int64_t k = 0; k < s; ++k) {
+        for (int64_t r = 0; r < p; ++r) {
+          Lanes<R> sum = in[k];
+          for (int64_t q = 1; q < p; ++q) {
+            Lanes<R> term;
+            Multiply(in[k + s * m * q], roots[n / p * (q * r % p)], term);
+            Add(sum, term, sum);
+          }
+          Multiply(sum, roots[s * j * r], out[k + s * r]);
+        }
+      }
+    }
+  }
+}
+
+// y = x w, element by element; conjugated if asked for.
+template <typename R>
+THALWEG_SIMD void MultiplyAll(const Lanes<R>* x, const std::complex<R>* w, int64_t n, bool conjugate, Lanes<R>* y) {
+  for (int64_t k = 0; k < n; ++k) {
+    Multiply(x[k], w[k], y[k]);
+    if (conjugate) y[k].im = -y[k].im;
+  }
+}
+
+// Transforms of one length. Lengths of small prime factors by passes; others as a
+// convolution with exp(-pi i k^2 / n) of a length that is a power of two
+// (Bluestein). Constant after construction.
+template <typename R>
 class Plan {
  public:
+  using Number = std::complex<R>;
+  using Buffer = PoolVector<Lanes<R>>;
+
   explicit Plan(int64_t n) : n_(n) {
     int64_t rest = n;
-    for (const int p : {4, 2, 3, 5, 7, 11, 13}) {
+    const auto divide = [&](int p) {
       for (; rest % p == 0; rest /= p) factors_.push_back(p);
-    }
+    };
+    divide(4);
+    for (int p = 2; p <= kLargestFactor; ++p) divide(p);
     if (rest == 1) {
-      roots_ = Roots(n);
+      roots_ = Roots<R>(n);
       return;
     }
     int64_t m = 1;
@@ -58,73 +156,48 @@ class Plan {
     for (int64_t k = 0; k < n; ++k) {
       // k^2 modulo 2n, exactly: the angle must stay small.
       const int64_t square = static_cast<int64_t>(static_cast<unsigned __int128>(k) * k % (2 * n));
-      chirp_[k] = std::polar(1.0, -std::numbers::pi * square / n);
-      filter_[k] = filter_[(m - k) % m] = std::conj(chirp_[k]);
+      const std::complex<double> chirp =
+          std::polar(1.0, -std::numbers::pi * static_cast<double>(square) / static_cast<double>(n));
+      chirp_[k] = Number(chirp);
+      filter_[k] = filter_[(m - k) % m] = Number(std::conj(chirp));
     }
-    std::vector<Number> work;
-    wide_->Run(filter_.data(), work);
+    Buffer x(m), work;
+    for (int64_t k = 0; k < m; ++k) {
+      x[k] = Lanes<R>{};
+      x[k].re[0] = filter_[k].real();
+      x[k].im[0] = filter_[k].imag();
+    }
+    wide_->Run(x, work);
+    const R scale = R(1) / static_cast<R>(m);
+    for (int64_t k = 0; k < m; ++k) filter_[k] = Number(x[k].re[0], x[k].im[0]) * scale;
   }
 
-  // In place. `work` grows as needed.
-  void Run(Number* x, std::vector<Number>& work) const {
+  // Transforms the n lines of x, in place. Buffers grow as needed.
+  void Run(Buffer& x, Buffer& work) const {
     if (wide_ != nullptr) return RunChirp(x, work);
     if (static_cast<int64_t>(work.size()) < n_) work.resize(n_);
-    Number* from = x;
-    Number* to = work.data();
     int64_t length = n_, stride = 1;
     for (const int p : factors_) {
-      Pass(p, length / p, stride, from, to);
-      std::swap(from, to);
+      Pass(p, length / p, stride, roots_.data(), x.data(), work.data());
+      x.swap(work);
       length /= p;
       stride *= p;
     }
-    if (from != x) std::copy_n(from, n_, x);
   }
 
  private:
-  // y[k + s (p j + r)] = w^(s j r) sum_q x[k + s (j + m q)] w^(q r n / p): the
-  // transforms over q, of length p, turned so that those over j remain.
-  void Pass(int p, int64_t m, int64_t s, const Number* x, Number* y) const {
-    for (int64_t j = 0; j < m; ++j) {
-      const Number* const in = x + s * j;
-      Number* const out = y + s * p * j;
-      if (p == 2) {
-        const Number w = roots_[s * j];
-        for (int64_t k = 0; k < s; ++k) {
-          const Number a = in[k], b = in[k + s * m];
-          out[k] = a + b;
-          out[k + s] = Multiply(a - b, w);
-        }
-      } else if (p == 4) {
-        const Number w1 = roots_[s * j], w2 = roots_[2 * s * j], w3 = roots_[3 * s * j];
-        for (int64_t k = 0; k < s; ++k) {
-          const Number a = in[k], b = in[k + s * m], c = in[k + 2 * s * m], d = in[k + 3 * s * m];
-          const Number even = a + c, odd = b + d, minus = a - c, turned((b - d).imag(), -(b - d).real());
-          out[k] = even + odd;
-          out[k + s] = Multiply(minus + turned, w1);
-          out[k + 2 * s] = Multiply(even - odd, w2);
-          out[k + 3 * s] = Multiply(minus - turned, w3);
-        }
-      } else {
-        for (int64_t k = 0; k < s; ++k) {
-          for (int r = 0; r < p; ++r) {
-            Number sum = in[k];
-            for (int q = 1; q < p; ++q) sum += Multiply(in[k + s * m * q], roots_[n_ / p * (q * r % p)]);
-            out[k + s * r] = Multiply(sum, roots_[s * j * r]);
-          }
-        }
-      }
-    }
-  }
+  static constexpr int kLargestFactor = 61;
 
-  void RunChirp(Number* x, std::vector<Number>& work) const {
+  void RunChirp(Buffer& x, Buffer& work) const {
     const int64_t m = wide_->n_;
-    std::vector<Number> wide(m);
-    for (int64_t k = 0; k < n_; ++k) wide[k] = Multiply(x[k], chirp_[k]);
-    wide_->Run(wide.data(), work);
-    for (int64_t k = 0; k < m; ++k) wide[k] = std::conj(Multiply(wide[k], filter_[k]));
-    wide_->Run(wide.data(), work);
-    for (int64_t k = 0; k < n_; ++k) x[k] = Multiply(std::conj(wide[k]) / static_cast<double>(m), chirp_[k]);
+    Buffer wide(m);
+    MultiplyAll(x.data(), chirp_.data(), n_, false, wide.data());
+    std::fill(wide.begin() + n_, wide.end(), Lanes<R>{});
+    wide_->Run(wide, work);
+    MultiplyAll(wide.data(), filter_.data(), m, true, wide.data());
+    wide_->Run(wide, work);
+    for (int64_t k = 0; k < n_; ++k) wide[k].im = -wide[k].im;
+    MultiplyAll(wide.data(), chirp_.data(), n_, false, x.data());
   }
 
   const int64_t n_;
@@ -137,29 +210,115 @@ class Plan {
 
 enum class Kind { kComplex, kFromReal, kToReal };
 
-// Along dimension `axis` of x.
-void TransformAxis(KernelContext& c, Number* x, absl::Span<const int64_t> dims, int axis, bool inverse) {
-  const int64_t n = dims[axis];
-  int64_t outer = 1, inner = 1;
-  for (int i = 0; i < axis; ++i) outer *= dims[i];
-  for (size_t i = axis + 1; i < dims.size(); ++i) inner *= dims[i];
-  const Plan plan(n);
-  const double scale = inverse ? 1.0 / static_cast<double>(n) : 1;
-  c.ParallelFor(outer * inner, 10.0 * n, [&](int64_t begin, int64_t end) {
-    std::vector<Number> line(n), work;
-    for (int64_t l = begin; l < end; ++l) {
-      Number* const at = x + l / inner * n * inner + l % inner;
-      for (int64_t k = 0; k < n; ++k) line[k] = inverse ? std::conj(at[k * inner]) : at[k * inner];
-      plan.Run(line.data(), work);
-      for (int64_t k = 0; k < n; ++k) at[k * inner] = inverse ? std::conj(line[k]) * scale : line[k];
+// The inverse is the transform with real and imaginary parts exchanged, before and
+// after, and a factor.
+template <typename R>
+void Load(const std::complex<R>& x, bool inverse, int64_t lane, Lanes<R>& to) {
+  to.re[lane] = inverse ? x.imag() : x.real();
+  to.im[lane] = inverse ? x.real() : x.imag();
+}
+template <typename R>
+std::complex<R> Stored(const Lanes<R>& from, bool inverse, int64_t lane, R scale) {
+  return inverse ? std::complex<R>(from.im[lane] * scale, from.re[lane] * scale)
+                 : std::complex<R>(from.re[lane], from.im[lane]);
+}
+
+// Runs body(first line, number of lines, buffer, work) for groups of lines.
+template <typename R, typename F>
+void ForEachGroup(KernelContext& c, int64_t lines, int64_t group, int64_t n, const F& body) {
+  c.ParallelFor((lines + group - 1) / group, 20.0 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
+    typename Plan<R>::Buffer x(n, Lanes<R>{}), work(n);
+    for (int64_t g = begin; g < end; ++g) {
+      body(g * group, std::min(group, lines - g * group), x, work);
     }
   });
 }
 
-// Copies the corner that two boxes of the same rank have in common; of complex
-// numbers only the real part, if the second is real.
-template <typename From, typename To>
-void CopyCorner(const From* x, absl::Span<const int64_t> x_dims, To* y, absl::Span<const int64_t> y_dims) {
+// Along dimension `axis` of x, in place.
+template <typename R>
+void TransformAxis(KernelContext& c, std::complex<R>* x, absl::Span<const int64_t> dims, int axis, bool inverse) {
+  const int64_t n = dims[axis];
+  int64_t outer = 1, inner = 1;
+  for (int i = 0; i < axis; ++i) outer *= dims[i];
+  for (size_t i = axis + 1; i < dims.size(); ++i) inner *= dims[i];
+  const Plan<R> plan(n);
+  const R scale = R(1) / static_cast<R>(n);
+  using Buffer = typename Plan<R>::Buffer;
+  ForEachGroup<R>(c, outer * inner, kLanes, n, [&](int64_t first, int64_t count, Buffer& buffer, Buffer& work) {
+    std::complex<R>* starts[kLanes];
+    for (int64_t l = 0; l < count; ++l) starts[l] = x + (first + l) / inner * n * inner + (first + l) % inner;
+    for (int64_t k = 0; k < n; ++k) {
+      for (int64_t l = 0; l < count; ++l) Load(starts[l][k * inner], inverse, l, buffer[k]);
+    }
+    plan.Run(buffer, work);
+    for (int64_t k = 0; k < n; ++k) {
+      for (int64_t l = 0; l < count; ++l) starts[l][k * inner] = Stored(buffer[k], inverse, l, scale);
+    }
+  });
+}
+
+// Real lines of n into the first n/2+1 of their transforms. Two lines a and b are
+// the complex line z = a + ib, and A[k] = (Z[k] + conj Z[n-k]) / 2, B[k] =
+// (Z[k] - conj Z[n-k]) / 2i.
+template <typename R>
+void TransformReal(KernelContext& c, const R* x, int64_t lines, int64_t n, std::complex<R>* y) {
+  const Plan<R> plan(n);
+  const int64_t half = n / 2 + 1;
+  using Buffer = typename Plan<R>::Buffer;
+  ForEachGroup<R>(c, lines, 2 * kLanes, n, [&](int64_t first, int64_t count, Buffer& buffer, Buffer& work) {
+    const R* const from = x + first * n;
+    for (int64_t k = 0; k < n; ++k) {
+      for (int64_t l = 0; l < count; ++l) (l < kLanes ? buffer[k].re[l] : buffer[k].im[l - kLanes]) = from[l * n + k];
+    }
+    plan.Run(buffer, work);
+    std::complex<R>* const to = y + first * half;
+    for (int64_t k = 0; k < half; ++k) {
+      const Lanes<R>&z = buffer[k], &back = buffer[k == 0 ? 0 : n - k];
+      const Lanes<R> a{(z.re + back.re) / 2, (z.im - back.im) / 2}, b{(z.im + back.im) / 2, (back.re - z.re) / 2};
+      for (int64_t l = 0; l < count; ++l) {
+        to[l * half + k] =
+            l < kLanes ? std::complex<R>(a.re[l], a.im[l]) : std::complex<R>(b.re[l - kLanes], b.im[l - kLanes]);
+      }
+    }
+  });
+}
+
+// The inverse of that: from lines of n/2+1 numbers real lines of n. Imaginary
+// parts of the first and of the middle are not read.
+template <typename R>
+void InverseToReal(KernelContext& c, const std::complex<R>* x, int64_t lines, int64_t n, R* y) {
+  const Plan<R> plan(n);
+  const int64_t half = n / 2 + 1;
+  const R scale = R(1) / static_cast<R>(n);
+  using Buffer = typename Plan<R>::Buffer;
+  ForEachGroup<R>(c, lines, 2 * kLanes, n, [&](int64_t first, int64_t count, Buffer& buffer, Buffer& work) {
+    const std::complex<R>* const from = x + first * half;
+    for (int64_t k = 0; k < half; ++k) {
+      const bool single = k == 0 || 2 * k == n;
+      Lanes<R> a{}, b{};
+      for (int64_t l = 0; l < count; ++l) {
+        const std::complex<R> value = from[l * half + k];
+        Lanes<R>& to = l < kLanes ? a : b;
+        to.re[l % kLanes] = value.real();
+        to.im[l % kLanes] = single ? 0 : value.imag();
+      }
+      // Z = A + iB, real and imaginary parts exchanged.
+      buffer[k] = {a.im + b.re, a.re - b.im};
+      if (!single) buffer[n - k] = {b.re - a.im, a.re + b.im};
+    }
+    plan.Run(buffer, work);
+    R* const to = y + first * n;
+    for (int64_t k = 0; k < n; ++k) {
+      for (int64_t l = 0; l < count; ++l) {
+        to[l * n + k] = (l < kLanes ? buffer[k].im[l] : buffer[k].re[l - kLanes]) * scale;
+      }
+    }
+  });
+}
+
+// Copies the corner that two boxes of the same rank have in common.
+template <typename T>
+void CopyCorner(const T* x, absl::Span<const int64_t> x_dims, T* y, absl::Span<const int64_t> y_dims) {
   const int rank = static_cast<int>(x_dims.size());
   const int64_t columns = std::min(x_dims.back(), y_dims.back());
   int64_t rows = 1;
@@ -174,13 +333,7 @@ void CopyCorner(const From* x, absl::Span<const int64_t> x_dims, To* y, absl::Sp
       x_step *= x_dims[i];
       y_step *= y_dims[i];
     }
-    for (int64_t k = 0; k < columns; ++k) {
-      if constexpr (std::is_arithmetic_v<To>) {
-        y[to + k] = static_cast<To>(x[from + k].real());
-      } else {
-        y[to + k] = To(x[from + k]);
-      }
-    }
+    std::copy_n(x + from, columns, y + to);
   }
 }
 
@@ -208,34 +361,12 @@ class FftKernel final : public Kernel {
     Dims out_dims = dims;
     if (kind_ == Kind::kFromReal && dims.back() != 0) out_dims.back() = dims.back() / 2 + 1;
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(out_dims));
-    ASSIGN_OR_RETURN(const Shape whole, Shape::Make(dims));
+    RETURN_IF_ERROR(Shape::Make(dims).status());
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
     if (in.num_elements() == 0) ClearElements(out);  // fft_length may be anything then
     if (in.num_elements() == 0 || shape.num_elements() == 0) return absl::OkStatus();
-    ASSIGN_OR_RETURN(Tensor work, c.AllocateTemporary(kComplex128, whole));
-    Number* const x = work.mutable_data<Number>();
-    std::fill_n(x, whole.num_elements(), Number());
-    const auto run = [&]<typename R>(R) {
-      if (kind_ == Kind::kFromReal) {
-        CopyCorner(in.data<R>(), in.shape().dims(), x, dims);
-      } else if (kind_ == Kind::kToReal) {
-        CopyCorner(in.data<std::complex<R>>(), in.shape().dims(), x, dims);  // beyond n/2 it is written over
-      } else {
-        CopyCorner(in.data<std::complex<R>>(), dims, x, dims);
-      }
-      const int rank = static_cast<int>(dims.size());
-      for (int axis = rank - rank_; axis + 1 < rank; ++axis) TransformAxis(c, x, dims, axis, inverse_);
-      if (kind_ == Kind::kToReal) FillConjugates(x, whole);
-      TransformAxis(c, x, dims, rank - 1, inverse_);
-      if (kind_ == Kind::kToReal) {
-        CopyCorner(x, dims, out->mutable_data<R>(), out_dims);
-      } else {
-        CopyCorner(x, dims, out->mutable_data<std::complex<R>>(), out_dims);
-      }
-    };
     const DType type = kind_ == Kind::kFromReal ? c.output_type(0) : in.dtype();
-    type == kComplex64 ? run(float{}) : run(double{});
-    return absl::OkStatus();
+    return type == kComplex64 ? Run<float>(c, dims, out) : Run<double>(c, dims, out);
   }
 
  private:
@@ -259,11 +390,45 @@ class FftKernel final : public Kernel {
     return absl::OkStatus();
   }
 
-  static void FillConjugates(Number* x, const Shape& shape) {
-    const int64_t n = shape.dim(shape.rank() - 1);
-    for (Number *row = x, *end = x + shape.num_elements(); row != end; row += n) {
-      for (int64_t k = 1; k < (n + 1) / 2; ++k) row[n - k] = std::conj(row[k]);
+  // `dims` are those of the real or complex numbers that are transformed.
+  template <typename R>
+  absl::Status Run(KernelContext& c, const Dims& dims, Tensor* out) const {
+    using Number = std::complex<R>;
+    const Tensor& in = c.input(0);
+    const int rank = static_cast<int>(dims.size());
+    const int64_t n = dims.back();
+    if (kind_ == Kind::kFromReal) {
+      const R* x = in.data<R>();
+      ASSIGN_OR_RETURN(const Shape whole, Shape::Make(dims));
+      Tensor cut;
+      if (in.shape() != whole) {
+        ASSIGN_OR_RETURN(cut, c.AllocateTemporary(in.dtype(), whole));
+        CopyCorner(x, in.shape().dims(), cut.mutable_data<R>(), dims);
+        x = cut.data<R>();
+      }
+      TransformReal(c, x, whole.num_elements() / n, n, out->mutable_data<Number>());
+      for (int axis = rank - 2; axis >= rank - rank_; --axis) {
+        TransformAxis(c, out->mutable_data<Number>(), out->shape().dims(), axis, false);
+      }
+      return absl::OkStatus();
     }
+    if (kind_ == Kind::kComplex) {
+      std::copy_n(in.data<Number>(), in.num_elements(), out->mutable_data<Number>());
+      for (int axis = rank - 1; axis >= rank - rank_; --axis) {
+        TransformAxis(c, out->mutable_data<Number>(), dims, axis, inverse_);
+      }
+      return absl::OkStatus();
+    }
+    Dims half_dims = dims;
+    half_dims.back() = n / 2 + 1;
+    ASSIGN_OR_RETURN(const Shape half, Shape::Make(half_dims));
+    ASSIGN_OR_RETURN(Tensor work, c.AllocateTemporary(in.dtype(), half));
+    CopyCorner(in.data<Number>(), in.shape().dims(), work.mutable_data<Number>(), half_dims);
+    for (int axis = rank - rank_; axis + 1 < rank; ++axis) {
+      TransformAxis(c, work.mutable_data<Number>(), half_dims, axis, true);
+    }
+    InverseToReal(c, work.data<Number>(), half.num_elements() / half_dims.back(), n, out->mutable_data<R>());
+    return absl::OkStatus();
   }
 
   const int rank_;

@@ -1,52 +1,32 @@
 // EncodeBase64 and DecodeBase64: bytes as text of A-Z, a-z, 0-9, - and _, four
 // characters for three bytes.
-#include <array>
+#include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/string_ops.h"
 
 namespace thalweg {
 namespace {
 
-constexpr absl::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+bool IsBase64(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; }
 
 std::string Encode(absl::string_view bytes, bool pad) {
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t n = std::min<size_t>(bytes.size() - i, 3);
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k) group = group << 8 | (k < n ? static_cast<unsigned char>(bytes[i + k]) : 0);
-    for (size_t k = 0; k <= n; ++k) text.push_back(kAlphabet[group >> (18 - 6 * k) & 63]);
-    if (pad) text.append(3 - n, '=');
-  }
+  std::string text = absl::WebSafeBase64Escape(bytes);
+  if (pad) text.append((4 - text.size() % 4) % 4, '=');
   return text;
 }
 
-constexpr std::array<int8_t, 256> kValues = [] {
-  std::array<int8_t, 256> values{};
-  values.fill(-1);
-  for (int i = 0; i < 64; ++i) values[static_cast<unsigned char>(kAlphabet[i])] = static_cast<int8_t>(i);
-  return values;
-}();
-
+// Abseil passes over white space and takes any padding; TensorFlow does not.
 absl::StatusOr<std::string> Decode(absl::string_view text) {
   if (text.size() % 4 == 0) {
     for (int i = 0; i < 2 && !text.empty() && text.back() == '='; ++i) text.remove_suffix(1);
   }
   if (text.size() % 4 == 1) return InvalidArgument("Base64 string length cannot be 1 modulo 4.");
   std::string bytes;
-  bytes.reserve(text.size() / 4 * 3 + 2);
-  uint32_t group = 0;
-  int bits = 0;
-  for (const char c : text) {
-    const int value = kValues[static_cast<unsigned char>(c)];
-    if (value < 0) return InvalidArgument("Invalid character found in base64.");
-    group = group << 6 | static_cast<uint32_t>(value);
-    bits += 6;
-    if (bits < 8) continue;
-    bits -= 8;
-    bytes.push_back(static_cast<char>(group >> bits));
+  if (!std::all_of(text.begin(), text.end(), IsBase64) || !absl::WebSafeBase64Unescape(text, &bytes)) {
+    return InvalidArgument("Invalid character found in base64.");
   }
   return bytes;
 }

@@ -36,6 +36,14 @@ constexpr FuzzHint kHints[] = {
      "logbase:[] global_step:[]=1 grad:[4,2] delta:[4,2]",
      ""},
     {"MatrixTriangularSolve BandedTriangularSolve", "matrix:[2,2] rhs:[2,2]", ""},
+    {"BoostedTreesCalculateBestGainsPerFeature",
+     "node_id_range:[2]=0,2 stats_summary_list:[3,4,2] l1:[] l2:[]=1 tree_complexity:[] min_node_weight:[]=0",
+     "max_splits=3 num_features=2"},
+    {"SdcaOptimizer*",
+     "sparse_example_indices:[2]=0,1 sparse_feature_indices:[2]=0,1 sparse_feature_values:[2] dense_features:[2,3] "
+     "example_weights:[2]=1,1 example_labels:[2]=0,1 sparse_indices:[2]=0,1 sparse_weights:[2] dense_weights:[3] "
+     "example_state_data:[2,4]=0,0,0,0,0,0,0,0",
+     "num_sparse_features=1 num_sparse_features_with_values=1 num_dense_features=1 l1=0 l2=1"},
     {"Reshape", "tensor:[2,3] shape:[2]=3,-1", ""},
     {"SparseToDense", "sparse_indices:[2]=0,2 output_shape:[1]=4 sparse_values:[2] default_value:[]", ""},
     {"StringToHashBucketStrong", "", "key=[1,2] num_buckets=5"},
