@@ -1,4 +1,10 @@
+#include <algorithm>
+#include <iterator>
+
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "thalweg/base/file_system.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cli/command.h"
 #include "thalweg/cli/proto_file.h"
@@ -7,6 +13,9 @@
 
 ABSL_FLAG(std::string, op, "", "only the op of this name");
 ABSL_FLAG(std::string, binary, "", "write a tensorflow.OpList to this file instead");
+ABSL_FLAG(
+    std::string, missing, "",
+    "a file with names of op types, one at the beginning of each line: list those that are missing here, and why");
 
 namespace thalweg::cli {
 namespace {
@@ -23,7 +32,74 @@ absl::StatusOr<tensorflow::OpList> RegisteredOps(const std::string& name) {
   return list;
 }
 
+// Why an op type of TensorFlow's is not there. The first row that fits counts; a
+// name that fits none is simply not done yet.
+struct Reason {
+  absl::string_view prefix;
+  absl::string_view part;
+  absl::string_view text;
+};
+constexpr Reason kReasons[] = {
+    {"_Mkl", "", "TensorFlow's own rewriting of graphs for oneDNN makes it"},
+    {"__Mkl", "", "TensorFlow's own rewriting of graphs for oneDNN makes it"},
+    {"_Fused", "", "TensorFlow's own rewriting of graphs makes it"},
+    {"_Xla", "", "XLA"},
+    {"Xla", "", "XLA"},
+    {"", "TPU", "TPU"},
+    {"", "BigQuery", "a service outside the cluster"},
+    {"Gcs", "", "a service outside the cluster"},
+    {"", "RemoteFusedGraph", "it runs on a processor of its own"},
+    {"TfLite", "", "it runs another runtime"},
+    {"_", "", "only TensorFlow's runtime itself puts it into graphs"},
+    {"", "PyFunc", "it calls back into the script"},
+    {"", "Dataset", "input pipelines"},
+    {"", "Iterator", "input pipelines"},
+    {"StatsAggregator", "", "input pipelines"},
+    {"TensorForest", "", "an estimator that TensorFlow dropped"},
+};
+constexpr absl::string_view kTestOps[] = {"Old",
+                                          "KernelLabel",
+                                          "KernelLabelRequired",
+                                          "TestAttr",
+                                          "ResourceCreateOp",
+                                          "ResourceInitializedOp",
+                                          "ResourceUsingOp",
+                                          "StubResourceHandleOp",
+                                          "DevicePlacementOp",
+                                          "GraphDefVersion",
+                                          "SleepOp",
+                                          "SleepIdentityOp",
+                                          "DtypeWithDefaultOp"};
+
+absl::string_view ReasonFor(absl::string_view name) {
+  if (std::find(std::begin(kTestOps), std::end(kTestOps), name) != std::end(kTestOps)) {
+    return "TensorFlow has it for its own tests";
+  }
+  for (const Reason& r : kReasons) {
+    if (absl::StartsWith(name, r.prefix) && absl::StrContains(name, r.part)) return r.text;
+  }
+  return "not done yet";
+}
+
+// The names that a file lists and the registry does not know. A line that is
+// empty or begins with # has none, and what follows a name is not read.
+absl::Status ListMissing(const std::string& path, std::ostream& out) {
+  ASSIGN_OR_RETURN(const std::string text, PosixFileSystem().ReadFileToString(path));
+  int64_t listed = 0, missing = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+    if (words.empty() || words[0][0] == '#') continue;
+    ++listed;
+    if (OpRegistry::Global().Find(std::string(words[0])) != nullptr) continue;
+    ++missing;
+    out << words[0] << ": " << ReasonFor(words[0]) << "\n";
+  }
+  out << missing << " of " << listed << " op types are missing\n";
+  return absl::OkStatus();
+}
+
 absl::Status Run(std::ostream& out) {
+  if (const std::string path = absl::GetFlag(FLAGS_missing); !path.empty()) return ListMissing(path, out);
   ASSIGN_OR_RETURN(const tensorflow::OpList list, RegisteredOps(absl::GetFlag(FLAGS_op)));
   if (const std::string path = absl::GetFlag(FLAGS_binary); !path.empty()) return WriteProto(path, list);
   out << list.DebugString();
@@ -35,8 +111,8 @@ absl::Status Run(std::ostream& out) {
 Command OpsCommand() {
   return {.name = "ops",
           .summary = "Lists the op types that graphs can have, with their signatures.",
-          .usage = "[--op NAME] [--binary FILE]",
-          .flags = {"op", "binary"},
+          .usage = "[--op NAME] [--binary FILE] [--missing FILE]",
+          .flags = {"op", "binary", "missing"},
           .run = Run};
 }
 

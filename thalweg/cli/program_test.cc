@@ -188,6 +188,13 @@ TEST_F(ProgramTest, OpsAreListed) {
   EXPECT_GT(all.op_size(), 100);
 }
 
+TEST_F(ProgramTest, MissingOpsAreListedWithTheReason) {
+  Write("registry.txt", "# Names of another registry.\n\nMul 1.15.5\nXlaLaunch\nNoSuchOp 2.15.1\n");
+  EXPECT_EQ(Run({"ops", "--missing", Path("registry.txt")}), 0);
+  EXPECT_EQ(out_, "XlaLaunch: XLA\nNoSuchOp: not done yet\n2 of 3 op types are missing\n");
+  EXPECT_EQ(Run({"ops", "--missing", Path("nothing.txt")}), 1);
+}
+
 TEST_F(ProgramTest, EvalShowsOrWritesValues) {
   Write("feeds.pbtxt",
         "tensor { name: 'x' tensor { dtype: DT_FLOAT tensor_shape { dim { size: 2 } } float_val: [1, 2] } }");
