@@ -142,6 +142,25 @@ class ClusterProgramsTest(unittest.TestCase):
                 for process in ps + workers:
                     process.stop()
 
+    def test_boosted_trees(self):
+        """All that the ops give is what TensorFlow's give. Later versions have no kernels for them."""
+        if not tensorflow.__version__.startswith("1."):
+            return
+        for pruning in range(3):
+            outputs = []
+            for thalweg in (True, False):
+                process = self.start("boosted_trees.py", "--pruning_mode=%d" % pruning, thalweg=thalweg)
+                self.assert_ends(process, "trees done")
+                lines = [line for line in process.output.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
+                begin, end = lines.index("made [False, False]"), lines.index("trees done")
+                outputs.append(" ".join(lines[begin:end]).split())
+            ours, theirs = outputs
+            self.assertEqual(len(ours), len(theirs))
+            for i, (a, b) in enumerate(zip(ours, theirs)):
+                if a != b:
+                    self.assertAlmostEqual(float(a), float(b), delta=1e-4 + 1e-3 * abs(float(b)),
+                                           msg=" ".join(theirs[i - 5:i]))
+
     def test_collectives(self):
         def run(*thalweg):
             hosts = "--worker_hosts=" + ",".join("localhost:%d" % port for port in free_ports(len(thalweg)))

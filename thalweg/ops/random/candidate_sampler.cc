@@ -21,20 +21,10 @@
 #include "thalweg/kernel/philox.h"
 #include "thalweg/ops/random/random_fill.h"
 #include "thalweg/ops/sampling_ops.h"
+#include "thalweg/ops/support/uniform_below.h"
 
 namespace thalweg {
 namespace {
-
-// An unbiased number below n, a power of two or not: numbers that would favour
-// small results are drawn again.
-template <typename U, typename Draw>
-U UniformBelow(U n, const Draw& draw) {
-  if ((n & (n - 1)) == 0) return draw() & (n - 1);
-  const U smallest = std::numeric_limits<U>::max() % n + 1;
-  U x = draw();
-  while (x < smallest) x = draw();
-  return x % n;
-}
 
 // A distribution over [0, range). Sample and Probability are called under the
 // kernel's lock where it changes.
@@ -57,12 +47,7 @@ class Distribution {
 class UniformDistribution : public Distribution {
  public:
   using Distribution::Distribution;
-  int64_t Sample(PhiloxSingle& random) const override {
-    return static_cast<int64_t>(UniformBelow<uint64_t>(static_cast<uint64_t>(range()), [&] {
-      const uint64_t low = random();
-      return low | static_cast<uint64_t>(random()) << 32;
-    }));
-  }
+  int64_t Sample(PhiloxSingle& random) const override { return UniformBelow(range(), random); }
   float Probability(int64_t value) const override { return static_cast<float>(1.0 / static_cast<double>(range())); }
 };
 
