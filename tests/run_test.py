@@ -243,6 +243,42 @@ class RunTest(unittest.TestCase):
             self.assertGreaterEqual(first, saved, run.output)  # the step is read before the update
 
 
+    def start_task(self, ports, job, index, folder):
+        ps, workers = ports[:1], ports[1:]
+        return Running(example("distributed_mnist"), "--ps_hosts=localhost:%d" % ps[0],
+                       "--worker_hosts=" + ",".join("localhost:%d" % port for port in workers), "--job_name=" + job,
+                       "--task_index=%d" % index, "--checkpoint_dir=" + folder, "--steps=1000000", "--is_sync")
+
+    def test_sigterm_ends_a_worker_that_waits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ports = free_ports(3)
+            ps = self.start_task(ports, "ps", 0, folder)
+            waits = self.start_task(ports, "worker", 1, folder)  # for the chief, which is not there yet
+            self.assertTrue(waits.wait_for("Waiting since"), waits.output)
+            waits.process.send_signal(signal.SIGTERM)
+            self.assertEqual(waits.end(), 129, waits.output)
+            self.assertIn("interrupted: Terminated", waits.output)
+
+            chief = self.start_task(ports, "worker", 0, folder)
+            worker = self.start_task(ports, "worker", 1, folder)
+            self.assertTrue(worker.wait_for(r"Train step [1-9]"), worker.output)
+            chief.process.kill()  # the worker's step waits for it
+            chief.end()
+            self.assertTrue(worker.wait_for("has waited for"), worker.output)
+            worker.process.send_signal(signal.SIGTERM)
+            self.assertEqual(worker.end(), 129, worker.output)
+
+            chief = self.start_task(ports, "worker", 0, folder)
+            worker = self.start_task(ports, "worker", 1, folder)
+            self.assertTrue(worker.wait_for(r"Train step [1-9]"), worker.output)
+            ps.process.kill()
+            ps.end()
+            for task in chief, worker:
+                self.assertTrue(task.wait_for("A task was lost"), task.output)
+                task.process.send_signal(signal.SIGTERM)
+                self.assertEqual(task.end(), 129, task.output)
+
+
 class ServerTest(unittest.TestCase):
 
     def start(self, *args):

@@ -32,14 +32,18 @@ ABSL_FLAG(int, cpus, 1, "number of devices: /device:CPU:0, /device:CPU:1, ...");
 ABSL_FLAG(bool, forever, false, "serve on when all workers have said that they are done");
 ABSL_FLAG(absl::Duration, orphan_after, absl::InfiniteDuration(),
           "leave, with code 132, if for this long there was no worker");
+ABSL_FLAG(absl::Duration, idle_after, absl::Seconds(10),
+          "as a parameter server of TensorFlow's workers, leave, with code 0, when they have closed their sessions and "
+          "are gone and nothing came for this long");
 ABSL_FLAG(std::string, orphan_checkpoint, "",
           "then save all variables first, as the checkpoint of this name and the task's: \"ckpt/orphan\" makes "
           "ckpt/orphan-ps-0");
 // Through it a program says "D" (its work is done), "J" (it waits for the end of
 // the job) or, by closing it, that it has ended.
 ABSL_FLAG(int, lifeline, -1, "a file descriptor: the server ends when its other end is closed");
-ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(10),
-          "a task that a step waits for and that does not answer for so long is taken for dead");
+ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(5),
+          "a task that a step waits for and that does not answer for so long is taken for dead; one whose connection "
+          "breaks is dead at once");
 ABSL_FLAG(bool, local_links, true, "exchange messages with tasks of the same user on this machine in shared memory");
 ABSL_FLAG(std::string, bind, "0.0.0.0", "the address to listen on");
 
@@ -52,7 +56,8 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer() {
                               .peer_timeout = absl::GetFlag(FLAGS_peer_timeout),
                               .local_links = absl::GetFlag(FLAGS_local_links),
                               .orphan_after = absl::GetFlag(FLAGS_orphan_after),
-                              .orphan_checkpoint = absl::GetFlag(FLAGS_orphan_checkpoint)};
+                              .orphan_checkpoint = absl::GetFlag(FLAGS_orphan_checkpoint),
+                              .idle_after = absl::GetFlag(FLAGS_idle_after)};
   if (options.peer_timeout <= absl::ZeroDuration()) {
     return InvalidArgument("--peer_timeout: expected more than 0, got ", absl::FormatDuration(options.peer_timeout));
   }
@@ -198,7 +203,7 @@ Command ServerCommand() {
           .summary = "Serves one task of a cluster to TensorFlow's clients and servers, and ours.",
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
           .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "forever", "orphan_after",
-                    "orphan_checkpoint", "peer_timeout", "local_links", "lifeline"},
+                    "orphan_checkpoint", "idle_after", "peer_timeout", "local_links", "lifeline"},
           .run = Run};
 }
 

@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include <functional>
 #include <limits>
 #include <memory>
@@ -291,6 +293,45 @@ TEST(Collectives, ClosingASessionEndsItsWait) {
   }
   ASSERT_OK(session->Close());
   client.join();
+}
+
+// The step's own deadline and the end of its session reach the question to the
+// leader.
+TEST(Collectives, AStepThatWaitsForAnAbsentLeaderEnds) {
+  TestCluster cluster({{"worker", 2}}, {Worker(0)});
+  Member member(cluster, 1, Sum(2));
+  const Tensor one = Tensor::Vector<float>({1, 1});
+  EXPECT_THAT(member.session->Run({member.y}, {{member.x, one}}, {.timeout = absl::Milliseconds(200)}),
+              Fails(absl::StatusCode::kDeadlineExceeded, "Timed out waiting for the step"));
+  std::thread client([&] {
+    const absl::Status status = member.session->Run({member.y}, {{member.x, one}}).status();
+    EXPECT_TRUE(absl::IsCancelled(status) || absl::IsFailedPrecondition(status)) << status;
+  });
+  EXPECT_THAT(member.session->Close(), IsOk());
+  client.join();
+}
+
+TEST(Collectives, AServerStopsWhileAStepWaitsForAnAbsentLeader) {
+  TestCluster cluster({{"worker", 2}}, {Worker(0)});
+  Member member(cluster, 1, Sum(2));
+  std::thread client([&] { EXPECT_FALSE(member.Run(Tensor::Vector<float>({1, 1})).ok()); });
+  cluster.Stop(Worker(1));
+  client.join();
+}
+
+// The leader is there, and hangs.
+TEST(Collectives, AStoppedLeaderIsNamed) {
+  TestCluster cluster({{"worker", 3}}, {}, TasksIn::kProcesses, {.peer_timeout = absl::Seconds(1)});
+  auto members = Members(cluster, 3, Sum(3));
+  const auto value = [](int i) { return Tensor::Vector<float>({1, 1}); };
+  for (const auto& result : RunAll(members, value)) ASSERT_OK(result.status());
+  // New sessions ask the leader again.
+  members.erase(members.begin());
+  cluster.Signal(Worker(0), SIGSTOP);
+  for (const auto& result : RunAll(members, value)) {
+    EXPECT_THAT(result, Fails(absl::StatusCode::kUnavailable, kLeader));
+  }
+  cluster.Signal(Worker(0), SIGCONT);
 }
 
 TEST(Collectives, AFailureReachesTheOthersAndTheNextStepWorks) {

@@ -101,6 +101,17 @@ TEST(JobEndTest, AWorkerThatOnlyWaitedSaysThatItLeaves) {
   EXPECT_THAT(ps.status(), IsOk());
 }
 
+// Two workers that announce their end one after the other and then wait for each
+// other, as clients that share one program do.
+TEST(JobEndTest, AWorkerThatIsDoneAndWaitsHearsOfTheOthers) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}}, {}, TasksIn::kThisProcess, {.gone_after = absl::Hours(1)});
+  ASSERT_OK(AnnounceDone(cluster.target(kWorker0)));
+  Joined worker0(cluster.server(kWorker0));
+  ASSERT_OK(AnnounceDone(cluster.target(kWorker1)));
+  cluster.Stop(kWorker1);
+  EXPECT_THAT(worker0.status(), IsOk());
+}
+
 TEST(JobEndTest, AnOrphanLeavesWithAnError) {
   TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, TasksIn::kThisProcess, {.orphan_after = absl::Milliseconds(200)});
   Joined ps(cluster.server(kPs0));

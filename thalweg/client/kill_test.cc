@@ -139,5 +139,42 @@ TEST(HangTest, StepsEndByTheirDeadlineOrWhenTheTaskIsTakenForDead) {
   EXPECT_TRUE((*session)->Run({model.update}).ok());
 }
 
+// A step whose parts have not been compiled yet, and the others of its session.
+TEST(HangTest, PreparationEndsWhenTheTaskIsTakenForDead) {
+  TestCluster cluster({{"ps", 2}, {"worker", 1}}, {}, TasksIn::kProcesses, {.peer_timeout = absl::Seconds(1)});
+  const Model model(0);
+  const auto session = Session::Create(model.graph, {.target = cluster.target({"worker", 0})});
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE((*session)->Run({model.init}).ok());
+  cluster.Signal({"ps", 1}, SIGSTOP);
+  std::thread new_step([&] {
+    EXPECT_THAT((*session)->Run({model.update}),
+                Fails(absl::StatusCode::kUnavailable, "/job:ps/replica:0/task:1 has not answered for 1s"));
+  });
+  EXPECT_TRUE((*session)->Run({"v0"}).ok()) << "it does not need that task";
+  new_step.join();
+  cluster.Signal({"ps", 1}, SIGCONT);
+  EXPECT_TRUE((*session)->Run({model.update}).ok());
+}
+
+TEST(HangTest, AClientHearsThatItsServerHangs) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, TasksIn::kProcesses);
+  Graph graph;
+  const Output x = Const(graph.root().WithDevice("/job:worker/task:0"), Tensor::Scalar<float>(1));
+  const auto session = Session::Create(graph, {.target = cluster.target({"worker", 0})});
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE((*session)->Run({x}).ok());
+  cluster.Signal({"worker", 0}, SIGSTOP);
+  EXPECT_THAT((*session)->Run({x}), Fails(absl::StatusCode::kUnavailable, cluster.target({"worker", 0})));
+  cluster.Signal({"worker", 0}, SIGCONT);
+  EXPECT_TRUE((*session)->Run({x}).ok());
+}
+
+TEST(HangTest, AnOpenThatFailsNamesItsTarget) {
+  const Model model(0);
+  EXPECT_THAT(Session::Create(model.graph, {.target = "grpc://localhost:1", .open_timeout = absl::Milliseconds(100)}),
+              Fails(absl::StatusCode::kDeadlineExceeded, "opening a session on grpc://localhost:1"));
+}
+
 }  // namespace
 }  // namespace thalweg

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/strip.h"
@@ -7,7 +8,9 @@
 #include "thalweg/base/status.h"
 #include "thalweg/client/session_backend.h"
 #include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/cluster/peer_health.h"
 #include "thalweg/rpc/grpc_master.h"
+#include "thalweg/rpc/grpc_worker.h"
 
 namespace thalweg {
 namespace {
@@ -15,12 +18,17 @@ namespace {
 // The server ends a step at its deadline; if it cannot be heard any more, the
 // call ends this much later.
 constexpr absl::Duration kDeadlineGrace = absl::Seconds(5);
+// The server of a call that takes longer than this is watched; if it does not
+// answer for kServerTimeout, it is taken for dead.
+constexpr absl::Duration kWatchAfter = absl::Seconds(1);
+constexpr absl::Duration kServerTimeout = absl::Seconds(10);
 
 class RemoteBackend : public SessionBackend {
  public:
   explicit RemoteBackend(const SessionOptions& options)
       : options_(options),
-        master_(MakeGrpcMaster(client_.Connect(std::string(absl::StripPrefix(options.target, "grpc://"))))) {}
+        master_(MakeGrpcMaster(client_.Connect(Address(options)))),
+        server_(MakeGrpcWorker(options.target, Address(options), client_.Connect(Address(options)))) {}
   ~RemoteBackend() override {
     if (!handle_.empty()) Close().IgnoreError();
   }
@@ -43,9 +51,10 @@ class RemoteBackend : public SessionBackend {
     }
     // The server does not know of open_timeout: the call ends by itself.
     const absl::Duration timeout = std::min(options_.operation_timeout, options_.open_timeout - kDeadlineGrace);
-    RETURN_IF_ERROR(Wait("opens a session", nullptr, timeout, [&](const CallOptions& call, auto done) {
-      master_->CreateSession(call, request, &response, std::move(done));
-    }));
+    const absl::Status opened = Wait(
+        "opens a session", options_.cancellation, timeout,
+        [&](const CallOptions& call, auto done) { master_->CreateSession(call, request, &response, std::move(done)); });
+    if (!opened.ok()) return Append(opened, absl::StrCat(" (opening a session on ", options_.target, ")"));
     handle_ = response.session_handle();
     MutexLock lock(&extend_mutex_);
     version_ = response.graph_version();
@@ -92,6 +101,11 @@ class RemoteBackend : public SessionBackend {
     for (size_t i = 0; i < feeds.size(); ++i) call.feeds.emplace_back(signature.feeds[i], feeds[i]);
     if (options.trace) call.options.set_trace_level(tensorflow::RunOptions::FULL_TRACE);
     call.options.set_output_partition_graphs(options.output_partition_graphs);
+    if (options.one_moment) call.options.mutable_thalweg()->set_cut(true);
+    if (options.client != 0) {
+      call.options.mutable_thalweg()->set_client(options.client);
+      call.options.mutable_thalweg()->set_sequence(options.sequence);
+    }
     const absl::Duration timeout =
         options.timeout != absl::InfiniteDuration() ? options.timeout : options_.operation_timeout;
     if (timeout != absl::InfiniteDuration()) {
@@ -119,6 +133,9 @@ class RemoteBackend : public SessionBackend {
   }
 
  private:
+  static std::string Address(const SessionOptions& options) {
+    return std::string(absl::StripPrefix(options.target, "grpc://"));
+  }
   absl::Status CheckOpen() {
     MutexLock lock(&close_mutex_);
     return closed_ ? FailedPrecondition("Session has been closed.") : absl::OkStatus();
@@ -129,32 +146,58 @@ class RemoteBackend : public SessionBackend {
   absl::Status Wait(const char* what, Cancellation* cancellation, absl::Duration timeout, F&& call) {
     Notification ended;
     absl::Status result;
-    CallOptions options{.cancellation = cancellation, .wait_for_ready = handle_.empty()};
+    const WatchedCalls watched(nullptr, {}, cancellation);
+    CallOptions options{.cancellation = watched.cancellation().get(), .wait_for_ready = handle_.empty()};
     if (timeout != absl::InfiniteDuration()) options.timeout = timeout + kDeadlineGrace;
     call(options, [&](const absl::Status& status) {
       result = status;
       ended.Notify();
     });
-    const absl::Time start = absl::Now();
+    std::optional<WatchedServer> server;
+    // A server that is not there yet is waited for.
+    if (!ended.WaitForNotificationWithTimeout(kWatchAfter) && !handle_.empty()) server.emplace(*this, watched);
+    const absl::Time start = absl::Now() - kWatchAfter;
     while (!ended.WaitForNotificationWithTimeout(absl::Seconds(10))) {
       LOG(INFO) << "Still waiting for " << options_.target << ", which " << what << ", since "
                 << absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Seconds(1)));
     }
     // Why the call was cancelled says more than that it was.
-    if (absl::IsCancelled(result) && cancellation != nullptr && cancellation->cancelled())
-      return cancellation->status();
+    if (absl::IsCancelled(result)) result = watched.Explain(result);
+    if (absl::IsCancelled(result)) return result;
     if (!absl::IsUnavailable(result) || handle_.empty()) return result;
     return Append(result, absl::StrCat(" (session on ", options_.target, ")"));
+  }
+
+  // Watches the server while a call of it waits: one that hangs or is cut off is
+  // found so.
+  class WatchedServer {
+   public:
+    WatchedServer(RemoteBackend& target, const WatchedCalls& calls) : health_(target.Health()) {
+      const std::vector<Peer> peers = {{target.options_.target, target.server_.get(), nullptr}};
+      id_ = health_.Watch(std::make_shared<const std::vector<Peer>>(peers), calls.cancellation());
+    }
+    ~WatchedServer() { health_.Unwatch(id_); }
+
+   private:
+    PeerHealth& health_;
+    int64_t id_ = 0;
+  };
+  PeerHealth& Health() {
+    MutexLock lock(&close_mutex_);
+    if (health_ == nullptr) health_ = std::make_unique<PeerHealth>(kServerTimeout);
+    return *health_;
   }
 
   const SessionOptions options_;
   RpcClient client_;
   const std::unique_ptr<Master> master_;
-  std::string handle_;  // constant once it is open
+  const std::unique_ptr<Worker> server_;  // for its status
+  std::string handle_;                    // constant once it is open
   Mutex extend_mutex_;
   int64_t version_ ABSL_GUARDED_BY(extend_mutex_) = 0;
   Mutex close_mutex_;
   bool closed_ ABSL_GUARDED_BY(close_mutex_) = false;
+  std::unique_ptr<PeerHealth> health_ ABSL_GUARDED_BY(close_mutex_);  // once a call has waited
 };
 
 class RemoteCallable : public BackendCallable {

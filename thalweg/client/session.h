@@ -37,6 +37,7 @@ struct SessionOptions {
   absl::Duration operation_timeout = absl::InfiniteDuration();
   // On a server: how long opening a session may wait for tasks to start.
   absl::Duration open_timeout = absl::InfiniteDuration();
+  Cancellation* cancellation = nullptr;  // ends that wait early; used only while the session opens
   GraphOptimizerOptions optimizer;
   // On a server: whether the session shares no variables with others, and which
   // tasks it uses ("/job:ps", "/job:worker/task:0"; none: all).
@@ -53,6 +54,14 @@ struct RunOptions {
   bool trace = false;                    // when and where every node ran, into RunMetadata
   bool output_partition_graphs = false;  // what ran, into RunMetadata
   Cancellation* cancellation = nullptr;  // cancels the step from outside
+  // On a server: a client that numbers its steps (rising, from 1) may run one again
+  // under its number when it does not know how it ended. Updates of variables that
+  // it has applied before are not applied again. client 0: not numbered.
+  uint64_t client = 0;
+  int64_t sequence = 0;
+  // On a server: the step sees one moment of all tasks. No other step changes
+  // variables that live in other tasks than its master's while this one runs.
+  bool one_moment = false;
 };
 
 class BackendCallable;

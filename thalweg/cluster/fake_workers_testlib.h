@@ -28,6 +28,7 @@ class FakeWorker : public Worker {
   std::function<void(int64_t step_id)> cleanup_graph;
   std::function<void(const CallOptions&, const tensorflow::RecvTensorRequest&, Rendezvous::Value*, Done)> recv_tensor;
   std::function<void(int64_t step_id, std::vector<Transfer>, Done)> push;
+  std::function<void(const tensorflow::PauseUpdatesRequest&, Done)> pause_updates;
 
   void GetStatus(const CallOptions& options, tensorflow::GetStatusResponse* response, Done done) override {
     if (get_status) return get_status(options, response, std::move(done));
@@ -85,6 +86,10 @@ class FakeWorker : public Worker {
     done(absl::OkStatus());
   }
   void AbortCollective(const CallOptions&, const tensorflow::AbortCollectiveRequest&, Done done) override {
+    done(absl::OkStatus());
+  }
+  void PauseUpdates(const CallOptions&, const tensorflow::PauseUpdatesRequest& request, Done done) override {
+    if (pause_updates) return pause_updates(request, std::move(done));
     done(absl::OkStatus());
   }
 };

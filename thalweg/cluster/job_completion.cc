@@ -14,9 +14,14 @@ namespace thalweg {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(5);
+// A task that is done has probably gone.
+constexpr absl::Duration kDoneCallTimeout = absl::Seconds(1);
 // How often the tasks that an ending job waits for are asked.
 constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
 constexpr absl::Duration kAskRarely = absl::Seconds(10);
+// How often it is seen whether clients have left, and when being alone is told.
+constexpr absl::Duration kLook = absl::Seconds(1);
+constexpr absl::Duration kAloneAfter = absl::Minutes(1);
 
 }  // namespace
 
@@ -43,11 +48,16 @@ void JobCompletion::Stop() { stop_.Cancel(Cancelled(options_.self.ToString(), " 
 
 std::vector<std::string> JobCompletion::Announce() {
   if (options_.self.job == "ps") return {};
+  // Those that are done themselves are told, too: they may wait in Join() for
+  // this announcement. Whether it reaches them does not matter: they may be gone.
   std::vector<TaskId> others;
+  std::vector<bool> is_done;
   {
     MutexLock lock(&mutex_);
     for (const TaskId& task : options_.cluster.tasks()) {
-      if (task != options_.self && !done_.contains(task)) others.push_back(task);
+      if (task == options_.self) continue;
+      others.push_back(task);
+      is_done.push_back(done_.contains(task));
     }
   }
   TaskDone(options_.self);
@@ -57,7 +67,8 @@ std::vector<std::string> JobCompletion::Announce() {
   std::vector<absl::Status> statuses(others.size());
   BlockingCounter left(static_cast<int>(others.size()));
   for (size_t i = 0; i < others.size(); ++i) {
-    options_.peers->TaskDone(others[i], {.timeout = kCallTimeout, .cancellation = &stop_}, request,
+    const absl::Duration timeout = is_done[i] ? kDoneCallTimeout : kCallTimeout;
+    options_.peers->TaskDone(others[i], {.timeout = timeout, .cancellation = &stop_}, request,
                              [&, i](const absl::Status& status) {
                                statuses[i] = status;
                                left.DecrementCount();
@@ -66,7 +77,7 @@ std::vector<std::string> JobCompletion::Announce() {
   left.Wait();
   std::vector<std::string> unreached;
   for (size_t i = 0; i < others.size(); ++i) {
-    if (statuses[i].ok() || absl::IsUnimplemented(statuses[i])) continue;
+    if (statuses[i].ok() || is_done[i] || absl::IsUnimplemented(statuses[i])) continue;
     VLOG(1) << options_.self.ToString() << " is done, which " << others[i].ToString()
             << " could not be told: " << statuses[i].message();
     unreached.push_back(others[i].ToString());
@@ -133,8 +144,21 @@ absl::Time JobCompletion::Orphaned() const {
   return heard + options_.orphan_after;
 }
 
+absl::Time JobCompletion::Idle() const {
+  if (options_.self.job != "ps" || !options_.clients_left()) return absl::InfiniteFuture();
+  absl::Time since = options_.last_used();
+  for (const TaskId& task : holders_) {
+    if (done_.contains(task)) continue;
+    const auto peer = presence_.find(task);
+    if (peer == presence_.end()) return absl::InfiniteFuture();
+    since = std::max(since, peer->second.absent_since);  // one that is there may come again
+  }
+  return since + options_.idle_after;
+}
+
 absl::Time JobCompletion::NextAsk(const std::vector<TaskId>& waits) const {
   if (waits.empty()) return absl::InfiniteFuture();
+  if (options_.clients_left()) return asked_ + kAskEvery;
   if (!done_.empty()) return known_ != done_.size() ? absl::InfinitePast() : asked_ + kAskEvery;
   // While nobody is done, only to know if anybody is there.
   return asked_ + std::clamp(options_.orphan_after / 4, absl::Milliseconds(20), kAskRarely);
@@ -151,6 +175,20 @@ void JobCompletion::Report(absl::Time now, const std::vector<TaskId>& waits) {
   LOG(INFO) << options_.self.ToString() << " waits for the end of "
             << absl::StrJoin(waits, ", ", [](std::string* out, const TaskId& task) { *out += task.ToString(); })
             << ", since " << absl::FormatDuration(absl::Trunc(now - ending_since_, absl::Seconds(1)));
+}
+
+void JobCompletion::ReportAlone(absl::Time now) {
+  if (!done_.empty() || options_.self.job != "ps") return;
+  absl::Time heard = std::max(start_, options_.last_used());
+  for (const auto& [task, peer] : presence_) heard = std::max(heard, peer.seen);
+  const absl::Duration alone = absl::Trunc(now - heard, absl::Seconds(1));
+  if (alone < kLogWaitAfter) alone_reported_ = absl::ZeroDuration();
+  if (alone < std::max(kAloneAfter, 2 * alone_reported_)) return;
+  alone_reported_ = alone;
+  LOG(INFO) << options_.self.ToString() << " waits for a worker: there was none for " << absl::FormatDuration(alone)
+            << (options_.orphan_after == absl::InfiniteDuration()
+                    ? std::string("; it waits for ever (no --orphan_after)")
+                    : absl::StrCat("; it leaves after ", absl::FormatDuration(options_.orphan_after)));
 }
 
 absl::Status JobCompletion::Wait() {
@@ -172,17 +210,23 @@ absl::Status JobCompletion::Wait() {
       const absl::Time now = absl::Now();
       const std::vector<TaskId> waits = Unresolved(now);
       if (stop_.cancelled() || Over(now, waits) <= now) break;
+      if (Idle() <= now) {
+        LOG(INFO) << options_.self.ToString() << ": all sessions were closed, and nothing came for "
+                  << absl::FormatDuration(options_.idle_after);
+        break;
+      }
       if (Orphaned() <= now) {
         result = DeadlineExceeded(options_.self.ToString(), ": there was no worker for ",
                                   absl::FormatDuration(options_.orphan_after));
         break;
       }
       Report(now, waits);
+      ReportAlone(now);
       if (NextAsk(waits) <= now) {
         ask = waits;
         known_ = done_.size();
       } else {
-        const absl::Time wake = std::min({Over(now, waits), Orphaned(), NextAsk(waits), report_});
+        const absl::Time wake = std::min({Over(now, waits), Orphaned(), Idle(), NextAsk(waits), report_, now + kLook});
         changed_.WaitWithDeadline(&mutex_, wake);
       }
     }

@@ -40,8 +40,12 @@ struct JobCompletionOptions {
   Membership* membership = nullptr;  // borrowed
   // When this task was last of use to somebody.
   std::function<absl::Time()> last_used = [] { return absl::InfinitePast(); };
+  // Whether masters of TensorFlow, which do not announce their end, have worked
+  // with this task, and all of them have closed their sessions.
+  std::function<bool()> clients_left = [] { return false; };
   absl::Duration orphan_after = absl::InfiniteDuration();
   absl::Duration gone_after = absl::Seconds(30);
+  absl::Duration idle_after = absl::Seconds(10);
 };
 
 // Thread-safe.
@@ -56,7 +60,9 @@ class JobCompletion {
   void TaskDone(const TaskId& task);
   GetTaskResponse::State state() const;
 
-  // Until the job is over, or Stop(): OK. DEADLINE_EXCEEDED if there was no
+  // Until the job is over, or Stop(): OK. The job of workers that do not announce
+  // their end is over when their sessions were closed, they are gone and nothing
+  // came for idle_after. DEADLINE_EXCEEDED if there was no
   // worker, and nobody used this task, for orphan_after.
   absl::Status Wait();
   void Stop();
@@ -75,8 +81,13 @@ class JobCompletion {
   // that it waits for, as things are now.
   absl::Time Over(absl::Time now, const std::vector<TaskId>& waits) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Time Orphaned() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // When a parameter server of workers that do not announce their end may leave:
+  // they have closed their sessions, are gone, and nothing came for idle_after.
+  absl::Time Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Time NextAsk(const std::vector<TaskId>& waits) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Report(absl::Time now, const std::vector<TaskId>& waits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Says now and then that nobody is there.
+  void ReportAlone(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Asks these tasks what they do.
   void Ask(const std::vector<TaskId>& tasks) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -95,6 +106,7 @@ class JobCompletion {
   size_t known_ ABSL_GUARDED_BY(mutex_) = 0;  // how many were done when others were last asked
   absl::Time ending_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time report_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  absl::Duration alone_reported_ ABSL_GUARDED_BY(mutex_);  // for how long it was alone when it last said so
 };
 
 }  // namespace thalweg

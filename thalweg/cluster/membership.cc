@@ -13,6 +13,8 @@ namespace {
 
 // How long a task that was seen before may take to answer.
 constexpr absl::Duration kSeenTimeout = absl::Seconds(5);
+// That a task is away is logged at most so often.
+constexpr absl::Duration kTellEvery = absl::Seconds(10);
 
 bool MatchesAny(const std::vector<DeviceName>& filters, const std::string& task) {
   if (filters.empty()) return true;
@@ -189,11 +191,17 @@ absl::StatusOr<ClusterDevices> Membership::Discover(const CallOptions& options, 
     if (!inquiry->status.ok()) {
       if (!seen_.contains(inquiry->task)) return inquiry->status;
       const absl::Status& why = inquiry->cancellation.cancelled() ? inquiry->cancellation.status() : inquiry->status;
-      LOG(WARNING) << inquiry->task << " has left; steps that need it will fail: " << why.message();
+      // A training that waits for the task asks several times a second.
+      absl::Time& told = told_left_.try_emplace(inquiry->task, absl::InfinitePast()).first->second;
+      if (absl::Now() - told >= kTellEvery) {
+        told = absl::Now();
+        LOG(WARNING) << inquiry->task << " has left; steps that need it will fail: " << why.message();
+      }
       devices.absent.push_back(inquiry->task);
       continue;
     }
     seen_.insert(inquiry->task);
+    told_left_.erase(inquiry->task);
     RenameDevices(inquiry->task, inquiry->response);
     devices.tasks.push_back(
         {inquiry->task,

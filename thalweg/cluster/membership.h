@@ -6,12 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/graph/device_name.h"
@@ -44,12 +46,12 @@ class Membership {
   // Somebody called, or was reached.
   void MarkSeen(const std::string& task);
   std::vector<std::string> SeenTasks() const;
-
- private:
   bool Seen(const std::string& task) const;
 
+ private:
   mutable Mutex mutex_;
   std::set<std::string> seen_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, absl::Time> told_left_ ABSL_GUARDED_BY(mutex_);  // when it was last logged that it is away
 };
 
 }  // namespace thalweg

@@ -193,7 +193,8 @@ absl::StatusOr<Job> Job::FromFlagsOrEnvironment(int argc, char** argv) {
 }
 
 bool IsWorthRetry(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsDeadlineExceeded(status);
+  return absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsCancelled(status);
 }
 
 int ExitCode(const absl::Status& status) {

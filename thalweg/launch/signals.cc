@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "thalweg/base/logging.h"
+#include "thalweg/base/mutex.h"
 
 namespace thalweg {
 namespace {
@@ -46,14 +47,23 @@ void Install(bool on) {
 
 class StopOnSignalHook : public Hook {
  public:
-  StopOnSignalHook() : on_signal_([this](int) { stop_ = true; }) {}
-  absl::Status AfterRun(StepContext& context, absl::Span<const Tensor>) override {
-    if (stop_) context.RequestStop();
-    return absl::OkStatus();
+  StopOnSignalHook() : on_signal_([this](int signal) { Stop(signal); }) {}
+  void Attach(std::shared_ptr<Interruption> interruption) override {
+    MutexLock lock(&mutex_);
+    interruption_ = std::move(interruption);
+    if (signal_ != 0) interruption_->Request(strsignal(signal_));
   }
 
  private:
-  std::atomic<bool> stop_{false};
+  void Stop(int signal) {
+    MutexLock lock(&mutex_);
+    signal_ = signal;
+    if (interruption_ != nullptr) interruption_->Request(strsignal(signal));
+  }
+
+  Mutex mutex_;
+  int signal_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<Interruption> interruption_ ABSL_GUARDED_BY(mutex_);
   OnSignal on_signal_;
 };
 

@@ -28,7 +28,10 @@ class OnSignal {
 };
 
 // Ends a training when such a signal comes, after the step that runs: the last
-// checkpoint is saved, and the session closed, as at any other end.
+// checkpoint is saved, and the session closed, as at any other end. Waits for
+// other tasks end at once, and a step that has not ended 2 s later is cancelled;
+// Run returns CANCELLED then. A worker that ends so is not done with its work:
+// it may be started again.
 std::shared_ptr<Hook> StopOnSignal();
 
 }  // namespace thalweg

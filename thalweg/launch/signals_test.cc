@@ -7,7 +7,10 @@
 #include "gtest/gtest.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/graph/graph_testlib.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/server/server.h"
+#include "thalweg/train/session/monitored_session.h"
 
 namespace thalweg {
 namespace {
@@ -42,16 +45,45 @@ TEST(SignalsTest, TheSecondEndsTheProcess) {
 }
 
 TEST(SignalsTest, ATrainingStopsAfterItsStep) {
-  const std::shared_ptr<Hook> hook = StopOnSignal();
   Graph graph;
-  auto session = Session::Create(graph);
+  const Scope s = graph.root();
+  const Output x = Const(s, 1.0f);
+  auto session = MonitoredTrainingSession::Start(graph, {.hooks = {StopOnSignal()}});
   ASSERT_THAT(session, IsOk());
-  StepContext before(**session, nullptr);
-  ASSERT_THAT(hook->AfterRun(before, {}), IsOk());
-  EXPECT_FALSE(before.stop_requested());
+  ASSERT_THAT(session->Run({x}), IsOk());
+  EXPECT_FALSE(session->ShouldStop());
   raise(SIGTERM);
-  StepContext after(**session, nullptr);
-  while (!after.stop_requested()) ASSERT_THAT(hook->AfterRun(after, {}), IsOk());
+  while (!session->ShouldStop()) ASSERT_THAT(session->Run({x}), IsOk());
+  EXPECT_THAT(session->Close(), IsOk());
+}
+
+// A step that cannot end by itself.
+TEST(SignalsTest, AStepThatWaitsIsCancelled) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output queue = FIFOQueue(s, {kFloat}, {Shape()});
+  const Output never = QueueDequeue(s, queue, {kFloat})[0];
+  auto session = MonitoredTrainingSession::Start(graph, {.hooks = {StopOnSignal()}});
+  ASSERT_THAT(session, IsOk());
+  raise(SIGTERM);
+  EXPECT_THAT(session->Run({never}).status(), Fails(absl::StatusCode::kCancelled, "interrupted: Terminated"));
+  EXPECT_TRUE(session->ShouldStop());
+  EXPECT_THAT(session->Close(), IsOk());
+}
+
+// The other tasks of the cluster never start.
+TEST(SignalsTest, AWaitForOtherTasksEnds) {
+  ClusterSpec cluster;
+  ASSERT_THAT(cluster.AddTask({"ps", 0}, "localhost:1"), IsOk());
+  ASSERT_THAT(cluster.AddTask({"worker", 0}, "localhost:0"), IsOk());
+  auto server = Server::Start(cluster, {"worker", 0});
+  ASSERT_THAT(server, IsOk());
+  Graph graph;
+  Const(graph.root().WithDevice("/job:ps/task:0"), 1.0f);
+  const std::shared_ptr<Hook> hook = StopOnSignal();
+  raise(SIGTERM);
+  EXPECT_THAT(MonitoredTrainingSession::Start(graph, {.master = (*server)->target(), .hooks = {hook}}).status(),
+              Fails(absl::StatusCode::kCancelled, "interrupted: Terminated"));
 }
 
 }  // namespace

@@ -77,6 +77,10 @@ SparseGradientOutputs SparseAccumulatorTakeGradient(const Scope& s, Output handl
 // AccumulatorApplyGradient that has the attribute "_worker" says from whom its
 // gradient is.
 inline constexpr char kWorkerAttr[] = "_worker";
+// With this attribute (true) the worker counts once per step: another gradient of
+// it before the next take is dropped, since it is that of a step that was run
+// again.
+inline constexpr char kOncePerStepAttr[] = "_once_per_step";
 // One of `total` workers has left: takes wait for so many gradients less as
 // Quorum() in roster.h says, those that wait already too.
 Output AccumulatorLeave(const Scope& s, Output handle, Output worker, int64_t total);

@@ -24,6 +24,12 @@ struct MergeCheckpointsOptions {
 // Makes one checkpoint of those that several tasks have saved.
 Output MergeCheckpoints(const Scope& s, Output checkpoint_prefixes, Output destination_prefix,
                         const MergeCheckpointsOptions& options = {});
+// The values of one moment, kept in the session under a name, and given out once in
+// a later step. See save_restore.cc.
+Output SnapshotVariables(const Scope& s, const std::vector<Output>& values, const std::string& name);
+std::vector<Output> SnapshotValues(const Scope& s, const std::vector<DType>& types, const std::string& name);
+// Whether none of them is an infinity or no number.
+Output AllFinite(const Scope& s, const std::vector<Output>& values);
 // "name-00001-of-00003", "name-?????-of-00003"
 Output ShardedFilename(const Scope& s, Output basename, Output shard, Output num_shards);
 Output ShardedFilespec(const Scope& s, Output basename, Output num_shards);

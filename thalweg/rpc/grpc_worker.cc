@@ -112,6 +112,12 @@ class GrpcWorker : public Worker {
     writer.Varint(RunGraphRequest::kCreateWorkerSessionCalledFieldNumber, call.has_session ? 1 : 0);
     writer.Varint(RunGraphRequest::kRequestIdFieldNumber, static_cast<uint64_t>(call.request_id));
     writer.Varint(RunGraphRequest::kCollectiveStepIdFieldNumber, static_cast<uint64_t>(call.collective_step_id));
+    if (call.client != 0) {
+      writer.Varint(RunGraphRequest::kClientFieldNumber, call.client);
+      writer.Varint(RunGraphRequest::kSequenceFieldNumber, static_cast<uint64_t>(call.sequence));
+    }
+    writer.Varint(RunGraphRequest::kSentNanosFieldNumber, static_cast<uint64_t>(call.sent_nanos));
+    writer.Varint(RunGraphRequest::kValidNanosFieldNumber, static_cast<uint64_t>(call.valid_nanos));
     const absl::StatusOr<grpc::ByteBuffer> request = writer.Finish();
     if (!request.ok()) return done(request.status());
     remote_->channel->Call("/tensorflow.WorkerService/RunGraph", *request, options,
@@ -153,6 +159,10 @@ class GrpcWorker : public Worker {
   void AbortCollective(const CallOptions& options, const tensorflow::AbortCollectiveRequest& request,
                        Done done) override {
     Call("/thalweg.TransferService/AbortCollective", options, request, nullptr, std::move(done));
+  }
+
+  void PauseUpdates(const CallOptions& options, const tensorflow::PauseUpdatesRequest& request, Done done) override {
+    Call("/thalweg.TransferService/PauseUpdates", options, request, nullptr, std::move(done));
   }
 
   void Push(const CallOptions& options, int64_t step_id, std::vector<Transfer> tensors, Done done) override {

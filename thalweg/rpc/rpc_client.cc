@@ -200,6 +200,11 @@ class RpcClient::Channel : public RpcChannel {
     // What gRPC calls so is the time of one attempt: that of a server which is
     // busy takes long.
     args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
+    // A connection whose data nobody acknowledges is lost after 10 s (TCP's user
+    // timeout, which comes with keepalive). Pings of gRPC's own, which servers of
+    // TensorFlow answer by closing the connection, practically never come.
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 24 * 3600 * 1000);
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
     // Repeating a call is not gRPC's to decide.
     args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
     args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

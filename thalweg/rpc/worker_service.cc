@@ -26,6 +26,10 @@ absl::Status ReadCall(RunGraphRequest& request, RunGraphCall* call) {
     call->send.emplace_back(std::move(*send.mutable_name()), std::move(value));
   }
   call->recv_keys = {request.recv_key().begin(), request.recv_key().end()};
+  call->client = request.client();
+  call->sequence = request.sequence();
+  call->sent_nanos = request.sent_nanos();
+  call->valid_nanos = request.valid_nanos();
   call->is_partial = request.is_partial();
   call->is_last_partial = request.is_last_partial_run();
   call->trace = request.exec_opts().record_timeline();
@@ -186,6 +190,11 @@ std::vector<RpcMethod> WorkerService(Worker& worker) {
        Unary<AbortCollectiveRequest, AbortCollectiveResponse>(
            [w](const auto& request, const CallOptions& options, auto*, auto done) {
              w->AbortCollective(options, request, std::move(done));
+           })},
+      {"/thalweg.TransferService/PauseUpdates",
+       Unary<PauseUpdatesRequest, PauseUpdatesResponse>(
+           [w](const auto& request, const CallOptions& options, auto*, auto done) {
+             w->PauseUpdates(options, request, std::move(done));
            })},
       {path("MarkRecvFinished"), Nothing<MarkRecvFinishedRequest, MarkRecvFinishedResponse>()},
       {path("Logging"), Nothing<LoggingRequest, LoggingResponse>()},

@@ -31,6 +31,8 @@ class Server::State {
   std::optional<LocalDevices> devices;
   Membership membership;
   CollectiveStepIds sequences;
+  UpdateGate gate_of_updates;        // of the master
+  std::optional<PeerHealth> health;  // calls that end with the client still use it
   std::optional<LocalWorker> worker;
   std::shared_ptr<Workers> workers;
   RpcClient client;
@@ -56,6 +58,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   s->task = task;
   s->orphan_checkpoint = options.orphan_checkpoint;
   s->devices.emplace(devices);
+  s->health.emplace(options.peer_timeout);
   const WorkersFactory make_workers = [s](const ClusterSpec& c, const TaskId& self) {
     return MakeGrpcWorkers(c, self, &*s->worker, &s->client);
   };
@@ -66,7 +69,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                          .make_workers = make_workers,
                          .sequences = &s->sequences,
                          .collective_leader = options.default_session_config.experimental().collective_group_leader(),
-                         .peer_timeout = options.peer_timeout});
+                         .health = &*s->health,
+                         .gate = &s->gate_of_updates});
   ASSIGN_OR_RETURN(s->workers, make_workers(cluster, task));
   s->worker->SetWorkers(s->workers);
   s->master.emplace(LocalMasterOptions{.task = task,
@@ -75,7 +79,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .workers = s->workers,
                                        .make_workers = make_workers,
                                        .default_config = options.default_session_config,
-                                       .peer_timeout = options.peer_timeout,
+                                       .health = &*s->health,
+                                       .gate = &s->gate_of_updates,
                                        .sequences = &s->sequences});
   s->peers = MakeGrpcJobPeers(cluster, &s->client);
   s->watch.emplace(JobCompletionOptions{.cluster = cluster,
@@ -83,8 +88,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                         .peers = s->peers.get(),
                                         .membership = &s->membership,
                                         .last_used = [s] { return s->gate.last_call(); },
+                                        .clients_left = [s] { return s->worker->ForeignClientsLeft(); },
                                         .orphan_after = options.orphan_after,
-                                        .gone_after = options.gone_after});
+                                        .gone_after = options.gone_after,
+                                        .idle_after = options.idle_after});
   std::vector<RpcMethod> methods = MasterService(*s->master);
   for (RpcMethod& method : WorkerService(*s->worker)) methods.push_back(std::move(method));
   methods = s->gate.Guard(std::move(methods));
@@ -131,8 +138,10 @@ void Server::Stop() {
   state_->watch->Stop();
   // Steps end first, so that every call can be answered.
   state_->worker->Shutdown(Unavailable("Server ", state_->task, " was stopped"));
+  state_->gate_of_updates.Open();  // a step that it holds back could not end
   state_->master->CloseAll();
   state_->rpc->Shutdown();
+  state_->health->Stop();
   state_->stopped.Notify();
 }
 

@@ -19,9 +19,10 @@ struct ServerOptions {
   int cpu_devices = 1;           // /device:CPU:0, CPU:1, ...
   int threads = 0;               // 0: one per core
   std::string bind = "0.0.0.0";  // where it listens
-  // A task that a step waits for and that does not answer for so long is taken
-  // for dead: the step fails with UNAVAILABLE.
-  absl::Duration peer_timeout = absl::Seconds(10);
+  // A task that something here waits for and that does not answer for so long is
+  // taken for dead: the step fails with UNAVAILABLE. A task whose connection
+  // breaks is dead at once.
+  absl::Duration peer_timeout = absl::Seconds(5);
   // Tasks of the same user on this machine exchange messages through shared
   // memory. It needs a `bind` of all addresses.
   bool local_links = true;
@@ -35,6 +36,10 @@ struct ServerOptions {
   // Once some worker is done, one that has not said so and cannot be reached for
   // this long is not waited for.
   absl::Duration gone_after = absl::Seconds(30);
+  // Masters of TensorFlow do not say that they are done. A parameter server that
+  // only they have worked with leaves when their sessions were closed, their tasks
+  // cannot be reached, and nothing came for this long.
+  absl::Duration idle_after = absl::Seconds(10);
 };
 
 // Thread-safe.
@@ -67,8 +72,9 @@ class Server {
   void Drain(absl::Duration timeout = absl::Seconds(10));
   // For a task that has nothing to do by itself, as a parameter server. Returns
   // OK when the job is over, which is when all workers have said that they are
-  // done (AnnounceDone()), wait here too, or have gone away; or when another
-  // thread has called Stop(). The server serves until it is stopped.
+  // done (AnnounceDone()), wait here too, or have gone away; for workers of
+  // TensorFlow see options.idle_after; or when another thread has called Stop().
+  // The server serves until it is stopped.
   // DEADLINE_EXCEEDED if there was no worker for options.orphan_after; it says
   // where the variables were saved, or why they were not.
   absl::Status Join();

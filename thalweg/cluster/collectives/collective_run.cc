@@ -92,16 +92,15 @@ void TaskCollectives::Run::AskGroup(Worker& leader, bool wait_for_ready) {
   q.request.set_device_type(call_.device->type());
   q.request.set_collective_type(static_cast<int>(call_.kind));
   *q.request.mutable_device_attributes() = call_.device->Attributes();
+  if (!wait_for_ready) WatchLeader(leader);
   leader.CompleteGroup(
       {.cancellation = &calls_, .wait_for_ready = wait_for_ready}, q.request, &q.response,
       [self = shared_from_this(), &leader, wait_for_ready, question = std::move(question)](const absl::Status& status) {
+        self->UnwatchLeader();
         Membership& membership = *self->task_.options_.membership;
         if (absl::IsUnavailable(status) && !wait_for_ready && !self->calls_.cancelled()) {
           // One that nobody has seen may not have started yet.
-          const std::vector<std::string> seen = membership.SeenTasks();
-          if (std::find(seen.begin(), seen.end(), self->graph_->leader) == seen.end()) {
-            return self->AskGroup(leader, true);
-          }
+          if (!membership.Seen(self->graph_->leader)) return self->AskGroup(leader, true);
         }
         if (!status.ok()) return self->End(status);
         membership.MarkSeen(self->graph_->leader);
@@ -148,15 +147,37 @@ void TaskCollectives::Run::ResolveInstance() {
   for (const int offset : call_.subdivision_offsets) q.request.add_subdiv_offset(offset);
   q.request.set_device(device);
   q.request.set_is_source(call_.is_source);
-  graph_->workers->Find(graph_->leader)
-      ->CompleteInstance({.cancellation = &calls_}, q.request, &q.response,
-                         [self = shared_from_this(), question = std::move(question)](const absl::Status& status) {
-                           if (!status.ok()) return self->End(status);
-                           const int source = question->response.source_rank();
-                           self->graph_->AddSource(self->call_.group_key, self->call_.instance_key,
-                                                   self->call_.device->name(), source);
-                           self->Execute(source);
-                         });
+  Worker* const leader = graph_->workers->Find(graph_->leader);
+  WatchLeader(*leader);
+  leader->CompleteInstance({.cancellation = &calls_}, q.request, &q.response,
+                           [self = shared_from_this(), question = std::move(question)](const absl::Status& status) {
+                             self->UnwatchLeader();
+                             if (!status.ok()) return self->End(status);
+                             const int source = question->response.source_rank();
+                             self->graph_->AddSource(self->call_.group_key, self->call_.instance_key,
+                                                     self->call_.device->name(), source);
+                             self->Execute(source);
+                           });
+}
+
+void TaskCollectives::Run::WatchLeader(Worker& leader) {
+  PeerHealth* const health = task_.options_.health;
+  if (health == nullptr || graph_->leader == graph_->task) return;
+  if (!task_.options_.membership->Seen(graph_->leader)) return;
+  const std::vector<Peer> peers = {{graph_->leader, &leader, graph_->workers}};
+  const int64_t id = health->Watch(std::make_shared<const std::vector<Peer>>(peers),
+                                   std::shared_ptr<Cancellation>(shared_from_this(), &calls_));
+  MutexLock lock(&mutex_);
+  leader_watch_ = id;
+}
+
+void TaskCollectives::Run::UnwatchLeader() {
+  std::optional<int64_t> id;
+  {
+    MutexLock lock(&mutex_);
+    id = std::exchange(leader_watch_, std::nullopt);
+  }
+  if (id.has_value()) task_.options_.health->Unwatch(*id);
 }
 
 void TaskCollectives::Run::Execute(int source) {

@@ -44,6 +44,10 @@ class TaskCollectives::Run : public Links, public std::enable_shared_from_this<T
  private:
   void ResolveGroup();
   void AskGroup(Worker& leader, bool wait_for_ready);
+  // Until UnwatchLeader(), the death of the leader ends the run. One that nobody
+  // has seen yet may still start.
+  void WatchLeader(Worker& leader);
+  void UnwatchLeader();
   void GotGroup(std::shared_ptr<const CollectiveGroup> group);
   void ResolveInstance();
   void Execute(int source);
@@ -66,6 +70,7 @@ class TaskCollectives::Run : public Links, public std::enable_shared_from_this<T
   mutable Mutex mutex_;
   std::shared_ptr<const CollectiveGroup> group_ ABSL_GUARDED_BY(mutex_);
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<int64_t> leader_watch_ ABSL_GUARDED_BY(mutex_);
   std::map<int, int> receiving_ ABSL_GUARDED_BY(mutex_);  // transfers by rank
   std::map<int, int> sending_ ABSL_GUARDED_BY(mutex_);
 };

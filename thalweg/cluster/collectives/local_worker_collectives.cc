@@ -87,8 +87,8 @@ void LocalWorker::CompleteGroup(const CallOptions& options, const tensorflow::Co
     if (worker == nullptr) {
       answered(NotFound(members[i].task));
     } else {
-      worker->GetStatus({.timeout = options_.peer_timeout, .cancellation = options.cancellation}, &check->responses[i],
-                        answered);
+      worker->GetStatus({.timeout = collectives_.peer_timeout(), .cancellation = options.cancellation},
+                        &check->responses[i], answered);
     }
   }
 }

@@ -11,7 +11,7 @@ void MasterSession::RunCollective(MasterStepCall call) {
   const int64_t asked = call.run_options.experimental().collective_graph_key();
   const int64_t graph_key = asked != 0 ? asked : call.callable->collective_graph_key;
   CollectiveStepIds* const sequences = options_.sequences;
-  const CallOptions options = call.options;
+  const std::shared_ptr<Cancellation> cancellation = call.scope->shared_cancellation();
   Done done = std::move(call.done);
   auto run = [self = shared_from_this(), sequences, call = std::move(call)](int64_t step_id, Done ended) mutable {
     call.collective_step_id = step_id;
@@ -36,12 +36,16 @@ void MasterSession::RunCollective(MasterStepCall call) {
   auto question = std::make_unique<Question>();
   Question& q = *question;
   q.request.add_graph_key(graph_key);
-  CallOptions ask = options;
-  ask.wait_for_ready = true;  // it may not have started yet
+  // It may not have started yet. The step's own end, be it its deadline or the
+  // end of the session, ends the question, too.
+  const CallOptions ask{.cancellation = cancellation.get(), .wait_for_ready = true};
   worker->GetStepSequence(ask, q.request, &q.response,
                           [self = shared_from_this(), question = std::move(question), run = std::move(run), graph_key,
-                           done = std::move(done)](const absl::Status& status) mutable {
-                            if (!status.ok()) return done(status);
+                           cancellation, done = std::move(done)](const absl::Status& status) mutable {
+                            if (!status.ok()) {
+                              { const auto ended = std::move(run); }  // and with it the step's scope
+                              return done(cancellation->cancelled() ? cancellation->status() : status);
+                            }
                             if (question->response.step_sequence_size() != 1) {
                               return done(Internal("The collectives' leader, ", self->collective_leader(),
                                                    ", has given no number for the step"));

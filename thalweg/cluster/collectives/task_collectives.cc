@@ -13,7 +13,7 @@ namespace {
 
 // How often it is seen to that the members are alive, and how long an op must
 // have run before it is.
-constexpr absl::Duration kWatchEvery = absl::Milliseconds(500);
+constexpr absl::Duration kWatchEvery = PeerHealth::kHeartbeat;
 constexpr absl::Duration kAbortTimeout = absl::Seconds(10);
 
 }  // namespace
@@ -159,7 +159,7 @@ void TaskCollectives::AskPeers() {
       if (closing_ || !asked_.insert(worker).second) continue;
     }
     auto response = std::make_shared<tensorflow::GetStatusResponse>();
-    worker->GetStatus({.timeout = options_.peer_timeout, .cancellation = &closed_}, response.get(),
+    worker->GetStatus({.timeout = peer_timeout(), .cancellation = &closed_}, response.get(),
                       [this, response, worker = worker, task = task](const absl::Status& status) {
                         Answered(task, worker, status, *response);
                       });
@@ -175,7 +175,7 @@ void TaskCollectives::Answered(const std::string& task, Worker* worker, const ab
       if (absl::IsUnavailable(status)) {
         run->Abort(status);
       } else if (absl::IsDeadlineExceeded(status)) {
-        run->Abort(Unavailable("Task ", task, " has not answered for ", absl::FormatDuration(options_.peer_timeout),
+        run->Abort(Unavailable("Task ", task, " has not answered for ", absl::FormatDuration(peer_timeout()),
                                ": it hangs, or is cut off"));
       } else if (status.ok() && std::none_of(devices.begin(), devices.end(), [&](const auto& device) {
                    return device.incarnation() == member.incarnation;

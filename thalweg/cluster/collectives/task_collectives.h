@@ -16,6 +16,7 @@
 #include "thalweg/cluster/collectives/buffer_rendezvous.h"
 #include "thalweg/cluster/collectives/collective_groups.h"
 #include "thalweg/cluster/membership.h"
+#include "thalweg/cluster/peer_health.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/kernel/collectives.h"
 
@@ -48,8 +49,8 @@ class GraphCollectives {
 
 struct TaskCollectivesOptions {
   std::string task;
-  Membership* membership = nullptr;                 // borrowed
-  absl::Duration peer_timeout = absl::Seconds(10);  // a task that does not answer for so long is dead
+  Membership* membership = nullptr;  // borrowed
+  PeerHealth* health = nullptr;      // borrowed; nullptr: the leader is not watched
 };
 
 // Thread-safe.
@@ -62,6 +63,10 @@ class TaskCollectives {
   class StepPart;
   std::shared_ptr<StepPart> ForStep(std::shared_ptr<GraphCollectives> graph, int64_t step_id);
 
+  // A task that does not answer for so long is dead.
+  absl::Duration peer_timeout() const {
+    return options_.health == nullptr ? absl::Seconds(5) : options_.health->timeout();
+  }
   CollectiveGroups& groups() { return groups_; }
   BufferRendezvous& buffers() { return buffers_; }
 

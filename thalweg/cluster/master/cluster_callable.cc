@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/time/time.h"
+#include "thalweg/base/clock.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/master/master_session.h"
+#include "thalweg/cluster/worker/update_ledger.h"
 #include "thalweg/runtime/graph_optimizer.h"
 #include "thalweg/runtime/partitioner.h"
 
@@ -26,9 +29,33 @@ GraphOptimizerOptions GraphOptimizerOptionsOf(const tensorflow::ConfigProto& con
   return result;
 }
 
+template <typename Predicate>
+bool AnyNode(const Graph& graph, Predicate predicate) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const auto& node) { return predicate(*node); });
+}
+
+// Whether steps change variables that steps of other masters change, too. Those in
+// the master's own task are its own if there are others. A round of synchronous
+// training, which begins by waiting for gradients, is not held back: the chief,
+// which saves, has not given its own.
+bool HasSharedUpdates(const Graph& graph, const std::string& self) {
+  const std::string own = absl::StrCat(self, "/");
+  const auto is_own = [&](const Node& node) { return absl::StartsWith(node.device(), own); };
+  const bool alone = !AnyNode(graph, [&](const Node& node) { return !is_own(node); });
+  return AnyNode(graph, [&](const Node& node) { return ChangesVariable(node) && (alone || !is_own(node)); }) &&
+         !AnyNode(graph, [](const Node& node) { return absl::EndsWith(node.op(), "AccumulatorTakeGradient"); });
+}
+
+// Unless it writes values that were taken before.
+bool SavesVariables(const Graph& graph) {
+  return AnyNode(graph, [](const Node& node) { return node.op() == "SaveV2" || node.op() == "SaveSlices"; }) &&
+         !AnyNode(graph, [](const Node& node) { return node.op() == "ThalwegSnapshotValues"; });
+}
+
 tensorflow::ThalwegTransfers TransfersOf(const MasterSessionOptions& session, const std::vector<GraphPart>& parts) {
   tensorflow::ThalwegTransfers transfers;
   transfers.set_master_task(session.self);
+  transfers.set_sent_nanos(NowNanos());
   for (const ClusterDevices::Task& task : session.devices.tasks) {
     if (task.takes_pushes) transfers.add_push_task(task.name);
   }
@@ -39,7 +66,8 @@ tensorflow::ThalwegTransfers TransfersOf(const MasterSessionOptions& session, co
   return transfers;
 }
 
-// Has the workers compile the parts. They wait together.
+// Has the workers compile the parts. They wait together, for as long as all of
+// them are alive.
 absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& session, Cancellation& cancellation,
                       ClusterCallable* callable) {
   const tensorflow::ThalwegTransfers transfers = TransfersOf(session, parts);
@@ -48,6 +76,7 @@ absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& 
   std::vector<tensorflow::RegisterGraphRequest> requests(parts.size());
   std::vector<tensorflow::RegisterGraphResponse> responses(parts.size());
   std::vector<absl::Status> statuses(parts.size());
+  std::vector<Peer> peers;
   BlockingCounter left(static_cast<int>(parts.size()));
   for (size_t i = 0; i < parts.size(); ++i) {
     ClusterCallable::Part& part = callable->parts[i];
@@ -56,6 +85,11 @@ absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& 
     part.feeds = std::move(parts[i].feeds);
     part.fetches = std::move(parts[i].fetches);
     CHECK(part.worker != nullptr) << part.task;
+    if (part.task != session.self) peers.push_back({part.task, part.worker, session.workers});
+  }
+  callable->peers = std::make_shared<const std::vector<Peer>>(peers);
+  const WatchedCalls watched(session.health, std::move(peers), &cancellation);
+  for (size_t i = 0; i < parts.size(); ++i) {
     requests[i].set_session_handle(session.handle);
     requests[i].set_create_worker_session_called(true);
     *requests[i].mutable_graph_def() = std::move(parts[i].graph);
@@ -65,16 +99,16 @@ absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& 
       requests[i].set_collective_graph_key(callable->collective_graph_key);
       *requests[i].mutable_config_proto() = session.config;
     }
-    part.worker->RegisterGraph({.cancellation = &cancellation}, requests[i], &responses[i],
-                               [&statuses, &left, i](const absl::Status& status) {
-                                 statuses[i] = status;
-                                 left.DecrementCount();
-                               });
+    callable->parts[i].worker->RegisterGraph({.cancellation = watched.cancellation().get()}, requests[i], &responses[i],
+                                             [&statuses, &left, i](const absl::Status& status) {
+                                               statuses[i] = status;
+                                               left.DecrementCount();
+                                             });
   }
   left.Wait();
   RETURN_IF_ERROR(cancellation.status());
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!statuses[i].ok()) return FromTask(statuses[i], callable->parts[i].task);
+    if (!statuses[i].ok()) return FromTask(watched.Explain(statuses[i]), callable->parts[i].task);
     callable->parts[i].graph_handle = responses[i].graph_handle();
   }
   return absl::OkStatus();
@@ -117,6 +151,8 @@ absl::StatusOr<std::shared_ptr<const ClusterCallable>> RegisterParts(Graph graph
   const auto callable = std::make_shared<ClusterCallable>();
   callable->signature = signature;
   callable->collective_graph_key = CollectiveGraphKey(graph);
+  callable->updates = HasSharedUpdates(graph, session.self);
+  callable->saves = SavesVariables(graph);
   const bool all_ours = std::all_of(session.devices.tasks.begin(), session.devices.tasks.end(),
                                     [](const ClusterDevices::Task& task) { return task.takes_pushes; });
   const auto takes_pushes = [&](const std::string& name) {
@@ -131,11 +167,6 @@ absl::StatusOr<std::shared_ptr<const ClusterCallable>> RegisterParts(Graph graph
   // The master's own part runs on the thread that starts the others, after them.
   std::stable_partition(parts.begin(), parts.end(), [&](const GraphPart& p) { return p.task != session.self; });
   RETURN_IF_ERROR(Register(std::move(parts), session, cancellation, callable.get()));
-  std::vector<Peer> peers;
-  for (const ClusterCallable::Part& part : callable->parts) {
-    if (part.task != session.self) peers.push_back({part.task, part.worker});
-  }
-  callable->peers = std::make_shared<const std::vector<Peer>>(std::move(peers));
   return std::shared_ptr<const ClusterCallable>(callable);
 }
 

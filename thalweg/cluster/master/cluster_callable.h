@@ -33,6 +33,8 @@ struct ClusterCallable {
   std::shared_ptr<const std::vector<Peer>> peers;  // the tasks of the other parts
   bool cleans_up = false;                          // after success, by itself
   int64_t collective_graph_key = 0;                // 0: it has no collectives
+  bool updates = false;                            // changes variables, of other tasks if it spans several
+  bool saves = false;                              // writes variables to a checkpoint
 
   // Tells the tasks to let go of what is left of a step.
   void CleanUp(int64_t step_id) const;

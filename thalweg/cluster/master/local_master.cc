@@ -43,7 +43,8 @@ absl::StatusOr<std::shared_ptr<MasterSession>> LocalMaster::Create(const CallOpt
                                .workers = options_.workers,
                                .folding_device = options_.devices->devices()[0],
                                .timer = &timer_,
-                               .health = &health_,
+                               .health = options_.health,
+                               .gate = options_.gate,
                                .sequences = options_.sequences};
   session.config.MergeFrom(request.config());
   if (session.config.session_inter_op_thread_pool_size() > 0) {
@@ -189,16 +190,23 @@ void LocalMaster::Reset(const CallOptions& options, const tensorflow::ResetReque
                      options_.membership->Discover(options, *options_.workers, options_.task.ToString(), filters));
     tensorflow::CleanupAllRequest cleanup;
     *cleanup.mutable_container() = request.container();
+    std::vector<Peer> peers;
+    for (const ClusterDevices::Task& task : found.tasks) {
+      if (task.name == options_.task.ToString()) continue;
+      peers.push_back({task.name, options_.workers->Find(task.name), options_.workers});
+    }
+    const WatchedCalls watched(options_.health, std::move(peers), options.cancellation);
+    const CallOptions call{.cancellation = watched.cancellation().get()};
     std::vector<absl::Status> statuses(found.tasks.size());
     BlockingCounter left(static_cast<int>(statuses.size()));
     for (size_t i = 0; i < statuses.size(); ++i) {
-      options_.workers->Find(found.tasks[i].name)->CleanupAll(options, cleanup, [&, i](const absl::Status& status) {
+      options_.workers->Find(found.tasks[i].name)->CleanupAll(call, cleanup, [&, i](const absl::Status& status) {
         statuses[i] = status;
         left.DecrementCount();
       });
     }
     left.Wait();
-    for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
+    for (const absl::Status& status : statuses) RETURN_IF_ERROR(watched.Explain(status));
     return absl::OkStatus();
   };
   done(reset());

@@ -22,15 +22,16 @@ struct LocalMasterOptions {
   LocalDevices* devices = nullptr;   // borrowed
   Membership* membership = nullptr;  // borrowed
   std::shared_ptr<Workers> workers;
-  WorkersFactory make_workers;                      // for sessions that bring a cluster of their own
-  tensorflow::ConfigProto default_config;           // under what a session asks for
-  absl::Duration peer_timeout = absl::Seconds(10);  // a task that does not answer for so long is dead
-  CollectiveStepIds* sequences = nullptr;           // borrowed; shared with the server's worker
+  WorkersFactory make_workers;             // for sessions that bring a cluster of their own
+  tensorflow::ConfigProto default_config;  // under what a session asks for
+  PeerHealth* health = nullptr;            // borrowed; shared with the server's worker
+  UpdateGate* gate = nullptr;              // borrowed; shared with the server's worker
+  CollectiveStepIds* sequences = nullptr;  // borrowed; shared with the server's worker
 };
 
 class LocalMaster : public Master {
  public:
-  explicit LocalMaster(const LocalMasterOptions& options) : options_(options), health_(options.peer_timeout) {}
+  explicit LocalMaster(const LocalMasterOptions& options) : options_(options) {}
   ~LocalMaster() override { CloseAll(); }
 
   void CreateSession(const CallOptions& options, const tensorflow::CreateSessionRequest& request,
@@ -61,7 +62,6 @@ class LocalMaster : public Master {
 
   const LocalMasterOptions options_;
   Timer timer_;
-  PeerHealth health_;
   mutable Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions_ ABSL_GUARDED_BY(mutex_);
 };

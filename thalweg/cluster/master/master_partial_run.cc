@@ -1,6 +1,7 @@
 #include "thalweg/cluster/master/master_partial_run.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -30,11 +31,14 @@ struct MasterPartialRun::Exchanged {
   size_t left ABSL_GUARDED_BY(mutex) = 0;
   absl::Status status ABSL_GUARDED_BY(mutex);
   Master::Done done;
+  std::optional<WatchedCalls> calls;
 };
 
-MasterPartialRun::MasterPartialRun(std::string session_handle, std::shared_ptr<const ClusterCallable> callable)
+MasterPartialRun::MasterPartialRun(std::string session_handle, std::shared_ptr<const ClusterCallable> callable,
+                                   PeerHealth* health)
     : session_handle_(std::move(session_handle)),
       callable_(std::move(callable)),
+      health_(health),
       step_id_(NewStepId()),
       feeds_left_(callable_->signature.feeds.begin(), callable_->signature.feeds.end()),
       fetches_left_(callable_->signature.fetches.begin(), callable_->signature.fetches.end()) {}
@@ -64,6 +68,8 @@ void MasterPartialRun::Exchange(const CallOptions& options, RunStepCall call, bo
   exchange->fetches.resize(parts.size());
   exchange->is_last = is_last;
   exchange->done = std::move(done);
+  exchange->calls.emplace(health_, *callable_->peers, options.cancellation);
+  const CallOptions call_options{.cancellation = exchange->calls->cancellation().get()};
   result->fetches.resize(call.fetches.size());
   {
     MutexLock lock(&exchange->mutex);
@@ -88,17 +94,19 @@ void MasterPartialRun::Exchange(const CallOptions& options, RunStepCall call, bo
         exchange->fetches[i].push_back(static_cast<int>(k));
       }
     }
-    parts[i].worker->RunGraph(options, std::move(part_call), &exchange->results[i],
+    parts[i].worker->RunGraph(call_options, std::move(part_call), &exchange->results[i],
                               [self = shared_from_this(), exchange, result, i](const absl::Status& status) {
                                 absl::Status first;
                                 {
                                   MutexLock lock(&exchange->mutex);
                                   if (exchange->status.ok() && !status.ok()) {
-                                    exchange->status = FromTask(status, self->callable_->parts[i].task);
+                                    exchange->status =
+                                        FromTask(exchange->calls->Explain(status), self->callable_->parts[i].task);
                                   }
                                   if (--exchange->left > 0) return;
                                   first = exchange->status;
                                 }
+                                exchange->calls.reset();
                                 self->Ended(*exchange, first, result);
                                 exchange->done(first);
                               });

@@ -17,7 +17,8 @@ namespace thalweg {
 // Thread-safe.
 class MasterPartialRun : public std::enable_shared_from_this<MasterPartialRun> {
  public:
-  MasterPartialRun(std::string session_handle, std::shared_ptr<const ClusterCallable> callable);
+  // `health` is borrowed.
+  MasterPartialRun(std::string session_handle, std::shared_ptr<const ClusterCallable> callable, PeerHealth* health);
 
   // Whether a fetch needs none of those that have not been fed.
   using CheckComputable = std::function<absl::Status(const std::string& fetch, const std::set<std::string>& not_fed)>;
@@ -37,6 +38,7 @@ class MasterPartialRun : public std::enable_shared_from_this<MasterPartialRun> {
 
   const std::string session_handle_;
   const std::shared_ptr<const ClusterCallable> callable_;
+  PeerHealth* const health_;
   const int64_t step_id_;
   Mutex mutex_;
   std::set<std::string> feeds_left_ ABSL_GUARDED_BY(mutex_);

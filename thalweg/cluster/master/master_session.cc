@@ -54,11 +54,21 @@ absl::StatusOr<std::unique_ptr<StepScope>> MasterSession::Begin(const CallOption
   return scope;
 }
 
+std::vector<Peer> MasterSession::Others() const {
+  std::vector<Peer> peers;
+  for (const ClusterDevices::Task& task : options_.devices.tasks) {
+    if (task.name != options_.self) peers.push_back({task.name, options_.workers->Find(task.name), options_.workers});
+  }
+  return peers;
+}
+
 absl::Status MasterSession::Open(const CallOptions& options, const ClusterSpec* cluster) {
   struct Call {
     tensorflow::CreateWorkerSessionRequest request;
     absl::Status status;
   };
+  const WatchedCalls watched(options_.health, Others(), options.cancellation);
+  const CallOptions call{.cancellation = watched.cancellation().get()};
   std::vector<Call> calls(options_.devices.tasks.size());
   BlockingCounter left(static_cast<int>(calls.size()));
   for (size_t i = 0; i < calls.size(); ++i) {
@@ -77,12 +87,13 @@ absl::Status MasterSession::Open(const CallOptions& options, const ClusterSpec* 
       request.set_isolate_session_state(
           !options_.config.experimental().share_session_state_in_clusterspec_propagation());
     }
-    options_.workers->Find(task)->CreateWorkerSession(options, request, [&calls, &left, i](const absl::Status& status) {
+    options_.workers->Find(task)->CreateWorkerSession(call, request, [&calls, &left, i](const absl::Status& status) {
       calls[i].status = status;
       left.DecrementCount();
     });
   }
-  left.Wait();  // every call ends: its task answers, goes away, or the client does
+  left.Wait();  // every call ends: its task answers or dies, or the client goes away
+  for (Call& ended : calls) ended.status = watched.Explain(ended.status);
   // A task that has left since it told its devices is one that has left.
   for (size_t i = calls.size(); i-- > 0;) {
     const std::string task = options_.devices.tasks[i].name;
@@ -182,6 +193,17 @@ void MasterSession::Run(MasterStepCall call) {
 }
 
 void MasterSession::Start(MasterStepCall call) {
+  if (call.run_options.thalweg().cut() || call.callable->saves) return RunAtOneMoment(std::move(call));
+  if (!call.callable->updates || options_.gate == nullptr) return Launch(std::move(call));
+  call.done = [gate = options_.gate, done = std::move(call.done)](const absl::Status& status) mutable {
+    gate->Leave();
+    done(status);
+  };
+  options_.gate->Enter(
+      [self = shared_from_this(), call = std::move(call)]() mutable { self->Launch(std::move(call)); });
+}
+
+void MasterSession::Launch(MasterStepCall call) {
   std::make_shared<MasterStep>(shared_from_this(), std::move(call))->Start();
 }
 
@@ -189,7 +211,7 @@ absl::StatusOr<std::string> MasterSession::SetUpPartialRun(const Signature& sign
   ASSIGN_OR_RETURN(const std::unique_ptr<StepScope> scope, Begin({}, {}));
   ASSIGN_OR_RETURN(std::shared_ptr<const ClusterCallable> callable, Prepare(signature, scope->cancellation()));
   if (callable->collective_graph_key != 0) return InvalidArgument("PartialRun does not support Collective ops.");
-  auto run = std::make_shared<MasterPartialRun>(handle(), std::move(callable));
+  auto run = std::make_shared<MasterPartialRun>(handle(), std::move(callable), options_.health);
   MutexLock lock(&mutex_);
   std::string handle = absl::StrCat(next_handle_++);
   partial_runs_.emplace(handle, std::move(run));

@@ -17,6 +17,7 @@
 #include "thalweg/cluster/collectives/collective_step_ids.h"
 #include "thalweg/cluster/master/cluster_callable.h"
 #include "thalweg/cluster/master/master.h"
+#include "thalweg/cluster/master/update_gate.h"
 #include "thalweg/cluster/membership.h"
 #include "thalweg/cluster/peer_health.h"
 #include "thalweg/cluster/worker/worker.h"
@@ -37,6 +38,7 @@ struct MasterSessionOptions {
   std::shared_ptr<Device> folding_device;  // runs what can be computed beforehand
   Timer* timer = nullptr;                  // borrowed: deadlines of steps
   PeerHealth* health = nullptr;            // borrowed
+  UpdateGate* gate = nullptr;              // borrowed; nullptr: steps are not held back
   CollectiveStepIds* sequences = nullptr;  // borrowed; shared with the server's worker
 
   // Where nodes go that may go anywhere: the master's own tasks come first.
@@ -85,11 +87,14 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   // Begins a step, or a preparation.
   absl::StatusOr<std::unique_ptr<StepScope>> Begin(const CallOptions& options,
                                                    const tensorflow::RunOptions& run_options);
+  std::vector<Peer> Others() const;  // the tasks of the session, without the master\'s
   void RunPartial(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done);
   absl::Status CheckComputable(const std::string& fetch, const std::set<std::string>& not_fed) const;
   void Run(MasterStepCall call);
   void RunCollective(MasterStepCall call);
+  void RunAtOneMoment(MasterStepCall call);
   void Start(MasterStepCall call);
+  void Launch(MasterStepCall call);
   const std::string& collective_leader() const;
 
   // Constant after Open().

@@ -1,7 +1,9 @@
 #include "thalweg/cluster/master/master_step.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "thalweg/base/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
 
@@ -39,14 +41,34 @@ void MasterStep::RunPart(size_t i) {
                     .step_id = step_id_,
                     .collective_step_id = call_.collective_step_id,
                     .request_id = NewRequestId(),
+                    .client = call_.run_options.thalweg().client(),
+                    .sequence = call_.run_options.thalweg().sequence(),
                     .trace = call_.run_options.trace_level() > tensorflow::RunOptions::NO_TRACE,
                     .partition_graphs = call_.run_options.output_partition_graphs()};
   call.send.reserve(part.feeds.size());
-  for (const auto& [index, key] : part.feeds) call.send.emplace_back(key, call_.feeds[index]);
+  int64_t bytes = 0;
+  for (const auto& [index, key] : part.feeds) {
+    call.send.emplace_back(key, call_.feeds[index]);
+    bytes += call_.feeds[index].TotalBytes();
+  }
+  if (part.task != session_->options().self) {
+    call.sent_nanos = NowNanos();
+    call.valid_nanos = absl::ToInt64Nanoseconds(ValidFor(bytes));
+  }
   call.recv_keys.reserve(part.fetches.size());
   for (const auto& [index, key] : part.fetches) call.recv_keys.push_back(key);
   part.worker->RunGraph({.cancellation = cancellation_.get()}, std::move(call), &results_[i],
                         [self = shared_from_this(), i](const absl::Status& status) { self->PartEnded(i, status); });
+}
+
+// A part that has not begun so long after it was sent may be given up by now: its
+// task is taken for dead, or the step's time is over. Large feeds take their time.
+absl::Duration MasterStep::ValidFor(int64_t bytes) const {
+  constexpr double kSlowestBytesPerSecond = 10e6;
+  const absl::Duration transfer = absl::Seconds(static_cast<double>(bytes) / kSlowestBytesPerSecond);
+  const absl::Duration alive = session_->options().health->earliest_death() + transfer;
+  const int64_t timeout_ms = call_.run_options.timeout_in_ms();
+  return timeout_ms > 0 ? std::min(alive, absl::Milliseconds(timeout_ms)) : alive;
 }
 
 void MasterStep::PartEnded(size_t i, const absl::Status& status) {

@@ -38,6 +38,7 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
 
  private:
   void RunPart(size_t i);
+  absl::Duration ValidFor(int64_t bytes) const;
   void PartEnded(size_t i, const absl::Status& status);
   void Collect();
   void Finish(const absl::Status& status);

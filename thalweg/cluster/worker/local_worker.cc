@@ -5,26 +5,36 @@
 #include <utility>
 #include <vector>
 
+#include "thalweg/base/clock.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
 
 LocalWorker::LocalWorker(const LocalWorkerOptions& options)
     : options_(options),
-      collectives_(
-          {.task = options.task.ToString(), .membership = options.membership, .peer_timeout = options.peer_timeout}),
+      rendezvous_(options.health),
+      collectives_({.task = options.task.ToString(), .membership = options.membership, .health = options.health}),
       running_(options.task.ToString(), options.report_after),
       environment_{.pool = &options.devices->pool(),
                    .rendezvous = &rendezvous_,
                    .collectives = &collectives_,
-                   .running = &running_},
-      partial_runs_(environment_) {}
+                   .running = &running_,
+                   .health = options.health},
+      partial_runs_(environment_) {
+  if (options.health == nullptr) return;
+  suspensions_.emplace(options.health->earliest_death(), [this](absl::Duration gap) {
+    LOG(WARNING) << options_.task.ToString() << " did not run for " << absl::FormatDuration(gap)
+                 << ": steps of other masters that it had a part in are given up";
+    running_.CancelForOthers(
+        Unavailable("Task ", options_.task, " did not run for ", absl::FormatDuration(gap), ": the step is given up"));
+  });
+}
 
 LocalWorker::~LocalWorker() { Shutdown(Cancelled(options_.task.ToString(), " ends")); }
 
 void LocalWorker::SetWorkers(std::shared_ptr<Workers> workers) {
-  default_session_ =
-      std::make_shared<WorkerSession>(options_.task.ToString(), std::move(workers), options_.devices->devices());
+  default_session_ = std::make_shared<WorkerSession>(options_.task.ToString(), std::move(workers),
+                                                     options_.devices->devices(), &ledger_);
 }
 
 void LocalWorker::Shutdown(const absl::Status& why) {
@@ -77,7 +87,8 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
     auto session = std::make_shared<WorkerSession>(
         task.ToString(), std::move(workers),
         as_it_is ? options_.devices->devices()
-                 : options_.devices->ViewAs(task.job, task.index, !request.isolate_session_state()));
+                 : options_.devices->ViewAs(task.job, task.index, !request.isolate_session_state()),
+        &ledger_, request.master_task());
     MutexLock lock(&mutex_);
     if (!shut_down_.ok()) return shut_down_;
     if (!sessions_.emplace(request.session_handle(), std::move(session)).second) {
@@ -112,10 +123,17 @@ void LocalWorker::RegisterGraph(const CallOptions&, const tensorflow::RegisterGr
     const std::string& leader = !options_.collective_leader.empty() ? options_.collective_leader
                                 : !master.empty()                   ? master
                                                                     : session->task();
+    (master.empty() ? had_foreign_clients_ : had_own_clients_).store(true);
     ASSIGN_OR_RETURN(*response->mutable_graph_handle(), session->Register(request, leader));
     return absl::OkStatus();
   };
   done(compile());
+}
+
+bool LocalWorker::ForeignClientsLeft() const {
+  if (!had_foreign_clients_.load() || had_own_clients_.load() || default_session_->num_graphs() > 0) return false;
+  MutexLock lock(&mutex_);
+  return sessions_.empty();
 }
 
 void LocalWorker::DeregisterGraph(const CallOptions&, const tensorflow::DeregisterGraphRequest& request, Done done) {
@@ -126,6 +144,8 @@ void LocalWorker::DeregisterGraph(const CallOptions&, const tensorflow::Deregist
 void LocalWorker::RunGraph(const CallOptions& options, RunGraphCall call, RunGraphResult* result, Done done) {
   absl::StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(call.session_handle, call.has_session);
   if (!session.ok()) return done(session.status());
+  CheckSuspension();
+  if (const absl::Status fresh = CheckFresh(call, **session); !fresh.ok()) return done(fresh);
   if (call.is_partial) {
     return partial_runs_.Run(options, std::move(call), *std::move(session), result, std::move(done));
   }
@@ -134,6 +154,14 @@ void LocalWorker::RunGraph(const CallOptions& options, RunGraphCall call, RunGra
   std::make_shared<WorkerStep>(environment_, options, std::move(call), *std::move(session), *std::move(graph), result,
                                std::move(done))
       ->Start();
+}
+
+absl::Status LocalWorker::CheckFresh(const RunGraphCall& call, WorkerSession& session) const {
+  if (call.sent_nanos == 0) return absl::OkStatus();
+  const absl::Duration age = session.master_clock().Age(call.sent_nanos, NowNanos());
+  if (call.valid_nanos == 0 || age <= absl::Nanoseconds(call.valid_nanos)) return absl::OkStatus();
+  return Unavailable("Step ", call.step_id, " came to ", options_.task, " ", absl::FormatDuration(age),
+                     " after it was sent: its master has given it up");
 }
 
 void LocalWorker::CleanupGraph(const CallOptions&, int64_t step_id, Done done) {
@@ -187,6 +215,7 @@ void LocalWorker::RecvTensor(const CallOptions& options, const tensorflow::RecvT
 }
 
 void LocalWorker::Push(const CallOptions&, int64_t step_id, std::vector<Transfer> tensors, Done done) {
+  CheckSuspension();
   done(rendezvous_.FindOrCreate(step_id)->Deliver(std::move(tensors)));
 }
 

@@ -1,8 +1,10 @@
 // The worker of this task: what it does for masters and for other workers.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -12,10 +14,14 @@
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/cluster/collectives/collective_step_ids.h"
 #include "thalweg/cluster/collectives/task_collectives.h"
+#include "thalweg/cluster/master/update_gate.h"
 #include "thalweg/cluster/membership.h"
+#include "thalweg/cluster/peer_health.h"
 #include "thalweg/cluster/wait_logging.h"
 #include "thalweg/cluster/worker/running_steps.h"
 #include "thalweg/cluster/worker/step_rendezvous.h"
+#include "thalweg/cluster/worker/suspension_watch.h"
+#include "thalweg/cluster/worker/update_ledger.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/cluster/worker/worker_partial_runs.h"
 #include "thalweg/cluster/worker/worker_session.h"
@@ -34,10 +40,11 @@ struct LocalWorkerOptions {
   Membership* membership = nullptr;  // borrowed
   // Of sessions that bring a cluster of their own.
   WorkersFactory make_workers;
-  CollectiveStepIds* sequences = nullptr;           // borrowed; shared with the server's master
-  std::string collective_leader;                    // of graphs that name none
-  absl::Duration peer_timeout = absl::Seconds(10);  // a task that does not answer for so long is dead
-  absl::Duration report_after = kLogWaitAfter;      // a wait of so long is logged
+  CollectiveStepIds* sequences = nullptr;       // borrowed; shared with the server's master
+  std::string collective_leader;                // of graphs that name none
+  PeerHealth* health = nullptr;                 // borrowed; nullptr: other tasks are not watched
+  UpdateGate* gate = nullptr;                   // borrowed: that of the server's master; nullptr: it has none
+  absl::Duration report_after = kLogWaitAfter;  // a wait of so long is logged
 };
 
 class LocalWorker : public Worker {
@@ -74,20 +81,43 @@ class LocalWorker : public Worker {
                        tensorflow::GetStepSequenceResponse* response, Done done) override;
   void AbortCollective(const CallOptions& options, const tensorflow::AbortCollectiveRequest& request,
                        Done done) override;
+  void PauseUpdates(const CallOptions& options, const tensorflow::PauseUpdatesRequest& request, Done done) override;
+
+  // Whether only masters of TensorFlow have worked with this task, and all of them
+  // have taken back the graphs that they registered: they have closed their
+  // sessions.
+  bool ForeignClientsLeft() const;
 
   // Cancels every step that runs here, for good: the task ends.
   void Shutdown(const absl::Status& why);
 
  private:
+  // Before a step goes on or begins: if this task has been stopped for so long that
+  // masters take it for dead, the steps that it had are over.
+  void CheckSuspension() {
+    if (suspensions_.has_value()) suspensions_->Check();
+  }
+  // UNAVAILABLE if the call was under way for so long that its master has given the
+  // step up.
+  absl::Status CheckFresh(const RunGraphCall& call, WorkerSession& session) const;
+  // This task's gate.
+  void PauseOwn(const tensorflow::PauseUpdatesRequest& request, Done done);
+  // The masters of the sessions that this task has, in other tasks.
+  std::vector<Peer> OtherMasters() const;
   absl::StatusOr<std::shared_ptr<WorkerSession>> FindSession(const std::string& handle, bool has_session) const;
 
   const LocalWorkerOptions options_;
   std::shared_ptr<WorkerSession> default_session_;  // of masters that make none
   StepTable rendezvous_;
   TaskCollectives collectives_;
+  UpdateLedger ledger_;
   RunningSteps running_;
+  std::optional<SuspensionWatch> suspensions_;
   const StepEnvironment environment_;
   WorkerPartialRuns partial_runs_;
+
+  std::atomic<bool> had_foreign_clients_{false};
+  std::atomic<bool> had_own_clients_{false};  // masters of ours, which announce their end
 
   mutable Mutex mutex_;
   absl::Status shut_down_ ABSL_GUARDED_BY(mutex_);

@@ -36,6 +36,17 @@ void RunningSteps::Remove(WorkerStep* step) {
   if (running_.empty() && !cancelled_.ok()) changed_.SignalAll();
 }
 
+void RunningSteps::CancelForOthers(const absl::Status& why) {
+  std::vector<std::shared_ptr<WorkerStep>> running;
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& [step, since] : running_) {
+      if (step->has_remote_master()) running.push_back(step->shared_from_this());
+    }
+  }
+  for (const auto& step : running) step->Cancel(why);
+}
+
 void RunningSteps::CancelAll(const absl::Status& why) {
   std::vector<std::shared_ptr<WorkerStep>> running;
   {

@@ -29,6 +29,8 @@ class RunningSteps {
   absl::Status Add(WorkerStep* step);
   void Remove(WorkerStep* step);
 
+  // Cancels the steps that run for masters in other tasks.
+  void CancelForOthers(const absl::Status& why);
   // Cancels every step, for good. The first reason stays.
   void CancelAll(const absl::Status& why);
   // Until there is none. REQUIRES: CancelAll() was called.

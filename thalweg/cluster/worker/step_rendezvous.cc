@@ -104,7 +104,21 @@ void StepRendezvous::Push(const std::string& task, std::vector<Transfer> tensors
   Worker* worker = workers_ == nullptr ? nullptr : workers_->Find(task);
   if (worker == nullptr) return PushEnded(Internal("No worker known as ", task));
   worker->Push({.cancellation = &calls_}, step_id_, std::move(tensors),
-               [self = shared_from_this()](const absl::Status& status) { self->PushEnded(status); });
+               [self = shared_from_this(), watch = Watch(task, worker)](const absl::Status& status) {
+                 self->Unwatch(watch);
+                 self->PushEnded(!status.ok() && self->calls_.cancelled() ? self->calls_.status() : status);
+               });
+}
+
+std::optional<int64_t> StepRendezvous::Watch(const std::string& task, Worker* worker) {
+  if (health_ == nullptr) return std::nullopt;
+  const std::vector<Peer> peers = {{task, worker, workers_}};
+  return health_->Watch(std::make_shared<const std::vector<Peer>>(peers),
+                        std::shared_ptr<Cancellation>(shared_from_this(), &calls_));
+}
+
+void StepRendezvous::Unwatch(std::optional<int64_t> watch) {
+  if (watch.has_value()) health_->Unwatch(*watch);
 }
 
 void StepRendezvous::PushEnded(const absl::Status& status) {
@@ -189,6 +203,7 @@ void StepRendezvous::RecvAsync(const std::string& key, RecvDone done) {
     tensorflow::RecvTensorRequest request;
     Value value;
     RecvDone done;
+    std::optional<int64_t> watch;
   };
   auto fetch = std::make_unique<Fetch>();
   fetch->step = shared_from_this();
@@ -197,11 +212,15 @@ void StepRendezvous::RecvAsync(const std::string& key, RecvDone done) {
   fetch->request.set_dma_ok(true);
   fetch->request.set_request_id(NewRequestId());
   fetch->done = std::move(done);
+  fetch->watch = Watch(std::string(source), worker);
   Fetch& f = *fetch;
   worker->RecvTensor({.cancellation = &calls_}, f.request, &f.value,
                      [fetch = std::move(fetch)](const absl::Status& status) mutable {
+                       StepRendezvous& step = *fetch->step;
+                       step.Unwatch(fetch->watch);
                        const Batch batch(fetch->step);
-                       fetch->done(status, std::move(fetch->value));
+                       const bool cancelled = !status.ok() && step.calls_.cancelled();
+                       fetch->done(cancelled ? step.calls_.status() : status, std::move(fetch->value));
                      });
 }
 
@@ -216,7 +235,7 @@ std::shared_ptr<StepRendezvous> StepTable::FindOrCreate(int64_t step_id) {
     MutexLock lock(&mutex_);
     if (!removed_.contains(step_id)) {
       std::shared_ptr<StepRendezvous>& step = steps_[step_id];
-      if (step == nullptr) step = std::make_shared<StepRendezvous>(step_id);
+      if (step == nullptr) step = std::make_shared<StepRendezvous>(step_id, health_);
       return step;
     }
   }

@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "thalweg/base/cancellation.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/cluster/peer_health.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/kernel/variable_rendezvous.h"
@@ -36,7 +38,8 @@ class StepRendezvous : public Rendezvous,
                        public VariableRendezvous,
                        public std::enable_shared_from_this<StepRendezvous> {
  public:
-  explicit StepRendezvous(int64_t step_id) : step_id_(step_id) {}
+  // With a `health`, the tasks that this one calls are watched.
+  explicit StepRendezvous(int64_t step_id, PeerHealth* health = nullptr) : step_id_(step_id), health_(health) {}
 
   // Who this task is, and the others. A peer may ask or push before the step
   // has come here; then this is called later. What goes to the task `hold_for`
@@ -84,8 +87,13 @@ class StepRendezvous : public Rendezvous,
   void Flush();
   void Push(const std::string& task, std::vector<Transfer> tensors);
   void PushEnded(const absl::Status& status);
+  // Until the call that it is for has ended, the death of its task ends this step's
+  // calls. Nothing if nobody watches.
+  std::optional<int64_t> Watch(const std::string& task, Worker* worker);
+  void Unwatch(std::optional<int64_t> watch);
 
   const int64_t step_id_;
+  PeerHealth* const health_;
   // Set once, before the step runs.
   std::string task_;
   std::shared_ptr<Workers> workers_;
@@ -107,6 +115,8 @@ class StepRendezvous : public Rendezvous,
 // The rendezvous of the steps that this task has heard of. Thread-safe.
 class StepTable {
  public:
+  explicit StepTable(PeerHealth* health = nullptr) : health_(health) {}
+
   // One that has ended is gone for whoever asks late.
   std::shared_ptr<StepRendezvous> FindOrCreate(int64_t step_id);
   // The step is over; whoever still waits for something of it gets `why`.
@@ -116,6 +126,7 @@ class StepTable {
   void AbortAll(const absl::Status& why);
 
  private:
+  PeerHealth* const health_;
   Mutex mutex_;
   absl::flat_hash_map<int64_t, std::shared_ptr<StepRendezvous>> steps_ ABSL_GUARDED_BY(mutex_);
   // The last ones that were removed, the oldest first.

@@ -38,6 +38,10 @@ struct RunGraphCall {
   int64_t step_id = 0;
   int64_t collective_step_id = 0;  // 0: the same
   int64_t request_id = 0;
+  uint64_t client = 0;  // and sequence: the step's number, see update_ledger.h; 0: it has none
+  int64_t sequence = 0;
+  int64_t sent_nanos = 0;   // by the master's clock
+  int64_t valid_nanos = 0;  // the step must begin so soon after that; 0: whenever
   std::vector<std::pair<std::string, Tensor>> send;
   std::vector<std::string> recv_keys;
   bool is_partial = false;
@@ -97,6 +101,9 @@ class Worker {
   // A member has given up a step.
   virtual void AbortCollective(const CallOptions& options, const tensorflow::AbortCollectiveRequest& request,
                                Done done) = 0;
+  // Holds back the steps of this task's master that change variables, or lets them
+  // go on; see master/update_gate.h.
+  virtual void PauseUpdates(const CallOptions& options, const tensorflow::PauseUpdatesRequest& request, Done done) = 0;
 };
 
 // The workers of a cluster, by task ("/job:ps/replica:0/task:1"). Thread-safe.

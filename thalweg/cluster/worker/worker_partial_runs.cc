@@ -21,12 +21,13 @@ class WorkerPartialRuns::PartialRun : public std::enable_shared_from_this<Partia
         executable_(std::move(executable)),
         rendezvous_(environment.rendezvous->FindOrCreate(step_id)) {
     rendezvous_->SetCluster(session_->task(), session_->workers());
-    step_ = {.id = step_id,
-             .rendezvous = rendezvous_.get(),
-             .cancellation = &cancellation_,
-             .pool = environment.pool,
-             .resources = &resources_,
-             .session_resources = &session_->resources()};
+    step_ = {{.id = step_id,
+              .rendezvous = rendezvous_.get(),
+              .cancellation = &cancellation_,
+              .pool = environment.pool,
+              .resources = &resources_,
+              .session_resources = &session_->resources()},
+             {}};
   }
 
   void Start() {
@@ -126,7 +127,7 @@ class WorkerPartialRuns::PartialRun : public std::enable_shared_from_this<Partia
   const std::shared_ptr<StepRendezvous> rendezvous_;
   Cancellation cancellation_;
   ResourceManager resources_;
-  Step step_;
+  TrackedStep step_;
   std::optional<Execution> execution_;
   Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

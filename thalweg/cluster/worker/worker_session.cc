@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "thalweg/base/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/collectives/collective_step_ids.h"
 #include "thalweg/cluster/request_id.h"
@@ -78,7 +79,10 @@ absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const te
   ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
                    Compile(
                        std::move(graph), [this](const std::string& name) { return FindDevice(name); },
-                       [this](const Node& node, Device& device) { return kernels_.Make(node, device); }));
+                       [this](const Node& node, Device& device) -> absl::StatusOr<std::shared_ptr<Kernel>> {
+                         ASSIGN_OR_RETURN(std::shared_ptr<Kernel> kernel, kernels_.Make(node, device));
+                         return OncePerStep(std::move(kernel), node, ledger_);
+                       }));
   return std::shared_ptr<Executable>(std::move(executable));
 }
 
@@ -96,6 +100,7 @@ absl::StatusOr<std::string> WorkerSession::Register(const tensorflow::RegisterGr
         std::make_shared<GraphCollectives>(task_, workers_, leader.empty() ? collective_leader : leader);
   }
   const tensorflow::ThalwegTransfers& transfers = request.thalweg();
+  if (transfers.sent_nanos() != 0) master_clock_.Age(transfers.sent_nanos(), NowNanos());
   graphs.whole->rules = std::make_shared<TransferRules>(
       TransferRules{.push_tasks = {transfers.push_task().begin(), transfers.push_task().end()},
                     .master_task = transfers.master_task(),
@@ -116,6 +121,11 @@ absl::Status WorkerSession::Deregister(const std::string& handle) {
   removed = std::move(it->second);
   graphs_.erase(it);
   return absl::OkStatus();
+}
+
+int WorkerSession::num_graphs() const {
+  MutexLock lock(&mutex_);
+  return static_cast<int>(graphs_.size());
 }
 
 absl::StatusOr<std::shared_ptr<RegisteredGraph>> WorkerSession::Find(const std::string& handle) const {

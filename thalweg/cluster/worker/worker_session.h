@@ -11,7 +11,9 @@
 #include "absl/status/statusor.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/cluster/collectives/task_collectives.h"
+#include "thalweg/cluster/worker/sender_clock.h"
 #include "thalweg/cluster/worker/step_rendezvous.h"
+#include "thalweg/cluster/worker/update_ledger.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/kernel/device.h"
 #include "thalweg/runtime/plan.h"
@@ -35,13 +37,21 @@ class RegisteredGraph {
 class WorkerSession {
  public:
   // `devices` are the task's own, shared with other sessions, or this session's.
-  WorkerSession(std::string task, std::shared_ptr<Workers> workers, std::vector<std::shared_ptr<Device>> devices)
-      : task_(std::move(task)), workers_(std::move(workers)), devices_(std::move(devices)) {}
+  // The ledger, which the task's sessions share, is borrowed.
+  WorkerSession(std::string task, std::shared_ptr<Workers> workers, std::vector<std::shared_ptr<Device>> devices,
+                UpdateLedger* ledger, std::string master_task = "")
+      : task_(std::move(task)),
+        master_task_(std::move(master_task)),
+        workers_(std::move(workers)),
+        devices_(std::move(devices)),
+        ledger_(ledger) {}
 
   const std::string& task() const { return task_; }
+  const std::string& master_task() const { return master_task_; }  // "": not known
   const std::shared_ptr<Workers>& workers() const { return workers_; }
   const std::vector<std::shared_ptr<Device>>& devices() const { return devices_; }
   ResourceManager& resources() { return resources_; }
+  SenderClock& master_clock() { return master_clock_; }
   Device* FindDevice(const std::string& name) const;  // nullptr if there is none
 
   // Compiles a graph; returns its handle. INVALID_ARGUMENT if a node is on a
@@ -50,6 +60,7 @@ class WorkerSession {
   absl::StatusOr<std::string> Register(const tensorflow::RegisterGraphRequest& request,
                                        const std::string& collective_leader);
   absl::Status Deregister(const std::string& handle);
+  int num_graphs() const;
   // ABORTED if there is none, as after a restart.
   absl::StatusOr<std::shared_ptr<RegisteredGraph>> Find(const std::string& handle) const;
   // The same graph for a step that is fed and fetched piece by piece: what the
@@ -65,8 +76,11 @@ class WorkerSession {
   absl::StatusOr<std::shared_ptr<Executable>> CompileGraph(const tensorflow::GraphDef& def);
 
   const std::string task_;
+  const std::string master_task_;
   const std::shared_ptr<Workers> workers_;
   const std::vector<std::shared_ptr<Device>> devices_;
+  UpdateLedger* const ledger_;
+  SenderClock master_clock_;
   ResourceManager resources_;  // values that the session keeps by handle
 
   mutable Mutex mutex_;

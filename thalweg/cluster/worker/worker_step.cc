@@ -24,12 +24,13 @@ WorkerStep::WorkerStep(const StepEnvironment& environment, const CallOptions& op
     rendezvous_->SetCluster(session_->task(), session_->workers(), graph_->rules,
                             hold ? graph_->rules->master_task : "");
   }
-  step_ = {.id = call_.step_id,
-           .rendezvous = rendezvous_.get(),
-           .cancellation = &cancellation_,
-           .pool = environment_.pool,
-           .resources = &resources_,
-           .session_resources = &session_->resources()};
+  step_ = {{.id = call_.step_id,
+            .rendezvous = rendezvous_.get(),
+            .cancellation = &cancellation_,
+            .pool = environment_.pool,
+            .resources = &resources_,
+            .session_resources = &session_->resources()},
+           {.client = call_.client, .sequence = call_.sequence}};
   if (graph_->collectives != nullptr) {
     const int64_t step_id = call_.collective_step_id != 0 ? call_.collective_step_id : call_.step_id;
     collectives_ = environment_.collectives->ForStep(graph_->collectives, step_id);
@@ -56,6 +57,7 @@ absl::Status WorkerStep::Prepare(std::vector<Tensor>* args) {
   execution_.emplace(*graph_->executable, step_, stats_.has_value() ? &*stats_ : nullptr);
   RETURN_IF_ERROR(environment_.running->Add(this));
   listed_ = true;
+  WatchMaster();
   if (outside_ == nullptr) return absl::OkStatus();
   outside_id_ = outside_->Register([self = self_](const absl::Status& why) { self->Cancel(why); });
   return outside_id_.has_value() ? absl::OkStatus() : outside_->status();
@@ -84,6 +86,24 @@ absl::Status WorkerStep::Bind(std::vector<Tensor>* args) {
   return absl::OkStatus();
 }
 
+// A step that waits does so for its master, which gives it up if the two cannot
+// reach each other. This side gives it up, too, and does not go on when it hears
+// from others later.
+void WorkerStep::WatchMaster() {
+  if (environment_.health == nullptr || !graph_->executable->plan.has_waits || !has_remote_master()) return;
+  const std::string& master = graph_->rules->master_task;
+  Worker* const worker = session_->workers()->Find(master);
+  if (worker == nullptr) return;
+  const std::vector<Peer> peers = {{master, worker, session_->workers()}};
+  master_watch_ = environment_.health->Watch(std::make_shared<const std::vector<Peer>>(peers),
+                                             std::shared_ptr<Cancellation>(self_, &cancellation_));
+}
+
+bool WorkerStep::has_remote_master() const {
+  const std::string& master = graph_->rules->master_task;
+  return !master.empty() && master != session_->task();
+}
+
 std::string WorkerStep::Describe() const {
   const std::string waits = execution_->DescribeWaits();
   return absl::StrCat("step ", call_.step_id, " of session ", call_.session_handle, " waits for ",
@@ -101,6 +121,7 @@ void WorkerStep::Finish(absl::Status status) {
   const std::shared_ptr<WorkerStep> self = std::move(self_);
   if (listed_) environment_.running->Remove(this);
   if (outside_id_.has_value()) outside_->TryDeregister(*outside_id_);
+  if (master_watch_.has_value()) environment_.health->Unwatch(*master_watch_);
   // A call that was cancelled with the step does not know why.
   if (absl::IsCancelled(status) && cancellation_.cancelled()) status = cancellation_.status();
   if (status.ok()) status = TakeResults();

@@ -25,6 +25,7 @@ struct StepEnvironment {
   StepTable* rendezvous = nullptr;
   TaskCollectives* collectives = nullptr;
   RunningSteps* running = nullptr;
+  PeerHealth* health = nullptr;  // nullptr: masters are not watched
 };
 
 // Owned by itself while it runs. Whatever ends it - the call that it came with,
@@ -42,10 +43,14 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   int64_t id() const { return call_.step_id; }
   bool waits() const { return graph_->executable->plan.has_waits || rendezvous_ != nullptr; }
   std::string Describe() const;  // what it waits for
+  // Whether its master is another task of ours, which gives it up if this one
+  // does not answer.
+  bool has_remote_master() const;
 
  private:
   absl::Status Prepare(std::vector<Tensor>* args);
   absl::Status Bind(std::vector<Tensor>* args);
+  void WatchMaster();
   void End(absl::Status status);
   void Finish(absl::Status status);
   absl::Status TakeResults();
@@ -61,10 +66,11 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   Cancellation cancellation_;
   ResourceManager resources_;
   std::shared_ptr<TaskCollectives::StepPart> collectives_;  // if its graph has any
-  Step step_;
+  TrackedStep step_;
   std::optional<StepStatsCollector> stats_;
   std::optional<Execution> execution_;
   std::optional<Cancellation::CallbackId> outside_id_;
+  std::optional<int64_t> master_watch_;
   bool listed_ = false;               // in environment_.running
   std::shared_ptr<WorkerStep> self_;  // while it runs
 };

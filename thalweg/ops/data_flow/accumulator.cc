@@ -188,13 +188,13 @@ absl::Status Accumulator::Check(const AccumulatedGradient& gradient) const {
   return absl::OkStatus();
 }
 
-absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient, int64_t worker) {
+absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient, int64_t worker, bool once) {
   WaitList::Ended ended;
   {
     MutexLock lock(&mutex_);
     Entry& entry = ledger_[worker];
     entry.last_step = local_step;
-    if (local_step < global_step_) {
+    if (local_step < global_step_ || (once && given_.contains(worker))) {
       ++entry.stale;
       return absl::OkStatus();
     }
@@ -205,6 +205,7 @@ absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient
       gradients_.push_back(std::move(sum));
     }
     gradients_.push_back(std::move(gradient));
+    given_.insert(worker);
     ++count_;
     ++entry.accepted;
     takes_.Flush(&ended);
@@ -224,6 +225,7 @@ void Accumulator::Take(int64_t required, const WaitingCaller& caller, TakeDone d
         mutex_.AssertHeld();
         if (count_ < Quorum(required, total_, static_cast<int64_t>(left_.size()))) return false;
         *taken = std::exchange(gradients_, {});
+        given_.clear();
         count_ = 0;
         ++global_step_;
         return true;
@@ -236,6 +238,9 @@ void Accumulator::SetGlobalStep(int64_t step) {
   MutexLock lock(&mutex_);
   if (step < global_step_) {
     LOG(WARNING) << "the step of an accumulator is set from " << global_step_ << " back to " << step;
+    gradients_.clear();  // of values that are gone
+    given_.clear();
+    count_ = 0;
   }
   global_step_ = step;
 }

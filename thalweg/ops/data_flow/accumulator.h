@@ -51,21 +51,25 @@ class Accumulator : public Resource, public std::enable_shared_from_this<Accumul
   // What became of the gradients of a worker.
   struct Entry {
     int64_t accepted = 0;
-    int64_t stale = 0;
+    int64_t stale = 0;  // refused: too old, or given before
     int64_t last_step = -1;
   };
   using Ledger = std::map<int64_t, Entry>;
   static constexpr int64_t kUnknownWorker = -1;
 
   // Keeps a gradient computed at `local_step`, or drops it if that is stale.
+  // With `once`, the worker counts once per step: a second gradient until the
+  // next Take is that of a step that was run again, and is dropped, too.
   // INVALID_ARGUMENT if it does not fit.
-  absl::Status Apply(int64_t local_step, AccumulatedGradient gradient, int64_t worker = kUnknownWorker);
+  absl::Status Apply(int64_t local_step, AccumulatedGradient gradient, int64_t worker = kUnknownWorker,
+                     bool once = false);
 
   // Waits until there are `required`, or as many as those who have not left can
   // give, and takes all there are; the step goes up by one.
   void Take(int64_t required, const WaitingCaller& caller, TakeDone done);
 
-  // Smaller than it is: a warning in the log.
+  // Smaller than it is: a warning in the log, and the gradients that are there
+  // are dropped.
   void SetGlobalStep(int64_t step);
 
   // One of `total` workers has left, or is back (-1: all are).
@@ -89,6 +93,7 @@ class Accumulator : public Resource, public std::enable_shared_from_this<Accumul
   int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t global_step_ ABSL_GUARDED_BY(mutex_) = 0;
   Ledger ledger_ ABSL_GUARDED_BY(mutex_);
+  std::set<int64_t> given_ ABSL_GUARDED_BY(mutex_);  // workers with a gradient in gradients_
   std::set<int64_t> left_ ABSL_GUARDED_BY(mutex_);
   int64_t total_ ABSL_GUARDED_BY(mutex_) = 0;  // workers, once one has left
   WaitList takes_{/*in_order=*/true};          // guarded by mutex_

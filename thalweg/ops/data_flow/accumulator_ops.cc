@@ -65,10 +65,14 @@ int64_t WorkerOf(const Node& apply) {
   return GetAttr<int64_t>(apply.def(), kWorkerAttr).value_or(Accumulator::kUnknownWorker);
 }
 
+bool CountsOnce(const Node& apply) {
+  return HasAttr(apply.def(), kOncePerStepAttr) && GetAttr<bool>(apply.def(), kOncePerStepAttr).value_or(false);
+}
+
 absl::Status Apply(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, Find(c, /*sparse=*/false));
   ASSIGN_OR_RETURN(const int64_t step, StepOf(c, "local_step"));
-  return accumulator->Apply(step, {.values = c.TakeInput(2)}, WorkerOf(c.node()));
+  return accumulator->Apply(step, {.values = c.TakeInput(2)}, WorkerOf(c.node()), CountsOnce(c.node()));
 }
 
 class SparseApplyKernel final : public Kernel {
@@ -91,7 +95,7 @@ class SparseApplyKernel final : public Kernel {
                              gradient.values.dim(0));
     }
     if (has_known_shape_) RETURN_IF_ERROR(CheckShape(accumulator->options().shape, c.input(4)));
-    return accumulator->Apply(step, std::move(gradient), WorkerOf(c.node()));
+    return accumulator->Apply(step, std::move(gradient), WorkerOf(c.node()), CountsOnce(c.node()));
   }
 
  private:

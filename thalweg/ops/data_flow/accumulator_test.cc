@@ -89,6 +89,25 @@ TEST_F(AccumulatorTest, WhoLeftIsNotWaitedFor) {
   EXPECT_EQ(ledger.at(2).last_step, 1);
 }
 
+TEST_F(AccumulatorTest, AWorkerCountsOncePerStep) {
+  const auto a = std::make_shared<Accumulator>(AccumulatorOptions{.shape = {1}});
+  a->Take(2, {}, Taken("first"));
+  ASSERT_TRUE(a->Apply(0, Dense({1}), 1, /*once=*/true).ok());
+  ASSERT_TRUE(a->Apply(0, Dense({1}), 1, /*once=*/true).ok());  // its step was run again
+  EXPECT_THAT(log_, ElementsAre());
+  ASSERT_TRUE(a->Apply(0, Dense({3}), 0, /*once=*/true).ok());
+  EXPECT_THAT(log_, ElementsAre("first: 2 float [1] [2]"));
+  EXPECT_EQ(a->ledger().at(1).accepted, 1);
+  EXPECT_EQ(a->ledger().at(1).stale, 1);
+  ASSERT_TRUE(a->Apply(1, Dense({5}), 1, /*once=*/true).ok());  // the next step
+  EXPECT_EQ(a->num_accumulated(), 1);
+  // The training goes back to an older step: what is there is not of it.
+  a->SetGlobalStep(0);
+  EXPECT_EQ(a->num_accumulated(), 0);
+  ASSERT_TRUE(a->Apply(0, Dense({7}), 1, /*once=*/true).ok());
+  EXPECT_EQ(a->num_accumulated(), 1);
+}
+
 TEST_F(AccumulatorTest, SparseRowsAreAveragedEach) {
   const auto a = std::make_shared<Accumulator>(AccumulatorOptions{.shape = {10, 1}, .sparse = true});
   EXPECT_TRUE(a->Apply(0, Sparse({1, 4}, {1, 2})).ok());

@@ -1,7 +1,9 @@
 // SaveV2 writes tensors into a checkpoint, RestoreV2 reads them, in whole or in
 // part; MergeV2Checkpoints makes one checkpoint of those that several tasks have
-// written. See checkpoint/bundle.h for the files.
+// written. See checkpoint/bundle.h for the files. ThalwegSnapshot and the ops after
+// it take the values of one moment for SaveV2.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "thalweg/checkpoint/bundle.h"
@@ -202,6 +204,69 @@ class MergeCheckpointsKernel : public Kernel {
   MergeOptions options_;
 };
 
+// The values of variables at one moment, for a checkpoint that is written while
+// the training goes on. ThalwegSnapshot keeps references to them in the session;
+// the variables write to new memory from then on. ThalwegSnapshotValues gives them
+// out once, in a later step, and ThalwegAllFinite says whether they are numbers.
+constexpr char kSnapshots[] = "ThalwegSnapshot";
+
+class KeptValues final : public Resource {
+ public:
+  explicit KeptValues(std::vector<Tensor> values) : values(std::move(values)) {}
+  std::string Describe() const override { return "values that a checkpoint is written of"; }
+  const std::vector<Tensor> values;
+};
+
+absl::StatusOr<ResourceManager*> SnapshotStore(KernelContext& c) {
+  if (c.step().session_resources != nullptr) return c.step().session_resources;
+  return FailedPrecondition(c.node().op(), " needs a session");
+}
+
+absl::Status KeepSnapshot(KernelContext& c) {
+  ASSIGN_OR_RETURN(ResourceManager * store, SnapshotStore(c));
+  ASSIGN_OR_RETURN(const std::string name, GetAttr<std::string>(c.node().def(), "snapshot"));
+  std::vector<Tensor> values;
+  values.reserve(c.num_inputs());
+  for (int i = 0; i < c.num_inputs(); ++i) values.push_back(c.input(i));
+  store->Delete<KeptValues>(kSnapshots, name).IgnoreError();  // one that nobody has written
+  return store->Create<KeptValues>(kSnapshots, name, std::make_shared<KeptValues>(std::move(values)));
+}
+
+absl::Status GiveSnapshot(KernelContext& c) {
+  ASSIGN_OR_RETURN(ResourceManager * store, SnapshotStore(c));
+  ASSIGN_OR_RETURN(const std::string name, GetAttr<std::string>(c.node().def(), "snapshot"));
+  const auto kept = store->Find<KeptValues>(kSnapshots, name);
+  if (!kept.ok()) return FailedPrecondition("there is no snapshot '", name, "' in the session");
+  const std::vector<Tensor>& values = (*kept)->values;
+  if (static_cast<int>(values.size()) != c.num_outputs()) {
+    return InvalidArgument("snapshot '", name, "' has ", values.size(), " values, expected ", c.num_outputs());
+  }
+  for (int i = 0; i < c.num_outputs(); ++i) {
+    if (values[i].dtype() != c.output_type(i)) {
+      return InvalidArgument("value ", i, " of snapshot '", name, "' is of ", values[i].dtype(), ", expected ",
+                             c.output_type(i));
+    }
+    c.set_output(i, values[i]);
+  }
+  return store->Delete<KeptValues>(kSnapshots, name);
+}
+
+bool IsFinite(const Tensor& t) {
+  bool finite = true;
+  const absl::Status floating = Dispatch(FloatTypes(), t.dtype(), [&]<typename T>() {
+    for (const T v : t.flat<T>()) finite = finite && std::isfinite(static_cast<float>(v));
+    return absl::OkStatus();
+  });
+  return !floating.ok() || finite;  // every other type has only numbers
+}
+
+absl::Status ComputeAllFinite(KernelContext& c) {
+  bool finite = true;
+  for (int i = 0; i < c.num_inputs() && finite; ++i) finite = IsFinite(c.input(i));
+  c.set_output(0, Tensor::Scalar<bool>(finite));
+  return absl::OkStatus();
+}
+
 const OpRegistration kOps[] = {
     Op("SaveV2")
         .Input("prefix: string")
@@ -232,6 +297,29 @@ const OpRegistration kOps[] = {
         .Shape(shapes::NoOutputs)
         .Kernel<MergeCheckpointsKernel>()
         .NotDifferentiable(),
+    Op("ThalwegSnapshot")
+        .Input("values: T")
+        .Attr("T: list(type) >= 1")
+        .Attr("snapshot: string")
+        .Stateful()
+        .Shape(shapes::NoOutputs)
+        .Compute(KeepSnapshot)
+        .NotDifferentiable(),
+    Op("ThalwegSnapshotValues")
+        .Output("values: T")
+        .Attr("T: list(type) >= 1")
+        .Attr("snapshot: string")
+        .Stateful()
+        .Shape(shapes::Unknown)
+        .Compute(GiveSnapshot)
+        .NotDifferentiable(),
+    Op("ThalwegAllFinite")
+        .Input("values: T")
+        .Output("finite: bool")
+        .Attr("T: list(type) >= 1")
+        .Shape(shapes::Scalar)
+        .Compute(ComputeAllFinite)
+        .NotDifferentiable(),
 };
 
 }  // namespace
@@ -254,5 +342,18 @@ Output MergeCheckpoints(const Scope& s, Output checkpoint_prefixes, Output desti
   return s.Add("MergeV2Checkpoints", {checkpoint_prefixes, destination_prefix},
                {{"delete_old_dirs", options.delete_old_dirs}, {"allow_missing_files", options.allow_missing_files}});
 }
+
+Output SnapshotVariables(const Scope& s, const std::vector<Output>& values, const std::string& name) {
+  return s.Add("ThalwegSnapshot", {values}, {{"snapshot", name}});
+}
+
+std::vector<Output> SnapshotValues(const Scope& s, const std::vector<DType>& types, const std::string& name) {
+  Node* const node = s.Add("ThalwegSnapshotValues", {}, {{"T", types}, {"snapshot", name}});
+  std::vector<Output> values;
+  for (size_t i = 0; i < types.size(); ++i) values.push_back(Output(node, static_cast<int>(i)));
+  return values;
+}
+
+Output AllFinite(const Scope& s, const std::vector<Output>& values) { return s.Add("ThalwegAllFinite", {values}); }
 
 }  // namespace thalweg

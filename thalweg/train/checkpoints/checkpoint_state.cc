@@ -59,6 +59,8 @@ absl::Status ReplaceFile(FileSystem& files, const std::string& path, absl::strin
   return files.SyncDirectory(internal::Folder(path));
 }
 
+std::string NotFinitePath(const std::string& prefix) { return absl::StrCat(prefix, ".not_finite"); }
+
 absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& folder, const CheckpointStateOptions& options) {
   const std::string path = Join(folder, options.file);
   ASSIGN_OR_RETURN(const std::string text, options.files->ReadFileToString(path));
@@ -72,6 +74,7 @@ absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& folder, c
     const bool has_time = i < proto.all_model_checkpoint_timestamps_size();
     state.saved.push_back({.prefix = Join(folder, proto.all_model_checkpoint_paths(i)),
                            .timestamp = has_time ? proto.all_model_checkpoint_timestamps(i) : 0});
+    state.saved.back().not_finite = options.files->FileExists(NotFinitePath(state.saved.back().prefix)).ok();
   }
   return state;
 }
@@ -109,6 +112,18 @@ absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const Ch
     return saved->prefix;
   }
   return Prepend(exists, absl::StrCat("the latest checkpoint of ", folder, " cannot be used: "));
+}
+
+absl::StatusOr<std::vector<std::string>> UsableCheckpoints(const std::string& folder,
+                                                           const CheckpointStateOptions& options) {
+  ASSIGN_OR_RETURN(std::string latest, LatestCheckpoint(folder, options));
+  ASSIGN_OR_RETURN(const CheckpointState state, ReadCheckpointState(folder, options));
+  std::vector<std::string> usable = {std::move(latest)};
+  for (auto saved = state.saved.rbegin(); saved != state.saved.rend(); ++saved) {
+    const bool listed = std::find(usable.begin(), usable.end(), saved->prefix) != usable.end();
+    if (!listed && CheckpointExists(saved->prefix, *options.files).ok()) usable.push_back(saved->prefix);
+  }
+  return usable;
 }
 
 absl::StatusOr<std::string> WaitForCheckpoint(const std::string& folder, const std::string& last,

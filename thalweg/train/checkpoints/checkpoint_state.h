@@ -14,6 +14,9 @@ namespace thalweg {
 struct SavedCheckpoint {
   std::string prefix;    // without what may be left out of a path: "dir/m-1", not "./dir//m-1"
   double timestamp = 0;  // seconds since 1970; 0: not known
+  // Whether a value is infinite or no number. A file beside the checkpoint says so,
+  // since TensorFlow's list has no place for it.
+  bool not_finite = false;
 };
 
 struct CheckpointState {
@@ -39,6 +42,15 @@ absl::Status WriteCheckpointState(const std::string& folder, const CheckpointSta
 // damaged, or its data not all there, that of the latest before it, with a
 // warning. NOT_FOUND if there is none.
 absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const CheckpointStateOptions& options = {});
+
+// All checkpoints of the folder that are not known to be damaged, the latest
+// first: what to try in turn, since damaged data is found only when it is read.
+// NOT_FOUND if there is none.
+absl::StatusOr<std::vector<std::string>> UsableCheckpoints(const std::string& folder,
+                                                           const CheckpointStateOptions& options = {});
+
+// The file that says that a checkpoint has values that are no numbers.
+std::string NotFinitePath(const std::string& prefix);
 
 // Waits for a checkpoint other than `last` to be the latest, and returns it: for
 // a program that follows a training. Sees it within a quarter of a second.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/match.h"
 #include "thalweg/proto/meta_graph.pb.h"
 #include "thalweg/train/checkpoints/variable_slice.h"
 #include "thalweg/train/layers/variable.h"
@@ -31,15 +33,31 @@ tensorflow::VariableDef Describe(const Var& v, bool trainable) {
   return def;
 }
 
+// "save/snapshot/" of "save/snapshot/ThalwegSnapshot".
+std::string ScopeOf(const std::string& name) { return name.substr(0, name.rfind('/') + 1); }
+
 }  // namespace
 
 std::string MetaGraph(const Graph& graph, const tensorflow::SaverDef& saver) {
   tensorflow::MetaGraphDef meta;
   *meta.mutable_graph_def() = graph.Export();
   *meta.mutable_saver_def() = saver;
+  // TensorFlow, which reads this, does not know the ops that take the values of one
+  // moment, and does not need them.
+  std::set<std::string> scopes;
+  for (const auto& node : graph.nodes()) {
+    if (node->op() == "ThalwegSnapshot") scopes.insert(ScopeOf(node->name()));
+  }
+  const auto is_left_out = [&](const std::string& name) {
+    return std::any_of(scopes.begin(), scopes.end(),
+                       [&](const std::string& scope) { return absl::StartsWith(name, scope); });
+  };
+  auto& nodes = *meta.mutable_graph_def()->mutable_node();
+  nodes.erase(std::remove_if(nodes.begin(), nodes.end(), [&](const auto& node) { return is_left_out(node.name()); }),
+              nodes.end());
   std::map<std::string, const OpSchema*> ops;
   for (const auto& node : graph.nodes()) {
-    if (node->schema() != nullptr) ops[node->op()] = node->schema();
+    if (node->schema() != nullptr && !is_left_out(node->name())) ops[node->op()] = node->schema();
   }
   for (const auto& [name, schema] : ops) {
     *meta.mutable_meta_info_def()->mutable_stripped_op_list()->add_op() = schema->def;

@@ -28,6 +28,7 @@ namespace {
 constexpr char kTemporary[] = "_temp_";  // and a number of 16 digits
 constexpr size_t kTemporaryDigits = 16;
 constexpr double kSecondsPerHour = 3600;
+constexpr char kSnapshotScope[] = "snapshot";
 
 std::string BaseName(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -84,6 +85,7 @@ void DeleteCheckpoint(FileSystem& files, const std::string& prefix) {
   // The index first: what is left after a crash is no checkpoint.
   Log(files.DeleteFile(IndexPath(prefix)));
   Log(files.DeleteFile(absl::StrCat(prefix, ".meta")));
+  Log(files.DeleteFile(NotFinitePath(prefix)));
   const absl::StatusOr<std::vector<std::string>> names = files.ListDirectory(internal::Folder(prefix));
   Log(names.status());
   if (!names.ok()) return;
@@ -141,6 +143,7 @@ Saver::Saver(const Scope& s, SaverOptions options)
   filename_ = PlaceholderWithDefault(scope_.WithOpName("Const"), Const(scope_.WithOpName("filename"), "model"),
                                      PartialShape(Shape()));
   save_ = AddSave(scope_, filename_);
+  AddSnapshot(scope_.SubScope(kSnapshotScope));
   restore_ = AddRestore(scope_, filename_, {});
   if (!s.ok()) return;
   def_.set_filename_tensor_name(filename_.name());
@@ -166,7 +169,7 @@ std::vector<std::vector<const Saver::Item*>> Saver::Shards() const {
 
 // With one task, the checkpoint itself; with several, each writes its part into
 // a temporary folder, and the master of the session makes one of them.
-Output Saver::AddSave(const Scope& s, Output prefix) {
+Output Saver::AddSave(const Scope& s, Output prefix, const std::vector<std::vector<Output>>& values) {
   const std::vector<std::vector<const Item*>> shards = Shards();
   const bool single = shards.size() == 1;
   Output base = prefix;
@@ -182,6 +185,7 @@ Output Saver::AddSave(const Scope& s, Output prefix) {
       slices.push_back(item->slice);
       tensors.push_back(item->variable.ref);
     }
+    if (!values.empty()) tensors = values[i];
     parts.push_back(
         single ? base : ShardedFilename(own, base, Const(own.WithOpName("shard"), static_cast<int32_t>(i)), count));
     saves.push_back(thalweg::Save(own, parts.back(), Const(own.WithOpName("SaveV2/tensor_names"), names),
@@ -192,6 +196,28 @@ Output Saver::AddSave(const Scope& s, Output prefix) {
         MergeCheckpoints(s.WithControlDependencies(saves), Pack(s.WithOpName("checkpoint_prefixes"), parts), prefix)};
   }
   return Identity(s.WithOpName("control_dependency").WithControlDependencies(saves), prefix);
+}
+
+// The values go from one step to the next through the session: the first takes
+// them, which other workers wait for, the second writes them.
+void Saver::AddSnapshot(const Scope& s) {
+  const std::string name = absl::StrCat("saver", temporary_suffix_);
+  std::vector<std::vector<Output>> values;
+  for (const std::vector<const Item*>& shard : Shards()) {
+    const Scope own = s.WithDevice(shard[0]->device);
+    std::vector<Output> variables;
+    std::vector<DType> types;
+    for (const Item* item : shard) {
+      variables.push_back(item->variable.ref);
+      types.push_back(item->variable.dtype());
+    }
+    const Output taken = SnapshotVariables(own, variables, name);
+    values.push_back(SnapshotValues(own, types, name));
+    finite_.push_back(AllFinite(own, values.back()));
+    if (!s.ok()) return;
+    snapshot_.push_back(Fetch::Target(taken));
+  }
+  save_snapshot_ = AddSave(s, filename_, values);
 }
 
 // Of the tensors `names`, or of all if there are none.
@@ -262,7 +288,7 @@ void Saver::DeleteLeftovers(const std::string& folder, const std::string& base) 
     // "-100.data-00000-of-00001", "-100.meta"
     const std::string checkpoint = name.substr(0, name.rfind('.'));
     const absl::string_view kind = absl::string_view(name).substr(checkpoint.size());
-    if (suffix != kind || !(absl::StartsWith(kind, ".data-") || kind == ".meta")) continue;
+    if (suffix != kind || !(absl::StartsWith(kind, ".data-") || kind == ".meta" || kind == ".not_finite")) continue;
     if (!Contains(*names, checkpoint + ".index")) Log(files.DeleteFile(path));
   }
 }
@@ -276,16 +302,51 @@ absl::StatusOr<std::string> Saver::Save(Session& session, const std::string& pre
   const std::string name = step ? absl::StrCat(clean, "-", *step) : clean;
   AwaitDeletions();  // one of them may have this name
   RETURN_IF_ERROR(TakeOverState(internal::Folder(clean), BaseName(clean)));
-  const absl::Status saved = session.Run({save_}, {{filename_, Tensor::Scalar<std::string>(name)}}).status();
+  bool finite = true;
+  const absl::Status saved = Write(session, name, &finite);
   if (!saved.ok()) {
     options_.state.files->DeleteRecursively(name + temporary_suffix_).IgnoreError();  // usually there is none
     return Prepend(saved, absl::StrCat("saving ", name, ": "));
   }
-  RETURN_IF_ERROR(Prepend(Publish(name), absl::StrCat("saving ", name, ": ")));
+  RETURN_IF_ERROR(Prepend(Publish(name, finite), absl::StrCat("saving ", name, ": ")));
   return name;
 }
 
-absl::Status Saver::Publish(const std::string& prefix) {
+absl::Status Saver::Write(Session& session, const std::string& name, bool* finite) {
+  const std::vector<Feed> feeds = {{filename_, Tensor::Scalar<std::string>(name)}};
+  if (takes_snapshots_) {
+    const absl::Status taken = session.Run(snapshot_, {}, {.one_moment = true}).status();
+    if (!taken.ok() && !absl::StrContains(taken.message(), "Op type not registered")) return taken;
+    takes_snapshots_ = taken.ok();
+  }
+  if (!takes_snapshots_) return session.Run({save_}, feeds).status();
+  std::vector<Fetch> fetches = {save_snapshot_};
+  for (const Output& shard : finite_) fetches.push_back(shard);
+  ASSIGN_OR_RETURN(const std::vector<Tensor> values, session.Run(fetches, feeds));
+  for (size_t i = 1; i < values.size(); ++i) *finite = *finite && values[i].scalar<bool>();
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Saver::Rotate(CheckpointState& state) const {
+  std::vector<std::string> dropped;
+  const auto is_finite = [](const SavedCheckpoint& saved) { return !saved.not_finite; };
+  while (options_.max_to_keep > 0 && static_cast<int>(state.saved.size()) > options_.max_to_keep) {
+    // The last one to go back to, if those after it are of no use.
+    const bool last_finite =
+        is_finite(state.saved.front()) && std::none_of(state.saved.begin() + 1, state.saved.end(), is_finite);
+    const auto oldest = state.saved.begin() + (last_finite ? 1 : 0);
+    if (oldest + 1 == state.saved.end()) break;  // the latest stays
+    if (oldest->timestamp - state.last_preserved >= options_.keep_checkpoint_every_n_hours * kSecondsPerHour) {
+      state.last_preserved = oldest->timestamp;
+    } else {
+      dropped.push_back(oldest->prefix);
+    }
+    state.saved.erase(oldest);
+  }
+  return dropped;
+}
+
+absl::Status Saver::Publish(const std::string& prefix, bool finite) {
   FileSystem& files = *options_.state.files;
   // Otherwise the tasks wrote to a folder of theirs.
   RETURN_IF_ERROR(Append(CheckpointExists(prefix, files), "; all tasks that save must see the same folder"));
@@ -298,18 +359,16 @@ absl::Status Saver::Publish(const std::string& prefix) {
   // the list, and what was just written must not go as an old one.
   const std::string base = BaseName(prefix);
   std::erase_if(state.saved, [&](const SavedCheckpoint& saved) { return BaseName(saved.prefix) == base; });
-  state.saved.push_back({.prefix = prefix, .timestamp = now});
+  state.saved.push_back({.prefix = prefix, .timestamp = now, .not_finite = !finite});
   state.latest = prefix;
-  std::vector<std::string> dropped;
-  while (options_.max_to_keep > 0 && static_cast<int>(state.saved.size()) > options_.max_to_keep) {
-    const SavedCheckpoint oldest = state.saved.front();
-    state.saved.erase(state.saved.begin());
-    if (oldest.timestamp - state.last_preserved >= options_.keep_checkpoint_every_n_hours * kSecondsPerHour) {
-      state.last_preserved = oldest.timestamp;
-    } else {
-      dropped.push_back(oldest.prefix);
-    }
+  const bool was_finite = !files.FileExists(NotFinitePath(prefix)).ok();  // one that had this name
+  if (finite && !was_finite) {
+    RETURN_IF_ERROR(files.DeleteFile(NotFinitePath(prefix)));
+  } else if (!finite) {
+    LOG(WARNING) << "The checkpoint " << prefix << " has values that are infinite or no numbers";
+    RETURN_IF_ERROR(files.WriteStringToFile(NotFinitePath(prefix), ""));
   }
+  const std::vector<std::string> dropped = Rotate(state);
   RETURN_IF_ERROR(WriteCheckpointState(*folder_, state, options_.state));
   state_ = std::move(state);
   if (!dropped.empty()) {

@@ -65,8 +65,12 @@ class Saver {
 
   // Writes `prefix`-`step` (or `prefix`, without a step), then makes it the
   // latest of its folder. Returns the name. If it fails or the process dies, the
-  // latest stays what it was. What is not kept any more is deleted by a thread,
-  // while the caller goes on; the next Save waits for it.
+  // latest stays what it was. The values are those of one moment, which a step of
+  // another worker is in as a whole or not at all; they are written while the
+  // training goes on. (With parameter servers of TensorFlow each task saves what it
+  // has at the time.) What is not kept any more is deleted by a thread, while the
+  // caller goes on; the next Save waits for it. The last checkpoint whose values
+  // are all finite is kept as long as those after it are not.
   absl::StatusOr<std::string> Save(Session& session, const std::string& prefix, std::optional<int64_t> step = {});
   // Waits until what was not kept any more is deleted.
   void AwaitDeletions() { deletions_.reset(); }
@@ -97,9 +101,16 @@ class Saver {
   };
 
   std::vector<std::vector<const Item*>> Shards() const;
-  Output AddSave(const Scope& s, Output prefix);
+  // Writes the variables themselves or, by shard, `values`.
+  Output AddSave(const Scope& s, Output prefix, const std::vector<std::vector<Output>>& values = {});
+  void AddSnapshot(const Scope& s);
+  // Writes the checkpoint; sets whether all its values are numbers. `session` is
+  // paused only while the values are taken.
+  absl::Status Write(Session& session, const std::string& name, bool* finite);
   Output AddRestore(const Scope& s, Output prefix, const std::vector<std::string>& names) const;
-  absl::Status Publish(const std::string& prefix);
+  absl::Status Publish(const std::string& prefix, bool finite);
+  // Takes the oldest checkpoints that are not kept any more out of the list.
+  std::vector<std::string> Rotate(CheckpointState& state) const;
   absl::Status TakeOverState(const std::string& folder, const std::string& base);
   void DeleteLeftovers(const std::string& folder, const std::string& base) const;
 
@@ -108,6 +119,10 @@ class Saver {
   std::vector<Item> items_;
   tensorflow::SaverDef def_;
   Output filename_, save_, restore_;
+  std::vector<Fetch> snapshot_;   // takes the values of one moment
+  Output save_snapshot_;          // writes them
+  std::vector<Output> finite_;    // whether they are numbers, by shard
+  bool takes_snapshots_ = true;   // false: a task does not know how, as TensorFlow's
   std::string temporary_suffix_;  // of the folder that a save with several tasks uses
   std::optional<std::string> folder_;
   CheckpointState state_;

@@ -1,6 +1,9 @@
 #include "thalweg/train/checkpoints/saver.h"
 
+#include <atomic>
+#include <cmath>
 #include <filesystem>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
@@ -13,6 +16,7 @@
 #include "thalweg/checkpoint/bundle_writer.h"
 #include "thalweg/client/cluster_testlib.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/state_ops.h"
 #include "thalweg/proto/meta_graph.pb.h"
 #include "thalweg/runtime/session_testlib.h"
 #include "thalweg/train/checkpoints/variable_slice.h"
@@ -111,6 +115,69 @@ TEST_F(SaverTest, KeepsTheLastAndOneInAWhile) {
   next.saver->AwaitDeletions();
   EXPECT_FALSE(CheckpointExists(Path("m-8")).ok());
   EXPECT_TRUE(CheckpointExists(Path("m-4")).ok()) << "is kept for good";
+}
+
+TEST_F(SaverTest, TheLastFiniteOneIsKept) {
+  Model model(1, {.max_to_keep = 2, .write_meta_graph = false});
+  const Output spoil =
+      Assign(model.graph.root(), model.a.ref, Const(model.graph.root(), Tensor::Vector<float>({1, NAN})));
+  const auto there = [&] {
+    model.saver->AwaitDeletions();
+    std::vector<std::string> names;
+    for (const std::string& name : Files()) {
+      if (absl::EndsWith(name, ".index")) names.push_back(name);
+    }
+    return names;
+  };
+  auto session = model.Start();
+  for (int step = 1; step < 4; ++step) ASSERT_OK(model.saver->Save(*session, Path("m"), step).status());
+  EXPECT_THAT(there(), ElementsAre("m-2.index", "m-3.index"));
+  ASSERT_OK(session->Run({spoil}).status());
+  for (int step = 4; step < 7; ++step) ASSERT_OK(model.saver->Save(*session, Path("m"), step).status());
+  EXPECT_THAT(there(), ElementsAre("m-3.index", "m-6.index"));
+  // So does the next process.
+  Model next(1, {.max_to_keep = 2, .write_meta_graph = false});
+  ASSERT_OK(next.saver->Save(*next.Start(), Path("m"), 7).status());
+  next.saver->AwaitDeletions();
+  EXPECT_THAT(there(), ElementsAre("m-6.index", "m-7.index")) << "there is a newer one that is finite";
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("m-7"));
+}
+
+// Two workers move both variables by 1 in every step; a checkpoint has all of a
+// step or nothing of it.
+TEST_F(SaverTest, ACheckpointIsOneMoment) {
+  TestCluster cluster({{"ps", 2}, {"worker", 3}});
+  Model model(0, {.max_to_keep = 0, .write_meta_graph = false}, {"/job:ps/task:0", "/job:ps/task:1"});
+  const auto session = model.Start(cluster.target({"worker", 0}));
+  std::atomic<bool> stop{false};
+  std::atomic<int> steps{0};
+  std::vector<std::unique_ptr<Thread>> workers;
+  for (int i = 1; i < 3; ++i) {
+    workers.push_back(std::make_unique<Thread>("trains", [&, i] {
+      Model own(0, {}, {"/job:ps/task:0", "/job:ps/task:1"});
+      const Scope here = own.graph.root().WithDevice(absl::StrCat("/job:worker/task:", i));
+      const Output one = Placeholder(here, kFloat, Shape());
+      const std::vector<Fetch> train = {Fetch::Target(AssignAdd(own.graph.root().ColocateWith(own.a.ref), own.a.ref,
+                                                                Fill(here, Const(here, {2}), one))),
+                                        Fetch::Target(AssignSub(own.graph.root().ColocateWith(own.b.ref), own.b.ref,
+                                                                Fill(here, Const(here, {4, 2}), one)))};
+      auto trains = Session::Create(own.graph, {.target = cluster.target({"worker", i})});
+      ASSERT_OK(trains.status());
+      for (; !stop; ++steps) {
+        ASSERT_OK((*trains)->Run(train, {{one, Tensor::Scalar<float>(1)}}).status());
+      }
+    }));
+  }
+  Model reader(0);
+  const auto local = reader.Start();
+  for (int i = 0; i < 30; ++i) {
+    for (const int before = steps; steps < before + 3;) std::this_thread::yield();
+    ASSERT_OK_AND_ASSIGN(const std::string saved, model.saver->Save(*session, Path("m"), i));
+    ASSERT_OK(reader.saver->Restore(*local, saved));
+    const std::vector<float> values = reader.Values(*local);
+    EXPECT_EQ(values[0], -values[1]) << "in checkpoint " << i;
+  }
+  stop = true;
 }
 
 // Where relative paths begin, until it goes.

@@ -105,7 +105,13 @@ SyncReplicasOptimizer::Accumulated SyncReplicasOptimizer::Accumulate(const Scope
     a.push = AccumulatorApplyGradient(beside, a.handle, local_step, g.gradient.values);
     a.mean = AccumulatorTakeGradient(beside, a.handle, required, v.dtype());
   }
-  if (a.push) SetAttr(a.push.node->mutable_def(), kWorkerAttr, graph_->worker);
+  if (a.push) {
+    SetAttr(a.push.node->mutable_def(), kWorkerAttr, graph_->worker);
+    // Where workers do not give several gradients to a step, a second one is that
+    // of a step that was run again.
+    SetAttr(a.push.node->mutable_def(), kOncePerStepAttr,
+            options_.replicas_to_aggregate <= options_.total_num_replicas);
+  }
   return a;
 }
 

@@ -57,7 +57,7 @@ TEST(CoordinatorTest, NamesThreadsThatDoNotStop) {
 
 TEST(WaitBackoffTest, GivesUpInTheEnd) {
   FakeClock clock;
-  WaitBackoff patience(absl::Seconds(30), clock);
+  WaitBackoff patience(absl::Seconds(30), nullptr, clock);
   int pauses = 0;
   absl::Status status;
   for (absl::Duration before; (status = patience.Pause("for Godot")).ok(); before = patience.waited()) {

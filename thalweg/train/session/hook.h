@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "thalweg/client/session.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/train/session/interruption.h"
 
 namespace thalweg {
 
@@ -55,11 +56,14 @@ class StepContext {
 
 // Called from the thread that runs the steps, in this order. An error ends the
 // training, except that of a lost task, after which the session is made anew
-// and AfterCreateSession comes again.
+// and AfterCreateSession comes again. A task that is lost in AfterRun does not
+// undo the step: it has run, and is not repeated.
 class Hook {
  public:
   virtual ~Hook() = default;
 
+  // Before Begin: what a hook that ends the training from another thread calls.
+  virtual void Attach(std::shared_ptr<Interruption> interruption) {}
   // Once, before the first session: the last chance to add to the graph.
   virtual absl::Status Begin(const Scope& s) { return absl::OkStatus(); }
   // Variables are initialized or restored.

@@ -1,17 +1,26 @@
 #include "thalweg/train/session/monitored_session.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "thalweg/base/status.h"
 #include "thalweg/client/task_completion.h"
+#include "thalweg/cluster/request_id.h"
 #include "thalweg/observe/summary_writer.h"
+#include "thalweg/train/checkpoints/folder_lease.h"
 #include "thalweg/train/session/coordinator.h"
 #include "thalweg/train/session/file_hooks.h"
 #include "thalweg/train/session/prepared_steps.h"
 #include "thalweg/train/session/session_manager.h"
 
 namespace thalweg {
+
+namespace {
+
+constexpr absl::Duration kLeaseWait = absl::Seconds(5);
+
+}  // namespace
 
 // One session after the other, and what surrounds their steps.
 class MonitoredTrainingSession::State {
@@ -31,17 +40,20 @@ class MonitoredTrainingSession::State {
 
   absl::Status Start() {
     RETURN_IF_ERROR(graph_.build_status());
+    RETURN_IF_ERROR(TakeLease());
     RETURN_IF_ERROR(MakeHooks());
     const Scope s = graph_.root();
     for (const auto& hook : hooks_) {
       if (hook == nullptr) return InvalidArgument("a hook is missing (nullptr)");
+      hook->Attach(interruption_);
       RETURN_IF_ERROR(hook->Begin(s));
     }
     scaffold_ = CompleteScaffold(s, options_.scaffold, options_.is_chief && !options_.checkpoint_dir.empty());
     SessionManagerOptions keeper{.session = options_.config,
                                  .is_chief = options_.is_chief,
                                  .checkpoint_dir = options_.checkpoint_dir,
-                                 .max_wait = options_.max_wait};
+                                 .max_wait = options_.max_wait,
+                                 .cancellation = &interruption_->waits()};
     keeper_.emplace(s, scaffold_, [&] {
       if (keeper.session.device_filters.empty()) keeper.session.device_filters = TasksOf(graph_);
       return keeper;
@@ -61,18 +73,22 @@ class MonitoredTrainingSession::State {
     if (closed_) return FailedPrecondition("Run after Close: the training has ended");
     RETURN_IF_ERROR(failed_);
     std::optional<WaitBackoff> patience;
+    ++sequence_;
     while (true) {
-      absl::StatusOr<std::vector<Tensor>> results = RunStep(fetches, feeds);
-      last_run_ = results.status();
-      if (results.ok()) return results;
-      if (absl::IsOutOfRange(last_run_)) stop_ = true;
-      if (!failed_.ok()) stop_ = true;
+      absl::StatusOr<StepOutcome> step = RunStep(fetches, feeds);
+      last_run_ = step.status();
+      if (step.ok()) {
+        RETURN_IF_ERROR(RecoverAfter(step->lost));
+        return std::move(step->values);
+      }
+      if (absl::IsOutOfRange(last_run_)) stop_ = finished_ = true;
+      if (!failed_.ok() || interruption_->requested()) stop_ = true;
       if (options_.master.empty() || !IsTaskLost(last_run_)) return last_run_;
       CloseSession().IgnoreError();
       // A new session may do no better: the task is still away.
       if (!patience) {
         LOG(WARNING) << "A task was lost; the session is made anew: " << last_run_;
-        patience.emplace(options_.max_wait);
+        patience.emplace(options_.max_wait, &interruption_->waits());
       } else if (absl::Status waited = patience->Pause(last_run_.message()); !waited.ok()) {
         return Fail(waited);
       }
@@ -93,14 +109,21 @@ class MonitoredTrainingSession::State {
     closed_ = true;
     status.Update(CloseSession());
     if (writer_ != nullptr) status.Update(writer_->Close());
-    // One that failed may be started again, and needs the others then.
-    if (ends_well && status.ok()) {
+    lease_.reset();
+    // One that failed or was interrupted may be started again, and needs the
+    // others then.
+    if (ends_well && status.ok() && (finished_ || !interruption_->requested())) {
       if (const absl::Status told = AnnounceDone(options_.master); !told.ok()) LOG(WARNING) << told.message();
     }
     return status;
   }
 
  private:
+  struct StepOutcome {
+    std::vector<Tensor> values;
+    absl::Status lost;  // a task was lost after the step had run
+  };
+
   // The program's come first, so that what they find wrong is not saved.
   absl::Status MakeHooks() {
     hooks_ = options_.hooks;
@@ -130,9 +153,24 @@ class MonitoredTrainingSession::State {
     return absl::OkStatus();
   }
 
+  // The chief before this one may still be ending.
+  absl::Status TakeLease() {
+    if (!options_.is_chief || options_.checkpoint_dir.empty()) return absl::OkStatus();
+    WaitBackoff patience(std::min(options_.max_wait, kLeaseWait), &interruption_->waits());
+    while (true) {
+      absl::StatusOr<FolderLease> lease = FolderLease::Take(options_.checkpoint_dir);
+      if (lease.ok()) {
+        lease_ = *std::move(lease);
+        return absl::OkStatus();
+      }
+      if (!absl::IsFailedPrecondition(lease.status())) return lease.status();
+      if (!patience.Pause(lease.status().message()).ok()) return lease.status();
+    }
+  }
+
   // Tasks may be lost while hooks get to know the session.
   absl::Status OpenUntilReady(bool again) {
-    WaitBackoff patience(options_.max_wait);
+    WaitBackoff patience(options_.max_wait, &interruption_->waits());
     while (true) {
       absl::Status status = OpenSession(again);
       if (status.ok()) return status;
@@ -157,8 +195,18 @@ class MonitoredTrainingSession::State {
     coordinator_.emplace();
     StartQueueRunners(scaffold_.queue_runners, *session_, *coordinator_);
     for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterCreateSession(*session_));
-    for (const auto& hook : hooks_) stop_ = stop_ || hook->ShouldStop();
+    for (const auto& hook : hooks_) finished_ = finished_ || hook->ShouldStop();
+    stop_ = stop_ || finished_;
     return absl::OkStatus();
+  }
+
+  // The step counts; only its session has to be made anew.
+  absl::Status RecoverAfter(const absl::Status& lost) {
+    if (lost.ok()) return lost;
+    LOG(WARNING) << "A task was lost after the step had run; the session is made anew: " << lost;
+    CloseSession().IgnoreError();
+    const absl::Status opened = OpenUntilReady(/*again=*/true);
+    return opened.ok() ? opened : Fail(Append(opened, absl::StrCat(" (after ", lost.message(), ")")));
   }
 
   absl::Status CloseSession() {
@@ -185,7 +233,7 @@ class MonitoredTrainingSession::State {
     return status;
   }
 
-  absl::StatusOr<std::vector<Tensor>> RunStep(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds) {
+  absl::StatusOr<StepOutcome> RunStep(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds) {
     // A thread that feeds this session has failed.
     RETURN_IF_ERROR(coordinator_->status());
     std::vector<Fetch> all_fetches = fetches;
@@ -201,33 +249,47 @@ class MonitoredTrainingSession::State {
       ends.push_back(all_fetches.size());
       trace = trace || request->trace;
     }
-    ASSIGN_OR_RETURN(StepResults results, steps_->Run(all_fetches, all_feeds, trace));
+    ASSIGN_OR_RETURN(StepResults results,
+                     steps_->Run(all_fetches, all_feeds, trace,
+                                 {.cancellation = &interruption_->steps(), .client = client_, .sequence = sequence_}));
     if (results.global_step.value >= 0) global_step_ = results.global_step;
     StepContext after(*session_, trace ? &results.metadata : nullptr, global_step_);
+    StepOutcome outcome;
     size_t begin = fetches.size();
     for (size_t i = 0; i < hooks_.size(); ++i) {
       const auto own = absl::MakeConstSpan(results.values).subspan(begin, ends[i] - begin);
       begin = ends[i];
-      if (const absl::Status status = hooks_[i]->AfterRun(after, own); !status.ok()) return HookError(status);
+      const absl::Status status = hooks_[i]->AfterRun(after, own);
+      if (!status.ok() && (options_.master.empty() || !IsTaskLost(status))) return HookError(status);
+      outcome.lost.Update(status);
     }
-    stop_ = stop_ || before.stop_requested() || after.stop_requested();
+    finished_ = finished_ || before.stop_requested() || after.stop_requested();
+    stop_ = stop_ || finished_ || interruption_->requested();
     results.values.resize(fetches.size());
-    return std::move(results.values);
+    outcome.values = std::move(results.values);
+    return outcome;
   }
 
   Graph& graph_;
   MonitoredTrainingSessionOptions options_;
+  const std::shared_ptr<Interruption> interruption_ = std::make_shared<Interruption>();
+  std::optional<FolderLease> lease_;       // the chief's, if it has a folder
   std::shared_ptr<SummaryWriter> writer_;  // the chief's, if it has a folder
   HookList hooks_;
   Scaffold scaffold_;
   std::optional<SessionManager> keeper_;
 
+  // The number of the step. One that has lost a task is run again under it: tasks
+  // do not apply again what they have applied.
+  const uint64_t client_ = static_cast<uint64_t>(NewRequestId());
+  int64_t sequence_ = 0;
   std::unique_ptr<Session> session_;  // stays, closed, until there is another
   bool open_ = false;
   std::optional<PreparedSteps> steps_;
   std::optional<Coordinator> coordinator_;
   StepContext::GlobalStep global_step_;
   bool stop_ = false;
+  bool finished_ = false;  // stopped because the work is done
   bool closed_ = false;
   absl::Status last_run_;
   absl::Status failed_;  // for good

@@ -44,7 +44,7 @@ struct MonitoredTrainingSessionOptions {
   std::string summary_dir;        // where events go; "": checkpoint_dir
   std::string event_file_suffix;  // of this task's event file
 
-  absl::Duration max_wait = absl::Hours(2);        // for other tasks
+  absl::Duration max_wait = absl::Minutes(10);     // for other tasks to start or to come back
   absl::Duration stop_grace = absl::Seconds(120);  // for threads to end
   // The target is `master`. Without device_filters, only the tasks that the
   // graph names are waited for.
@@ -68,7 +68,11 @@ class MonitoredTrainingSession {
   bool ShouldStop() const;
 
   // One step, with the hooks around it. If a task was lost, the session is made
-  // anew, from the last checkpoint if need be, and the step is run again.
+  // anew, from the last checkpoint if need be, and the step is run again. If the
+  // step has run and a task was lost while hooks looked at its results, the
+  // session is made anew and the results are returned: a step that was applied
+  // is not repeated. CANCELLED if the training was interrupted while it waited
+  // for other tasks.
   // OUT_OF_RANGE is the end of the data: then Close() is as after the last step.
   // An error of a hook, and one after which recovery was not possible, is given
   // by every later call.
@@ -79,8 +83,9 @@ class MonitoredTrainingSession {
 
   // Ends the training: hooks' End, unless the last step failed, then the
   // session. After an end without errors the job is told that this worker is
-  // done: when all are, parameter servers return from Join(). A second call does
-  // nothing.
+  // done: when all are, parameter servers return from Join(). A worker that was
+  // interrupted before its last step may be started again, and is not done. A
+  // second call does nothing.
   absl::Status Close();
 
  private:

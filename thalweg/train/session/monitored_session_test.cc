@@ -1,5 +1,7 @@
 #include "thalweg/train/session/monitored_session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 
@@ -316,6 +318,51 @@ TEST_F(MonitoredSessionTest, ACheckpointOfAnotherModelIsRefused) {
 }
 
 // Workers that come late join at once, and all end at the same global step.
+// Damage that only reading the data shows.
+TEST_F(MonitoredSessionTest, ADamagedCheckpointIsPassedOver) {
+  const auto train_to = [&](int64_t last) {
+    Model m;
+    ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_,
+                                                                                 .hooks = {StopAtStep(last)},
+                                                                                 .save_checkpoint_steps = 5}));
+    EXPECT_EQ(Train(session, m), 5) << last;
+    ASSERT_OK(session.Close());
+  };
+  const auto damage = [&](const std::string& name) {
+    for (const std::string& file : Files()) {
+      if (!absl::StartsWith(file, name + ".data-")) continue;
+      std::string bytes = *PosixFileSystem().ReadFileToString(Path(file));
+      bytes[0] ^= 1;
+      ASSERT_OK(PosixFileSystem().WriteStringToFile(Path(file), bytes));
+    }
+  };
+  train_to(5);
+  train_to(10);
+  damage("model.ckpt-10");
+  train_to(10);  // from 5
+  damage("model.ckpt-10");
+  damage("model.ckpt-5");
+  damage("model.ckpt-0");
+  Model m;
+  EXPECT_THAT(MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_}).status().ToString(),
+              testing::AllOf(HasSubstr("DATA_LOSS: restoring "), HasSubstr("none of the 3 checkpoints in ")));
+}
+
+TEST_F(MonitoredSessionTest, TwoChiefsCannotWriteOneFolder) {
+  Model m, other;
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_}));
+  EXPECT_THAT(
+      MonitoredTrainingSession::Start(other.graph, {.checkpoint_dir = folder_, .max_wait = absl::Milliseconds(100)})
+          .status()
+          .ToString(),
+      testing::AllOf(HasSubstr("FAILED_PRECONDITION: the checkpoints in "),
+                     HasSubstr(absl::StrCat("are written by process ", getpid(), " on "))));
+  ASSERT_OK(session.Close());
+  EXPECT_THAT(Files(), testing::Not(testing::Contains(".chief")));
+  Model next;
+  ASSERT_OK(MonitoredTrainingSession::Start(next.graph, {.checkpoint_dir = folder_}).status());
+}
+
 TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
   // Nobody waits for worker 2, which never comes.
   TestCluster cluster({{"ps", 2}, {"worker", 3}}, {{"worker", 2}});
@@ -393,6 +440,99 @@ TEST_F(MonitoredSessionTest, AWorkerSaysOnWhomItWaits) {
                                  chief.graph, {.master = absent.target({"worker", 0}), .max_wait = absl::Seconds(1)})
                                  .status();
   EXPECT_THAT(never.ToString(), HasSubstr("DEADLINE_EXCEEDED: no session on grpc://"));
+}
+
+// Fails once, as a save whose parameter server was lost.
+class LostAfterRun : public Hook {
+ public:
+  absl::Status AfterRun(StepContext& context, absl::Span<const Tensor>) override {
+    return std::exchange(lost_, false) ? absl::UnavailableError("a task was lost in a hook") : absl::OkStatus();
+  }
+
+ private:
+  bool lost_ = true;
+};
+
+TEST_F(MonitoredSessionTest, AStepThatHasRunIsNotRepeatedForAHook) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}});
+  Model m(1);
+  ASSERT_OK_AND_ASSIGN(auto session,
+                       MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
+                                                                 .checkpoint_dir = folder_,
+                                                                 .hooks = {std::make_shared<LostAfterRun>()}}));
+  ASSERT_OK_AND_ASSIGN(const auto out, session.Run({m.loss, m.train_op}));
+  EXPECT_EQ(out[0].scalar<float>(), 9);
+  EXPECT_EQ(StepOf(session.session(), m), 1);
+  ASSERT_OK(session.Run({m.train_op}).status());
+  EXPECT_EQ(StepOf(session.session(), m), 2);
+  ASSERT_OK(session.Close());
+}
+
+// The step fails after parameter servers have applied their updates.
+TEST_F(MonitoredSessionTest, AStepWhoseEndIsNotKnownIsAppliedOnce) {
+  TestCluster cluster({{"ps", 2}, {"worker", 1}});
+  Model m(2);
+  const Scope here = m.s.WithDevice("/job:worker/task:0");
+  const Output gated = here.WithControlDependencies({m.train_op}).Add("TestGate", {m.x});
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
+                                                                               .checkpoint_dir = folder_}));
+  ASSERT_OK(session.Run({m.train_op}).status());
+  ASSERT_OK_AND_ASSIGN(const auto before, session.Run({m.w.read}));
+  Gate lost, again;
+  the_gate = &lost;
+  absl::Status status = absl::InternalError("never ended");
+  {
+    Thread step("step", [&] { status = session.Run({gated}).status(); });
+    lost.entered.WaitForNotification();
+    the_gate = &again;
+    lost.done(absl::UnavailableError("the answer was lost"));
+    again.entered.WaitForNotification();
+    again.done(absl::OkStatus());
+  }
+  ASSERT_OK(status);
+  EXPECT_EQ(StepOf(session.session(), m), 2);
+  ASSERT_OK_AND_ASSIGN(const auto after, session.Run({m.w.read}));
+  // w moves half of the way to 3.
+  EXPECT_FLOAT_EQ(after[0].scalar<float>(), before[0].scalar<float>() + (3 - before[0].scalar<float>()) / 2);
+  ASSERT_OK(session.Close());
+}
+
+// Interrupts the training after its first step.
+class InterruptingHook : public Hook {
+ public:
+  void Attach(std::shared_ptr<Interruption> interruption) override { interruption_ = std::move(interruption); }
+  absl::Status AfterRun(StepContext&, absl::Span<const Tensor>) override {
+    interruption_->Request("by a test");
+    return absl::OkStatus();
+  }
+
+ private:
+  std::shared_ptr<Interruption> interruption_;
+};
+
+TEST_F(MonitoredSessionTest, AWorkerThatWasInterruptedIsNotDone) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, TasksIn::kThisProcess, {.gone_after = absl::Milliseconds(1)});
+  Notification left;
+  Thread join("join", [&] {
+    cluster.server({"ps", 0}).Join().IgnoreError();
+    left.Notify();
+  });
+  const auto train = [&](HookList hooks) {
+    Model m(1);
+    ASSERT_OK_AND_ASSIGN(
+        auto session,
+        MonitoredTrainingSession::Start(
+            m.graph, {.master = cluster.target({"worker", 0}), .checkpoint_dir = folder_, .hooks = std::move(hooks)}));
+    Train(session, m);
+    ASSERT_OK(session.Close());
+  };
+  train({std::make_shared<InterruptingHook>()});
+  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-1")) << "the end is as any other";
+  cluster.Stop({"worker", 0});
+  cluster.Start({"worker", 0});
+  EXPECT_FALSE(left.HasBeenNotified());
+  train({StopAtStep(3)});
+  EXPECT_TRUE(left.WaitForNotificationWithTimeout(absl::Seconds(60)));
 }
 
 TEST_F(MonitoredSessionTest, ParameterServersLeaveWhenWorkersAreDone) {

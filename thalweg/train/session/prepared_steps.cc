@@ -87,14 +87,15 @@ absl::StatusOr<const PreparedSteps::Step*> PreparedSteps::Find(const std::vector
 }
 
 absl::StatusOr<StepResults> PreparedSteps::Run(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds,
-                                               bool trace) {
+                                               bool trace, RunOptions options) {
   ASSIGN_OR_RETURN(const Step* const step, Find(fetches, feeds));
   std::vector<Tensor> values;
   values.reserve(feeds.size());
   for (const Feed& feed : feeds) values.push_back(feed.value);
+  options.trace = trace;
   StepResults results;
   ASSIGN_OR_RETURN(const std::vector<Tensor> given,
-                   step->callable.Run(values, {.trace = trace}, trace ? &results.metadata : nullptr));
+                   step->callable.Run(values, options, trace ? &results.metadata : nullptr));
   for (const int place : step->places) results.values.push_back(given[place]);
   if (step->global_step >= 0) {
     const Tensor& value = given[step->global_step];

@@ -28,7 +28,9 @@ class PreparedSteps {
   // Borrows both.
   PreparedSteps(const Graph& graph, Session& session);
 
-  absl::StatusOr<StepResults> Run(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds, bool trace);
+  // `options` is that of the step, but for the trace.
+  absl::StatusOr<StepResults> Run(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds, bool trace,
+                                  RunOptions options = {});
 
  private:
   struct Step {

@@ -22,7 +22,7 @@ SessionManager::SessionManager(const Scope& s, Scaffold scaffold, SessionManager
 }
 
 absl::StatusOr<std::unique_ptr<Session>> SessionManager::Open(bool again) {
-  WaitBackoff patience(options_.max_wait);
+  WaitBackoff patience(options_.max_wait, options_.cancellation);
   std::unique_ptr<Session> session;
   while (true) {
     const absl::StatusOr<std::string> waits_for = TryOpen(again, patience, &session);
@@ -48,6 +48,7 @@ absl::StatusOr<std::string> SessionManager::TryOpen(bool again, const WaitBackof
   if (*session == nullptr) {
     SessionOptions session_options = options_.session;
     session_options.open_timeout = std::min(session_options.open_timeout, patience.left());
+    session_options.cancellation = options_.cancellation;
     ASSIGN_OR_RETURN(*session, Session::Create(scope_.graph(), session_options));
     signalled_ = false;
   }
@@ -82,12 +83,9 @@ absl::Status SessionManager::AwaitChief(Session& session, WaitBackoff& patience,
 
 absl::Status SessionManager::GiveValues(Session& session, bool again, const std::vector<std::string>& lost) {
   if (scaffold_.saver != nullptr && !options_.checkpoint_dir.empty()) {
-    const absl::StatusOr<std::string> latest = LatestCheckpoint(options_.checkpoint_dir);
-    if (latest.ok()) {
-      LOG(INFO) << "Restoring " << *latest;
-      return scaffold_.saver->Restore(session, *latest);
-    }
-    if (!absl::IsNotFound(latest.status())) return latest.status();
+    const absl::StatusOr<std::vector<std::string>> saved = UsableCheckpoints(options_.checkpoint_dir);
+    if (saved.ok()) return RestoreFirst(session, *saved);
+    if (!absl::IsNotFound(saved.status())) return saved.status();
     if (!lost.empty())
       LOG(WARNING) << "Starting anew: " << AbbreviatedList(lost) << " were lost before the first checkpoint";
     return RunInit(session);
@@ -97,6 +95,19 @@ absl::Status SessionManager::GiveValues(Session& session, bool again, const std:
                               "; there is no checkpoint to go back to, since checkpoint_dir is not set");
   }
   return RunInit(session);
+}
+
+absl::Status SessionManager::RestoreFirst(Session& session, const std::vector<std::string>& saved) {
+  absl::Status latest;
+  for (const std::string& prefix : saved) {
+    LOG(INFO) << "Restoring " << prefix;
+    const absl::Status restored = scaffold_.saver->Restore(session, prefix);
+    if (!absl::IsDataLoss(restored)) return restored;
+    LOG(WARNING) << "The checkpoint " << prefix << " is damaged, the one before it is tried: " << restored;
+    latest.Update(restored);
+  }
+  return Append(latest,
+                absl::StrCat("; none of the ", saved.size(), " checkpoints in ", options_.checkpoint_dir, " is whole"));
 }
 
 absl::Status SessionManager::RunInit(Session& session) {

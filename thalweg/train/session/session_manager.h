@@ -18,7 +18,8 @@ struct SessionManagerOptions {
   SessionOptions session;
   bool is_chief = true;
   std::string checkpoint_dir;  // empty: nothing to restore from
-  absl::Duration max_wait = absl::Hours(2);
+  absl::Duration max_wait = absl::Minutes(10);
+  Cancellation* cancellation = nullptr;  // ends waits for other tasks; borrowed, may be none
   // A worker that waits for the chief asks so often whether it has missed its
   // signal.
   absl::Duration ask_every = absl::Milliseconds(250);
@@ -44,6 +45,8 @@ class SessionManager {
   // A text if it has to wait, of what for.
   absl::StatusOr<std::string> TryOpen(bool again, const WaitBackoff& patience, std::unique_ptr<Session>* session);
   absl::Status GiveValues(Session& session, bool again, const std::vector<std::string>& lost);
+  // The first of these, latest first, whose data is not damaged.
+  absl::Status RestoreFirst(Session& session, const std::vector<std::string>& saved);
   absl::Status RunInit(Session& session);
   // Pauses, until the chief says that variables have values or it is time to ask.
   absl::Status AwaitChief(Session& session, WaitBackoff& patience, const std::string& what);

@@ -14,13 +14,16 @@ std::string Seconds(absl::Duration d) { return absl::FormatDuration(absl::Trunc(
 
 }  // namespace
 
-WaitBackoff::WaitBackoff(absl::Duration max_wait, Clock& clock)
-    : max_wait_(max_wait), clock_(clock), start_nanos_(clock.MonotonicNanos()) {}
+WaitBackoff::WaitBackoff(absl::Duration max_wait, Cancellation* cancellation, Clock& clock)
+    : max_wait_(max_wait), cancellation_(cancellation), clock_(clock), start_nanos_(clock.MonotonicNanos()) {}
 
 absl::Duration WaitBackoff::waited() const { return absl::Nanoseconds(clock_.MonotonicNanos() - start_nanos_); }
 
 absl::Status WaitBackoff::Pause(absl::string_view what) {
   const absl::Duration so_far = waited();
+  if (cancellation_ != nullptr && cancellation_->cancelled()) {
+    return Append(cancellation_->status(), absl::StrCat("; it had waited for ", Seconds(so_far), ": ", what));
+  }
   if (so_far >= max_wait_) return DeadlineExceeded("gave up after ", Seconds(so_far), ": ", what);
   if (so_far >= next_line_) {
     LOG(INFO) << "Waiting since " << Seconds(so_far) << ": " << what;

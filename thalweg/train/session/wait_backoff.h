@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "thalweg/base/cancellation.h"
 #include "thalweg/base/clock.h"
 
 namespace thalweg {
@@ -16,15 +17,18 @@ namespace thalweg {
 // thread-safe.
 class WaitBackoff {
  public:
-  explicit WaitBackoff(absl::Duration max_wait, Clock& clock = RealClock());
+  // `cancellation`, which may be nullptr, ends the wait early. Borrowed.
+  explicit WaitBackoff(absl::Duration max_wait, Cancellation* cancellation = nullptr, Clock& clock = RealClock());
 
-  // Pauses once. DEADLINE_EXCEEDED, with `what`, if the time is over.
+  // Pauses once. DEADLINE_EXCEEDED, with `what`, if the time is over; the reason
+  // of the cancellation, with `what`, if it was cancelled.
   absl::Status Pause(absl::string_view what);
   absl::Duration waited() const;
   absl::Duration left() const { return max_wait_ - waited(); }
 
  private:
   const absl::Duration max_wait_;
+  Cancellation* const cancellation_;
   Clock& clock_;
   const int64_t start_nanos_;
   absl::Duration next_line_ = absl::Seconds(10);

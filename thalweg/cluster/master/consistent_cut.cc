@@ -1,0 +1,83 @@
+// Steps that see one moment of all tasks, as checkpoints are taken.
+//
+// Updates of one step reach several tasks at different times. While values are
+// taken, the masters of all sessions hold back the steps that change variables of
+// other tasks, and those that had begun have ended: a step is in all of the values
+// or in none. Which masters those are the tasks know that hold the values: each
+// passes the pause on to the masters of its sessions.
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/master/master_session.h"
+#include "thalweg/cluster/master/master_step.h"
+#include "thalweg/cluster/request_id.h"
+
+namespace thalweg {
+namespace {
+
+// How long steps are held back at most, should this master die meanwhile.
+constexpr absl::Duration kLease = absl::Seconds(30);
+constexpr absl::Duration kResumeTimeout = absl::Seconds(5);
+
+// One pause, in all tasks of a callable.
+class Pause : public std::enable_shared_from_this<Pause> {
+ public:
+  explicit Pause(std::shared_ptr<const ClusterCallable> callable)
+      : callable_(std::move(callable)), left_(static_cast<int>(callable_->parts.size())) {
+    request_.set_id(static_cast<uint64_t>(NewRequestId()));
+    request_.set_lease_ms(absl::ToInt64Milliseconds(kLease));
+    request_.set_relay(true);
+  }
+
+  // `then` runs when nobody changes variables any more, or when that could not be
+  // reached: then the moment is not one, and the log says so.
+  void Begin(std::shared_ptr<Cancellation> cancellation, absl::AnyInvocable<void()> then) {
+    cancellation_ = std::move(cancellation);
+    then_ = std::move(then);
+    for (const ClusterCallable::Part& part : callable_->parts) {
+      part.worker->PauseUpdates(
+          {.timeout = kLease, .cancellation = cancellation_.get()}, request_,
+          [self = shared_from_this(), &part](const absl::Status& status) { self->Paused(part.task, status); });
+    }
+  }
+
+  void End() {
+    auto request = std::make_shared<tensorflow::PauseUpdatesRequest>(request_);
+    request->set_resume(true);
+    for (const ClusterCallable::Part& part : callable_->parts) {
+      part.worker->PauseUpdates({.timeout = kResumeTimeout}, *request, [request](const absl::Status&) {});
+    }
+  }
+
+ private:
+  void Paused(const std::string& task, const absl::Status& status) {
+    // Tasks of TensorFlow do not hold steps back.
+    if (!status.ok() && !absl::IsUnimplemented(status) && !cancellation_->cancelled()) {
+      LOG(WARNING) << "Values are not of one moment: " << task << ": " << status.message();
+    }
+    if (left_.fetch_sub(1) == 1) then_();
+  }
+
+  const std::shared_ptr<const ClusterCallable> callable_;
+  tensorflow::PauseUpdatesRequest request_;
+  std::shared_ptr<Cancellation> cancellation_;
+  absl::AnyInvocable<void()> then_;
+  std::atomic<int> left_;
+};
+
+}  // namespace
+
+void MasterSession::RunAtOneMoment(MasterStepCall call) {
+  const auto pause = std::make_shared<Pause>(call.callable);
+  call.done = [pause, done = std::move(call.done)](const absl::Status& status) mutable {
+    pause->End();
+    done(status);
+  };
+  std::shared_ptr<Cancellation> cancellation = call.scope->shared_cancellation();
+  pause->Begin(std::move(cancellation),
+               [self = shared_from_this(), call = std::move(call)]() mutable { self->Launch(std::move(call)); });
+}
+
+}  // namespace thalweg

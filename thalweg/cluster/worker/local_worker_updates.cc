@@ -1,0 +1,75 @@
+// How a worker passes on that steps which change variables are held back.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "thalweg/base/status.h"
+#include "thalweg/cluster/worker/local_worker.h"
+
+namespace thalweg {
+
+std::vector<Peer> LocalWorker::OtherMasters() const {
+  std::vector<Peer> masters;
+  MutexLock lock(&mutex_);
+  for (const auto& [handle, session] : sessions_) {
+    if (session->master_task() == session->task()) continue;
+    Worker* const master = session->workers()->Find(session->master_task());
+    const bool known = std::any_of(masters.begin(), masters.end(), [&](const Peer& p) { return p.worker == master; });
+    if (master != nullptr && !known) masters.push_back({session->master_task(), master, session->workers()});
+  }
+  return masters;
+}
+
+void LocalWorker::PauseOwn(const tensorflow::PauseUpdatesRequest& request, Done done) {
+  if (options_.gate == nullptr) return done(absl::OkStatus());
+  if (!request.resume()) {
+    return options_.gate->Pause(request.id(), absl::Milliseconds(request.lease_ms()), std::move(done));
+  }
+  options_.gate->Resume(request.id());
+  done(absl::OkStatus());
+}
+
+void LocalWorker::PauseUpdates(const CallOptions& options, const tensorflow::PauseUpdatesRequest& request, Done done) {
+  constexpr int64_t kMaxLeaseMs = 60'000;
+  if (request.lease_ms() < 0 || request.lease_ms() > kMaxLeaseMs) {
+    return done(InvalidArgument("PauseUpdates: lease_ms is ", request.lease_ms(), ", expected 0 to ", kMaxLeaseMs));
+  }
+  struct Pauses {
+    std::vector<Peer> masters;
+    tensorflow::PauseUpdatesRequest request;
+    Mutex mutex;
+    int left ABSL_GUARDED_BY(mutex) = 0;
+    absl::Status status ABSL_GUARDED_BY(mutex);
+    Done done;
+
+    void Ended(const absl::Status& ended) {
+      absl::Status first;
+      {
+        MutexLock lock(&mutex);
+        // One that is gone runs no steps; TensorFlow's do not know of this.
+        if (!absl::IsUnavailable(ended) && !absl::IsUnimplemented(ended)) status.Update(ended);
+        if (--left > 0) return;
+        first = status;
+      }
+      done(first);
+    }
+  };
+  const auto pauses = std::make_shared<Pauses>();
+  if (request.relay()) pauses->masters = OtherMasters();
+  pauses->request = request;
+  pauses->request.set_relay(false);
+  pauses->done = std::move(done);
+  {
+    MutexLock lock(&pauses->mutex);
+    pauses->left = static_cast<int>(pauses->masters.size()) + 1;
+  }
+  for (const Peer& master : pauses->masters) {
+    master.worker->PauseUpdates(options, pauses->request,
+                                [pauses](const absl::Status& status) { pauses->Ended(status); });
+  }
+  PauseOwn(pauses->request, [pauses](const absl::Status& status) { pauses->Ended(status); });
+}
+
+}  // namespace thalweg

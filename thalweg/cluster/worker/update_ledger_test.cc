@@ -1,0 +1,54 @@
+#include "thalweg/cluster/worker/update_ledger.h"
+
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "thalweg/cluster/worker/sender_clock.h"
+
+namespace thalweg {
+namespace {
+
+TEST(UpdateLedger, AnUpdateCountsOncePerStep) {
+  UpdateLedger ledger;
+  const StepIdentity first{.client = 1, .sequence = 1}, second{.client = 1, .sequence = 2}, other{.client = 2};
+  EXPECT_TRUE(ledger.Claim(first, 10));
+  EXPECT_FALSE(ledger.Claim(first, 10));
+  EXPECT_TRUE(ledger.Claim(first, 11));
+  ledger.Unclaim(first, 11);  // it has failed
+  EXPECT_TRUE(ledger.Claim(first, 11));
+  EXPECT_TRUE(ledger.Claim(other, 10));
+  EXPECT_TRUE(ledger.Claim(second, 10));
+  EXPECT_FALSE(ledger.Claim(first, 12)) << "the client is at a later step";
+  ledger.Unclaim(first, 10);
+  EXPECT_FALSE(ledger.Claim(second, 10));
+  ledger.Forget();
+  EXPECT_TRUE(ledger.Claim(second, 10));
+  EXPECT_FALSE(ledger.Claim(first, 10));
+}
+
+TEST(UpdateLedger, ClientsThatAreGoneDoNotStay) {
+  UpdateLedger ledger;
+  EXPECT_TRUE(ledger.Claim({.client = 1, .sequence = 1}, 10));
+  for (uint64_t client = 2; client < 10'000; ++client) {
+    EXPECT_TRUE(ledger.Claim({.client = client, .sequence = 1}, 10));
+    EXPECT_FALSE(ledger.Claim({.client = 1, .sequence = 1}, 10)) << "it was heard lately";
+  }
+  EXPECT_TRUE(ledger.Claim({.client = 2, .sequence = 1}, 10));
+}
+
+TEST(SenderClock, TellsTheAgeOfMessages) {
+  constexpr int64_t kMilli = 1'000'000, kSecond = 1000 * kMilli;
+  SenderClock clock;
+  const int64_t offset = -77 * kSecond;  // of the other machine's clock
+  const auto age = [&](int64_t sent, int64_t came) { return clock.Age(sent + offset, came); };
+  EXPECT_EQ(age(0, 5 * kMilli), absl::ZeroDuration());
+  EXPECT_EQ(age(kSecond, kSecond + kMilli), absl::ZeroDuration()) << "a shorter way than the first";
+  EXPECT_NEAR(absl::ToDoubleSeconds(age(2 * kSecond, 5 * kSecond)), 3, 0.01);
+  EXPECT_NEAR(absl::ToDoubleSeconds(age(6 * kSecond, 6 * kSecond + kMilli)), 0, 0.01);
+  // Clocks that drift apart, by 100 parts in a million.
+  for (int64_t t = 10; t < 100'000; t += 10) {
+    EXPECT_LT(age(t * kSecond - t * kSecond / 10'000, t * kSecond), absl::Milliseconds(20));
+  }
+}
+
+}  // namespace
+}  // namespace thalweg
