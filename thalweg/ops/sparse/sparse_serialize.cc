@@ -15,6 +15,7 @@
 #include "thalweg/kernel/resource.h"
 #include "thalweg/ops/sparse/sparse.h"
 #include "thalweg/ops/support/element_copy.h"
+#include "thalweg/ops/support/tensor_variant.h"
 #include "thalweg/tensor/resource_handle.h"
 #include "thalweg/tensor/tensor_proto.h"
 
@@ -97,19 +98,6 @@ absl::Status Merge(KernelContext& context, const std::vector<SparseValue>& parts
 }
 
 // ---- Strings, and variants ----
-
-// A tensor inside of a variant.
-class TensorVariant final : public VariantValue {
- public:
-  explicit TensorVariant(Tensor tensor) : tensor_(std::move(tensor)) {}
-  const Tensor& tensor() const { return tensor_; }
-  std::string TypeName() const override { return "tensorflow::Tensor"; }
-  std::string ToString() const override { return tensor_.ToString(); }
-  bool Encode(tensorflow::VariantTensorDataProto* proto) const override { return false; }
-
- private:
-  const Tensor tensor_;
-};
 
 // Strings as one: their lengths as varints, then their bytes.
 void MoveToContent(tensorflow::TensorProto* proto) {

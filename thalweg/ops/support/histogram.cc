@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "thalweg/kernel/op.h"
 
@@ -24,41 +25,33 @@ const std::vector<double>& BucketLimits() {
   return limits;
 }
 
-class Histogram {
- public:
-  // REQUIRES: a finite value.
-  void Add(double value) {
-    const std::vector<double>& limits = BucketLimits();
-    const auto limit = std::upper_bound(limits.begin(), limits.end(), value);
-    buckets_[std::min<size_t>(limit - limits.begin(), limits.size() - 1)] += 1;
-    min_ = std::min(min_, value);
-    max_ = std::max(max_, value);
-    num_ += 1;
-    sum_ += value;
-    sum_squares_ += value * value;
-  }
-  // Empty buckets that follow each other become one.
-  void ToProto(tensorflow::HistogramProto* proto) const {
-    proto->set_min(min_);
-    proto->set_max(max_);
-    proto->set_num(num_);
-    proto->set_sum(sum_);
-    proto->set_sum_squares(sum_squares_);
-    for (size_t i = 0; i < buckets_.size(); ++i) {
-      if (buckets_[i] == 0 && i + 1 < buckets_.size() && buckets_[i + 1] == 0) continue;
-      proto->add_bucket_limit(BucketLimits()[i]);
-      proto->add_bucket(buckets_[i]);
-    }
-  }
-
- private:
-  std::vector<double> buckets_ = std::vector<double>(BucketLimits().size(), 0.0);
-  double min_ = std::numeric_limits<double>::max();
-  double max_ = -std::numeric_limits<double>::max();
-  double num_ = 0, sum_ = 0, sum_squares_ = 0;
-};
-
 }  // namespace
+
+Histogram::Histogram() : buckets_(BucketLimits().size(), 0.0) {}
+
+void Histogram::Add(double value) {
+  const std::vector<double>& limits = BucketLimits();
+  const auto limit = std::upper_bound(limits.begin(), limits.end(), value);
+  buckets_[std::min<size_t>(limit - limits.begin(), limits.size() - 1)] += 1;
+  min_ = std::min(min_, value);
+  max_ = std::max(max_, value);
+  num_ += 1;
+  sum_ += value;
+  sum_squares_ += value * value;
+}
+
+void Histogram::ToProto(tensorflow::HistogramProto* proto) const {
+  proto->set_min(min_);
+  proto->set_max(max_);
+  proto->set_num(num_);
+  proto->set_sum(sum_);
+  proto->set_sum_squares(sum_squares_);
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    if (buckets_[i] == 0 && i + 1 < buckets_.size() && buckets_[i + 1] == 0) continue;
+    proto->add_bucket_limit(BucketLimits()[i]);
+    proto->add_bucket(buckets_[i]);
+  }
+}
 
 absl::Status FillHistogram(const Tensor& values, absl::string_view name, tensorflow::HistogramProto* proto) {
   Histogram histogram;
