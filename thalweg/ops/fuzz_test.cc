@@ -43,22 +43,32 @@ constexpr char kOnlyRefused[] =
         BoostedTreesPredict BoostedTreesQuantileStreamResourceAddSummaries
         BoostedTreesQuantileStreamResourceDeserialize BoostedTreesQuantileStreamResourceFlush
         BoostedTreesQuantileStreamResourceGetBucketBoundaries BoostedTreesSerializeEnsemble
-        BoostedTreesTrainingPredict BoostedTreesUpdateEnsemble IsBoostedTreesQuantileStreamResourceInitialized
-        CacheDataset CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend CollectiveBcastSendV2
-        CollectiveGather CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 DeleteSessionTensor
-        DeserializeIterator DeserializeManySparse DeserializeSparse DestroyTemporaryVariable FilterDataset
-        FixedLengthRecordDatasetV2 FlatMapDataset GenerateVocabRemapping GetElementAtIndex GetSessionTensor
-        InitializeTableFromTextFile InitializeTableFromTextFileV2 InterleaveDataset IteratorFromStringHandle
-        IteratorFromStringHandleV2 IteratorGetNext IteratorGetNextSync LoadAndRemapMatrix MapDataset MapPeek
-        MapUnstage MapUnstageNoKey MergeV2Checkpoints OneShotIterator OrderedMapPeek OrderedMapUnstage
-        OrderedMapUnstageNoKey PaddedBatchDatasetV2 ParallelInterleaveDatasetV4 ParallelMapDataset
-        ParallelMapDatasetV2 ParseSequenceExample ParseSingleSequenceExample Placeholder PlaceholderV2 ReadFile
-        ReaderRead ReaderReadUpTo ReaderReadUpToV2 ReaderReadV2 RecordInput Restore RestoreSlice RestoreV2
-        SerializeIterator SparseAccumulatorApplyGradient StagePeek TakeManySparseFromTensorsMap TensorArrayClose
-        TensorArrayCloseV2 TensorArrayConcat TensorArrayConcatV2 TensorArrayGather TensorArrayGatherV2 TensorArrayGrad
-        TensorArrayGradV2 TensorArrayPack TensorArrayRead TensorArrayReadV2 TensorArrayScatter TensorArrayScatterV2
-        TensorArraySize TensorArraySizeV2 TensorArraySplit TensorArraySplitV2 TensorArrayUnpack TensorArrayWrite
-        TensorArrayWriteV2 TensorListPushBackBatch ThalwegRosterAwaitStep ThalwegRosterJoin Unstage _HostRecv _Recv)";
+        BoostedTreesTrainingPredict BoostedTreesUpdateEnsemble CSVDataset CSVDatasetV2 CacheDataset
+        CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend CollectiveBcastSendV2 CollectiveGather
+        CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 DatasetToSingleElement DatasetToTFRecord
+        DeleteSessionTensor DeserializeIterator DeserializeManySparse DeserializeSparse
+        DestroyTemporaryVariable ExperimentalCSVDataset ExperimentalDatasetToTFRecord
+        ExperimentalGroupByReducerDataset ExperimentalGroupByWindowDataset ExperimentalMapAndBatchDataset
+        ExperimentalParallelInterleaveDataset ExperimentalParseExampleDataset ExperimentalScanDataset
+        ExperimentalStatsAggregatorSummary ExperimentalTakeWhileDataset FilterDataset
+        FixedLengthRecordDatasetV2 FlatMapDataset GenerateVocabRemapping GeneratorDataset GetElementAtIndex
+        GetSessionTensor GroupByReducerDataset GroupByWindowDataset InitializeTableFromTextFile
+        InitializeTableFromTextFileV2 InterleaveDataset IsBoostedTreesQuantileStreamResourceInitialized
+        IteratorFromStringHandle IteratorFromStringHandleV2 IteratorGetNext IteratorGetNextAsOptional
+        IteratorGetNextSync LegacyParallelInterleaveDatasetV2 LoadAndRemapMatrix MapAndBatchDataset MapDataset
+        MapPeek MapUnstage MapUnstageNoKey MergeV2Checkpoints MultiDeviceIteratorFromStringHandle
+        MultiDeviceIteratorGetNextFromShard OneShotIterator OrderedMapPeek OrderedMapUnstage
+        OrderedMapUnstageNoKey PaddedBatchDatasetV2 ParallelFilterDataset ParallelInterleaveDataset
+        ParallelInterleaveDatasetV2 ParallelInterleaveDatasetV3 ParallelInterleaveDatasetV4 ParallelMapDataset
+        ParallelMapDatasetV2 ParseExampleDatasetV2 ParseSequenceExample ParseSingleSequenceExample Placeholder
+        PlaceholderV2 ReadFile ReaderRead ReaderReadUpTo ReaderReadUpToV2 ReaderReadV2 RecordInput
+        ReduceDataset Restore RestoreSlice RestoreV2 ScanDataset SerializeIterator
+        SparseAccumulatorApplyGradient StagePeek TakeManySparseFromTensorsMap TakeWhileDataset TensorArrayClose
+        TensorArrayCloseV2 TensorArrayConcat TensorArrayConcatV2 TensorArrayGather TensorArrayGatherV2
+        TensorArrayGrad TensorArrayGradV2 TensorArrayPack TensorArrayRead TensorArrayReadV2 TensorArrayScatter
+        TensorArrayScatterV2 TensorArraySize TensorArraySizeV2 TensorArraySplit TensorArraySplitV2
+        TensorArrayUnpack TensorArrayWrite TensorArrayWriteV2 TensorListPushBackBatch ThalwegRosterAwaitStep
+        ThalwegRosterJoin Unstage _HostRecv _Recv)";
 
 // Names a resource of this family, for ops whose own name does not.
 constexpr std::pair<const char*, const char*> kFamilies[] = {

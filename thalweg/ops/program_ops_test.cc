@@ -73,6 +73,17 @@ constexpr Program kPrograms[] = {
         ShuffleDatasetV3 CacheDataset MapDataset ParallelMapDatasetV2 FilterDataset FlatMapDataset InterleaveDataset
         ParallelInterleaveDatasetV4 IteratorV2 OneShotIterator MakeIterator IteratorGetNext IteratorToStringHandle
         IteratorFromStringHandleV2)"},
+    {"tf.data of TensorFlow 1.15", R"(
+        OptimizeDataset ModelDataset ShuffleDataset ShuffleDatasetV2 AnonymousRandomSeedGenerator
+        ShuffleAndRepeatDataset ParallelMapDataset MapAndBatchDataset ParallelInterleaveDataset
+        ParallelInterleaveDatasetV2 GroupByWindowDataset GroupByReducerDataset UnbatchDataset ScanDataset ReduceDataset
+        TakeWhileDataset UniqueDataset SamplingDataset RandomDataset DirectedInterleaveDataset RebatchDataset
+        AutoShardDataset ParseExampleDataset CSVDataset MatchingFilesDataset IgnoreErrorsDataset
+        DenseToSparseBatchDataset SparseTensorSliceDataset GeneratorDataset SlidingWindowDataset CacheDatasetV2
+        AnonymousMemoryCache PrivateThreadPoolDataset MaxIntraOpParallelismDataset ThreadPoolDataset ThreadPoolHandle
+        SetStatsAggregatorDataset LatencyStatsDataset BytesProducedStatsDataset StatsAggregatorHandle
+        StatsAggregatorSummary MultiDeviceIterator MultiDeviceIteratorInit MultiDeviceIteratorGetNextFromShard
+        AnonymousIterator AnonymousIteratorV2 DeleteIterator IteratorGetNextAsOptional)"},
 };
 // Calls that are gone before anything runs: their bodies take their place.
 constexpr const char* kCalls[] = {"If",   "StatelessIf",   "While",           "StatelessWhile",

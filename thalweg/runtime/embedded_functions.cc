@@ -13,6 +13,7 @@
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/graph/unusable_node.h"
+#include "thalweg/runtime/compiled_function.h"
 #include "thalweg/runtime/function_body.h"
 #include "thalweg/runtime/functions.h"
 
@@ -30,6 +31,17 @@ std::string KeyOf(const NameAttrList& f) {
   f.SerializeToCodedStream(&coded);
   coded.Trim();
   return key;
+}
+
+// A body runs on the device of the node that carries it, all of it: a call on
+// another device is a call. (The iterator that feeds several devices sends such
+// calls to the device of the source, where the body runs already.)
+void StayHere(google::protobuf::RepeatedPtrField<tensorflow::NodeDef>* nodes) {
+  for (tensorflow::NodeDef& node : *nodes) {
+    if (node.op() != "RemoteCall" || node.input_size() == 0) continue;
+    node.set_op("StatefulPartitionedCall");
+    node.mutable_input()->DeleteSubrange(0, 1);  // the device
+  }
 }
 
 class Attachment {
@@ -83,9 +95,12 @@ class Attachment {
     const auto it = std::find_if(functions.begin(), functions.end(),
                                  [&](const auto& known) { return known.signature().name() == f.name(); });
     if (it == functions.end()) return NotFound("Function ", f.name(), " is not defined.");
-    ASSIGN_OR_RETURN(const FunctionBody body, Instantiate(*it, f.attr(), graph, ""));
+    ASSIGN_OR_RETURN(FunctionBody body, Instantiate(*it, f.attr(), graph, ""));
+    StayHere(body.def.mutable_node());
+    tensorflow::FunctionDefLibrary library = graph.library();
+    for (auto& function : *library.mutable_function()) StayHere(function.mutable_node_def());
     Graph inner;
-    RETURN_IF_ERROR(inner.AddFunctions(graph.library()));
+    RETURN_IF_ERROR(inner.AddFunctions(library));
     RETURN_IF_ERROR(inner.Import(body.def));
     RETURN_IF_ERROR(CheckShapes(inner));
     const Scope s = inner.root();
@@ -110,6 +125,10 @@ class Attachment {
   absl::flat_hash_map<std::string, std::unique_ptr<const std::string>> bodies_;
   int64_t bytes_ = 0;  // of all bodies, where they are
 };
+
+// Here and not beside CompileBody, since a linker may leave out a file that
+// nobody calls.
+[[maybe_unused]] const bool kRegistered = (SetFunctionCompiler(CompileBody), true);
 
 }  // namespace
 

@@ -3,135 +3,222 @@
 //   Map(x): f(x). Filter(x): x where predicate(x)
 //   FlatMap(x): the elements of the dataset f(x), one dataset after the other
 //   Interleave(x): of several f(x) at a time, a block of elements of each in turn
+//   MapAndBatch(x, n): Batch(Map(x), n)
+//   TakeWhile(x): x up to the first where predicate(x) is false
 //
 // The forms called Parallel give the same elements in the same order.
 #include "thalweg/base/status.h"
-#include "thalweg/kernel/op.h"
-#include "thalweg/ops/dataset/dataset.h"
+#include "thalweg/ops/dataset/dataset_function.h"
+#include "thalweg/ops/dataset/dataset_schema.h"
+#include "thalweg/ops/dataset/parallel_elements.h"
 
 namespace thalweg {
 namespace {
 
-using DatasetPtr = std::shared_ptr<const Dataset>;
-using FunctionPtr = std::shared_ptr<const CarriedFunction>;
-
-// What each of these ops has: a dataset, a function, and what the function takes
-// besides an element.
-struct Source {
-  DatasetPtr input;
-  FunctionPtr function;
-  Element captured;
-};
-
-struct Running {
-  Next next;
-  CarriedFunction::Instance call;
-  Element captured;
-
-  // f(x, captured), for the next x. None if there is no more.
-  NextElement Apply(Iteration& it, std::optional<Element>* argument = nullptr) {
-    ASSIGN_OR_RETURN(std::optional<Element> x, next(it));
-    if (!x) return std::nullopt;
-    RETURN_IF_ERROR(it.step.cancellation->status());
-    if (argument != nullptr) *argument = x;
-    x->insert(x->end(), captured.begin(), captured.end());
-    return call(it, *std::move(x));
-  }
-  // The same for a function that gives a dataset.
-  absl::StatusOr<std::optional<Next>> Open(Iteration& it) {
-    ASSIGN_OR_RETURN(const std::optional<Element> result, Apply(it));
-    if (!result) return std::nullopt;
-    if (result->size() != 1)
-      return InvalidArgument("`f` must return a single dataset, got ", result->size(), " values");
-    ASSIGN_OR_RETURN(const DatasetPtr dataset, DatasetIn(result->front()));
-    ASSIGN_OR_RETURN(Next elements, dataset->Iterate(it));
-    return elements;
-  }
-};
-
-absl::StatusOr<Running> Start(const Source& source, Iteration& it) {
-  Running running{.next = nullptr, .call = nullptr, .captured = source.captured};
-  ASSIGN_OR_RETURN(running.next, source.input->Iterate(it));
-  ASSIGN_OR_RETURN(running.call, CarriedFunction::Instantiate(source.function, it.device));
-  return running;
-}
-
+// One function, whose captured arguments come after the dataset.
 class FunctionDatasetKernel : public Kernel {
  public:
   explicit FunctionDatasetKernel(const char* attr) : attr_(attr) {}
-  absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(function_, CarriedFunction::Read(init.node().def(), attr_));
-    ASSIGN_OR_RETURN(const std::vector<DType> captured, init.Attr<std::vector<DType>>("Targuments"));
-    captured_ = static_cast<int>(captured.size());
-    return absl::OkStatus();
-  }
+  absl::Status Init(const KernelInit& init) override { return function_.Read(init, attr_, "Targuments"); }
 
  protected:
+  // An input and the function to call on its elements.
+  struct Source {
+    DatasetPtr input;
+    CapturedFunction function;
+    int next_input;  // of the node, after the captured ones
+
+    absl::StatusOr<Next> Start(Iteration& it) {
+      RETURN_IF_ERROR(function.Prepare(it.context));
+      return input->Iterate(it);
+    }
+  };
   absl::StatusOr<Source> Read(KernelContext& c) const {
-    Source source{.input = nullptr, .function = function_, .captured = {}};
+    Source source{.next_input = 1};
     ASSIGN_OR_RETURN(source.input, DatasetIn(c.input(0)));
-    for (int i = 0; i < captured_; ++i) source.captured.push_back(c.input(1 + i));
+    source.function = function_.Capture(c, &source.next_input);
     return source;
   }
 
+ private:
   const char* const attr_;
-  FunctionPtr function_;
-  int captured_ = 0;  // inputs 1, 2, ...
+  FunctionAttr function_;
 };
+
+NextElement CallOnNext(Next& input, const CapturedFunction& function, ResultRule rule, Iteration& it) {
+  ASSIGN_OR_RETURN(std::optional<Element> x, input(it));
+  if (!x) return std::nullopt;
+  RETURN_IF_ERROR(it.Check());
+  return rule(function(it, *std::move(x)));
+}
+
+// A map that keeps the number of elements does not let its function end it.
+absl::StatusOr<bool> PreservesCardinality(KernelContext& c) {
+  return GetAttr<bool>(c.node().def(), "preserve_cardinality");
+}
+
+// The results for all elements; `calls` at a time, unless that is 0.
+absl::StatusOr<Next> Mapped(Next input, CapturedFunction function, int64_t calls, ResultRule rule, Iteration& start) {
+  if (calls == 0) {
+    return [input = std::move(input), function, rule](Iteration& it) mutable {
+      return CallOnNext(input, function, rule, it);
+    };
+  }
+  auto parallel = std::make_shared<ParallelCalls>(start.context, std::move(input), std::move(function), calls, rule);
+  return [parallel](Iteration& it) { return parallel->Take(it); };
+}
 
 class MapKernel final : public FunctionDatasetKernel {
  public:
-  MapKernel() : FunctionDatasetKernel("f") {}
+  explicit MapKernel(bool parallel) : FunctionDatasetKernel("f"), parallel_(parallel) {}
   absl::Status Compute(KernelContext& c) override {
-    ASSIGN_OR_RETURN(Source source, Read(c));
-    const int64_t cardinality = source.input->cardinality();
-    return SetDataset(c, cardinality, [source = std::move(source)](Iteration& start) -> absl::StatusOr<Next> {
-      ASSIGN_OR_RETURN(Running running, Start(source, start));
-      return [running = std::move(running)](Iteration& it) mutable -> NextElement {
-        NextElement element = running.Apply(it);
-        // The end of a sequence is not an error; an error of the function is no end.
-        if (absl::IsOutOfRange(element.status())) {
-          return InvalidArgument("Function invocation produced OutOfRangeError: ", element.status().message());
-        }
-        return element;
-      };
-    });
+    ASSIGN_OR_RETURN(const Source source, Read(c));
+    int64_t calls = 0;
+    if (parallel_) {
+      ASSIGN_OR_RETURN(calls, ParallelismArgument(c, source.next_input));
+    }
+    ASSIGN_OR_RETURN(const bool preserve, PreservesCardinality(c));
+    return SetDataset(c, preserve ? source.input->cardinality() : Dataset::kUnknown,
+                      [source, calls, preserve](Iteration& start) -> absl::StatusOr<Next> {
+                        Source mine = source;
+                        ASSIGN_OR_RETURN(Next input, mine.Start(start));
+                        return Mapped(std::move(input), mine.function, calls, preserve ? NotAnEnd : MayEnd, start);
+                      });
+  }
+
+ private:
+  const bool parallel_;
+};
+
+class MapAndBatchKernel final : public FunctionDatasetKernel {
+ public:
+  MapAndBatchKernel() : FunctionDatasetKernel("f") {}
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const Source source, Read(c));
+    ASSIGN_OR_RETURN(const int64_t size, IntArgument(c, source.next_input, "batch_size"));
+    if (size <= 0) return InvalidArgument("batch_size must be greater than zero.");
+    ASSIGN_OR_RETURN(const int64_t calls, ParallelismArgument(c, source.next_input + 1));
+    ASSIGN_OR_RETURN(const bool drop, BoolArgument(c, source.next_input + 2, "drop_remainder"));
+    ASSIGN_OR_RETURN(const bool preserve, PreservesCardinality(c));
+    return SetDataset(c, preserve ? BatchCardinality(source.input->cardinality(), size, drop) : Dataset::kUnknown,
+                      [source, size, calls, drop, preserve](Iteration& start) -> absl::StatusOr<Next> {
+                        Source mine = source;
+                        ASSIGN_OR_RETURN(Next input, mine.Start(start));
+                        ASSIGN_OR_RETURN(Next mapped, Mapped(std::move(input), mine.function, calls,
+                                                             preserve ? NotAnEnd : MayEnd, start));
+                        return [mapped = std::move(mapped), size, drop](Iteration& it) mutable -> NextElement {
+                          std::vector<Element> rows;
+                          RETURN_IF_ERROR(Collect(mapped, size, it, &rows));
+                          if (rows.empty() || (drop && static_cast<int64_t>(rows.size()) < size)) return std::nullopt;
+                          return MakeBatch(rows);
+                        };
+                      });
   }
 };
 
 class FilterKernel final : public FunctionDatasetKernel {
  public:
-  FilterKernel() : FunctionDatasetKernel("predicate") {}
+  explicit FilterKernel(bool parallel) : FunctionDatasetKernel("predicate"), parallel_(parallel) {}
   absl::Status Compute(KernelContext& c) override {
-    ASSIGN_OR_RETURN(Source source, Read(c));
-    return SetDataset(c, Dataset::kUnknown, [source = std::move(source)](Iteration& start) -> absl::StatusOr<Next> {
-      ASSIGN_OR_RETURN(Running running, Start(source, start));
-      return [running = std::move(running)](Iteration& it) mutable -> NextElement {
-        while (true) {
-          std::optional<Element> x;
-          ASSIGN_OR_RETURN(const std::optional<Element> kept, running.Apply(it, &x));
-          if (!kept) return std::nullopt;
-          if (kept->size() != 1 || kept->front().dtype() != kBool || kept->front().num_elements() != 1) {
-            return InvalidArgument("Filter predicate `predicate` must return a scalar bool.");
-          }
-          if (kept->front().scalar<bool>()) return x;
-        }
+    ASSIGN_OR_RETURN(const Source source, Read(c));
+    if (parallel_) {
+      ASSIGN_OR_RETURN(const int64_t calls, ParallelismArgument(c, source.next_input));
+      return SetDataset(c, Dataset::kUnknown, [source, calls](Iteration& start) -> absl::StatusOr<Next> {
+        Source mine = source;
+        ASSIGN_OR_RETURN(Next input, mine.Start(start));
+        auto parallel = std::make_shared<ParallelCalls>(start.context, std::move(input), mine.function, calls);
+        return [parallel](Iteration& it) -> NextElement {
+          return FirstKept(it, [&](Element* x) { return parallel->Take(it, x); });
+        };
+      });
+    }
+    return SetDataset(c, Dataset::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
+      Source mine = source;
+      ASSIGN_OR_RETURN(Next input, mine.Start(start));
+      return [input = std::move(input), function = mine.function](Iteration& it) mutable -> NextElement {
+        return FirstKept(it, [&](Element* x) -> NextElement {
+          ASSIGN_OR_RETURN(std::optional<Element> element, input(it));
+          if (!element) return std::nullopt;
+          *x = *std::move(element);
+          return function(it, *x);
+        });
+      };
+    });
+  }
+
+ private:
+  // `call` gives the predicate's results for one element after the other.
+  template <typename F>
+  static NextElement FirstKept(Iteration& it, F&& call) {
+    while (true) {
+      Element x;
+      ASSIGN_OR_RETURN(const std::optional<Element> result, call(&x));
+      if (!result) return std::nullopt;
+      RETURN_IF_ERROR(it.Check());
+      ASSIGN_OR_RETURN(const bool kept, BoolResult(*result, "Filter predicate `predicate`"));
+      if (kept) return x;
+    }
+  }
+
+  const bool parallel_;
+};
+
+class TakeWhileKernel final : public FunctionDatasetKernel {
+ public:
+  TakeWhileKernel() : FunctionDatasetKernel("predicate") {}
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const Source source, Read(c));
+    return SetDataset(c, Dataset::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
+      Source mine = source;
+      ASSIGN_OR_RETURN(Next input, mine.Start(start));
+      return [input = std::move(input), function = mine.function, ended = false](Iteration& it) mutable -> NextElement {
+        if (ended) return std::nullopt;
+        ASSIGN_OR_RETURN(std::optional<Element> x, input(it));
+        if (!x) return std::nullopt;
+        ASSIGN_OR_RETURN(const Element result, function(it, *x));
+        ASSIGN_OR_RETURN(const bool more, BoolResult(result, "`predicate`"));
+        ended = !more;
+        if (ended) return std::nullopt;
+        return x;
       };
     });
   }
 };
 
+// What gives the sequences of f(x), for one x after the other. Where the function
+// reads the files that the elements name, a task that is to read a part of the
+// files does so by calling it on a part of the elements.
+absl::StatusOr<InterleavedStreams::Open> Sequences(const Dataset& input, CapturedFunction function, Iteration& start) {
+  RETURN_IF_ERROR(function.Prepare(start.context));
+  Next next;
+  if (start.files.has_value() && function.function().reads_files()) {
+    const Shard shard = *std::exchange(start.files, std::nullopt);
+    ASSIGN_OR_RETURN(next, ShardOf(input, shard, /*require=*/true, start));
+    start.files = shard;
+    start.files_found = true;
+  } else {
+    ASSIGN_OR_RETURN(next, input.Iterate(start));
+  }
+  return [next = std::move(next), function](Iteration& it) mutable -> absl::StatusOr<std::optional<Next>> {
+    ASSIGN_OR_RETURN(std::optional<Element> x, next(it));
+    if (!x) return std::nullopt;
+    RETURN_IF_ERROR(it.Check());
+    ASSIGN_OR_RETURN(Next sequence, function.Open(it, *std::move(x)));
+    return sequence;
+  };
+}
+
 class FlatMapKernel final : public FunctionDatasetKernel {
  public:
   FlatMapKernel() : FunctionDatasetKernel("f") {}
   absl::Status Compute(KernelContext& c) override {
-    ASSIGN_OR_RETURN(Source source, Read(c));
-    return SetDataset(c, Dataset::kUnknown, [source = std::move(source)](Iteration& start) -> absl::StatusOr<Next> {
-      ASSIGN_OR_RETURN(Running running, Start(source, start));
-      return [running = std::move(running), inner = std::optional<Next>()](Iteration& it) mutable -> NextElement {
+    ASSIGN_OR_RETURN(const Source source, Read(c));
+    return SetDataset(c, Dataset::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
+      ASSIGN_OR_RETURN(InterleavedStreams::Open open, Sequences(*source.input, source.function, start));
+      return [open = std::move(open), inner = std::optional<Next>()](Iteration& it) mutable -> NextElement {
         while (true) {
           if (!inner) {
-            ASSIGN_OR_RETURN(inner, running.Open(it));
+            ASSIGN_OR_RETURN(inner, open(it));
             if (!inner) return std::nullopt;
           }
           ASSIGN_OR_RETURN(std::optional<Element> element, (*inner)(it));
@@ -145,81 +232,85 @@ class FlatMapKernel final : public FunctionDatasetKernel {
 
 class InterleaveKernel final : public FunctionDatasetKernel {
  public:
-  InterleaveKernel() : FunctionDatasetKernel("f") {}
+  // `parallelism`: the place of num_parallel_calls after block_length; 0 if it is
+  // always parallel, -1 if it never is.
+  explicit InterleaveKernel(int parallelism) : FunctionDatasetKernel("f"), parallelism_(parallelism) {}
   absl::Status Compute(KernelContext& c) override {
-    ASSIGN_OR_RETURN(Source source, Read(c));
-    ASSIGN_OR_RETURN(int64_t cycle, IntArgument(c, 1 + captured_, "cycle_length"));
-    ASSIGN_OR_RETURN(const int64_t block, IntArgument(c, 2 + captured_, "block_length"));
-    if (cycle == -1) cycle = 2;  // ours to choose
+    ASSIGN_OR_RETURN(const Source source, Read(c));
+    ASSIGN_OR_RETURN(int64_t cycle, IntArgument(c, source.next_input, "cycle_length"));
+    ASSIGN_OR_RETURN(const int64_t block, IntArgument(c, source.next_input + 1, "block_length"));
+    if (parallelism_ > 0) RETURN_IF_ERROR(ParallelismArgument(c, source.next_input + 1 + parallelism_).status());
+    if (cycle == kAutotune) cycle = AvailableCores();
     if (cycle <= 0 || cycle > 1 << 20) return InvalidArgument("cycle_length must be greater than zero.");
     if (block <= 0) return InvalidArgument("block_length must be greater than zero.");
-    return SetDataset(c, Dataset::kUnknown, [=, source = std::move(source)](Iteration& start) -> absl::StatusOr<Next> {
-      ASSIGN_OR_RETURN(Running running, Start(source, start));
-      std::vector<std::optional<Next>> open(cycle);
-      return [running = std::move(running), open = std::move(open), block, at = size_t{0}, taken = int64_t{0},
-              num_open = 0, ended = false](Iteration& it) mutable -> NextElement {
-        const auto turn = [&] { at = (at + 1) % open.size(), taken = 0; };
-        while (!ended || num_open > 0) {
-          if (open[at]) {
-            ASSIGN_OR_RETURN(std::optional<Element> element, (*open[at])(it));
-            if (element) {
-              if (++taken == block) turn();
-              return element;
-            }
-            open[at].reset();
-            --num_open;
-            turn();
-          } else if (!ended) {
-            ASSIGN_OR_RETURN(open[at], running.Open(it));
-            ended = !open[at];
-            num_open += ended ? 0 : 1;
-          } else {
-            turn();
-          }
-        }
-        return std::nullopt;
-      };
+    const bool parallel = parallelism_ >= 0;
+    return SetDataset(c, Dataset::kUnknown, [=](Iteration& start) -> absl::StatusOr<Next> {
+      ASSIGN_OR_RETURN(InterleavedStreams::Open open, Sequences(*source.input, source.function, start));
+      auto streams = std::make_shared<InterleavedStreams>(start.context, std::move(open), cycle, block, parallel);
+      return [streams](Iteration& it) { return streams->Take(it); };
     });
   }
+
+ private:
+  const int parallelism_;
 };
 
-Op Mapping(absl::string_view name, std::initializer_list<const char*> more_inputs = {}) {
-  Op op(name);
-  op.Input("input_dataset: variant").Input("other_arguments: Targuments");
-  for (const char* input : more_inputs) op.Input(input);
-  return op.Output("handle: variant").Shape(shapes::Scalar).NotDifferentiable();
-}
-// The attributes that all have.
-Op& AddTypes(Op& op) {
-  return op.Attr("Targuments: list(type) >= 0")
-      .Attr("output_types: list(type) >= 1")
-      .Attr("output_shapes: list(shape) >= 1");
-}
-Op Map(absl::string_view name, const char* input, const char* attr) {
-  Op op = input == nullptr ? Mapping(name) : Mapping(name, {input});
-  AddTypes(op.Attr("f: func")).Attr("use_inter_op_parallelism: bool = true");
-  if (attr != nullptr) op.Attr(attr);
-  return op.Attr("preserve_cardinality: bool = false").Attr("metadata: string = ''").Kernel<MapKernel>();
-}
-Op WithFunction(Op op, const char* function) {
-  op.Attr(function);
-  return AddTypes(op).Attr("metadata: string = ''");
+constexpr char kMapInputs[] = "input_dataset: variant, other_arguments: Targuments";
+constexpr char kMapAttrs[] = "f: func, ARGUMENTS, TYPES, use_inter_op_parallelism: bool = true, ";
+
+Op With(absl::string_view name, absl::string_view more_inputs, absl::string_view attrs) {
+  return DatasetOp(name, absl::StrCat(kMapInputs, more_inputs), attrs);
 }
 
 const OpRegistration kOps[] = {
-    Map("MapDataset", nullptr, nullptr),
-    Map("ParallelMapDataset", "num_parallel_calls: int32", "sloppy: bool = false"),
-    Map("ParallelMapDatasetV2", "num_parallel_calls: int64", "deterministic: string = 'default'"),
-    WithFunction(Mapping("FilterDataset"), "predicate: func").Kernel<FilterKernel>(),
-    WithFunction(Mapping("FlatMapDataset"), "f: func").Kernel<FlatMapKernel>(),
-    WithFunction(Mapping("InterleaveDataset", {"cycle_length: int64", "block_length: int64"}), "f: func")
-        .Kernel<InterleaveKernel>(),
-    WithFunction(Mapping("ParallelInterleaveDatasetV4",
-                         {"cycle_length: int64", "block_length: int64", "buffer_output_elements: int64",
-                          "prefetch_input_elements: int64", "num_parallel_calls: int64"})
-                     .Attr("f: func"),
-                 "deterministic: string = 'default'")
-        .Kernel<InterleaveKernel>(),
+    With("MapDataset", "", absl::StrCat(kMapAttrs, "preserve_cardinality: bool = false, METADATA"))
+        .Kernel<MapKernel>(false),
+    With("ParallelMapDataset", ", num_parallel_calls: int32",
+         absl::StrCat(kMapAttrs, "sloppy: bool = false, preserve_cardinality: bool = false, METADATA"))
+        .Kernel<MapKernel>(true),
+    With("ParallelMapDatasetV2", ", num_parallel_calls: int64",
+         absl::StrCat(kMapAttrs, "deterministic: string = 'default', preserve_cardinality: bool = false, METADATA"))
+        .Kernel<MapKernel>(true),
+    With("MapAndBatchDataset", ", batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
+         "f: func, ARGUMENTS, TYPES, preserve_cardinality: bool = false, METADATA")
+        .Kernel<MapAndBatchKernel>(),
+    With("ExperimentalMapAndBatchDataset", ", batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
+         "f: func, ARGUMENTS, TYPES, preserve_cardinality: bool = false")
+        .Kernel<MapAndBatchKernel>(),
+    With("FilterDataset", "", "predicate: func, ARGUMENTS, TYPES, METADATA").Kernel<FilterKernel>(false),
+    With("ParallelFilterDataset", ", num_parallel_calls: int64",
+         "predicate: func, deterministic: string = 'default', ARGUMENTS, TYPES, METADATA")
+        .Kernel<FilterKernel>(true),
+    With("TakeWhileDataset", "", "predicate: func, ARGUMENTS, TYPES, METADATA").Kernel<TakeWhileKernel>(),
+    With("ExperimentalTakeWhileDataset", "", "predicate: func, ARGUMENTS, TYPES").Kernel<TakeWhileKernel>(),
+    With("FlatMapDataset", "", "f: func, ARGUMENTS, TYPES, METADATA").Kernel<FlatMapKernel>(),
+    With("InterleaveDataset", ", cycle_length: int64, block_length: int64", "f: func, ARGUMENTS, TYPES, METADATA")
+        .Kernel<InterleaveKernel>(-1),
+    With("ParallelInterleaveDataset",
+         ", cycle_length: int64, block_length: int64, sloppy: bool, buffer_output_elements: int64, "
+         "prefetch_input_elements: int64",
+         "f: func, ARGUMENTS, TYPES, METADATA")
+        .Kernel<InterleaveKernel>(0),
+    With("ExperimentalParallelInterleaveDataset",
+         ", cycle_length: int64, block_length: int64, sloppy: bool, buffer_output_elements: int64, "
+         "prefetch_input_elements: int64",
+         "f: func, ARGUMENTS, TYPES")
+        .Kernel<InterleaveKernel>(0),
+    With("LegacyParallelInterleaveDatasetV2",
+         ", cycle_length: int64, block_length: int64, buffer_output_elements: int64, prefetch_input_elements: int64",
+         "f: func, deterministic: string = 'default', ARGUMENTS, TYPES, METADATA")
+        .Kernel<InterleaveKernel>(0),
+    With("ParallelInterleaveDatasetV2", ", cycle_length: int64, block_length: int64, num_parallel_calls: int64",
+         "f: func, ARGUMENTS, TYPES, sloppy: bool = false, METADATA")
+        .Kernel<InterleaveKernel>(1),
+    With("ParallelInterleaveDatasetV3", ", cycle_length: int64, block_length: int64, num_parallel_calls: int64",
+         "f: func, deterministic: string = 'default', ARGUMENTS, TYPES, METADATA")
+        .Kernel<InterleaveKernel>(1),
+    With("ParallelInterleaveDatasetV4",
+         ", cycle_length: int64, block_length: int64, buffer_output_elements: int64, prefetch_input_elements: int64, "
+         "num_parallel_calls: int64",
+         "f: func, deterministic: string = 'default', ARGUMENTS, TYPES, METADATA")
+        .Kernel<InterleaveKernel>(3),
 };
 
 }  // namespace

@@ -79,17 +79,24 @@ absl::Status ComputeRange(KernelContext& c) {
   });
 }
 
-// Gives the records of one file.
-using OpenFile =
-    std::function<absl::StatusOr<absl::AnyInvocable<absl::StatusOr<bool>(std::string*)>>(const std::string& path)>;
+// Gives the records of one file, one after the other; false at its end.
+using ReadRecord = absl::AnyInvocable<absl::StatusOr<bool>(std::string*)>;
+using OpenFile = std::function<absl::StatusOr<ReadRecord>(const std::string& path)>;
 
 absl::Status SetFiles(KernelContext& c, OpenFile open) {
   if (c.input(0).rank() > 1) return InvalidArgument("`filenames` must be a scalar or a vector.");
   const Tensor names = c.input(0);
-  return SetDataset(c, Dataset::kUnknown, [names, open](Iteration&) -> absl::StatusOr<Next> {
-    return [names, open, at = int64_t{0},
-            read = absl::AnyInvocable<absl::StatusOr<bool>(std::string*)>()](Iteration&) mutable -> NextElement {
+  return SetDataset(c, Dataset::kUnknown, [names, open](Iteration& start) -> absl::StatusOr<Next> {
+    const Shard shard = start.files.value_or(Shard{});
+    start.files_found = true;
+    if (names.num_elements() < shard.count) {
+      return InvalidArgument(
+          "Dataset does not have enough data for each shard to have at least one element (# elems = ",
+          names.num_elements(), ", # shards = ", shard.count, ").");
+    }
+    return [names, open, shard, at = shard.index, read = ReadRecord()](Iteration& it) mutable -> NextElement {
       while (true) {
+        RETURN_IF_ERROR(it.Check());
         if (!read) {
           if (at >= names.num_elements()) return std::nullopt;
           ASSIGN_OR_RETURN(read, open(names.data<std::string>()[at]));
@@ -99,7 +106,7 @@ absl::Status SetFiles(KernelContext& c, OpenFile open) {
         if (more.ok() && *more) return Element{Tensor::Scalar(std::move(record))};
         // After its end, and where it is damaged, comes the next file.
         read = nullptr;
-        ++at;
+        at += shard.count;
         RETURN_IF_ERROR(more.status());
       }
     };
@@ -109,23 +116,19 @@ absl::Status SetFiles(KernelContext& c, OpenFile open) {
 absl::Status ComputeTfRecords(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::string name, StringArgument(c, 1, "compression_type"));
   ASSIGN_OR_RETURN(const data::Compression compression, data::CompressionFromName(name));
-  return SetFiles(
-      c,
-      [compression](const std::string& path) -> absl::StatusOr<absl::AnyInvocable<absl::StatusOr<bool>(std::string*)>> {
-        ASSIGN_OR_RETURN(std::unique_ptr<data::RecordReader> reader, data::RecordReader::Open(path, compression));
-        return [reader = std::move(reader)](std::string* record) { return reader->Next(record); };
-      });
+  return SetFiles(c, [compression](const std::string& path) -> absl::StatusOr<ReadRecord> {
+    ASSIGN_OR_RETURN(std::unique_ptr<data::RecordReader> reader, data::RecordReader::Open(path, compression));
+    return [reader = std::move(reader)](std::string* record) { return reader->Next(record); };
+  });
 }
 
 absl::Status ComputeLines(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::string name, StringArgument(c, 1, "compression_type"));
   ASSIGN_OR_RETURN(const data::Compression compression, data::CompressionFromName(name));
-  return SetFiles(
-      c,
-      [compression](const std::string& path) -> absl::StatusOr<absl::AnyInvocable<absl::StatusOr<bool>(std::string*)>> {
-        ASSIGN_OR_RETURN(std::unique_ptr<data::ByteStream> stream, data::OpenByteStream(path, compression));
-        return [stream = std::move(stream)](std::string* line) { return stream->ReadLine(line); };
-      });
+  return SetFiles(c, [compression](const std::string& path) -> absl::StatusOr<ReadRecord> {
+    ASSIGN_OR_RETURN(std::unique_ptr<data::ByteStream> stream, data::OpenByteStream(path, compression));
+    return [stream = std::move(stream)](std::string* line) { return stream->ReadLine(line); };
+  });
 }
 
 absl::Status ComputeFixedLength(KernelContext& c) {
@@ -141,36 +144,37 @@ absl::Status ComputeFixedLength(KernelContext& c) {
     ASSIGN_OR_RETURN(const std::string name, StringArgument(c, 5, "compression_type"));
     ASSIGN_OR_RETURN(compression, data::CompressionFromName(name));
   }
-  return SetFiles(
-      c,
-      [compression, header = sizes[0], size = sizes[1], footer = sizes[2]](
-          const std::string& path) -> absl::StatusOr<absl::AnyInvocable<absl::StatusOr<bool>(std::string*)>> {
-        ASSIGN_OR_RETURN(std::unique_ptr<data::ByteStream> stream, data::OpenByteStream(path, compression));
-        if (compression == data::Compression::kNone) {
-          ASSIGN_OR_RETURN(const uint64_t all, PosixFileSystem().FileSize(path));
-          const int64_t body = static_cast<int64_t>(all) - header - footer;
-          if (body < 0 || body % size != 0) {
-            return InvalidArgument("Excluding the header (", header, " bytes) and footer (", footer,
-                                   " bytes), input file \"", path, "\" has body length ", body,
-                                   " bytes, which is not an exact multiple of the record length (", size, " bytes).");
-          }
-        }
-        ASSIGN_OR_RETURN(const uint64_t skipped, stream->Skip(header));
-        if (skipped < static_cast<uint64_t>(header)) return InvalidArgument(path, " is shorter than its header");
-        // What is read lies before a footer that may turn out to be the end.
-        return [stream = std::move(stream), path, size, footer,
-                ahead = std::string()](std::string* record) mutable -> absl::StatusOr<bool> {
-          RETURN_IF_ERROR(stream->Append(size + footer - ahead.size(), &ahead).status());
-          if (static_cast<int64_t>(ahead.size()) < size + footer) {
-            if (static_cast<int64_t>(ahead.size()) == footer) return false;
-            return InvalidArgument("Excluding the header and footer, ", path,
-                                   " is not a multiple of the record length ", size, " bytes.");
-          }
-          *record = ahead.substr(0, size);
-          ahead.erase(0, size);
-          return true;
-        };
-      });
+  return SetFiles(c,
+                  [compression, header = sizes[0], size = sizes[1],
+                   footer = sizes[2]](const std::string& path) -> absl::StatusOr<ReadRecord> {
+                    ASSIGN_OR_RETURN(std::unique_ptr<data::ByteStream> stream, data::OpenByteStream(path, compression));
+                    if (compression == data::Compression::kNone) {
+                      ASSIGN_OR_RETURN(const uint64_t all, PosixFileSystem().FileSize(path));
+                      const int64_t body = static_cast<int64_t>(all) - header - footer;
+                      if (body < 0 || body % size != 0) {
+                        return InvalidArgument("Excluding the header (", header, " bytes) and footer (", footer,
+                                               " bytes), input file \"", path, "\" has body length ", body,
+                                               " bytes, which is not an exact multiple of the record length (", size,
+                                               " bytes).");
+                      }
+                    }
+                    ASSIGN_OR_RETURN(const uint64_t skipped, stream->Skip(header));
+                    if (skipped < static_cast<uint64_t>(header))
+                      return InvalidArgument(path, " is shorter than its header");
+                    // What is read lies before a footer that may turn out to be the end.
+                    return [stream = std::move(stream), path, size, footer,
+                            ahead = std::string()](std::string* record) mutable -> absl::StatusOr<bool> {
+                      RETURN_IF_ERROR(stream->Append(size + footer - ahead.size(), &ahead).status());
+                      if (static_cast<int64_t>(ahead.size()) < size + footer) {
+                        if (static_cast<int64_t>(ahead.size()) == footer) return false;
+                        return InvalidArgument("Excluding the header and footer, ", path,
+                                               " is not a multiple of the record length ", size, " bytes.");
+                      }
+                      *record = ahead.substr(0, size);
+                      ahead.erase(0, size);
+                      return true;
+                    };
+                  });
 }
 
 Op Files(absl::string_view name) { return Op(name).Stateful().Shape(shapes::Scalar).NotDifferentiable(); }

@@ -4,10 +4,8 @@
 //     given shape, or to the largest of them where a dimension is -1
 //   Window(x, size, shift, stride): datasets of `size` elements each; the next
 //     begins `shift` elements later
-//   Cache(x): the elements are made once, and kept
 #include <deque>
 
-#include "thalweg/base/mutex.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/dataset/dataset.h"
@@ -15,8 +13,6 @@
 
 namespace thalweg {
 namespace {
-
-using DatasetPtr = std::shared_ptr<const Dataset>;
 
 // Rows of one component in a tensor of the padded shape.
 absl::StatusOr<Tensor> PadRows(const std::vector<Element>& rows, size_t k, const std::vector<int64_t>& padded,
@@ -95,7 +91,7 @@ absl::Status ComputePaddedBatch(KernelContext& c) {
                                                    element->size(), " components");
                           }
                           rows.push_back(*std::move(element));
-                          RETURN_IF_ERROR(it.step.cancellation->status());
+                          RETURN_IF_ERROR(it.Check());
                         }
                         if (rows.empty() || (drop && static_cast<int64_t>(rows.size()) < size)) return std::nullopt;
                         Element batch;
@@ -106,18 +102,6 @@ absl::Status ComputePaddedBatch(KernelContext& c) {
                         return batch;
                       };
                     });
-}
-
-// A dataset of these elements.
-DatasetPtr Listed(std::vector<Element> elements) {
-  const int64_t count = static_cast<int64_t>(elements.size());
-  const auto list = std::make_shared<const std::vector<Element>>(std::move(elements));
-  return std::make_shared<const Dataset>("Window", count, [list](Iteration&) -> absl::StatusOr<Next> {
-    return [list, at = size_t{0}](Iteration&) mutable -> NextElement {
-      if (at >= list->size()) return std::nullopt;
-      return (*list)[at++];
-    };
-  });
 }
 
 // What a window covers: elements 0, stride, 2 * stride, ... of the next `reach`.
@@ -131,7 +115,7 @@ NextElement NextWindow(const Reach& w, Next& next, std::deque<Element>& ahead, i
     ASSIGN_OR_RETURN(std::optional<Element> element, next(it));
     if (!element) return false;
     ahead.push_back(*std::move(element));
-    RETURN_IF_ERROR(it.step.cancellation->status());
+    RETURN_IF_ERROR(it.Check());
     return true;
   };
   for (; to_skip > 0; --to_skip) {
@@ -154,7 +138,7 @@ NextElement NextWindow(const Reach& w, Next& next, std::deque<Element>& ahead, i
       if (ahead[i].size() != components) return InvalidArgument("elements have different numbers of components");
       elements.push_back({ahead[i][k]});
     }
-    result.push_back(TensorOf(Listed(std::move(elements))));
+    result.push_back(TensorOf(ListedDataset("Window", std::move(elements))));
   }
   to_skip = w.shift;
   return result;
@@ -184,48 +168,6 @@ absl::Status ComputeWindow(KernelContext& c) {
     ASSIGN_OR_RETURN(Next next, input->Iterate(start));
     return [w, next = std::move(next), ahead = std::deque<Element>(), to_skip = int64_t{0}](
                Iteration& it) mutable -> NextElement { return NextWindow(w, next, ahead, to_skip, it); };
-  });
-}
-
-// Elements that are kept when all of them were made. Thread-safe.
-class Kept {
- public:
-  std::shared_ptr<const std::vector<Element>> Get() const {
-    MutexLock lock(&mutex_);
-    return all_;
-  }
-  void Set(std::vector<Element> all) {
-    MutexLock lock(&mutex_);
-    if (all_ == nullptr) all_ = std::make_shared<const std::vector<Element>>(std::move(all));
-  }
-
- private:
-  mutable Mutex mutex_;
-  std::shared_ptr<const std::vector<Element>> all_ ABSL_GUARDED_BY(mutex_);
-};
-
-absl::Status ComputeCache(KernelContext& c) {
-  ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));
-  ASSIGN_OR_RETURN(const std::string file, StringArgument(c, 1, "filename"));
-  if (!file.empty()) return Unimplemented("a cache in a file: '", file, "'");
-  const auto kept = std::make_shared<Kept>();
-  return SetDataset(c, input->cardinality(), [input, kept](Iteration& start) -> absl::StatusOr<Next> {
-    if (const auto all = kept->Get()) {
-      return [all, at = size_t{0}](Iteration&) mutable -> NextElement {
-        if (at >= all->size()) return std::nullopt;
-        return (*all)[at++];
-      };
-    }
-    ASSIGN_OR_RETURN(Next next, input->Iterate(start));
-    return [kept, next = std::move(next), made = std::vector<Element>()](Iteration& it) mutable -> NextElement {
-      ASSIGN_OR_RETURN(std::optional<Element> element, next(it));
-      if (element) {
-        made.push_back(*element);
-      } else {
-        kept->Set(std::move(made));
-      }
-      return element;
-    };
   });
 }
 
@@ -270,16 +212,6 @@ const OpRegistration kOps[] = {
         .Attr("metadata: string = ''")
         .Shape(shapes::Scalar)
         .Compute(ComputeWindow)
-        .NotDifferentiable(),
-    Op("CacheDataset")
-        .Input("input_dataset: variant")
-        .Input("filename: string")
-        .Output("handle: variant")
-        .Attr("output_types: list(type) >= 1")
-        .Attr("output_shapes: list(shape) >= 1")
-        .Attr("metadata: string = ''")
-        .Shape(shapes::Scalar)
-        .Compute(ComputeCache)
         .NotDifferentiable(),
 };
 

@@ -1,0 +1,313 @@
+"""Runs tf.data programs as TensorFlow 1.15 and 2.15 send them: in a session of TensorFlow's own and on a Thalweg server.
+
+The client is the TensorFlow of the interpreter that runs this file. Pipelines have the options that the client gives
+them by itself, so that its wrappers (OptimizeDataset, ModelDataset, ...) are sent, too.
+"""
+
+import os
+import subprocess
+import tempfile
+import time
+import unittest
+
+import numpy as np
+import tensorflow as tf
+from ports import free_ports
+
+v1 = tf.compat.v1
+Dataset = v1.data.Dataset
+experimental = tf.data.experimental
+THALWEG = os.path.join(os.environ["THALWEG_BIN"], "thalweg")
+
+
+def plain(value):
+    """What can be compared: arrays as lists."""
+    if isinstance(value, (v1.SparseTensorValue,)):
+        return [np.asarray(part).tolist() for part in value]
+    if isinstance(value, (tuple, list)):
+        return [plain(part) for part in value]
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    return np.asarray(value).tolist()
+
+
+class ClientsTest(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        (port,) = free_ports(1)
+        cls.server = subprocess.Popen([THALWEG, "server", "--cluster=worker|localhost:%d" % port, "--job_name=worker"])
+        cls.target = "grpc://localhost:%d" % port
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.terminate()
+        cls.server.wait(30)
+
+    def setUp(self):
+        self.graph = tf.Graph()
+        context = self.graph.as_default()
+        context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+        v1.set_random_seed(87)
+        self.folder = tempfile.mkdtemp()
+
+    def compare(self, program):
+        """`program` gets a session and returns what is compared."""
+        results = []
+        for target in ("", self.target):
+            with v1.Session(target, graph=self.graph) as session:
+                results.append(program(session))
+        theirs, ours = results
+        self.assertEqual(ours, theirs)
+
+    def drain(self, session, fetches, limit=40):
+        """Values until the end, or until something goes wrong, with the name of the error."""
+        values = []
+        try:
+            for _ in range(limit):
+                values.append(plain(session.run(fetches)))
+        except tf.errors.OpError as error:
+            values.append(type(error).__name__)
+        return values
+
+    def elements(self, *datasets):
+        """All elements, of both kinds of iterator."""
+        for dataset in datasets:
+            iterator = v1.data.make_initializable_iterator(dataset)
+            get = iterator.get_next()
+
+            def program(session):
+                values = []
+                for _ in range(2):
+                    session.run(iterator.initializer)
+                    values.append(self.drain(session, get))
+                return values
+
+            self.compare(program)
+
+    def one_shot(self, *datasets):
+        for dataset in datasets:
+            get = v1.data.make_one_shot_iterator(dataset).get_next()
+            self.compare(lambda session: self.drain(session, get))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def records(self, name, count):
+        with v1.python_io.TFRecordWriter(self.path(name)) as writer:
+            for i in range(count):
+                feature = {"x": tf.train.Feature(int64_list=tf.train.Int64List(value=[i, i + 1])),
+                           "y": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"%d" % i] * (i % 3)))}
+                writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+        return self.path(name)
+
+    def test_the_example_of_the_documentation(self):
+        self.one_shot(Dataset.range(10).shuffle(4, seed=5).map(lambda x: x * x).batch(4))
+
+    def test_default_pipelines(self):
+        ten = Dataset.range(10)
+        self.elements(ten.map(lambda x: x + 1).batch(3).prefetch(1), ten.shuffle(20, seed=3).repeat(2),
+                      ten.cache().repeat(2), ten.map(lambda x: (x, {"y": -x}), num_parallel_calls=4).prefetch(-1),
+                      ten.filter(lambda x: tf.equal(x % 2, 0)), ten.flat_map(lambda x: Dataset.range(x)),
+                      ten.interleave(lambda x: Dataset.range(x, x + 5), cycle_length=3, block_length=2,
+                                     num_parallel_calls=2))
+
+    def test_options(self):
+        options = tf.data.Options()
+        options.experimental_deterministic = True
+        if hasattr(options, "experimental_threading"):
+            options.experimental_threading.private_threadpool_size = 2
+            options.experimental_threading.max_intra_op_parallelism = 1
+        self.elements(Dataset.range(10).map(lambda x: x * 2).with_options(options))
+
+    def test_fused_transformations(self):
+        ten = Dataset.range(10)
+        self.elements(ten.apply(experimental.map_and_batch(lambda x: x * x, 4)),
+                      ten.apply(experimental.map_and_batch(lambda x: x * x, 4, drop_remainder=True)),
+                      ten.apply(experimental.shuffle_and_repeat(5, 3, seed=11)),
+                      ten.apply(experimental.parallel_interleave(lambda x: Dataset.range(x, x + 3), cycle_length=2)))
+
+    def test_groups(self):
+        ten = Dataset.range(10)
+        reducer = experimental.Reducer(lambda _: tf.constant(0, tf.int64), lambda state, x: state + x, lambda s: -s)
+        self.elements(ten.apply(experimental.group_by_window(lambda x: x % 3, lambda key, w: w.batch(4), 2)),
+                      ten.apply(experimental.group_by_reducer(lambda x: x % 3, reducer)),
+                      ten.apply(experimental.bucket_by_sequence_length(
+                          lambda x: tf.cast(x, tf.int32), [3, 6], [2, 2, 2])),
+                      ten.apply(experimental.scan(tf.constant(1, tf.int64), lambda s, x: (s + x, s * x))),
+                      ten.apply(experimental.take_while(lambda x: x < 4)),
+                      ten.map(lambda x: x % 4).apply(experimental.unique()),
+                      ten.batch(4).apply(experimental.unbatch()))
+
+    def test_choices(self):
+        ones, tens = Dataset.range(5), Dataset.range(10, 14)
+        self.elements(experimental.sample_from_datasets([ones, tens], [0.3, 0.7], seed=5),
+                      experimental.choose_from_datasets([ones, tens], Dataset.range(6).map(lambda x: x % 2)),
+                      experimental.RandomDataset(seed=4).take(5),
+                      Dataset.range(6).apply(experimental.enumerate_dataset(3)))
+
+    def test_errors(self):
+        check = Dataset.from_tensor_slices([1., 2., 0., 4.]).map(lambda x: tf.debugging.check_numerics(1. / x, "bad"))
+        self.elements(check, check.apply(experimental.ignore_errors()), Dataset.range(3).batch(2).map(
+            lambda x: tf.reshape(x, [5])))
+
+    def test_sparse(self):
+        rows = Dataset.from_tensor_slices([[1, 2], [3, 4], [5, 6]])
+        sparse = tf.SparseTensor([[0, 1], [2, 0], [2, 2]], [1., 2., 3.], [3, 4])
+        self.elements(rows.apply(experimental.dense_to_sparse_batch(2, [4])), Dataset.from_sparse_tensor_slices(sparse),
+                      Dataset.from_tensor_slices(sparse).batch(2))
+
+    def test_files(self):
+        names = [self.records("a", 5), self.records("b", 3)]
+        with open(self.path("lines"), "wb") as f:
+            f.write(b"one\ntwo\r\nthree")
+        features = {"x": v1.FixedLenFeature([2], tf.int64), "y": v1.VarLenFeature(tf.string)}
+        read = Dataset.from_tensor_slices(names).interleave(tf.data.TFRecordDataset, cycle_length=2)
+        self.elements(tf.data.TFRecordDataset(names), tf.data.TextLineDataset(self.path("lines")),
+                      read.batch(3).map(lambda s: v1.parse_example(s, features)),
+                      Dataset.list_files(self.path("?"), shuffle=False))
+
+    def test_tables(self):
+        with open(self.path("table"), "wb") as f:
+            f.write(b'a,b,c\n1,2.5,x\n-3,,"with, comma"\n4,NA,"two\nlines"\n5,1\n')
+        defaults = [tf.int32, tf.constant([7.], tf.float32), tf.string]
+        self.elements(experimental.CsvDataset(self.path("table"), defaults, header=True, na_value="NA"),
+                      experimental.CsvDataset(self.path("table"), [tf.string], header=False, select_cols=[1]),
+                      experimental.CsvDataset([self.path("nowhere")], [tf.string]))
+
+    def test_parsed_examples(self):
+        name = self.records("a", 7)
+        features = {"x": v1.FixedLenFeature([2], tf.int64), "y": v1.VarLenFeature(tf.string)}
+        missing = {"z": v1.FixedLenFeature([], tf.int64)}
+        batches = tf.data.TFRecordDataset(name).batch(3)
+        self.elements(batches.apply(experimental.parse_example_dataset(features, num_parallel_calls=2)),
+                      batches.apply(experimental.parse_example_dataset(missing)),
+                      v1.data.experimental.make_batched_features_dataset(
+                          [name], 2, features, num_epochs=1, shuffle=False))
+
+    def test_several_devices(self):
+        from tensorflow.python.data.ops import multi_device_iterator_ops
+        iterator = multi_device_iterator_ops.MultiDeviceIterator(
+            Dataset.range(7).map(lambda x: x * x), ["/cpu:0", "/cpu:0"], max_buffer_size=2, prefetch_buffer_size=0)
+        first, second = iterator.get_next()
+
+        def program(session):
+            session.run(iterator.initializer)
+            values = [[int(v) for v in session.run([first, second])] for _ in range(3)]
+            return values + self.drain(session, first)[-2:] + self.drain(session, second)[-1:]
+
+        self.compare(program)
+
+    def test_cache_in_a_file(self):
+        for i in range(2):
+            cached = Dataset.range(5).map(lambda x: (x, tf.strings.as_string(x)))
+            get = v1.data.make_initializable_iterator(cached.cache(self.path("cache%d" % i)))
+            element = get.get_next()
+
+            def program(session):
+                session.run(get.initializer)
+                return self.drain(session, element)
+
+            # The second session reads what the first wrote, whichever of the two wrote it.
+            targets = ["", self.target] if i == 0 else [self.target, ""]
+            values = []
+            for target in targets:
+                with v1.Session(target, graph=self.graph) as session:
+                    values.append(program(session))
+            self.assertEqual(values[0], values[1])
+            self.assertEqual(len(values[0]), 6)
+
+    def test_loops_and_conditionals_in_functions(self):
+        def collatz(x):
+            return tf.while_loop(lambda n, k: n > 1, lambda n, k: (tf.cond(tf.equal(n % 2, 0), lambda: n // 2,
+                                                                           lambda: 3 * n + 1), k + 1), (x, 0))[1]
+
+        self.elements(Dataset.range(1, 12).map(collatz), Dataset.range(1, 12).map(collatz, num_parallel_calls=3),
+                      Dataset.range(6).map(lambda x: tf.map_fn(lambda i: i * x, tf.range(x + 1))))
+
+    def test_feedable_and_reinitializable_iterators(self):
+        first, second = Dataset.range(4).map(lambda x: x * 2), Dataset.range(10, 13).batch(1).map(lambda x: x[0])
+        either = v1.data.Iterator.from_structure(tf.int64, [])
+        get = either.get_next()
+        starts = [either.make_initializer(first), either.make_initializer(second)]
+        handle = v1.placeholder(tf.string, [])
+        fed = v1.data.Iterator.from_string_handle(handle, tf.int64, []).get_next()
+        iterators = [v1.data.make_one_shot_iterator(first), v1.data.make_initializable_iterator(second)]
+
+        def program(session):
+            values = []
+            for start in starts * 2:
+                session.run(start)
+                values.append(self.drain(session, get))
+            session.run(iterators[1].initializer)
+            for text in session.run([iterator.string_handle() for iterator in iterators]):
+                values.append([int(session.run(fed, {handle: text})) for _ in range(3)])
+            return values
+
+        self.compare(program)
+
+    def test_checkpoints(self):
+        iterator = v1.data.make_initializable_iterator(
+            Dataset.range(20).shuffle(5, seed=7, reshuffle_each_iteration=False).map(lambda x: x * x).prefetch(2))
+        get = iterator.get_next()
+        v1.add_to_collection(v1.GraphKeys.SAVEABLE_OBJECTS, experimental.make_saveable_from_iterator(iterator))
+        saver = v1.train.Saver()
+
+        def program(session):
+            session.run(iterator.initializer)
+            values = [int(session.run(get)) for _ in range(5)]
+            path = saver.save(session, os.path.join(tempfile.mkdtemp(), "model"))
+            after = self.drain(session, get)
+            session.run(iterator.initializer)
+            saver.restore(session, path)
+            self.assertEqual(self.drain(session, get), after)
+            return values + after
+
+        self.compare(program)
+
+    def test_a_dataset_in_a_conditional_step(self):
+        """An iterator that waits holds up nothing else, and a step that is too late leaves it in order."""
+        queue = v1.FIFOQueue(10, tf.int64, [[]], shared_name="of_the_dataset")
+        iterator = v1.data.make_initializable_iterator(
+            Dataset.range(3).map(lambda x: x + queue.dequeue()).prefetch(1))
+        get, put = iterator.get_next(), queue.enqueue(tf.constant(10, tf.int64))
+
+        def program(session):
+            session.run(iterator.initializer)
+            try:
+                session.run(get, options=v1.RunOptions(timeout_in_ms=300))
+                return "got something"
+            except tf.errors.DeadlineExceededError:
+                pass
+            values = []
+            for _ in range(3):
+                session.run(put)
+                values.append(int(session.run(get)))
+            return values
+
+        with v1.Session(self.target, graph=self.graph) as session:
+            self.assertEqual(program(session), [10, 11, 12])
+
+    if tf.__version__ < "2":  # later versions have no statistics of datasets
+        def test_statistics(self):
+            aggregator = experimental.StatsAggregator()
+            options = tf.data.Options()
+            options.experimental_stats.aggregator = aggregator
+            dataset = Dataset.range(5).apply(experimental.bytes_produced_stats("bytes")).apply(
+                experimental.latency_stats("latency")).with_options(options)
+            iterator = v1.data.make_initializable_iterator(dataset)
+            get, summary = iterator.get_next(), aggregator.get_summary()
+
+            def program(session):
+                session.run(iterator.initializer)
+                self.drain(session, get)
+                values = {v.tag: v.histo for v in v1.Summary.FromString(session.run(summary)).value}
+                return values["bytes"].num, values["bytes"].sum, values["latency"].num
+
+            self.compare(program)
+
+
+if __name__ == "__main__":
+    unittest.main()
