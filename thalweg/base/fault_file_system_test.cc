@@ -4,20 +4,14 @@
 
 #include "gtest/gtest.h"
 #include "thalweg/base/fault_file_system_testlib.h"
+#include "thalweg/base/folder_testlib.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
 namespace {
 
-class FaultFileSystemTest : public testing::Test {
+class FaultFileSystemTest : public FolderTest {
  protected:
-  FaultFileSystemTest() : root_(testing::TempDir() + "fault_file_system_test_XXXXXX") {
-    CHECK(mkdtemp(root_.data()) != nullptr);
-  }
-  ~FaultFileSystemTest() override { EXPECT_TRUE(PosixFileSystem().DeleteRecursively(root_).ok()); }
-
-  std::string Path(const std::string& name) const { return root_ + "/" + name; }
-
   // The contents, or "-" if there is no such file.
   std::string Read(const std::string& name) {
     const auto contents = disk_.ReadFileToString(Path(name));
@@ -30,10 +24,9 @@ class FaultFileSystemTest : public testing::Test {
     ASSERT_TRUE(file->Append(contents).ok());
     ASSERT_TRUE(file->Sync().ok());
     ASSERT_TRUE(file->Close().ok());
-    ASSERT_TRUE(disk_.SyncDirectory(root_).ok());
+    ASSERT_TRUE(disk_.SyncDirectory(folder_).ok());
   }
 
-  std::string root_;
   FaultFileSystem disk_{PosixFileSystem()};
 };
 
@@ -41,7 +34,7 @@ TEST_F(FaultFileSystemTest, PassesThroughWhenNothingIsWrong) {
   ASSERT_TRUE(disk_.WriteStringToFile(Path("f"), "contents").ok());
   EXPECT_EQ(Read("f"), "contents");
   EXPECT_EQ(*disk_.FileSize(Path("f")), 8);
-  EXPECT_EQ(*disk_.ListDirectory(root_), std::vector<std::string>{"f"});
+  EXPECT_EQ(*disk_.ListDirectory(folder_), std::vector<std::string>{"f"});
   EXPECT_EQ(disk_.DeleteFile(Path("none")).code(), absl::StatusCode::kNotFound);
 }
 
@@ -100,7 +93,7 @@ TEST_F(FaultFileSystemTest, ARenameIsDurableWithItsFolder) {
     ASSERT_TRUE(file->Close().ok());
     ASSERT_TRUE(disk_.Rename(Path("temporary"), Path("current")).ok());
     if (sync_folder) {
-      ASSERT_TRUE(disk_.SyncDirectory(root_ + "/").ok());
+      ASSERT_TRUE(disk_.SyncDirectory(folder_ + "/").ok());
     }
     EXPECT_EQ(Read("current"), "new");
     ASSERT_TRUE(disk_.Crash().ok());
@@ -113,7 +106,7 @@ TEST_F(FaultFileSystemTest, ARenameOfUnsyncedBytesIsATrap) {
   WriteDurably("current", "old");
   ASSERT_TRUE(disk_.WriteStringToFile(Path("temporary"), "new").ok());
   ASSERT_TRUE(disk_.Rename(Path("temporary"), Path("current")).ok());
-  ASSERT_TRUE(disk_.SyncDirectory(root_).ok());
+  ASSERT_TRUE(disk_.SyncDirectory(folder_).ok());
   ASSERT_TRUE(disk_.Crash().ok());
   EXPECT_EQ(Read("current"), "");  // the name is there, the bytes are not
 }

@@ -8,20 +8,15 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "thalweg/base/folder_testlib.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
 namespace {
 
-class FileSystemTest : public testing::Test {
+class FileSystemTest : public FolderTest {
  protected:
-  FileSystemTest() : root_(testing::TempDir() + "file_system_test_XXXXXX") { CHECK(mkdtemp(root_.data()) != nullptr); }
-  ~FileSystemTest() override { EXPECT_TRUE(files_.DeleteRecursively(root_).ok()); }
-
-  std::string Path(const std::string& name) const { return root_ + "/" + name; }
-
   FileSystem& files_ = PosixFileSystem();
-  std::string root_;
 };
 
 TEST_F(FileSystemTest, WritesAndReadsBack) {
@@ -113,9 +108,9 @@ TEST_F(FileSystemTest, ErrorsSayWhatWhereAndWhy) {
   const absl::Status missing = files_.ReadFileToString(Path("none")).status();
   EXPECT_EQ(missing, NotFound("open ", Path("none"), ": No such file or directory"));
   EXPECT_EQ(files_.NewWritableFile(Path("no/such/folder")).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(files_.NewRandomAccessFile(root_).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(files_.NewWritableFile(root_).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(files_.FileSize(root_).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_.NewRandomAccessFile(folder_).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_.NewWritableFile(folder_).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_.FileSize(folder_).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(files_.ListDirectory(Path("none")).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(files_.SyncDirectory(Path("none")).code(), absl::StatusCode::kNotFound);
   const absl::Status rename = files_.Rename(Path("none"), Path("other"));

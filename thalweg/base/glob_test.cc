@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/folder_testlib.h"
 
 namespace thalweg {
 namespace {
@@ -12,8 +13,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 TEST(GlobTest, Matches) {
-  std::string root = testing::TempDir() + "globXXXXXX";
-  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  const TempFolder folder;
+  const std::string& root = folder.path();
   FileSystem& files = PosixFileSystem();
   for (const char* name : {"/a/x-00000-of-00002", "/a/x-00001-of-00002", "/b/x-1", "/b/y[1]"}) {
     const std::string path = root + name;
@@ -28,7 +29,6 @@ TEST(GlobTest, Matches) {
   EXPECT_THAT(*MatchingPaths(files, root + "/b/x-1"), ElementsAre(root + "/b/x-1"));
   EXPECT_THAT(*MatchingPaths(files, root + "/b/x-1/z"), IsEmpty());
   EXPECT_THAT(*MatchingPaths(files, root + "/c/*"), IsEmpty());
-  EXPECT_TRUE(files.DeleteRecursively(root).ok());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/fault_file_system_testlib.h"
+#include "thalweg/base/folder_testlib.h"
 #include "thalweg/base/status.h"
 #include "thalweg/checkpoint/bundle_reader.h"
 #include "thalweg/checkpoint/bundle_writer.h"
@@ -18,13 +19,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class BundleTest : public testing::Test {
+class BundleTest : public FolderTest {
  protected:
-  BundleTest() : root_(testing::TempDir() + "bundle_test_XXXXXX") { CHECK(mkdtemp(root_.data()) != nullptr); }
-  ~BundleTest() override { EXPECT_TRUE(PosixFileSystem().DeleteRecursively(root_).ok()); }
-
-  std::string Path(const std::string& name) const { return root_ + "/" + name; }
-
   absl::Status Write(const std::string& prefix, const std::vector<std::pair<std::string, Tensor>>& tensors) {
     ASSIGN_OR_RETURN(const auto writer, BundleWriter::Create(disk_, Path(prefix)));
     for (const auto& [name, value] : tensors) RETURN_IF_ERROR(writer->Add(name, value));
@@ -39,7 +35,6 @@ class BundleTest : public testing::Test {
     return value.ok() ? value->ToString() : value.status().ToString();
   }
 
-  std::string root_;
   FaultFileSystem disk_{PosixFileSystem()};
 };
 
@@ -92,7 +87,7 @@ TEST_F(BundleTest, RefusesWhatCannotBeSaved) {
               "INVALID_ARGUMENT: Adding duplicate key: a");
   EXPECT_EQ(Write("c", {{"", Tensor::Scalar<float>(1)}}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Write("c", {{"r", Tensor(kResource, {1})}}).code(), absl::StatusCode::kUnimplemented);
-  EXPECT_TRUE(disk_.ListDirectory(root_)->empty());
+  EXPECT_TRUE(disk_.ListDirectory(folder_)->empty());
 }
 
 TEST_F(BundleTest, Slices) {
@@ -128,8 +123,8 @@ TEST_F(BundleTest, Merge) {
   EXPECT_THAT(MergeBundles(disk_, {Path("a"), Path("q")}, Path("m")).ToString(), HasSubstr("allow_missing_files"));
   ASSERT_TRUE(MergeBundles(disk_, {Path("a"), Path("q"), Path("b")}, Path("m"), {.allow_missing_files = true}).ok());
   EXPECT_EQ(Text("m", "y"), Tensor::Scalar<float>(2).ToString());
-  EXPECT_THAT(*disk_.ListDirectory(root_), ElementsAre("d.data-00000-of-00001", "d.index", "m.data-00000-of-00002",
-                                                       "m.data-00001-of-00002", "m.index"));
+  EXPECT_THAT(*disk_.ListDirectory(folder_), ElementsAre("d.data-00000-of-00001", "d.index", "m.data-00000-of-00002",
+                                                         "m.data-00001-of-00002", "m.index"));
 }
 
 // The disk is full at each write in turn, and then the machine goes down: the
@@ -140,14 +135,14 @@ TEST_F(BundleTest, WhatGoesWrongLeavesTheOldOne) {
   ASSERT_TRUE(Write("c", {{"x", old}}).ok());
   const int64_t before = disk_.writes();
   ASSERT_TRUE(Write("c", {{"x", old}}).ok());
-  ASSERT_TRUE(disk_.SyncDirectory(root_).ok());  // files that were replaced are gone for good
+  ASSERT_TRUE(disk_.SyncDirectory(folder_).ok());  // files that were replaced are gone for good
   const int64_t writes = disk_.writes() - before;
   ASSERT_GT(writes, 3);
   for (int64_t n = 1; n <= writes; ++n) {
     disk_.FailWritesFrom(n);
     EXPECT_EQ(Write("c", {{"x", fresh}}).code(), absl::StatusCode::kResourceExhausted) << n;
     disk_.ClearFaults();
-    EXPECT_EQ(disk_.ListDirectory(root_)->size(), 2) << "temporary files are gone";
+    EXPECT_EQ(disk_.ListDirectory(folder_)->size(), 2) << "temporary files are gone";
     EXPECT_EQ(Text("c", "x"), old.ToString());
     ASSERT_TRUE(disk_.Crash().ok());
     EXPECT_EQ(Text("c", "x"), old.ToString());
@@ -175,7 +170,7 @@ TEST_F(BundleTest, TheOldOneStaysWholeUntilTheIndexIsReplaced) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(Write("c", {{"x", fresh}}).ok());
     EXPECT_EQ(Text("c", "x"), fresh.ToString());
-    const std::vector<std::string> names = *disk_.ListDirectory(root_);
+    const std::vector<std::string> names = *disk_.ListDirectory(folder_);
     EXPECT_EQ(std::count_if(names.begin(), names.end(), [](const auto& name) { return name[0] == 'c'; }), 2);
   }
   for (const char* part : {"a", "b"}) ASSERT_TRUE(Write(part, {{part, old}}).ok());

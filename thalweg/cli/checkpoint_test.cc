@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/file_system.h"
+#include "thalweg/base/folder_testlib.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/checkpoint/bundle_writer.h"
@@ -16,18 +17,15 @@ namespace {
 
 using testing::HasSubstr;
 
-class CheckpointTest : public testing::Test {
+class CheckpointTest : public FolderTest {
  protected:
-  CheckpointTest() : folder_(testing::TempDir() + "cli_XXXXXX") {
-    CHECK(mkdtemp(folder_.data()) != nullptr);
+  CheckpointTest() {
     Write("m-1", Tensor::Of<float>({2}, {1, 2}), Tensor::Scalar<int64_t>(1));
     Write("m-2", Tensor::Of<float>({2}, {1, 2.5}), Tensor::Scalar<int64_t>(2));
     CHECK(WriteCheckpointState(folder_, {.latest = Path("m-2"), .saved = {{Path("m-1"), 1.7e9}, {Path("m-2"), 1.7e9}}})
               .ok());
   }
-  ~CheckpointTest() override { EXPECT_TRUE(PosixFileSystem().DeleteRecursively(folder_).ok()); }
 
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
   void Write(const std::string& name, const Tensor& w, const Tensor& step) {
     const auto writer = BundleWriter::Create(PosixFileSystem(), Path(name));
     CHECK((*writer)->Add("global_step", step).ok() && (*writer)->Add("w", w).ok() && (*writer)->Finish().ok());
@@ -42,7 +40,7 @@ class CheckpointTest : public testing::Test {
     return code;
   }
 
-  std::string folder_, out_, err_;
+  std::string out_, err_;
 };
 
 TEST_F(CheckpointTest, ListAndShow) {

@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/file_system.h"
+#include "thalweg/base/folder_testlib.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
@@ -142,9 +143,8 @@ absl::Status LeaveAsOrphan(const std::string& checkpoint, bool has_variables) {
 }
 
 TEST(JobEndTest, AnOrphanSavesItsVariables) {
-  std::string folder = testing::TempDir() + "orphan_XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string prefix = folder + "/a/orphan", saved = prefix + "-ps-0";
+  const TempFolder folder;
+  const std::string prefix = folder.path() + "/a/orphan", saved = prefix + "-ps-0";
   constexpr absl::StatusCode kCode = absl::StatusCode::kDeadlineExceeded;
   EXPECT_THAT(LeaveAsOrphan(prefix, /*has_variables=*/false), Fails(kCode, "; it had no variables"));
   EXPECT_THAT(LeaveAsOrphan(prefix, /*has_variables=*/true), Fails(kCode, "; its 1 variables are in " + saved));
@@ -154,7 +154,6 @@ TEST(JobEndTest, AnOrphanSavesItsVariables) {
   const std::string no_folder = saved + ".index/x";
   EXPECT_THAT(LeaveAsOrphan(no_folder, true),
               Fails(kCode, "; its variables are lost: saving " + no_folder + "-ps-0: "));
-  EXPECT_TRUE(PosixFileSystem().DeleteRecursively(folder).ok());
 }
 
 // A parameter server of an elastic job knows only itself.

@@ -2,11 +2,11 @@
 
 #include <zlib.h>
 
-#include <filesystem>
 #include <set>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/folder_testlib.h"
 
 namespace thalweg::data {
 namespace {
@@ -35,19 +35,8 @@ std::string Gzip(const std::string& plain) {
   return packed;
 }
 
-class IdxTest : public testing::Test {
+class IdxTest : public FolderTest {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "/idx_" + testing::UnitTest::GetInstance()->current_test_info()->name();
-    ASSERT_TRUE(PosixFileSystem().CreateDirectories(folder_).ok());
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string Write(const std::string& name, const std::string& contents) {
-    const std::string path = folder_ + "/" + name;
-    EXPECT_TRUE(PosixFileSystem().WriteStringToFile(path, contents).ok());
-    return path;
-  }
   absl::Status Error(const std::string& contents) { return ReadIdx(Write("bad", contents)).status(); }
 
   // `n` images of 2 x 2 pixels; pixel 0 is the number of the image.
@@ -59,8 +48,6 @@ class IdxTest : public testing::Test {
     Write(prefix + "-images-idx3-ubyte", pixels);
     Write(prefix + "-labels-idx1-ubyte.gz", Gzip(classes));
   }
-
-  std::string folder_;
 };
 
 TEST_F(IdxTest, PlainAndGzipped) {

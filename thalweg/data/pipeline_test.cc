@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <set>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/folder_testlib.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
@@ -27,19 +27,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class PipelineTest : public testing::Test {
+class PipelineTest : public FolderTest {
  protected:
-  void SetUp() override {
-    folder_ = testing::TempDir() + "/pipeline_" + testing::UnitTest::GetInstance()->current_test_info()->name();
-    ASSERT_TRUE(PosixFileSystem().CreateDirectories(folder_).ok());
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string Write(const std::string& name, const std::string& contents) {
-    const std::string path = folder_ + "/" + name;
-    EXPECT_TRUE(PosixFileSystem().WriteStringToFile(path, contents).ok());
-    return path;
-  }
   // Three files of the lines 0-9, 10-19 and 20-29.
   PipelineOptions Numbers() {
     PipelineOptions o{.format = TextLines(), .decode = DecodeCsv({kInt64}), .batch_size = 4};
@@ -64,8 +53,6 @@ class PipelineTest : public testing::Test {
     EXPECT_EQ(pipeline.Next().status(), pipeline.status());  // it comes again
     return pipeline.status();
   }
-
-  std::string folder_;
 };
 
 TEST_F(PipelineTest, InOrder) {

@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/file_system.h"
+#include "thalweg/base/folder_testlib.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
@@ -30,7 +31,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-class HostLauncherTest : public testing::Test {
+class HostLauncherTest : public FolderTest {
  protected:
   // Runs a script for every task; its $1 and $2 are job and index.
   absl::StatusOr<int> Run(const std::string& script, LocalJobOptions options = {}) {
@@ -46,12 +47,8 @@ class HostLauncherTest : public testing::Test {
     err_ = err.str();
     return code;
   }
-  HostLauncherTest() : folder_(testing::TempDir() + "launcher_XXXXXX") { CHECK(mkdtemp(folder_.data()) != nullptr); }
-  ~HostLauncherTest() override { EXPECT_TRUE(PosixFileSystem().DeleteRecursively(folder_).ok()); }
-  // A file that the tasks of one test share.
-  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
 
-  std::string folder_, out_, err_;
+  std::string out_, err_;
 };
 
 TEST_F(HostLauncherTest, EveryTaskLearnsWhoItIs) {

@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/fault_file_system_testlib.h"
+#include "thalweg/base/folder_testlib.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/observe/chrome_trace.h"
 #include "thalweg/ops/array_ops.h"
@@ -15,11 +16,8 @@ namespace {
 
 using testing::HasSubstr;
 
-class SummaryWriterTest : public testing::Test {
+class SummaryWriterTest : public FolderTest {
  protected:
-  SummaryWriterTest() : folder_(testing::TempDir() + "summary_XXXXXX") { CHECK(mkdtemp(folder_.data()) != nullptr); }
-  ~SummaryWriterTest() override { EXPECT_TRUE(PosixFileSystem().DeleteRecursively(folder_).ok()); }
-
   std::vector<tensorflow::Event> Read(const std::string& path) {
     std::vector<tensorflow::Event> events;
     auto reader = data::RecordReader::Open(path);
@@ -28,8 +26,6 @@ class SummaryWriterTest : public testing::Test {
     while (reader.ok() && *(*reader)->Next(&record)) EXPECT_TRUE(events.emplace_back().ParseFromString(record));
     return events;
   }
-
-  std::string folder_;
 };
 
 TEST_F(SummaryWriterTest, WritesEvents) {

@@ -8,7 +8,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/support/broadcast.h"
-#include "thalweg/tensor/resource_handle.h"
+#include "thalweg/ops/support/element_copy.h"
 
 namespace thalweg {
 namespace {
@@ -49,35 +49,6 @@ void SelectRow(const bool* c, const T* t, const T* e, T* out, int64_t n, Steps b
   PlainSelect(c, t, e, out, n, by);
 }
 
-struct Bytes16 {
-  uint64_t low, high;
-};
-
-// Calls f with the type that moves elements of `dtype`.
-template <typename F>
-absl::Status WithCarrier(DType dtype, F&& f) {
-  switch (Buffer::Stride(dtype)) {
-    case 1:
-      return f.template operator()<uint8_t>();
-    case 2:
-      return f.template operator()<uint16_t>();
-    case 4:
-      return f.template operator()<uint32_t>();
-    case 8:
-      if (ElementSize(dtype) == 8) return f.template operator()<uint64_t>();
-      break;
-    case 16:
-      if (ElementSize(dtype) == 16) return f.template operator()<Bytes16>();
-      break;
-    default:
-      break;
-  }
-  if (dtype == kString) return f.template operator()<std::string>();
-  if (dtype == kResource) return f.template operator()<ResourceHandle>();
-  if (dtype == kVariant) return f.template operator()<Variant>();
-  return Unimplemented("Select: no kernel for type ", dtype);
-}
-
 // [outer] conditions, each for `inner` elements of t and e; or, for inner == 1,
 // element by element.
 absl::Status SelectRows(KernelContext& context, int64_t outer, int64_t inner, const Shape& shape) {
@@ -86,7 +57,7 @@ absl::Status SelectRows(KernelContext& context, int64_t outer, int64_t inner, co
   const Tensor& e = context.input(2);
   ASSIGN_OR_RETURN(Tensor * out, context.ForwardOrAllocate({1, 2}, 0, shape));
   const bool* const c = condition.data<bool>();
-  return WithCarrier(t.dtype(), [&]<typename T>() {
+  return DispatchBySize(t.dtype(), [&]<typename T>() {
     const T* const from_t = static_cast<const T*>(t.raw());
     const T* const from_e = static_cast<const T*>(e.raw());
     T* const to = static_cast<T*>(out->raw());
@@ -163,7 +134,7 @@ absl::Status ComputeSelectV2(KernelContext& context) {
              by_e = StridesIn(e.shape(), rank);
   const int64_t columns = rank == 0 ? 1 : shape.dim(rank - 1), rows = shape.num_elements() / columns;
   const Steps steps = rank == 0 ? Steps() : Steps{by_c[rank - 1], by_t[rank - 1], by_e[rank - 1]};
-  return WithCarrier(t.dtype(), [&]<typename T>() {
+  return DispatchBySize(t.dtype(), [&]<typename T>() {
     context.ParallelFor(rows, static_cast<double>(columns), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         int64_t rest = r;

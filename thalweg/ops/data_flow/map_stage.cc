@@ -9,15 +9,15 @@
 namespace thalweg {
 namespace {
 
-// Thread-safe.
-class StagingMap : public Resource, public std::enable_shared_from_this<StagingMap> {
+class StagingMap : public StagingBase {
  public:
-  using Done = AsyncKernel::Done;
   // With the key of what was taken.
   using GetDone = absl::AnyInvocable<void(const absl::Status&, int64_t key, Tuple)>;
   enum class How { kPeek, kTake };
 
-  StagingMap(const StagingLimits& limits, const std::vector<DType>& types) : limits_(limits), types_(types) {}
+  // Puts are not in order: each waits for room of its own.
+  StagingMap(const StagingLimits& limits, const std::vector<DType>& types)
+      : StagingBase(limits, /*puts_in_order=*/false), types_(types) {}
 
   // values[i] is component indices[i].
   void Put(int64_t key, std::vector<int32_t> indices, Tuple values, const WaitingCaller& caller, Done done) {
@@ -34,17 +34,16 @@ class StagingMap : public Resource, public std::enable_shared_from_this<StagingM
     const int64_t bytes = BytesOf(values);
     if (status.ok()) status = CheckFits(limits_, bytes);
     if (!status.ok()) return done(status);
-    puts_.Start(
-        shared_from_this(), &mutex_, "Stage", caller,
+    StartPut(
+        caller,
         [this, key, bytes, indices = std::move(indices), values = std::move(values)](absl::Status* error) mutable {
           mutex_.AssertHeld();
           const bool whole = indices.size() == types_.size();
-          if (limits_.memory_limit > 0 && bytes_ + bytes > limits_.memory_limit) return false;
-          if (whole && limits_.capacity > 0 && static_cast<int64_t>(complete_.size()) >= limits_.capacity) return false;
+          if (!HasRoomFor(bytes) || (whole && IsFull(complete_.size()))) return false;
           *error = PutLocked(key, indices, values, bytes);
           return true;
         },
-        std::move(done), [this](WaitList::Ended* ended) { Flush(ended); });
+        std::move(done));
   }
 
   // Some components of a key, or of the lowest key there is. `types`: what is
@@ -57,8 +56,8 @@ class StagingMap : public Resource, public std::enable_shared_from_this<StagingM
       Tuple tuple;
     };
     const auto got = std::make_shared<Got>();
-    gets_.Start(
-        shared_from_this(), &mutex_, "Unstage", caller,
+    StartGet(
+        caller,
         [this, how, key, got, indices = std::move(indices), types = std::move(types)](absl::Status* error) {
           mutex_.AssertHeld();
           const auto it = key.has_value() ? complete_.find(*key) : complete_.begin();
@@ -69,20 +68,15 @@ class StagingMap : public Resource, public std::enable_shared_from_this<StagingM
         },
         [got, done = std::move(done)](const absl::Status& status) mutable {
           done(status, got->key, std::move(got->tuple));
-        },
-        [this](WaitList::Ended* ended) { Flush(ended); });
+        });
   }
 
   void Clear() {
-    WaitList::Ended ended;
-    {
-      MutexLock lock(&mutex_);
+    ClearWith([this] {
+      mutex_.AssertHeld();
       complete_.clear();
       incomplete_.clear();
-      bytes_ = 0;
-      Flush(&ended);
-    }
-    WaitList::End(std::move(ended));
+    });
   }
 
   int64_t size() const {
@@ -155,21 +149,8 @@ class StagingMap : public Resource, public std::enable_shared_from_this<StagingM
     return absl::OkStatus();
   }
 
-  void Flush(WaitList::Ended* ended) {
-    bool changed = true;
-    while (changed) {
-      changed = puts_.Flush(ended);
-      changed = gets_.Flush(ended) || changed;
-    }
-  }
-
-  const StagingLimits limits_;
   const std::vector<DType> types_;
-  mutable Mutex mutex_;
   Tuples complete_ ABSL_GUARDED_BY(mutex_), incomplete_ ABSL_GUARDED_BY(mutex_);
-  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Not in order: each waits for a key or for room of its own. Guarded by mutex_.
-  WaitList puts_{/*in_order=*/false}, gets_{/*in_order=*/false};
 };
 
 // As in TensorFlow, an area of the other kind of ops, though of one name.
@@ -221,12 +202,6 @@ void TakeAny(KernelContext& c, const std::shared_ptr<Map>& map, Done done) {
            });
 }
 
-void SetSize(KernelContext& c, int64_t size, Done done) {
-  absl::StatusOr<Tensor*> out = c.Allocate(0, Shape());
-  if (!out.ok()) return done(out.status());
-  *(*out)->mutable_data<int32_t>() = static_cast<int32_t>(size);
-  done(absl::OkStatus());
-}
 template <typename Map>
 void Size(KernelContext& c, const std::shared_ptr<Map>& map, Done done) {
   SetSize(c, map->size(), std::move(done));

@@ -8,35 +8,32 @@
 namespace thalweg {
 namespace {
 
-// Thread-safe.
-class StagingArea final : public Resource, public std::enable_shared_from_this<StagingArea> {
+class StagingArea final : public StagingBase {
  public:
-  using Done = AsyncKernel::Done;
   using GetDone = Queue::DequeueDone;
 
-  StagingArea(const StagingLimits& limits, const std::vector<DType>&) : limits_(limits) {}
+  StagingArea(const StagingLimits& limits, const std::vector<DType>&) : StagingBase(limits, /*puts_in_order=*/true) {}
 
   void Put(Tuple tuple, const WaitingCaller& caller, Done done) {
     const int64_t bytes = BytesOf(tuple);
     if (const absl::Status status = CheckFits(limits_, bytes); !status.ok()) return done(status);
-    puts_.Start(
-        shared_from_this(), &mutex_, "Stage", caller,
+    StartPut(
+        caller,
         [this, bytes, tuple = std::move(tuple)](absl::Status*) mutable {
           mutex_.AssertHeld();
-          if (limits_.capacity > 0 && static_cast<int64_t>(tuples_.size()) >= limits_.capacity) return false;
-          if (limits_.memory_limit > 0 && bytes_ + bytes > limits_.memory_limit) return false;
+          if (IsFull(tuples_.size()) || !HasRoomFor(bytes)) return false;
           bytes_ += bytes;
           tuples_.push_back(std::move(tuple));
           return true;
         },
-        std::move(done), [this](WaitList::Ended* ended) { Flush(ended); });
+        std::move(done));
   }
 
   // The oldest or, to look at, number `peek`. `types`: what is expected.
   void Get(std::optional<int64_t> peek, std::vector<DType> types, const WaitingCaller& caller, GetDone done) {
     const auto got = std::make_shared<Tuple>();
-    gets_.Start(
-        shared_from_this(), &mutex_, "Unstage", caller,
+    StartGet(
+        caller,
         [this, peek, got, types = std::move(types)](absl::Status* status) {
           mutex_.AssertHeld();
           const int64_t i = peek.value_or(0);
@@ -52,19 +49,14 @@ class StagingArea final : public Resource, public std::enable_shared_from_this<S
           bytes_ -= BytesOf(*got);
           return true;
         },
-        [got, done = std::move(done)](const absl::Status& status) mutable { done(status, std::move(*got)); },
-        [this](WaitList::Ended* ended) { Flush(ended); });
+        [got, done = std::move(done)](const absl::Status& status) mutable { done(status, std::move(*got)); });
   }
 
   void Clear() {
-    WaitList::Ended ended;
-    {
-      MutexLock lock(&mutex_);
+    ClearWith([this] {
+      mutex_.AssertHeld();
       tuples_.clear();
-      bytes_ = 0;
-      Flush(&ended);
-    }
-    WaitList::End(std::move(ended));
+    });
   }
 
   int64_t size() const {
@@ -74,20 +66,7 @@ class StagingArea final : public Resource, public std::enable_shared_from_this<S
   std::string Describe() const override { return absl::StrCat("a staging area with ", size(), " elements"); }
 
  private:
-  // What one puts the other may be waiting for.
-  void Flush(WaitList::Ended* ended) {
-    bool changed = true;
-    while (changed) {
-      changed = puts_.Flush(ended);
-      changed = gets_.Flush(ended) || changed;
-    }
-  }
-
-  const StagingLimits limits_;
-  mutable Mutex mutex_;
   std::deque<Tuple> tuples_ ABSL_GUARDED_BY(mutex_);
-  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  WaitList puts_{/*in_order=*/true}, gets_{/*in_order=*/false};  // guarded by mutex_
 };
 
 using AreaPtr = std::shared_ptr<StagingArea>;
@@ -116,12 +95,7 @@ void Peek(KernelContext& c, const AreaPtr& area, Done done) {
   GetAt(c, area, index, std::move(done));
 }
 
-void Size(KernelContext& c, const AreaPtr& area, Done done) {
-  absl::StatusOr<Tensor*> out = c.Allocate(0, Shape());
-  if (!out.ok()) return done(out.status());
-  *(*out)->mutable_data<int32_t>() = static_cast<int32_t>(area->size());
-  done(absl::OkStatus());
-}
+void Size(KernelContext& c, const AreaPtr& area, Done done) { SetSize(c, area->size(), std::move(done)); }
 
 void Clear(KernelContext& c, const AreaPtr& area, Done done) {
   area->Clear();

@@ -4,9 +4,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow/queue.h"
@@ -44,6 +46,71 @@ inline absl::Status CheckTypes(const Tuple& tuple, const std::vector<DType>& typ
     }
   }
   return absl::OkStatus();
+}
+
+// What both kinds of area have in common: calls that wait for room, and for what
+// others put. Thread-safe.
+class StagingBase : public Resource, public std::enable_shared_from_this<StagingBase> {
+ public:
+  using Done = AsyncKernel::Done;
+
+ protected:
+  // `puts_in_order`: each waits for those before it.
+  StagingBase(const StagingLimits& limits, bool puts_in_order) : limits_(limits), puts_(puts_in_order) {}
+
+  // Puts and gets when `attempt`, which is called under the lock, says so.
+  void StartPut(const WaitingCaller& caller, WaitList::Try attempt, WaitList::EndFn end) {
+    Start(puts_, "Stage", caller, std::move(attempt), std::move(end));
+  }
+  void StartGet(const WaitingCaller& caller, WaitList::Try attempt, WaitList::EndFn end) {
+    Start(gets_, "Unstage", caller, std::move(attempt), std::move(end));
+  }
+  // Empties the area with `empty`, which is called under the lock.
+  void ClearWith(absl::FunctionRef<void()> empty) {
+    WaitList::Ended ended;
+    {
+      MutexLock lock(&mutex_);
+      empty();
+      bytes_ = 0;
+      Flush(&ended);
+    }
+    WaitList::End(std::move(ended));
+  }
+  bool HasRoomFor(int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return limits_.memory_limit == 0 || bytes_ + bytes <= limits_.memory_limit;
+  }
+  bool IsFull(size_t elements) const {
+    return limits_.capacity > 0 && static_cast<int64_t>(elements) >= limits_.capacity;
+  }
+
+  const StagingLimits limits_;
+  mutable Mutex mutex_;
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+
+ private:
+  void Start(WaitList& list, absl::string_view what, const WaitingCaller& caller, WaitList::Try attempt,
+             WaitList::EndFn end) {
+    list.Start(shared_from_this(), &mutex_, what, caller, std::move(attempt), std::move(end),
+               [this](WaitList::Ended* ended) { Flush(ended); });
+  }
+  // What one puts the other may be waiting for.
+  void Flush(WaitList::Ended* ended) {
+    bool changed = true;
+    while (changed) {
+      changed = puts_.Flush(ended);
+      changed = gets_.Flush(ended) || changed;
+    }
+  }
+
+  WaitList puts_, gets_{/*in_order=*/false};  // guarded by mutex_
+};
+
+// Sets the output of an op that asks for a number of elements.
+inline void SetSize(KernelContext& c, int64_t size, AsyncKernel::Done done) {
+  absl::StatusOr<Tensor*> out = c.Allocate(0, Shape());
+  if (!out.ok()) return done(out.status());
+  *(*out)->mutable_data<int32_t>() = static_cast<int32_t>(size);
+  done(absl::OkStatus());
 }
 
 // An op on an area of type Area, which is made, by whoever comes first, from

@@ -1,20 +1,16 @@
 #include <cstdlib>
 
 #include "thalweg/base/file_system.h"
+#include "thalweg/base/folder_testlib.h"
 #include "thalweg/ops/io_ops.h"
 #include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {
 namespace {
 
-class SaveRestoreTest : public testing::Test {
+class SaveRestoreTest : public FolderTest {
  protected:
-  SaveRestoreTest() : root_(testing::TempDir() + "save_restore_test_XXXXXX") {
-    CHECK(mkdtemp(root_.data()) != nullptr);
-  }
-  ~SaveRestoreTest() override { EXPECT_TRUE(PosixFileSystem().DeleteRecursively(root_).ok()); }
-
-  Tensor Path(const std::string& name) const { return Tensor::Scalar<std::string>(root_ + "/" + name); }
+  Tensor Path(const std::string& name) const { return Tensor::Scalar<std::string>(FolderTest::Path(name)); }
   static void Run(absl::string_view op, std::vector<OpArg> inputs) {
     const auto result = RunOp(op, std::move(inputs));
     EXPECT_TRUE(result.ok()) << result.status();
@@ -28,8 +24,6 @@ class SaveRestoreTest : public testing::Test {
     return KernelError("RestoreV2", {Path(prefix), Strings({name}), Strings({slice})},
                        {{"dtypes", std::vector<DType>{dtype}}});
   }
-
-  std::string root_;
 };
 
 TEST_F(SaveRestoreTest, V2) {
@@ -55,7 +49,7 @@ TEST_F(SaveRestoreTest, V2) {
                 "tensor_names and shape_and_slices have different number of elements: 1 vs. 2");
   ExpectInvalid(KernelError("SaveV2", {Path("x"), Strings({"a"}), Strings({"4 0,2"}), std::vector<Tensor>{Ints({1})}}),
                 "Slice in shape_and_slice specification does not match");
-  EXPECT_EQ(PosixFileSystem().ListDirectory(root_)->size(), 1) << "failed saves leave nothing";
+  EXPECT_EQ(PosixFileSystem().ListDirectory(folder_)->size(), 1) << "failed saves leave nothing";
   EXPECT_EQ(
       InferShape("RestoreV2", {{kString, {}}, {kString, {1}}, {kString, {1}}}, {{"dtypes", std::vector<DType>{kFloat}}})
           .value(),
@@ -68,12 +62,12 @@ TEST_F(SaveRestoreTest, Merge) {
     Run("SaveV2", {Path("temp/part" + std::to_string(i)), Strings({"w", "v" + std::to_string(i)}), Strings({rows, ""}),
                    std::vector<Tensor>{Counting({1, 2}), Ints({i})}});
   }
-  const Tensor parts = Strings({root_ + "/temp/part0", root_ + "/temp/part1"});
+  const Tensor parts = Strings({folder_ + "/temp/part0", folder_ + "/temp/part1"});
   Run("MergeV2Checkpoints", {parts, Path("merged")});
   ExpectTensor(RestoreOne("merged", "w", kFloat), Tensor::Of<float>({2, 2}, {1, 2, 1, 2}));
   ExpectTensor(RestoreOne("merged", "w", kFloat, "2 2 -:1,1"), Tensor::Of<float>({2, 1}, {2, 2}));
   ExpectTensor(RestoreOne("merged", "v1", kInt32), Ints({1}));
-  EXPECT_EQ(PosixFileSystem().ListDirectory(root_)->size(), 3) << "the folder of the parts is gone";
+  EXPECT_EQ(PosixFileSystem().ListDirectory(folder_)->size(), 3) << "the folder of the parts is gone";
   ExpectInvalid(KernelError("MergeV2Checkpoints", {parts, Path("merged")}), "allow_missing_files was set to false");
 }
 

@@ -7,9 +7,9 @@
 #include <numbers>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/math/special_function.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/support/broadcast.h"
-#include "thalweg/ops/support/elementwise.h"
 
 namespace thalweg {
 namespace {
@@ -82,15 +82,6 @@ double J1(double x) { return j1(x); }
 double Y0(double x) { return x < 0 ? kNan : x == 0 ? -kInfinity : y0(x); }
 double Y1(double x) { return x < 0 ? kNan : x == 0 ? -kInfinity : y1(x); }
 
-template <double (*F)(double)>
-struct Fn {
-  static constexpr float kNanos = 200;
-  template <typename T>
-  T operator()(T x) const {
-    return static_cast<T>(F(x));
-  }
-};
-
 // Every derivative is p * other(x) + q * y / x + r * y, with the other order of
 // the same kind; r may be times the sign of x. `at_0` is its value there, if the
 // division has none.
@@ -137,13 +128,7 @@ absl::Status BesselGradient(GradientContext& g) {
 
 template <double (*F)(double)>
 Op Bessel(absl::string_view name) {
-  return Op(name)
-      .Input("x: T")
-      .Output("y: T")
-      .Attr("T: {bfloat16, half, float, double}")
-      .Shape(shapes::LikeInput0)
-      .Kernel<UnaryKernel>(SelectUnary<Fn<F>, Floats>)
-      .Gradient(BesselGradient);
+  return SpecialFunction<F, 200>(name, BesselGradient);
 }
 
 const OpRegistration kOps[] = {

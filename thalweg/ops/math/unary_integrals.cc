@@ -10,9 +10,9 @@
 #include <numbers>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/math/special_function.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/support/broadcast.h"
-#include "thalweg/ops/support/elementwise.h"
 
 namespace thalweg {
 namespace {
@@ -105,14 +105,6 @@ double Spence(double x) {
   return -(kPi * kPi / 6 + log * std::log1p(-1 / x) - SmallDilogarithm(1 / x)) - log * log / 2;
 }
 
-template <double (*F)(double)>
-struct Fn {
-  static constexpr float kNanos = 100;
-  template <typename T>
-  T operator()(T x) const {
-    return static_cast<T>(F(x));
-  }
-};
 // Sets the derivative with respect to x.
 absl::Status Chain(GradientContext& g, Output slope) {
   g.set_dx(0, Mul(g.scope(), g.dy(), slope));
@@ -139,23 +131,12 @@ absl::Status SpenceGradient(GradientContext& g) {  // log(x) / (1 - x); -1 at 1
   return Chain(g, s.Add("SelectV2", {Equal(s, x, one), Neg(s, one), slope}));
 }
 
-template <double (*F)(double)>
-Op Unary(absl::string_view name, GradientFn gradient) {
-  return Op(name)
-      .Input("x: T")
-      .Output("y: T")
-      .Attr("T: {bfloat16, half, float, double}")
-      .Shape(shapes::LikeInput0)
-      .Kernel<UnaryKernel>(SelectUnary<Fn<F>, Floats>)
-      .Gradient(gradient);
-}
-
 const OpRegistration kOps[] = {
-    Unary<Dawsn>("Dawsn", DawsnGradient),
-    Unary<Expint>("Expint", ExpintGradient),
-    Unary<FresnelCos>("FresnelCos", FresnelCosGradient),
-    Unary<FresnelSin>("FresnelSin", FresnelSinGradient),
-    Unary<Spence>("Spence", SpenceGradient),
+    SpecialFunction<Dawsn, 100>("Dawsn", DawsnGradient),
+    SpecialFunction<Expint, 100>("Expint", ExpintGradient),
+    SpecialFunction<FresnelCos, 100>("FresnelCos", FresnelCosGradient),
+    SpecialFunction<FresnelSin, 100>("FresnelSin", FresnelSinGradient),
+    SpecialFunction<Spence, 100>("Spence", SpenceGradient),
 };
 
 }  // namespace

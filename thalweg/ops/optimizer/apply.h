@@ -152,19 +152,22 @@ void ApplyHalfRows(DType type, const SlotMemory<uint16_t, kSlots>& memory, const
   }
 }
 
-// C is what elements are computed in; 16-bit ones are stored as uint16_t here.
-struct Dense {
+// Runs How::RunAs for the type that elements are stored as. C is what they are
+// computed in; 16-bit ones are stored as uint16_t here.
+template <typename How>
+struct AsStored {
   template <typename C, int kSlots, typename Step>
   static absl::Status Run(KernelContext& context, const ApplyInputs& inputs, LockedVariables& variables, Step step) {
     if constexpr (std::is_same_v<C, float>) {
       if (IsHalfPrecision(variables.value(0).dtype())) {
-        return RunAs<uint16_t, kSlots>(context, inputs, variables, step);
+        return How::template RunAs<uint16_t, kSlots>(context, inputs, variables, step);
       }
     }
-    return RunAs<C, kSlots>(context, inputs, variables, step);
+    return How::template RunAs<C, kSlots>(context, inputs, variables, step);
   }
+};
 
- private:
+struct Dense : AsStored<Dense> {
   template <typename T, int kSlots, typename Step>
   static absl::Status RunAs(KernelContext& context, const ApplyInputs& inputs, LockedVariables& variables, Step step) {
     const Tensor& gradient = context.input(inputs.gradient);
@@ -190,18 +193,7 @@ struct Dense {
 
 // Threads share the rows of the table between them, so that none meets another
 // and the order in which a row is updated stays.
-struct Sparse {
-  template <typename C, int kSlots, typename Step>
-  static absl::Status Run(KernelContext& context, const ApplyInputs& inputs, LockedVariables& variables, Step step) {
-    if constexpr (std::is_same_v<C, float>) {
-      if (IsHalfPrecision(variables.value(0).dtype())) {
-        return RunAs<uint16_t, kSlots>(context, inputs, variables, step);
-      }
-    }
-    return RunAs<C, kSlots>(context, inputs, variables, step);
-  }
-
- private:
+struct Sparse : AsStored<Sparse> {
   template <typename T, int kSlots, typename Step>
   static absl::Status RunAs(KernelContext& context, const ApplyInputs& inputs, LockedVariables& variables, Step step) {
     const Tensor& gradient = context.input(inputs.gradient);

@@ -20,6 +20,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/philox.h"
 #include "thalweg/ops/random/random_fill.h"
+#include "thalweg/ops/random/seeds.h"
 #include "thalweg/ops/sampling_ops.h"
 #include "thalweg/ops/support/uniform_below.h"
 
@@ -165,9 +166,7 @@ class CandidateSamplerKernel : public Kernel {
     ASSIGN_OR_RETURN(num_true_, init.Attr<int64_t>("num_true"));
     ASSIGN_OR_RETURN(num_sampled_, init.Attr<int64_t>("num_sampled"));
     ASSIGN_OR_RETURN(unique_, init.Attr<bool>("unique"));
-    ASSIGN_OR_RETURN(const int64_t seed, init.Attr<int64_t>("seed"));
-    ASSIGN_OR_RETURN(const int64_t seed2, init.Attr<int64_t>("seed2"));
-    generator_.Seed(seed, seed2);
+    RETURN_IF_ERROR(SeedFromAttrs(init, &generator_));
     int64_t range = num_sampled_;
     if (HasAttr(init.node().def(), "range_max")) {
       ASSIGN_OR_RETURN(range, init.Attr<int64_t>("range_max"));

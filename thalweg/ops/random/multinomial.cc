@@ -9,6 +9,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/philox.h"
 #include "thalweg/ops/random/random_fill.h"
+#include "thalweg/ops/random/seeds.h"
 #include "thalweg/ops/random_ops.h"
 
 namespace thalweg {
@@ -74,12 +75,7 @@ absl::Status Draw(KernelContext& context, const Tensor& logits, int64_t samples,
 
 class MultinomialKernel final : public Kernel {
  public:
-  absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(const int64_t seed, init.Attr<int64_t>("seed"));
-    ASSIGN_OR_RETURN(const int64_t seed2, init.Attr<int64_t>("seed2"));
-    generator_.Seed(seed, seed2);
-    return absl::OkStatus();
-  }
+  absl::Status Init(const KernelInit& init) override { return SeedFromAttrs(init, &generator_); }
   absl::Status Compute(KernelContext& context) override {
     const Tensor& logits = context.input(0);
     ASSIGN_OR_RETURN(const int64_t samples, CheckInputs(logits, context.input(1)));

@@ -4,6 +4,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/philox.h"
 #include "thalweg/ops/random/random_fill.h"
+#include "thalweg/ops/random/seeds.h"
 #include "thalweg/ops/random_ops.h"
 
 namespace thalweg {
@@ -15,12 +16,7 @@ constexpr int64_t kBlocksPerElement = 256;
 
 class SeededKernel : public Kernel {
  public:
-  absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(const int64_t seed, init.Attr<int64_t>("seed"));
-    ASSIGN_OR_RETURN(const int64_t seed2, init.Attr<int64_t>("seed2"));
-    generator_.Seed(seed, seed2);
-    return absl::OkStatus();
-  }
+  absl::Status Init(const KernelInit& init) override { return SeedFromAttrs(init, &generator_); }
 
  protected:
   SharedPhilox generator_;

@@ -12,6 +12,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/philox.h"
 #include "thalweg/ops/random/random_fill.h"
+#include "thalweg/ops/random/seeds.h"
 
 namespace thalweg {
 namespace {
@@ -158,10 +159,7 @@ class SampleKernel : public Kernel {
 
   absl::Status Init(const KernelInit& init) override {
     if (stateless_) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const int64_t seed, init.Attr<int64_t>("seed"));
-    ASSIGN_OR_RETURN(const int64_t seed2, init.Attr<int64_t>("seed2"));
-    generator_.Seed(seed, seed2);
-    return absl::OkStatus();
+    return SeedFromAttrs(init, &generator_);
   }
 
   absl::Status Compute(KernelContext& context) override {
@@ -284,10 +282,7 @@ class TruncatedNormalKernel : public Kernel {
 
   absl::Status Init(const KernelInit& init) override {
     if (stateless_) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const int64_t seed, init.Attr<int64_t>("seed"));
-    ASSIGN_OR_RETURN(const int64_t seed2, init.Attr<int64_t>("seed2"));
-    generator_.Seed(seed, seed2);
-    return absl::OkStatus();
+    return SeedFromAttrs(init, &generator_);
   }
 
   absl::Status Compute(KernelContext& context) override {

@@ -7,6 +7,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/philox.h"
+#include "thalweg/ops/random/seeds.h"
 #include "thalweg/ops/random_ops.h"
 #include "thalweg/tensor/resource_handle.h"
 
@@ -15,12 +16,7 @@ namespace {
 
 class RandomShuffleKernel final : public Kernel {
  public:
-  absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(const int64_t seed, init.Attr<int64_t>("seed"));
-    ASSIGN_OR_RETURN(const int64_t seed2, init.Attr<int64_t>("seed2"));
-    generator_.Seed(seed, seed2);
-    return absl::OkStatus();
-  }
+  absl::Status Init(const KernelInit& init) override { return SeedFromAttrs(init, &generator_); }
 
   absl::Status Compute(KernelContext& context) override {
     const Tensor& input = context.input(0);

@@ -8,33 +8,11 @@
 #include "thalweg/ops/state/variable_arithmetic.h"
 #include "thalweg/ops/state/variable_update.h"
 #include "thalweg/ops/state_ops.h"
+#include "thalweg/ops/support/resource_kernel.h"
 #include "thalweg/tensor/resource_handle.h"
 
 namespace thalweg {
 namespace {
-
-// The handle is made once.
-class VarHandleKernel final : public Kernel {
- public:
-  absl::Status Init(const KernelInit& init) override {
-    ResourceHandle handle;
-    handle.device = init.device().name();
-    ASSIGN_OR_RETURN(handle.container, init.Attr<std::string>("container"));
-    if (handle.container.empty()) handle.container = init.device().resources().default_container();
-    ASSIGN_OR_RETURN(handle.name, init.Attr<std::string>("shared_name"));
-    if (handle.name.empty()) handle.name = init.node().name();
-    handle.type_name = "N10tensorflow3VarE";
-    handle_ = Tensor::Scalar(std::move(handle));
-    return absl::OkStatus();
-  }
-  absl::Status Compute(KernelContext& context) override {
-    context.set_output(0, handle_);
-    return absl::OkStatus();
-  }
-
- private:
-  Tensor handle_;
-};
 
 // TensorFlow's text for a variable that is not there.
 absl::Status NotThere(const ResourceHandle& handle, const absl::Status& cause) {
@@ -199,7 +177,7 @@ const OpRegistration kOps[] = {
         .Attr("allowed_devices: list(string) = []")
         .Stateful()
         .Shape(VarHandleShape)
-        .Kernel<VarHandleKernel>()
+        .Kernel<HandleKernel>("N10tensorflow3VarE")
         .NotDifferentiable(),
     Op("ReadVariableOp")
         .Input("resource: resource")

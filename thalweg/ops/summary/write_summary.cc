@@ -43,28 +43,6 @@ class EventWriter final : public Resource {
   std::atomic<int> pending_ = 0;
 };
 
-class HandleKernel final : public Kernel {
- public:
-  absl::Status Init(const KernelInit& init) override {
-    ResourceHandle handle;
-    handle.device = init.device().name();
-    ASSIGN_OR_RETURN(handle.container, init.Attr<std::string>("container"));
-    if (handle.container.empty()) handle.container = init.device().resources().default_container();
-    ASSIGN_OR_RETURN(handle.name, init.Attr<std::string>("shared_name"));
-    if (handle.name.empty()) handle.name = init.node().name();
-    handle.type_name = EventWriter::kTypeName;
-    handle_ = Tensor::Scalar(std::move(handle));
-    return absl::OkStatus();
-  }
-  absl::Status Compute(KernelContext& c) override {
-    c.set_output(0, handle_);
-    return absl::OkStatus();
-  }
-
- private:
-  Tensor handle_;
-};
-
 template <typename T>
 absl::StatusOr<T> ScalarInput(KernelContext& c, int i, absl::string_view what) {
   if (c.input(i).rank() != 0) return InvalidArgument(what, " must be a scalar, got shape ", c.input(i).shape());
@@ -228,7 +206,7 @@ const OpRegistration kOps[] = {
         .Attr("container: string = ''")
         .Stateful()
         .Shape(shapes::Scalar)
-        .Kernel<HandleKernel>()
+        .Kernel<HandleKernel>(EventWriter::kTypeName)
         .NotDifferentiable(),
     Writes("CreateSummaryFileWriter")
         .Input("logdir: string")

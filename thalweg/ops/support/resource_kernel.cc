@@ -51,6 +51,21 @@ void SetStepHandle(KernelContext& context, const ResourceName& name, absl::strin
   context.set_variable(0, strings);
 }
 
+absl::Status HandleKernel::Init(const KernelInit& init) {
+  ResourceHandle handle{.device = init.device().name(), .type_name = type_name_};
+  ASSIGN_OR_RETURN(handle.container, init.Attr<std::string>("container"));
+  if (handle.container.empty()) handle.container = init.device().resources().default_container();
+  ASSIGN_OR_RETURN(handle.name, init.Attr<std::string>("shared_name"));
+  if (handle.name.empty()) handle.name = init.node().name();
+  handle_ = Tensor::Scalar(std::move(handle));
+  return absl::OkStatus();
+}
+
+absl::Status HandleKernel::Compute(KernelContext& context) {
+  context.set_output(0, handle_);
+  return absl::OkStatus();
+}
+
 absl::Status AnyResourceKernel::Init(const KernelInit& init) {
   ASSIGN_OR_RETURN(name_.container, init.Attr<std::string>("container"));
   if (name_.container.empty()) name_.container = init.device().resources().default_container();

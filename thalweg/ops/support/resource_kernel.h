@@ -112,6 +112,19 @@ class ResourceKernel : public AnyResourceKernel {
   std::weak_ptr<T> made_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Gives the handle of a resource that other ops make: its name is the attribute
+// "shared_name" or, without one, that of the node.
+class HandleKernel final : public Kernel {
+ public:
+  explicit HandleKernel(const char* type_name) : type_name_(type_name) {}
+  absl::Status Init(const KernelInit& init) override;
+  absl::Status Compute(KernelContext& context) override;
+
+ private:
+  const char* const type_name_;
+  Tensor handle_;  // made once
+};
+
 // The shape of a handle.
 absl::Status HandleShape(ShapeContext& c);
 

@@ -1,0 +1,31 @@
+// Special functions, which are computed in double whatever the type.
+#pragma once
+
+#include "absl/strings/string_view.h"
+#include "thalweg/kernel/op.h"
+#include "thalweg/ops/support/elementwise.h"
+
+namespace thalweg {
+
+template <double (*F)(double), int nanos>
+struct InDouble {
+  static constexpr float kNanos = nanos;
+  template <typename T>
+  T operator()(T x) const {
+    return static_cast<T>(F(x));
+  }
+};
+
+// The elementwise op of F, which takes about so many nanoseconds.
+template <double (*F)(double), int nanos>
+Op SpecialFunction(absl::string_view name, GradientFn gradient) {
+  return Op(name)
+      .Input("x: T")
+      .Output("y: T")
+      .Attr("T: {bfloat16, half, float, double}")
+      .Shape(shapes::LikeInput0)
+      .Kernel<UnaryKernel>(SelectUnary<InDouble<F, nanos>, Floats>)
+      .Gradient(gradient);
+}
+
+}  // namespace thalweg
