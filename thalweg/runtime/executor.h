@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "thalweg/kernel/kernel.h"
 #include "thalweg/runtime/plan.h"
+#include "thalweg/runtime/plan_run.h"
 #include "thalweg/runtime/step_stats.h"
 
 namespace thalweg {
@@ -47,18 +48,12 @@ class Execution {
   std::string DescribeWaits() const;
 
  private:
-  class Region;
-  class Loop;
-  friend class Region;
-  friend class Loop;
-
   absl::Status BindArgs(absl::Span<const Tensor> args);
 
   Executable& executable_;
   Step& step_;
-  StepStatsCollector* const stats_;
   std::unique_ptr<PlanFrame> frame_;
-  std::unique_ptr<Region> region_;
+  std::unique_ptr<PlanRun> run_;
 };
 
 }  // namespace thalweg
