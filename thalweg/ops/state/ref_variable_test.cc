@@ -1,6 +1,5 @@
 #include "absl/strings/match.h"
-#include "thalweg/kernel/evaluate.h"
-#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/kernel/stateful_graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/state_ops.h"
 
@@ -9,30 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class RefVariableTest : public testing::Test {
- protected:
-  absl::StatusOr<Tensor> Try(Output output, const absl::flat_hash_map<Output, Tensor>& feeds = {}) {
-    EXPECT_TRUE(s_.ok()) << s_.status();
-    auto values = Evaluate(graph_, feeds, {output}, device_);
-    if (!values.ok()) return values.status();
-    return (*values)[0];
-  }
-  Tensor Run(Output output, const absl::flat_hash_map<Output, Tensor>& feeds = {}) {
-    const auto value = Try(output, feeds);
-    EXPECT_TRUE(value.ok()) << value.status();
-    return value.ok() ? *value : Tensor();
-  }
-  std::string Error(Output output, const absl::flat_hash_map<Output, Tensor>& feeds = {}) {
-    return Try(output, feeds).status().ToString();
-  }
-  // A value of no known shape, so that nothing is noticed before it runs.
-  Output Arg(DType dtype) { return s_.Add("_Arg", {}, {{"T", dtype}, {"index", index_++}}); }
-
-  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};
-  Graph graph_;
-  Scope s_ = graph_.root();
-  int index_ = 0;
-};
+class RefVariableTest : public StatefulGraphTest {};
 
 TEST_F(RefVariableTest, AssignAndRead) {
   const Output v = RefVariable(s_.WithOpName("v"), kFloat, {2});

@@ -1,5 +1,4 @@
-#include "thalweg/kernel/evaluate.h"
-#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/kernel/stateful_graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
@@ -10,35 +9,14 @@ namespace {
 
 using testing::HasSubstr;
 
-class ResourceVariableTest : public testing::Test {
+class ResourceVariableTest : public StatefulGraphTest {
  protected:
-  absl::StatusOr<Tensor> Try(Output output, const absl::flat_hash_map<Output, Tensor>& feeds = {}) {
-    EXPECT_TRUE(s_.ok()) << s_.status();
-    if (!s_.ok()) return s_.status();
-    auto values = Evaluate(graph_, feeds, {output}, device_);
-    if (!values.ok()) return values.status();
-    return (*values)[0];
-  }
-  Tensor Run(Output output, const absl::flat_hash_map<Output, Tensor>& feeds = {}) {
-    const auto value = Try(output, feeds);
-    EXPECT_TRUE(value.ok()) << value.status();
-    return value.ok() ? *value : Tensor();
-  }
-  std::string Error(Output output, const absl::flat_hash_map<Output, Tensor>& feeds = {}) {
-    return Try(output, feeds).status().ToString();
-  }
-  Output Arg(DType dtype) { return s_.Add("_Arg", {}, {{"T", dtype}, {"index", index_++}}); }
   // A variable "h" with a value.
   Output Handle(const Tensor& value) {
     const Output handle = VarHandle(s_, value.dtype(), PartialShape(value.shape()), {.shared_name = "h"});
     Run(AssignVariable(s_, handle, Const(s_, value)));
     return handle;
   }
-
-  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};
-  Graph graph_;
-  Scope s_ = graph_.root();
-  int index_ = 0;
 };
 
 TEST_F(ResourceVariableTest, AssignAndRead) {

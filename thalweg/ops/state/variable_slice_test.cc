@@ -1,3 +1,4 @@
+#include "thalweg/kernel/stateful_graph_testlib.h"
 #include "thalweg/ops/array/strided_slice.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/ops/support/array_ops_testlib.h"
@@ -5,24 +6,7 @@
 namespace thalweg {
 namespace {
 
-class VariableSliceTest : public testing::Test {
- protected:
-  absl::StatusOr<Tensor> Try(Output output) {
-    EXPECT_TRUE(s_.ok()) << s_.status();
-    absl::StatusOr<std::vector<Tensor>> values = Evaluate(graph_, {}, {output}, device_);
-    if (!values.ok()) return values.status();
-    return (*values)[0];
-  }
-  Tensor Run(Output output) {
-    const absl::StatusOr<Tensor> value = Try(output);
-    EXPECT_TRUE(value.ok()) << value.status();
-    return value.ok() ? *value : Tensor();
-  }
-
-  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};
-  Graph graph_;
-  Scope s_ = graph_.root();
-};
+class VariableSliceTest : public StatefulGraphTest {};
 
 TEST_F(VariableSliceTest, Ref) {
   const Output v = RefVariable(s_.WithOpName("v"), kFloat, {4});

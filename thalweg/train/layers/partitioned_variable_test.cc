@@ -2,8 +2,7 @@
 // same graph.
 #include "thalweg/train/layers/partitioned_variable.h"
 
-#include "thalweg/kernel/evaluate.h"
-#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/kernel/stateful_graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/train/checkpoints/variable_slice.h"
@@ -15,20 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class PartitionedVariableTest : public testing::Test {
- protected:
-  Tensor Run(Output output) {
-    EXPECT_TRUE(s_.ok()) << s_.status();
-    if (!s_.ok()) return {};
-    auto values = Evaluate(graph_, {}, {output}, device_);
-    EXPECT_TRUE(values.ok()) << values.status();
-    return values.ok() ? (*values)[0] : Tensor();
-  }
-
-  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};
-  Graph graph_;
-  Scope s_ = graph_.root();
-};
+class PartitionedVariableTest : public StatefulGraphTest {};
 
 TEST_F(PartitionedVariableTest, TrainsAsTensorFlows) {
   const PartitionedVariable w = MakePartitionedVariable(

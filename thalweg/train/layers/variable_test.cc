@@ -3,8 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "thalweg/kernel/evaluate.h"
-#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/kernel/stateful_graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/random_ops.h"
@@ -13,20 +12,7 @@
 namespace thalweg {
 namespace {
 
-// Variables of one test live on a device of its own.
-class TrainTest : public testing::Test {
- protected:
-  Tensor Run(Output output, const absl::flat_hash_map<Output, Tensor>& feeds = {}) {
-    EXPECT_TRUE(s_.ok()) << s_.status();
-    auto values = Evaluate(graph_, feeds, {output}, device_);
-    EXPECT_TRUE(values.ok()) << values.status();
-    return values.ok() ? (*values)[0] : Tensor();
-  }
-
-  Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};
-  Graph graph_;
-  Scope s_ = graph_.root();
-};
+class TrainTest : public StatefulGraphTest {};
 
 TEST_F(TrainTest, AVariableIsInitializedAndRead) {
   const Var v = MakeVariable(s_.SubScope("layer"), "w", {2, 3}, {.initializer = initializers::Constant(1.5)});
