@@ -38,7 +38,8 @@ constexpr int kHollowCases = 6;  // of each of them
 // Ops that give no result to any of the usual cases: most of them need a file, a
 // cluster, or what another op has left in a resource.
 constexpr char kOnlyRefused[] =
-    R"(Abort BoostedTreesCenterBias BoostedTreesCreateQuantileStreamResource BoostedTreesDeserializeEnsemble
+    R"(Abort BoostedTreesCenterBias BoostedTreesCreateEnsemble ThalwegSnapshotValues
+        BoostedTreesCreateQuantileStreamResource BoostedTreesDeserializeEnsemble
         BoostedTreesExampleDebugOutputs BoostedTreesFlushQuantileSummaries BoostedTreesGetEnsembleStates
         BoostedTreesPredict BoostedTreesQuantileStreamResourceAddSummaries
         BoostedTreesQuantileStreamResourceDeserialize BoostedTreesQuantileStreamResourceFlush
