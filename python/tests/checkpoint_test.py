@@ -207,6 +207,32 @@ class CheckpointTest(unittest.TestCase):
         self.compare([remap(), remap(offset=1, count=2), remap(count=0), remap(size=1), remap(count=4),
                       remap(new="none")])
 
+    def test_schemes(self):
+        """file:// is this machine; a path of another file system is no local folder."""
+        values = {"a": np.float32([1, 2])}
+        for runner in RUNNERS:
+            prefix = "file://" + self.path(runner)
+            restored = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=["a"], shape_and_slices=[""],
+                                            dtypes=[tf.float32])[0]
+            found = tf.raw_ops.MatchingFiles(pattern=prefix + ".ind*")
+            results = self.run_ok(runner, [self.save_step(prefix, values), Step(fetches=[restored.name, found.name])])
+            self.expect_same(results[1][0], values["a"], runner)
+            self.assertEqual(list(results[1][1]), [(prefix + ".index").encode()])
+            self.assertTrue(os.path.exists(self.path(runner) + ".index"))
+        steps = []
+        for scheme in ["s3", "hdfs", "viewfs"]:
+            path = scheme + "://bucket/x"
+            steps.append(self.save_step(path, values))
+            steps.append(Step(fetches=[tf.raw_ops.ReadFile(filename=path).name]))
+            steps.append(Step(targets=[tf.raw_ops.WriteFile(filename=path, contents="x").name]))
+            steps.append(Step(fetches=[tf.raw_ops.MatchingFiles(pattern=path + "/*").name]))
+        for ours, theirs in zip(run_thalweg(self.graph, steps), run_tensorflow(self.graph, steps)):
+            self.assertIsInstance(ours, Failure)
+            self.assertEqual(ours.code, tf.errors.UNIMPLEMENTED, ours.message)
+            self.assertEqual(ours.code, theirs.code, theirs.message)
+            self.assertRegex(ours.message, "scheme '(s3|hdfs|viewfs)'")
+        self.assertFalse(os.path.exists("s3:"))
+
     def test_errors(self):
         self.run_ok("tensorflow", [self.save_step(self.path("c"), {"a": np.float32([1, 2])})])
         pathlib.Path(self.path("garbage.index")).write_bytes(b"garbage" * 20)

@@ -13,6 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include "thalweg/base/file_path.h"
+#include "thalweg/base/machine_memory.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
@@ -100,51 +102,46 @@ class PosixRandomAccessFile final : public RandomAccessFile {
   const int fd_;
 };
 
-// The system's calls would take a path for ended at its first zero byte, and so
-// for another one.
-absl::Status CheckPath(absl::string_view operation, const std::string& path) {
-  const size_t zero = path.find('\0');
-  if (zero == path.npos) return absl::OkStatus();
-  return InvalidArgument(operation, " ", path.substr(0, zero), ": got a path with a zero byte at position ", zero,
-                         ", expected none");
-}
-
 class MachineFileSystem final : public FileSystem {
  public:
-  absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path, WriteMode mode) override {
-    RETURN_IF_ERROR(CheckPath("open", path));
+  absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& name, WriteMode mode) override {
+    ASSIGN_OR_RETURN(const std::string path, LocalPath("open", name));
     const int how = mode == WriteMode::kAppend ? O_APPEND : O_TRUNC;
-    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
+    // A pipe that nobody reads is an error, not a wait.
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | how, 0666);
     if (fd < 0) return FileError("open", path, errno);
+    fcntl(fd, F_SETFL, how & O_APPEND);
     return std::make_unique<PosixWritableFile>(path, fd);
   }
 
-  absl::StatusOr<std::unique_ptr<RandomAccessFile>> NewRandomAccessFile(const std::string& path) override {
-    RETURN_IF_ERROR(CheckPath("open", path));
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> NewRandomAccessFile(const std::string& name) override {
+    ASSIGN_OR_RETURN(const std::string path, LocalPath("open", name));
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return FileError("open", path, errno);
     auto file = std::make_unique<PosixRandomAccessFile>(path, fd);
     struct stat info;
     if (fstat(fd, &info) != 0) return FileError("stat", path, errno);
     if (S_ISDIR(info.st_mode)) return FileError("open", path, EISDIR);
+    // A device may have no end, and a pipe makes its readers wait.
+    if (!S_ISREG(info.st_mode)) return FailedPrecondition("open ", path, ": it is not a regular file");
     return file;
   }
 
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    RETURN_IF_ERROR(CheckPath("rename", from));
-    RETURN_IF_ERROR(CheckPath("rename to", to));
+  absl::Status Rename(const std::string& old_name, const std::string& new_name) override {
+    ASSIGN_OR_RETURN(const std::string from, LocalPath("rename", old_name));
+    ASSIGN_OR_RETURN(const std::string to, LocalPath("rename to", new_name));
     if (rename(from.c_str(), to.c_str()) != 0) return FileError(absl::StrCat("rename ", from, " to"), to, errno);
     return absl::OkStatus();
   }
 
-  absl::Status DeleteFile(const std::string& path) override {
-    RETURN_IF_ERROR(CheckPath("delete", path));
+  absl::Status DeleteFile(const std::string& name) override {
+    ASSIGN_OR_RETURN(const std::string path, LocalPath("delete", name));
     if (unlink(path.c_str()) != 0) return FileError("delete", path, errno);
     return absl::OkStatus();
   }
 
-  absl::Status DeleteRecursively(const std::string& path) override {
-    RETURN_IF_ERROR(CheckPath("delete", path));
+  absl::Status DeleteRecursively(const std::string& name) override {
+    ASSIGN_OR_RETURN(const std::string path, LocalPath("delete", name));
     std::error_code error;
     const auto deleted = std::filesystem::remove_all(path, error);
     if (error) return FileError("delete", path, error.value());
@@ -152,22 +149,22 @@ class MachineFileSystem final : public FileSystem {
     return absl::OkStatus();
   }
 
-  absl::Status FileExists(const std::string& path) override {
-    RETURN_IF_ERROR(CheckPath("find", path));
+  absl::Status FileExists(const std::string& name) override {
+    ASSIGN_OR_RETURN(const std::string path, LocalPath("find", name));
     if (access(path.c_str(), F_OK) != 0) return FileError("find", path, errno);
     return absl::OkStatus();
   }
 
-  absl::StatusOr<uint64_t> FileSize(const std::string& path) override {
-    RETURN_IF_ERROR(CheckPath("size of", path));
+  absl::StatusOr<uint64_t> FileSize(const std::string& name) override {
+    ASSIGN_OR_RETURN(const std::string path, LocalPath("size of", name));
     struct stat info;
     if (stat(path.c_str(), &info) != 0) return FileError("stat", path, errno);
     if (S_ISDIR(info.st_mode)) return FileError("size of", path, EISDIR);
     return info.st_size;
   }
 
-  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override {
-    RETURN_IF_ERROR(CheckPath("list", path));
+  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& name) override {
+    ASSIGN_OR_RETURN(const std::string path, LocalPath("list", name));
     const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
     if (directory == nullptr) return FileError("list", path, errno);
     std::vector<std::string> names;
@@ -181,16 +178,16 @@ class MachineFileSystem final : public FileSystem {
     return names;
   }
 
-  absl::Status CreateDirectories(const std::string& path) override {
-    RETURN_IF_ERROR(CheckPath("create directory", path));
+  absl::Status CreateDirectories(const std::string& name) override {
+    ASSIGN_OR_RETURN(const std::string path, LocalPath("create directory", name));
     std::error_code error;
     std::filesystem::create_directories(path, error);
     if (error) return FileError("create directory", path, error.value());
     return absl::OkStatus();
   }
 
-  absl::Status SyncDirectory(const std::string& path) override {
-    RETURN_IF_ERROR(CheckPath("sync", path));
+  absl::Status SyncDirectory(const std::string& name) override {
+    ASSIGN_OR_RETURN(const std::string path, LocalPath("sync", name));
     const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return FileError("open", path, errno);
     const int error = fsync(fd) == 0 ? 0 : errno;
@@ -211,6 +208,9 @@ absl::Status FileError(absl::string_view operation, absl::string_view path, int 
 absl::StatusOr<std::string> FileSystem::ReadFileToString(const std::string& path) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, NewRandomAccessFile(path));
   ASSIGN_OR_RETURN(const uint64_t size, file->Size());
+  if (size > MachineMemoryBytes()) {
+    return ResourceExhausted("read ", path, ": its ", size, " bytes are more than this machine's memory");
+  }
   // The size is a guess: it is 0 for files of /proc, and a file may grow.
   std::string contents;
   size_t filled = 0;

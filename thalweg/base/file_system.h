@@ -41,7 +41,8 @@ class RandomAccessFile {
 
 enum class WriteMode { kTruncate, kAppend };
 
-// Thread-safe. Errors carry the operation, the path and the system's text, with
+// Thread-safe. Paths may begin with file://; other schemes are UNIMPLEMENTED (see
+// base/file_path.h). Only regular files are read. Errors carry the operation, the path and the system's text, with
 // the code that fits: NotFound, AlreadyExists, PermissionDenied,
 // ResourceExhausted (disk full), FailedPrecondition (a directory where a file
 // is wanted, or the other way round), ...

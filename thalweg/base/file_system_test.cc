@@ -1,5 +1,6 @@
 #include "thalweg/base/file_system.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "thalweg/base/folder_testlib.h"
+#include "thalweg/base/glob.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
@@ -157,6 +159,34 @@ TEST_F(FileSystemTest, AFullDiskIsReportedAndStaysReported) {
   EXPECT_EQ((*file)->Flush().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ((*file)->Append(std::string(100000, 'x')).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ((*file)->Close().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(FileSystemTest, PathsMayHaveTheSchemeOfThisMachine) {
+  ASSERT_TRUE(files_.CreateDirectories("file://" + Path("d")).ok());
+  ASSERT_TRUE(files_.WriteStringToFile("file://" + Path("d/f"), "here").ok());
+  EXPECT_EQ(*files_.ReadFileToString(Path("d/f")), "here");
+  EXPECT_EQ(*files_.ReadFileToString("file://localhost" + Path("d/f")), "here");
+  const auto found = MatchingPaths(files_, "file://" + Path("d/*"));
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, std::vector<std::string>{"file://" + Path("d/f")});
+}
+
+// A device may have no end; a pipe makes whoever opens it wait.
+TEST_F(FileSystemTest, OnlyRegularFilesAreRead) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  for (const std::string& path : {std::string("/dev/zero"), std::string("/dev/urandom"), Path("pipe")}) {
+    const auto read = files_.ReadFileToString(path);
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kFailedPrecondition) << path << ": " << read.status();
+  }
+  EXPECT_FALSE(files_.NewWritableFile(Path("pipe")).ok()) << "nobody reads it";
+  EXPECT_TRUE(files_.ReadFileToString("/proc/self/status").ok());
+}
+
+TEST_F(FileSystemTest, AFileLargerThanTheMemoryIsNotRead) {
+  auto file = *files_.NewWritableFile(Path("sparse"));
+  ASSERT_TRUE(file->Close().ok());
+  ASSERT_EQ(truncate(Path("sparse").c_str(), off_t{1} << 42), 0);
+  EXPECT_EQ(files_.ReadFileToString(Path("sparse")).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

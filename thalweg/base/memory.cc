@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "thalweg/base/logging.h"
+#include "thalweg/base/machine_memory.h"
 #include "thalweg/base/mutex.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -258,6 +259,7 @@ class HostPool final : public Allocator {
   void* AllocateShared(size_t bytes);
   void DeallocateShared(FreeBlock* block, int c);
   void* AllocateMedium(int c);
+  void* MapWithin(size_t bytes);
   void* AllocateLarge(int c);
   void TrimMedium(int c);
   void TrimLarge(int c);
@@ -389,6 +391,14 @@ void* HostPool::AllocateMedium(int c) {
   return block;
 }
 
+// Fresh memory. The pool takes at most 7/8 of the machine's: a graph that asks for
+// more gets an error, where the system would end the process.
+void* HostPool::MapWithin(size_t bytes) {
+  static const uint64_t limit = MachineMemoryBytes() / 8 * 7;
+  const auto reserved = static_cast<uint64_t>(bytes_reserved_.load(std::memory_order_relaxed));
+  return reserved + bytes > limit ? nullptr : Map(bytes);
+}
+
 void* HostPool::AllocateLarge(int c) {
   const auto size = static_cast<int64_t>(SizeOf(c));
   if (FreeBlock* const block = free_[c].Pop()) {
@@ -399,10 +409,10 @@ void* HostPool::AllocateLarge(int c) {
   // repeats itself does not come here, so this costs it nothing.
   const int64_t allowed = std::max<int64_t>(kLargeSlack, peak_bytes_.load(std::memory_order_relaxed));
   if (large_free_bytes_.load(std::memory_order_relaxed) > allowed) Trim(kHugePage);
-  void* memory = Map(SizeOf(c));
+  void* memory = MapWithin(SizeOf(c));
   if (memory == nullptr) {
     Trim(0);
-    memory = Map(SizeOf(c));
+    memory = MapWithin(SizeOf(c));
     if (memory == nullptr) return nullptr;
   }
   system_calls_.fetch_add(1, std::memory_order_relaxed);
@@ -415,7 +425,7 @@ void* HostPool::AllocateLarge(int c) {
 char* HostPool::Carve(size_t bytes) {
   MutexLock held(&region_lock_);
   if (static_cast<size_t>(region_end_ - region_begin_) < bytes) {
-    char* const region = static_cast<char*>(Map(kRegionBytes));
+    char* const region = static_cast<char*>(MapWithin(kRegionBytes));
     if (region == nullptr) return nullptr;
     system_calls_.fetch_add(1, std::memory_order_relaxed);
     bytes_reserved_.fetch_add(kRegionBytes, std::memory_order_relaxed);

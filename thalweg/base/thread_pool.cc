@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/denormals.h"
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/logging.h"
 
 namespace thalweg {
@@ -43,7 +44,7 @@ void ThreadPool::RunClosures() {
       closure = std::move(queue_.front());
       queue_.pop_front();
     }
-    closure();
+    LogExceptions("a thread pool", [&] { closure(); });
   }
 }
 

@@ -1,5 +1,10 @@
 #include "thalweg/base/timer.h"
 
+#include <algorithm>
+
+#include "absl/time/clock.h"
+#include "thalweg/base/exception_boundary.h"
+
 namespace thalweg {
 
 Timer::~Timer() {
@@ -12,13 +17,16 @@ Timer::~Timer() {
   }
 }
 
-Timer::AlarmId Timer::Set(absl::Time when, absl::AnyInvocable<void()> closure) {
+Timer::AlarmId Timer::Set(absl::Time when_on_wall, absl::AnyInvocable<void()> closure) {
+  // Bounded, so that the sum does not overflow.
+  const absl::Duration away = std::clamp(when_on_wall - absl::Now(), absl::ZeroDuration(), absl::Hours(24 * 365));
+  const int64_t when = clock_.MonotonicNanos() + absl::ToInt64Nanoseconds(away);
   MutexLock lock(&mu_);
+  if (thread_ == nullptr) thread_ = std::make_unique<Thread>("timer", [this] { RunAlarms(); });
   const uint64_t id = next_id_++;
   const bool is_first = alarms_.empty() || when < alarms_.begin()->first.first;
   alarms_.emplace(std::pair(when, id), std::move(closure));
   times_.emplace(id, when);
-  if (thread_ == nullptr) thread_ = std::make_unique<Thread>("timer", [this] { RunAlarms(); });
   if (is_first) changed_.SignalAll();
   return AlarmId{id};
 }
@@ -49,8 +57,8 @@ void Timer::RunAlarms() {
       continue;
     }
     const auto first = alarms_.begin();
-    if (first->first.first > absl::Now()) {
-      changed_.WaitWithDeadline(&mu_, first->first.first);
+    if (const int64_t left = first->first.first - clock_.MonotonicNanos(); left > 0) {
+      changed_.WaitWithTimeout(&mu_, absl::Nanoseconds(left));
       continue;
     }
     absl::AnyInvocable<void()> closure = std::move(first->second);
@@ -58,7 +66,8 @@ void Timer::RunAlarms() {
     times_.erase(running_);
     alarms_.erase(first);
     mu_.Unlock();
-    closure();
+    LogExceptions("a timer", [&] { closure(); });
+    closure = nullptr;  // what it holds is let go of without the lock
     mu_.Lock();
     running_ = 0;
     changed_.SignalAll();

@@ -5,6 +5,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/clock_testlib.h"
 #include "thalweg/base/notification.h"
 
 namespace thalweg {
@@ -23,6 +24,18 @@ TEST(Timer, RunsAlarmsInOrderOfTime) {
   timer.Set(now + absl::Milliseconds(20), [&] { order.push_back(2); });
   ASSERT_TRUE(last.WaitForNotificationWithTimeout(absl::Seconds(30)));
   EXPECT_THAT(order, testing::ElementsAre(1, 2, 3));
+}
+
+// The machine's time may be set; the clock that counts cannot.
+TEST(Timer, CountsOnTheMonotonicClock) {
+  FakeClock clock;
+  Timer timer(clock);
+  Notification far, near;
+  timer.Set(absl::Now() + absl::Hours(2), [&] { far.Notify(); });
+  clock.AdvanceNanos(absl::ToInt64Nanoseconds(absl::Hours(3)));
+  timer.Set(absl::Now(), [&] { near.Notify(); });  // the thread looks at its clock
+  ASSERT_TRUE(near.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  EXPECT_TRUE(far.HasBeenNotified());
 }
 
 TEST(Timer, AnAlarmThatIsUnsetNeverRuns) {

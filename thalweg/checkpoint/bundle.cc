@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "thalweg/base/file_path.h"
 #include "thalweg/base/status.h"
 #include "thalweg/checkpoint/bundle_index.h"
 #include "thalweg/checkpoint/table.h"
@@ -25,6 +26,9 @@ std::string DataPath(absl::string_view prefix, int shard, int num_shards) {
 namespace internal {
 
 std::string CleanPath(absl::string_view path) {
+  path.remove_prefix(FileSchemeLength(path));
+  // Whoever opens it says that there is no such file system.
+  if (!SchemeOf(path).empty()) return std::string(path);
   std::vector<absl::string_view> names = absl::StrSplit(path, '/', absl::SkipEmpty());
   std::erase(names, ".");
   const std::string clean = absl::StrCat(absl::StartsWith(path, "/") ? "/" : "", absl::StrJoin(names, "/"));

@@ -44,6 +44,8 @@ TEST(CleanPath, IsOneSpellingForAll) {
   for (const char* path : {"/a/b", "//a/b//", "/./a/b"}) EXPECT_EQ(CleanPath(path), "/a/b") << path;
   for (const char* path : {"", ".", "./", ".//."}) EXPECT_EQ(CleanPath(path), ".") << path;
   EXPECT_EQ(CleanPath("//"), "/");
+  EXPECT_EQ(CleanPath("file:///a//b/"), "/a/b");
+  EXPECT_EQ(CleanPath("s3://a/b"), "s3://a/b") << "not a folder s3: of this machine";
   EXPECT_EQ(CleanPath("../a/../.b/c."), "../a/../.b/c.") << "a may be a link";
   EXPECT_EQ(Folder("a//b"), "a");
   EXPECT_EQ(Folder("b"), ".");

@@ -25,6 +25,9 @@ constexpr char kSnappy = 1;
 constexpr size_t kMaxSnappyRatio = 64;
 // Blocks are as large as their largest entry, which is a message.
 constexpr uint64_t kMaxBlockSize = uint64_t{1} << 32;
+// What the keys of a block may take, whole, by the bytes of the block.
+constexpr size_t kMaxKeyRatio = 20;
+constexpr size_t kMaxBlockSlack = 64 << 10;
 
 leveldb::Options WriterOptions() {
   leveldb::Options options;
@@ -170,6 +173,9 @@ absl::StatusOr<std::vector<Table::Entry>> Table::ParseBlock(absl::string_view bl
   const uint64_t tail = (restarts + 1) * sizeof(uint32_t);
   if (tail > block.size()) return Corrupt("a block has a bad number of restarts");
   block.remove_suffix(tail);
+  // Keys share prefixes: a few bytes could stand for any number of long ones.
+  // Writers begin a whole key every 16 entries.
+  size_t room = kMaxKeyRatio * block.size() + kMaxBlockSlack;
   std::vector<Entry> entries;
   while (!block.empty()) {
     uint64_t shared, unshared, value_size;
@@ -177,8 +183,10 @@ absl::StatusOr<std::vector<Table::Entry>> Table::ParseBlock(absl::string_view bl
         unshared > block.size() || value_size > block.size() - unshared) {
       return Corrupt("bad entry in block");
     }
-    const std::string previous = entries.empty() ? "" : entries.back().first;
+    const absl::string_view previous = entries.empty() ? absl::string_view() : entries.back().first;
     if (shared > previous.size()) return Corrupt("bad entry in block");
+    if (shared + unshared > room) return Corrupt("the keys of a block take far more than the block");
+    room -= shared + unshared;
     Entry entry(absl::StrCat(previous.substr(0, shared), block.substr(0, unshared)),
                 block.substr(unshared, value_size));
     if (!entries.empty() && entry.first <= previous) return Corrupt("keys are not in order");

@@ -44,8 +44,14 @@ ABSL_FLAG(int, lifeline, -1, "a file descriptor: the server ends when its other 
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(5),
           "a task that a step waits for and that does not answer for so long is taken for dead; one whose connection "
           "breaks is dead at once");
+ABSL_FLAG(absl::Duration, client_lease, absl::Hours(24),
+          "close a session that no client has called for this long and that runs no step; \"inf\" keeps all");
+ABSL_FLAG(absl::Duration, master_lease, absl::Minutes(10),
+          "let go of what a master has registered here when it does not answer for this long; \"inf\" keeps all");
 ABSL_FLAG(bool, local_links, true, "exchange messages with tasks of the same user on this machine in shared memory");
-ABSL_FLAG(std::string, bind, "0.0.0.0", "the address to listen on");
+ABSL_FLAG(std::string, bind, "",
+          "the address to listen on, \"0.0.0.0\" for all; by default loopback only if all tasks of the cluster are "
+          "there, else also the address that the cluster gives this task");
 
 namespace thalweg::cli {
 namespace {
@@ -54,12 +60,17 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer() {
   const ServerOptions options{.cpu_devices = absl::GetFlag(FLAGS_cpus),
                               .bind = absl::GetFlag(FLAGS_bind),
                               .peer_timeout = absl::GetFlag(FLAGS_peer_timeout),
+                              .client_lease = absl::GetFlag(FLAGS_client_lease),
+                              .master_lease = absl::GetFlag(FLAGS_master_lease),
                               .local_links = absl::GetFlag(FLAGS_local_links),
                               .orphan_after = absl::GetFlag(FLAGS_orphan_after),
                               .orphan_checkpoint = absl::GetFlag(FLAGS_orphan_checkpoint),
                               .idle_after = absl::GetFlag(FLAGS_idle_after)};
   if (options.peer_timeout <= absl::ZeroDuration()) {
     return InvalidArgument("--peer_timeout: expected more than 0, got ", absl::FormatDuration(options.peer_timeout));
+  }
+  if (options.client_lease <= absl::ZeroDuration() || options.master_lease <= absl::ZeroDuration()) {
+    return InvalidArgument("--client_lease and --master_lease: expected more than 0");
   }
   if (options.cpu_devices < 1) return InvalidArgument("--cpus: expected at least 1, got ", options.cpu_devices);
   if (const std::string file = absl::GetFlag(FLAGS_server_def); !file.empty()) {
@@ -203,7 +214,8 @@ Command ServerCommand() {
           .summary = "Serves one task of a cluster to TensorFlow's clients and servers, and ours.",
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
           .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "forever", "orphan_after",
-                    "orphan_checkpoint", "idle_after", "peer_timeout", "local_links", "lifeline"},
+                    "orphan_checkpoint", "idle_after", "peer_timeout", "client_lease", "master_lease", "local_links",
+                    "lifeline"},
           .run = Run};
 }
 

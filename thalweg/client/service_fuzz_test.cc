@@ -20,6 +20,7 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/client/cluster_testlib.h"
+#include "thalweg/client/raw_caller_testlib.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
@@ -36,11 +37,6 @@ namespace {
 
 using google::protobuf::MessageLite;
 
-grpc::ByteBuffer Bytes(const std::string& text) {
-  grpc::Slice slice(text);
-  return grpc::ByteBuffer(&slice, 1);
-}
-
 std::string Flatten(const grpc::ByteBuffer& buffer) {
   std::vector<grpc::Slice> slices;
   EXPECT_TRUE(buffer.Dump(&slices).ok());
@@ -49,28 +45,7 @@ std::string Flatten(const grpc::ByteBuffer& buffer) {
   return text;
 }
 
-class Caller {
- public:
-  explicit Caller(const std::string& address) : channel_(client_.Connect(address)) {}
-
-  absl::Status Call(const std::string& method, const std::string& request, MessageLite* response = nullptr,
-                    absl::Duration timeout = absl::Seconds(30)) {
-    Notification ended;
-    absl::Status result;
-    channel_->Call(method.c_str(), Bytes(request), {.timeout = timeout},
-                   [&](const absl::Status& status, grpc::ByteBuffer& bytes) {
-                     result = status;
-                     if (status.ok() && response != nullptr) result = ParseMessage(bytes, response);
-                     ended.Notify();
-                   });
-    ended.WaitForNotification();
-    return result;
-  }
-
- private:
-  RpcClient client_;
-  const std::shared_ptr<RpcChannel> channel_;
-};
+using Caller = RawCaller;
 
 struct Program {
   Graph graph;

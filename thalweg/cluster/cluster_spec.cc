@@ -14,8 +14,8 @@ std::string TaskId::ToString() const { return absl::StrCat("/job:", job, "/repli
 absl::StatusOr<HostPort> HostPort::Parse(absl::string_view address) {
   const size_t colon = address.rfind(':');
   HostPort result;
-  if (colon == absl::string_view::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &result.port) ||
-      result.port < 0 || result.port > 65535) {
+  if (colon == absl::string_view::npos || colon == 0 || address.find_first_of("|,;= \t\n/") != address.npos ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &result.port) || result.port < 0 || result.port > 65535) {
     return InvalidArgument("Could not interpret \"", address, "\" as a host-port pair: expected host:port.");
   }
   result.host = std::string(address.substr(0, colon));

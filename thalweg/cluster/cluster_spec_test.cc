@@ -32,7 +32,7 @@ TEST(ClusterSpec, ThroughAMessage) {
 
 TEST(ClusterSpec, BadInput) {
   for (const char* text : {"ps", "ps|", "|a:1", "ps|a", "ps|a:x", "ps|a:99999", "ps|:1", "ps|x=a:1", "ps|0=a:1;0=b:2",
-                           "ps|-1=a:1", "ps|a:1,ps|b:2"}) {
+                           "ps|-1=a:1", "ps|a:1,ps|b:2", "ps|a:1;worker|b:2", "ps|a b:1", "ps|grpc://a:1"}) {
     EXPECT_EQ(ClusterSpec::Parse(text).status().code(), StatusCode::kInvalidArgument) << text;
   }
   tensorflow::ClusterDef def;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -13,8 +14,9 @@ namespace {
 
 // How long a task that was seen before may take to answer.
 constexpr absl::Duration kSeenTimeout = absl::Seconds(5);
-// That a task is away is logged at most so often.
-constexpr absl::Duration kTellEvery = absl::Seconds(10);
+// How often it is logged for whom a session waits, and which task has left.
+constexpr absl::Duration kReportEvery = absl::Seconds(10);
+constexpr absl::Duration kReportAbsentEvery = absl::Minutes(1);
 
 bool MatchesAny(const std::vector<DeviceName>& filters, const std::string& task) {
   if (filters.empty()) return true;
@@ -33,65 +35,6 @@ void RenameDevices(const std::string& task, tensorflow::GetStatusResponse& respo
     absl::StatusOr<DeviceName> name = DeviceName::Parse(device.name());
     if (name.ok() && to.ok()) device.set_name(name->MergedWith(*to).ToString());
   }
-}
-
-struct Inquiry {
-  std::string task;
-  tensorflow::GetStatusResponse response;
-  absl::Status status;
-  bool answered = false;
-  absl::Time give_up = absl::InfiniteFuture();  // set once it is known to have been there
-  Cancellation cancellation;
-};
-
-// Shared with the calls, which may end after the wait was given up.
-struct Inquiries {
-  Mutex mutex;
-  CondVar changed;
-  std::vector<std::unique_ptr<Inquiry>> all;  // the list is constant; what they hold is guarded
-  int left ABSL_GUARDED_BY(mutex) = 0;
-
-  void CancelAll(const absl::Status& why) {
-    for (const auto& inquiry : all) inquiry->cancellation.Cancel(why);
-  }
-  // Another task has seen those: they start soon, or have left.
-  void Hear(const tensorflow::ThalwegStatus& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    for (const auto& inquiry : all) {
-      const auto& seen = status.seen_task();
-      if (inquiry->answered || inquiry->give_up != absl::InfiniteFuture()) continue;
-      if (std::find(seen.begin(), seen.end(), inquiry->task) != seen.end())
-        inquiry->give_up = absl::Now() + kSeenTimeout;
-    }
-  }
-  absl::Time NextGiveUp() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    absl::Time next = absl::InfiniteFuture();
-    for (const auto& inquiry : all) {
-      if (!inquiry->answered) next = std::min(next, inquiry->give_up);
-    }
-    return next;
-  }
-};
-
-void Ask(const std::shared_ptr<Inquiries>& inquiries, Inquiry* inquiry, Worker* worker, const CallOptions& options) {
-  worker->GetStatus(options, &inquiry->response, [inquiries, inquiry](const absl::Status& status) {
-    MutexLock lock(&inquiries->mutex);
-    inquiry->status = status;
-    inquiry->answered = true;
-    --inquiries->left;
-    if (status.ok()) inquiries->Hear(inquiry->response.thalweg());
-    inquiries->changed.SignalAll();
-  });
-}
-
-// What a task that has answered has seen since.
-void AskAgain(const std::shared_ptr<Inquiries>& inquiries, Worker* worker) {
-  auto response = std::make_shared<tensorflow::GetStatusResponse>();
-  worker->GetStatus({.timeout = kSeenTimeout}, response.get(), [inquiries, response](const absl::Status& status) {
-    if (!status.ok()) return;
-    MutexLock lock(&inquiries->mutex);
-    inquiries->Hear(response->thalweg());
-    inquiries->changed.SignalAll();
-  });
 }
 
 }  // namespace
@@ -120,88 +63,209 @@ bool Membership::Seen(const std::string& task) const {
   return seen_.contains(task);
 }
 
-absl::StatusOr<ClusterDevices> Membership::Discover(const CallOptions& options, Workers& workers,
-                                                    const std::string& self, const std::vector<DeviceName>& filters) {
-  const auto inquiries = std::make_shared<Inquiries>();
-  for (const std::string& task : workers.tasks()) {
-    if (task != self && !MatchesAny(filters, task)) continue;
-    inquiries->all.push_back(std::make_unique<Inquiry>());
-    inquiries->all.back()->task = task;
-  }
-  {
-    MutexLock lock(&inquiries->mutex);
-    inquiries->left = static_cast<int>(inquiries->all.size());
-  }
-  std::optional<Cancellation::CallbackId> outside;
-  if (options.cancellation != nullptr) {
-    outside = options.cancellation->Register([inquiries](const absl::Status& why) { inquiries->CancelAll(why); });
-    if (!outside.has_value()) return options.cancellation->status();
-  }
-  for (const auto& inquiry : inquiries->all) {
-    const bool seen = Seen(inquiry->task);
-    CallOptions call{.cancellation = &inquiry->cancellation, .wait_for_ready = !seen};
-    if (seen) call.timeout = kSeenTimeout;
-    Ask(inquiries, inquiry.get(), workers.Find(inquiry->task), call);
-  }
-  absl::Time report = absl::Now() + absl::Seconds(10);
-  std::vector<Inquiry*> given_up;
-  std::vector<std::string> answered;
-  while (true) {
+void Membership::LogAbsent(const std::string& task, const absl::Status& why) {
+  // A session that is tried again and again would fill the log.
+  const absl::Time now = absl::Now();
+  const auto [it, first] = logged_absent_.try_emplace(task, now);
+  if (!first && now - it->second < kReportAbsentEvery) return;
+  it->second = now;
+  LOG(WARNING) << task << " has left; steps that need it will fail: " << why.message();
+}
+
+// One call of Discover(). The calls to the tasks and the alarm keep it alive.
+class Membership::Discovery : public std::enable_shared_from_this<Discovery> {
+ public:
+  Discovery(Membership& membership, const CallOptions& options, Timer& timer, std::shared_ptr<Workers> workers,
+            std::string self, DiscoverDone done)
+      : membership_(membership),
+        outside_(options.cancellation),
+        timer_(timer),
+        workers_(std::move(workers)),
+        self_(std::move(self)),
+        done_(std::move(done)),
+        report_(absl::Now() + kReportEvery) {}
+
+  void Start(const std::vector<DeviceName>& filters) {
+    for (const std::string& task : workers_->tasks()) {
+      if (task != self_ && !MatchesAny(filters, task)) continue;
+      all_.push_back(std::make_unique<Inquiry>());
+      all_.back()->task = task;
+    }
     {
-      MutexLock lock(&inquiries->mutex);
-      while (inquiries->left > 0 &&
-             !inquiries->changed.WaitWithDeadline(&inquiries->mutex, std::min(report, inquiries->NextGiveUp()))) {
+      MutexLock lock(&mutex_);
+      left_ = static_cast<int>(all_.size()) + 1;  // nothing ends before everything was asked
+    }
+    if (outside_ != nullptr) {
+      outside_id_ = outside_->Register([self = shared_from_this()](const absl::Status& why) { self->CancelAll(why); });
+      if (!outside_id_.has_value()) return Finish(outside_->status());
+    }
+    for (const auto& inquiry : all_) Ask(*inquiry);
+    SetAlarm();
+    CountDown();
+  }
+
+ private:
+  struct Inquiry {
+    std::string task;
+    tensorflow::GetStatusResponse response;
+    absl::Status status;
+    bool answered = false;
+    absl::Time give_up = absl::InfiniteFuture();  // set once it is known to have been there
+    Cancellation cancellation;
+  };
+
+  void CancelAll(const absl::Status& why) {
+    for (const auto& inquiry : all_) inquiry->cancellation.Cancel(why);
+  }
+
+  void Ask(Inquiry& inquiry) {
+    const bool seen = membership_.Seen(inquiry.task);
+    CallOptions call{.cancellation = &inquiry.cancellation, .wait_for_ready = !seen};
+    if (seen) call.timeout = kSeenTimeout;
+    workers_->Find(inquiry.task)
+        ->GetStatus(call, &inquiry.response, [self = shared_from_this(), &inquiry](const absl::Status& status) {
+          bool news = false;
+          {
+            MutexLock lock(&self->mutex_);
+            inquiry.status = status;
+            inquiry.answered = true;
+            if (status.ok()) news = self->Hear(inquiry.response.thalweg());
+          }
+          if (news) self->SetAlarm();
+          self->CountDown();
+        });
+  }
+
+  // What a task that has answered has seen since.
+  void AskAgain(const std::string& task) {
+    auto response = std::make_shared<tensorflow::GetStatusResponse>();
+    workers_->Find(task)->GetStatus({.timeout = kSeenTimeout}, response.get(),
+                                    [self = shared_from_this(), response](const absl::Status& status) {
+                                      if (!status.ok()) return;
+                                      bool news = false;
+                                      {
+                                        MutexLock lock(&self->mutex_);
+                                        news = self->Hear(response->thalweg());
+                                      }
+                                      if (news) self->SetAlarm();
+                                    });
+  }
+
+  // Another task has seen those: they start soon, or have left.
+  bool Hear(const tensorflow::ThalwegStatus& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::set<absl::string_view> seen(status.seen_task().begin(), status.seen_task().end());
+    bool news = false;
+    for (const auto& inquiry : all_) {
+      if (inquiry->answered || inquiry->give_up != absl::InfiniteFuture() || !seen.contains(inquiry->task)) continue;
+      inquiry->give_up = absl::Now() + kSeenTimeout;
+      news = true;
+    }
+    return news;
+  }
+
+  // For when there is something to log, or somebody to give up. Alarms that come too
+  // often do no harm.
+  void SetAlarm() {
+    std::optional<Timer::AlarmId> old;
+    {
+      MutexLock lock(&mutex_);
+      if (left_ == 0) return;
+      absl::Time next = report_;
+      for (const auto& inquiry : all_) {
+        if (!inquiry->answered) next = std::min(next, inquiry->give_up);
       }
-      if (inquiries->left == 0) break;
-      given_up.clear();
-      answered.clear();
+      old = std::exchange(alarm_, timer_.Set(next, [self = shared_from_this()] { self->Alarm(); }));
+    }
+    if (old.has_value()) timer_.Unset(*old);
+  }
+
+  void Alarm() {
+    std::vector<Inquiry*> given_up;
+    std::vector<std::string> answered;
+    {
+      MutexLock lock(&mutex_);
       const absl::Time now = absl::Now();
-      for (const auto& inquiry : inquiries->all) {
+      const bool report = report_ <= now;
+      if (report) report_ = now + kReportEvery;
+      for (const auto& inquiry : all_) {
         if (inquiry->answered) {
-          if (inquiry->status.ok() && inquiry->task != self) answered.push_back(inquiry->task);
+          if (report && inquiry->status.ok() && inquiry->task != self_) answered.push_back(inquiry->task);
         } else if (inquiry->give_up <= now) {
           given_up.push_back(inquiry.get());
           inquiry->give_up = absl::InfiniteFuture();
-        } else if (report <= now) {
+        } else if (report) {
           LOG(INFO) << "CreateSession still waiting for response from worker: " << inquiry->task;
         }
       }
     }
     for (Inquiry* inquiry : given_up) {
-      MarkSeen(inquiry->task);
+      membership_.MarkSeen(inquiry->task);
       inquiry->cancellation.Cancel(Unavailable("it does not answer, and other tasks have seen it before"));
     }
-    if (report > absl::Now()) continue;
-    report = absl::Now() + absl::Seconds(10);
-    for (const std::string& task : answered) AskAgain(inquiries, workers.Find(task));
+    for (const std::string& task : answered) AskAgain(task);
+    SetAlarm();
   }
-  if (outside.has_value() && !options.cancellation->TryDeregister(*outside)) {
-    const absl::Status why = options.cancellation->status();
+
+  void CountDown() {
+    std::optional<Timer::AlarmId> alarm;
+    {
+      MutexLock lock(&mutex_);
+      if (--left_ > 0) return;
+      alarm = std::exchange(alarm_, std::nullopt);
+    }
+    if (alarm.has_value()) timer_.Unset(*alarm);
+    if (outside_id_.has_value() && !outside_->TryDeregister(*outside_id_)) return Finish(Explain(outside_->status()));
+    Finish(membership_.Devices(*this));
+  }
+
+  // Why the session was given up.
+  absl::Status Explain(const absl::Status& why) const {
     if (!absl::IsDeadlineExceeded(why)) return why;
     std::vector<std::string> silent;
-    for (const auto& inquiry : inquiries->all) {
+    for (const auto& inquiry : all_) {
       if (!inquiry->status.ok()) silent.push_back(inquiry->task);
     }
     return DeadlineExceeded(why.message(), "; no answer from ", absl::StrJoin(silent, ", "));
   }
 
+  void Finish(absl::StatusOr<ClusterDevices> devices) {
+    DiscoverDone done = std::move(done_);
+    done(std::move(devices));
+  }
+
+  friend class Membership;
+  Membership& membership_;
+  Cancellation* const outside_;
+  Timer& timer_;
+  const std::shared_ptr<Workers> workers_;
+  const std::string self_;
+  DiscoverDone done_;
+  std::optional<Cancellation::CallbackId> outside_id_;
+  std::vector<std::unique_ptr<Inquiry>> all_;  // the list is constant; what they hold is guarded until all answered
+
+  Mutex mutex_;
+  int left_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Time report_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Timer::AlarmId> alarm_ ABSL_GUARDED_BY(mutex_);
+};
+
+void Membership::Discover(const CallOptions& options, Timer& timer, std::shared_ptr<Workers> workers,
+                          const std::string& self, const std::vector<DeviceName>& filters, DiscoverDone done) {
+  std::make_shared<Discovery>(*this, options, timer, std::move(workers), self, std::move(done))->Start(filters);
+}
+
+absl::StatusOr<ClusterDevices> Membership::Devices(const Discovery& discovery) {
   ClusterDevices devices;
   MutexLock lock(&mutex_);
-  for (const auto& inquiry : inquiries->all) {
+  for (const auto& inquiry : discovery.all_) {
     if (!inquiry->status.ok()) {
       if (!seen_.contains(inquiry->task)) return inquiry->status;
-      const absl::Status& why = inquiry->cancellation.cancelled() ? inquiry->cancellation.status() : inquiry->status;
-      // A training that waits for the task asks several times a second.
-      absl::Time& told = told_left_.try_emplace(inquiry->task, absl::InfinitePast()).first->second;
-      if (absl::Now() - told >= kTellEvery) {
-        told = absl::Now();
-        LOG(WARNING) << inquiry->task << " has left; steps that need it will fail: " << why.message();
-      }
+      LogAbsent(inquiry->task, inquiry->cancellation.cancelled() ? inquiry->cancellation.status() : inquiry->status);
       devices.absent.push_back(inquiry->task);
       continue;
     }
     seen_.insert(inquiry->task);
-    told_left_.erase(inquiry->task);
+    logged_absent_.erase(inquiry->task);
     RenameDevices(inquiry->task, inquiry->response);
     devices.tasks.push_back(
         {inquiry->task,
@@ -210,7 +274,7 @@ absl::StatusOr<ClusterDevices> Membership::Discover(const CallOptions& options, 
   }
   // The master's own first: it is the default.
   std::stable_partition(devices.tasks.begin(), devices.tasks.end(),
-                        [&](const auto& task) { return task.name == self; });
+                        [&](const auto& task) { return task.name == discovery.self_; });
   return devices;
 }
 

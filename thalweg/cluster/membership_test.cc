@@ -42,7 +42,15 @@ class MembershipTest : public testing::Test {
                                           const std::vector<std::string>& filters = {}) {
     std::vector<DeviceName> names;
     for (const std::string& filter : filters) names.push_back(*DeviceName::Parse(filter));
-    return membership_.Discover({.cancellation = cancellation}, *workers_, kSelf, names);
+    Notification ended;
+    absl::StatusOr<ClusterDevices> result = absl::UnknownError("no answer");
+    membership_.Discover({.cancellation = cancellation}, timer_, workers_, kSelf, names,
+                         [&](absl::StatusOr<ClusterDevices> devices) {
+                           result = std::move(devices);
+                           ended.Notify();
+                         });
+    ended.WaitForNotification();
+    return result;
   }
   static std::vector<std::string> TasksOf(const ClusterDevices& devices) {
     std::vector<std::string> tasks;
@@ -53,6 +61,7 @@ class MembershipTest : public testing::Test {
   const std::shared_ptr<FakeWorkers> workers_ =
       std::make_shared<FakeWorkers>(std::vector<std::string>{kSelf, kPs0, kPs1});
   std::map<std::string, bool> waited_for_;  // the tasks that were asked
+  Timer timer_;
   Membership membership_;
 };
 

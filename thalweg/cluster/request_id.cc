@@ -1,19 +1,24 @@
 #include "thalweg/cluster/request_id.h"
 
-#include <random>
+#include <sys/random.h>
+
+#include <utility>
 
 #include "absl/strings/str_format.h"
 
 namespace thalweg {
 namespace {
 
+// From the system: whoever sees some of the numbers cannot tell the next. Those of a
+// few calls are fetched together, since every step takes one.
 uint64_t Random64() {
-  thread_local std::mt19937_64 generator = [] {
-    std::random_device device;
-    std::seed_seq seed{device(), device(), device(), device()};
-    return std::mt19937_64(seed);
-  }();
-  return generator();
+  constexpr size_t kAtOnce = 32;  // getrandom() is never interrupted up to 256 bytes
+  thread_local uint64_t numbers[kAtOnce];
+  thread_local size_t left = 0;
+  while (left == 0) {
+    if (getrandom(numbers, sizeof(numbers), 0) == sizeof(numbers)) left = kAtOnce;
+  }
+  return std::exchange(numbers[--left], 0);
 }
 
 }  // namespace

@@ -8,6 +8,6 @@ namespace thalweg {
 
 int64_t NewRequestId();   // never 0
 int64_t NewStepId();      // 57 bits, never negative
-std::string NewHandle();  // 16 hex digits: sessions and graphs
+std::string NewHandle();  // 16 hex digits: sessions and graphs. Nobody can guess one.
 
 }  // namespace thalweg

@@ -75,6 +75,14 @@ void Modernize(int producer, NodeDef& def) {
   if (shape->second.shape().dim_size() == 0) shape->second.mutable_shape()->set_unknown_rank(true);
 }
 
+// Each node once, in the order of their first places. A node may have as many
+// control inputs as the graph has nodes.
+std::vector<Node*> Unique(std::vector<Node*> nodes) {
+  absl::flat_hash_set<const Node*> known;
+  std::erase_if(nodes, [&](const Node* node) { return !known.insert(node).second; });
+  return nodes;
+}
+
 // Of an input. What a Merge waits for must be there before it, in any iteration.
 bool ClosesLoop(const Node& from, const Node& to) { return IsNextIteration(from) && IsMerge(to); }
 
@@ -127,7 +135,7 @@ absl::StatusOr<Node*> Graph::AddNode(NodeDef def, std::vector<Output> inputs, st
   node->def_ = std::move(def);
   node->schema_ = schema;
   node->inputs_ = std::move(inputs);
-  for (Node* n : control_inputs) node->AddControlInput(n);
+  node->control_inputs_ = Unique(std::move(control_inputs));
   node->input_types_ = std::move(types.inputs);
   node->output_types_ = std::move(types.outputs);
   node->output_shapes_.resize(node->output_types_.size());
@@ -234,18 +242,20 @@ absl::Status Graph::Link(const GraphDef& def, int first) {
   }
   for (int i = 0; i < def.node_size(); ++i) {
     Node* node = nodes_[first + i].get();
+    std::vector<Node*> controls;
     for (const std::string& text : def.node(i).input()) {
       const InputName input = ParseInputName(text);
       Node* source = FindNode(input.node);
       if (source == nullptr) return InvalidArgument("Node '", node->name(), "': Unknown input node '", text, "'");
       if (input.index < 0) {
-        node->AddControlInput(source);
-      } else if (!node->control_inputs_.empty()) {
+        controls.push_back(source);
+      } else if (!controls.empty()) {
         return InvalidArgument("Node '", node->name(), "': Control dependencies must come after regular dependencies");
       } else {
         node->inputs_.push_back(Output(source, input.index));
       }
     }
+    node->control_inputs_ = Unique(std::move(controls));
     if (node->schema_ == nullptr) node->input_types_.assign(node->inputs_.size(), kInvalid);
   }
   // An unknown op has as many outputs as are used.

@@ -627,5 +627,20 @@ TEST_F(GraphTest, OpsOfControlFlowAreKnownByName) {
   EXPECT_FALSE(IsControlFlow(node("o")));
 }
 
+// Linear in the size of the message; the time of the test program is the limit.
+TEST_F(GraphImport, ANodeMayHaveVeryManyControlInputs) {
+  constexpr int kNodes = 500'000;
+  tensorflow::GraphDef def;
+  for (int i = 0; i <= kNodes; ++i) {
+    tensorflow::NodeDef* node = def.add_node();
+    node->set_name(absl::StrCat("n", i));
+    node->set_op("NoOp");
+  }
+  for (int i = 0; i < 2 * kNodes; ++i) def.mutable_node(kNodes)->add_input(absl::StrCat("^n", i % kNodes));
+  Graph graph;
+  ASSERT_TRUE(graph.Import(def).ok());
+  EXPECT_EQ(graph.FindNode(absl::StrCat("n", kNodes))->control_inputs().size(), kNodes);
+}
+
 }  // namespace
 }  // namespace thalweg

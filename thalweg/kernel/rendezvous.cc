@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "thalweg/base/bounded_nesting.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
@@ -50,7 +51,9 @@ absl::Status LocalRendezvous::Send(const std::string& key, Value value) {
     waiter = std::move(entry.waiter);
     entry.waiter = nullptr;
   }
-  waiter(absl::OkStatus(), std::move(value));
+  // The receiver goes on here, and may send to the next.
+  RunNested(
+      [waiter = std::move(waiter), value = std::move(value)]() mutable { waiter(absl::OkStatus(), std::move(value)); });
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "google/protobuf/stubs/logging.h"
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/logging.h"
 
 namespace thalweg {
@@ -48,30 +49,35 @@ EventLoop::~EventLoop() {
   while (threads_ > 0) ended_.Wait(&mutex_);
 }
 
-void EventLoop::AddThread() {
-  AddThread([this] { Run(); });
+bool EventLoop::AddThread() {
+  return AddThread([this] { Run(); });
 }
 
-void EventLoop::AddThread(absl::AnyInvocable<void()> run) {
-  ++threads_;
-  std::thread([this, run = std::move(run)]() mutable {
-    pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
-    run();
-    MutexLock lock(&mutex_);
-    if (--threads_ == 0) ended_.SignalAll();
-  }).detach();
+bool EventLoop::AddThread(absl::AnyInvocable<void()> run) {
+  if (threads_ >= kMaxThreads) return false;
+  const absl::Status status = CatchExceptions([&] {
+    std::thread([this, run = std::move(run)]() mutable {
+      pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
+      run();
+      MutexLock lock(&mutex_);
+      if (--threads_ == 0) ended_.SignalAll();
+    }).detach();
+  });
+  if (status.ok()) ++threads_;
+  return status.ok();
 }
 
-void EventLoop::PassOn() {
+bool EventLoop::PassOn() {
   {
     MutexLock lock(&mutex_);
-    if (leader_ != std::this_thread::get_id()) return;
+    if (leader_ != std::this_thread::get_id()) return true;
+    if (under_way_ > 0 && asleep_ == 0 && !AddThread()) return false;
     leader_ = {};
     brief_ = 0;
-    if (under_way_ == 0) return;
-    if (asleep_ == 0) return AddThread();
+    if (under_way_ == 0 || asleep_ == 0) return true;
   }
   wake_.Signal();  // who wakes up finds the lock free
+  return true;
 }
 
 void EventLoop::RunBriefly(absl::FunctionRef<void()> work) {
@@ -83,8 +89,7 @@ void EventLoop::RunBriefly(absl::FunctionRef<void()> work) {
       number = brief_ = ++last_brief_;
       wake = relief_asleep_;
       if (!looked_after_) {
-        looked_after_ = true;
-        AddThread([this] { LookAfterBriefWork(); });
+        looked_after_ = AddThread([this] { LookAfterBriefWork(); });
       }
     }
   }
@@ -121,14 +126,15 @@ void EventLoop::LookAfterBriefWork() {
 }
 
 void EventLoop::WakeOne() {
-  if (asleep_ == 0) return AddThread();
-  wake_.Signal();
+  if (asleep_ > 0) return wake_.Signal();
+  starved_ = !AddThread();
+  if (starved_) LOG(ERROR) << name_ << " has no thread to wait for answers; it is tried again with the next call";
 }
 
 void EventLoop::Begin() {
   MutexLock lock(&mutex_);
   ++under_way_;
-  if (under_way_ == 1 && leader_ == std::thread::id()) WakeOne();
+  if ((under_way_ == 1 || starved_) && leader_ == std::thread::id()) WakeOne();
 }
 
 void EventLoop::End() {
@@ -168,7 +174,7 @@ void EventLoop::Run() {
       }
       auto* const event = static_cast<RpcEvent*>(tag);
       event->Acquire();
-      event->Run(ok, *this);
+      LogExceptions(name_.c_str(), [&] { event->Run(ok, *this); });
     } while (Leads());
   }
 }

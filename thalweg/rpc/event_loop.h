@@ -59,14 +59,17 @@ class EventLoop {
   void Begin();
   void End();
   // From an event: another thread waits from now on. Does nothing the second time.
-  void PassOn();
+  // False if the system has no more threads: this one stays the one that waits, and
+  // must come back soon.
+  bool PassOn();
   // From an event: runs what will most likely be over soon. Another thread waits
   // only once it has taken a millisecond or two.
   void RunBriefly(absl::FunctionRef<void()> work);
 
  private:
-  void AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddThread(absl::AnyInvocable<void()> run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // False if the system has no more threads, or there are kMaxThreads.
+  bool AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AddThread(absl::AnyInvocable<void()> run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Becomes the thread that waits; false if this thread is to end.
   bool Lead();
@@ -76,6 +79,7 @@ class EventLoop {
 
   // More than these end. Threads that come and go cost more than some that sleep.
   static constexpr int kMaxAsleep = 16;
+  static constexpr int kMaxThreads = 4096;
   const std::string name_;
   grpc::CompletionQueue* const queue_;
   Mutex mutex_;
@@ -85,6 +89,7 @@ class EventLoop {
   int under_way_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread::id leader_ ABSL_GUARDED_BY(mutex_);  // who waits, or runs what it has not passed on
   int threads_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool starved_ ABSL_GUARDED_BY(mutex_) = false;  // there was no thread to wait for events
   int asleep_ ABSL_GUARDED_BY(mutex_) = 0;
 
   // Brief work is numbered.

@@ -103,8 +103,9 @@ class GrpcMaster : public Master {
     if (response.tensor_size() != static_cast<int>(fetches.size())) {
       return Internal("The master answered with ", response.tensor_size(), " tensors, expected ", fetches.size());
     }
+    int64_t allowance = kExpansionBytes;
     for (NamedTensorProto& tensor : *response.mutable_tensor()) {
-      ASSIGN_OR_RETURN(Tensor value, TensorFromProto(std::move(*tensor.mutable_tensor())));
+      ASSIGN_OR_RETURN(Tensor value, TensorFromProto(std::move(*tensor.mutable_tensor()), &allowance));
       result->fetches.push_back(std::move(value));
     }
     // TensorFlow's masters answer in an order of their own.
@@ -128,8 +129,9 @@ class GrpcMaster : public Master {
     RunCallableResponse response;
     RETURN_IF_ERROR(ParseMessage(bytes, &response));
     result->metadata = std::move(*response.mutable_metadata());
+    int64_t allowance = kExpansionBytes;
     for (TensorProto& tensor : *response.mutable_fetch()) {
-      ASSIGN_OR_RETURN(Tensor value, TensorFromProto(std::move(tensor)));
+      ASSIGN_OR_RETURN(Tensor value, TensorFromProto(std::move(tensor), &allowance));
       result->fetches.push_back(std::move(value));
     }
     return absl::OkStatus();

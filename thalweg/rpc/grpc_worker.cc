@@ -209,6 +209,7 @@ class GrpcWorker : public Worker {
     if (response.status_code() != 0) {
       return absl::Status(static_cast<absl::StatusCode>(response.status_code()), response.status_error_message());
     }
+    int64_t allowance = kExpansionBytes;
     result->recv.resize(call.recv_keys.size());
     for (size_t i = 0; i < call.recv_keys.size(); ++i) {
       result->recv[i].first = call.recv_keys[i];
@@ -218,10 +219,10 @@ class GrpcWorker : public Worker {
                    : 0;
       while (at < response.recv_size() && response.recv(at).name() != call.recv_keys[i]) ++at;
       if (at == response.recv_size()) return Internal("The answer of the task lacks ", call.recv_keys[i]);
-      ASSIGN_OR_RETURN(result->recv[i].second, TensorFromProto(response.recv(at).tensor()));
+      ASSIGN_OR_RETURN(result->recv[i].second, TensorFromProto(response.recv(at).tensor(), &allowance));
     }
     for (tensorflow::PushedTensor& pushed : *response.mutable_pushed()) {
-      ASSIGN_OR_RETURN(Transfer transfer, FromPushedTensor(pushed));
+      ASSIGN_OR_RETURN(Transfer transfer, FromPushedTensor(pushed, &allowance));
       result->pushed.push_back(std::move(transfer));
     }
     result->step_stats = std::move(*response.mutable_step_stats());

@@ -16,8 +16,9 @@ using namespace tensorflow;  // NOLINT: all messages of this file are theirs
 absl::Status ReadCall(RunStepRequest& request, RunStepCall* call) {
   call->session_handle = std::move(*request.mutable_session_handle());
   call->feeds.reserve(request.feed_size());
+  int64_t allowance = kExpansionBytes;
   for (NamedTensorProto& feed : *request.mutable_feed()) {
-    absl::StatusOr<Tensor> value = TensorFromProto(std::move(*feed.mutable_tensor()));
+    absl::StatusOr<Tensor> value = TensorFromProto(std::move(*feed.mutable_tensor()), &allowance);
     if (!value.ok()) return Prepend(value.status(), absl::StrCat("Feed '", feed.name(), "': "));
     call->feeds.emplace_back(std::move(*feed.mutable_name()), *std::move(value));
   }
@@ -54,12 +55,15 @@ void ServeRunStep(Master& master, CallDeduplicator& recent, ServerCall& call) {
   {
     RunStepRequest request;
     absl::Status status = ParseMessage(call.request(), &request);
-    if (status.ok()) status = ReadCall(request, &step);
     if (!status.ok()) return call.Reply(status, {});
     state->errors_in_body = request.store_errors_in_response_body();
     state->request_id = request.request_id();
+    if (!recent.Begin(state->request_id, call)) return;
+    // Feeds are decoded only for those who may use them.
+    status = master.CheckSession(request.session_handle());
+    if (status.ok()) status = ReadCall(request, &step);
+    if (!status.ok()) return recent.Reply(state->request_id, call, status, {});
   }
-  if (!recent.Begin(state->request_id, call)) return;
   state->fetches = step.fetches;
   RunStepResult* result = &state->result;
   master.RunStep({.cancellation = &call.cancellation()}, std::move(step), result,
@@ -75,9 +79,11 @@ void ServeRunStep(Master& master, CallDeduplicator& recent, ServerCall& call) {
 void ServeRunCallable(Master& master, ServerCall& call) {
   RunCallableRequest request;
   absl::Status status = ParseMessage(call.request(), &request);
+  if (status.ok()) status = master.CheckSession(request.session_handle());
   std::vector<Tensor> feeds;
+  int64_t allowance = kExpansionBytes;
   for (int i = 0; i < request.feed_size() && status.ok(); ++i) {
-    absl::StatusOr<Tensor> value = TensorFromProto(std::move(*request.mutable_feed(i)));
+    absl::StatusOr<Tensor> value = TensorFromProto(std::move(*request.mutable_feed(i)), &allowance);
     status = value.status();
     if (status.ok()) feeds.push_back(*std::move(value));
   }

@@ -3,6 +3,7 @@
 #include <grpcpp/support/proto_buffer_reader.h>
 #include <grpcpp/support/proto_buffer_writer.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <limits>
@@ -12,6 +13,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/time/clock.h"
 #include "google/protobuf/io/coded_stream.h"
+#include "thalweg/base/machine_memory.h"
 #include "thalweg/base/status.h"
 #include "thalweg/proto/worker.pb.h"
 #include "thalweg/tensor/tensor_proto.h"
@@ -60,8 +62,34 @@ std::string ContentHead(const Tensor& tensor) {
 
 size_t ContentBytes(const Tensor& tensor) { return tensor.num_elements() * ElementSize(tensor.dtype()); }
 
+// Reads the length of a field. False if the message ends before the field does:
+// no length is believed before the bytes are known to be there.
+// REQUIRES: a limit is set.
+bool ReadLength(CodedInputStream& in, int* length) {
+  uint64_t n = 0;
+  if (!in.ReadVarint64(&n) || n > static_cast<uint64_t>(in.BytesUntilLimit())) return false;
+  *length = static_cast<int>(n);
+  return true;
+}
+
+// Reads a message of ours or of a peer, with the limits that ReadLength() needs.
+class LimitedInput {
+ public:
+  explicit LimitedInput(grpc::ByteBuffer& buffer) : bytes_(buffer.Length()), reader_(&buffer), in_(&reader_) {
+    if (ok()) in_.PushLimit(static_cast<int>(bytes_));
+  }
+  bool ok() const { return reader_.status().ok() && bytes_ <= std::numeric_limits<int32_t>::max(); }
+  CodedInputStream& in() { return in_; }
+
+ private:
+  const size_t bytes_;
+  grpc::ProtoBufferReader reader_;
+  CodedInputStream in_;
+};
+
 // Reads a TensorProto whose elements come last, as tensor_content, straight
 // into a tensor. nullopt if it is of any other form.
+// REQUIRES: 0 <= length <= in.BytesUntilLimit()
 std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
   const auto limit = in.PushLimit(length);
   tensorflow::TensorProto head;
@@ -72,14 +100,14 @@ std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
       if (!in.ReadVarint32(&dtype)) return std::nullopt;
       head.set_dtype(static_cast<tensorflow::DataType>(dtype));
     } else if (tag == TagOf(TensorProto::kTensorShapeFieldNumber, kBytesType)) {
-      uint32_t bytes = 0;
-      if (!in.ReadVarint32(&bytes)) return std::nullopt;
-      const auto shape_limit = in.PushLimit(static_cast<int>(bytes));
+      int bytes = 0;
+      if (!ReadLength(in, &bytes)) return std::nullopt;
+      const auto shape_limit = in.PushLimit(bytes);
       if (!head.mutable_tensor_shape()->MergeFromCodedStream(&in) || !in.ConsumedEntireMessage()) return std::nullopt;
       in.PopLimit(shape_limit);
     } else if (tag == TagOf(TensorProto::kTensorContentFieldNumber, kBytesType)) {
-      uint32_t bytes = 0;
-      if (!in.ReadVarint32(&bytes) || static_cast<int>(bytes) != in.BytesUntilLimit()) return std::nullopt;
+      int bytes = 0;
+      if (!ReadLength(in, &bytes) || bytes != in.BytesUntilLimit()) return std::nullopt;
       const int number = head.dtype();
       if (number <= 0 || number >= 100 || !IsKnown(static_cast<DType>(number))) return std::nullopt;
       const DType dtype = static_cast<DType>(number);
@@ -90,7 +118,7 @@ std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
         return std::nullopt;
       }
       absl::StatusOr<Tensor> tensor = Tensor::Allocate(dtype, *shape);
-      if (!tensor.ok() || !in.ReadRaw(tensor->raw(), static_cast<int>(bytes))) return std::nullopt;
+      if (!tensor.ok() || !in.ReadRaw(tensor->raw(), bytes)) return std::nullopt;
       in.PopLimit(limit);
       return *std::move(tensor);
     } else {
@@ -248,10 +276,10 @@ tensorflow::PushedTensor ToPushedTensor(const Transfer& transfer) {
   return pushed;
 }
 
-absl::StatusOr<Transfer> FromPushedTensor(tensorflow::PushedTensor& pushed) {
+absl::StatusOr<Transfer> FromPushedTensor(tensorflow::PushedTensor& pushed, int64_t* allowance) {
   Transfer transfer{.key = std::move(*pushed.mutable_key()), .value = {.tensor = {}, .dead = pushed.is_dead()}};
   if (pushed.has_tensor()) {
-    ASSIGN_OR_RETURN(transfer.value.tensor, TensorFromProto(std::move(*pushed.mutable_tensor())));
+    ASSIGN_OR_RETURN(transfer.value.tensor, TensorFromProto(std::move(*pushed.mutable_tensor()), allowance));
   } else if (!pushed.is_dead()) {
     return InvalidArgument("There is no tensor for ", transfer.key);
   }
@@ -261,27 +289,29 @@ absl::StatusOr<Transfer> FromPushedTensor(tensorflow::PushedTensor& pushed) {
 namespace {
 
 // Reads a PushedTensor. nullopt if it is malformed.
-std::optional<Transfer> ReadTransfer(CodedInputStream& in, int length) {
+// REQUIRES: 0 <= length <= in.BytesUntilLimit()
+std::optional<Transfer> ReadTransfer(CodedInputStream& in, int length, int64_t* allowance) {
   const auto limit = in.PushLimit(length);
   tensorflow::PushedTensor head;
   std::optional<Tensor> content;
   while (const uint32_t tag = in.ReadTag()) {
-    uint32_t n = 0;
-    if (!in.ReadVarint32(&n)) return std::nullopt;
     if (tag == TagOf(PushedTensor::kIsDeadFieldNumber, kVarintType)) {
-      head.set_is_dead(n != 0);
+      uint32_t dead = 0;
+      if (!in.ReadVarint32(&dead)) return std::nullopt;
+      head.set_is_dead(dead != 0);
       continue;
     }
-    if (static_cast<int64_t>(n) > in.BytesUntilLimit()) return std::nullopt;
+    int n = 0;
+    if (!ReadLength(in, &n)) return std::nullopt;
     if (tag == TagOf(PushedTensor::kKeyFieldNumber, kBytesType)) {
-      if (!in.ReadString(head.mutable_key(), static_cast<int>(n))) return std::nullopt;
+      if (!in.ReadString(head.mutable_key(), n)) return std::nullopt;
     } else if (tag == TagOf(PushedTensor::kTensorFieldNumber, kBytesType)) {
       std::string bytes;
-      if (!in.ReadString(&bytes, static_cast<int>(n)) || !head.mutable_tensor()->ParseFromString(bytes)) {
+      if (!in.ReadString(&bytes, n) || !head.mutable_tensor()->ParseFromString(bytes)) {
         return std::nullopt;
       }
     } else if (tag == TagOf(PushedTensor::kContentFieldNumber, kBytesType)) {
-      if (content = ReadContentTensor(in, static_cast<int>(n)); !content.has_value()) return std::nullopt;
+      if (content = ReadContentTensor(in, n); !content.has_value()) return std::nullopt;
     } else {
       return std::nullopt;
     }
@@ -289,23 +319,22 @@ std::optional<Transfer> ReadTransfer(CodedInputStream& in, int length) {
   if (!in.ConsumedEntireMessage()) return std::nullopt;
   in.PopLimit(limit);
   if (content.has_value()) return Transfer{head.key(), {*std::move(content), head.is_dead()}};
-  absl::StatusOr<Transfer> transfer = FromPushedTensor(head);
+  absl::StatusOr<Transfer> transfer = FromPushedTensor(head, allowance);
   return transfer.ok() ? std::optional<Transfer>(*std::move(transfer)) : std::nullopt;
 }
 
 std::optional<Push> ReadPush(CodedInputStream& in) {
   Push push;
+  int64_t allowance = kExpansionBytes;
   while (const uint32_t tag = in.ReadTag()) {
     if (tag == TagOf(PushRequest::kStepIdFieldNumber, kVarintType)) {
       uint64_t step_id = 0;
       if (!in.ReadVarint64(&step_id)) return std::nullopt;
       push.step_id = static_cast<int64_t>(step_id);
     } else if (tag == TagOf(PushRequest::kTensorFieldNumber, kBytesType)) {
-      uint32_t length = 0;
-      if (!in.ReadVarint32(&length) || length > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
-        return std::nullopt;
-      }
-      std::optional<Transfer> transfer = ReadTransfer(in, static_cast<int>(length));
+      int length = 0;
+      if (!ReadLength(in, &length)) return std::nullopt;
+      std::optional<Transfer> transfer = ReadTransfer(in, length, &allowance);
       if (!transfer.has_value()) return std::nullopt;
       push.tensors.push_back(*std::move(transfer));
     } else {
@@ -318,9 +347,8 @@ std::optional<Push> ReadPush(CodedInputStream& in) {
 }  // namespace
 
 absl::StatusOr<Push> ParsePushRequest(grpc::ByteBuffer& buffer) {
-  grpc::ProtoBufferReader reader(&buffer);
-  CodedInputStream in(&reader);
-  std::optional<Push> push = reader.status().ok() ? ReadPush(in) : std::nullopt;
+  LimitedInput input(buffer);
+  std::optional<Push> push = input.ok() ? ReadPush(input.in()) : std::nullopt;
   if (push.has_value()) return *std::move(push);
   return InvalidArgument("The bytes of the call are no PushRequest (", buffer.Length(), " bytes)");
 }
@@ -347,31 +375,31 @@ grpc::ByteBuffer SerializePiece(int64_t step_id, const Transfer& transfer, int64
 namespace {
 
 // A tensor of which nothing has come for so long will not be whole any more.
-constexpr absl::Duration kAbandonedAfter = absl::Minutes(10);
+constexpr absl::Duration kAbandonedAfter = absl::Minutes(1);
 
 // What comes before the data of a piece; `bytes` is how much of that follows.
-bool ReadPieceHead(CodedInputStream& in, tensorflow::PushPieceRequest* head, uint32_t* bytes) {
+bool ReadPieceHead(CodedInputStream& in, tensorflow::PushPieceRequest* head, int* bytes) {
   for (;;) {
     const uint32_t tag = in.ReadTag();
     uint64_t number = 0;
-    if (!in.ReadVarint64(&number) || tag == 0) return false;
+    int length = 0;
+    const bool counted = (tag & 7) == kBytesType;
+    if (tag == 0 || !(counted ? ReadLength(in, &length) : in.ReadVarint64(&number))) return false;
     if (tag == TagOf(PushPieceRequest::kStepIdFieldNumber, kVarintType)) {
       head->set_step_id(static_cast<int64_t>(number));
     } else if (tag == TagOf(PushPieceRequest::kDtypeFieldNumber, kVarintType)) {
       head->set_dtype(static_cast<tensorflow::DataType>(number));
     } else if (tag == TagOf(PushPieceRequest::kOffsetFieldNumber, kVarintType)) {
       head->set_offset(static_cast<int64_t>(number));
-    } else if (number > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
-      return false;
     } else if (tag == TagOf(PushPieceRequest::kKeyFieldNumber, kBytesType)) {
-      if (!in.ReadString(head->mutable_key(), static_cast<int>(number))) return false;
+      if (!in.ReadString(head->mutable_key(), length)) return false;
     } else if (tag == TagOf(PushPieceRequest::kShapeFieldNumber, kBytesType)) {
       std::string shape;
-      if (!in.ReadString(&shape, static_cast<int>(number)) || !head->mutable_shape()->ParseFromString(shape)) {
+      if (!in.ReadString(&shape, length) || !head->mutable_shape()->ParseFromString(shape)) {
         return false;
       }
     } else if (tag == TagOf(PushPieceRequest::kDataFieldNumber, kBytesType)) {
-      *bytes = static_cast<uint32_t>(number);
+      *bytes = length;
       return true;
     } else {
       return false;
@@ -381,24 +409,67 @@ bool ReadPieceHead(CodedInputStream& in, tensorflow::PushPieceRequest* head, uin
 
 }  // namespace
 
-void PieceTable::RemoveAbandoned() {
-  const absl::Time old = absl::Now() - kAbandonedAfter;
-  std::erase_if(incoming_, [&](const auto& entry) { return entry.second.last < old; });
+PieceTable::PieceTable()
+    : max_bytes_(std::max<int64_t>(int64_t{1} << 30, static_cast<int64_t>(MachineMemoryBytes() / 4))) {}
+
+template <typename Which>
+void PieceTable::RemoveIf(Which which) {
+  std::vector<Tensor> removed;  // freed without the lock
+  MutexLock lock(&mutex_);
+  std::erase_if(incoming_, [&](auto& entry) {
+    mutex_.AssertHeld();
+    if (!which(entry)) return false;
+    bytes_ -= static_cast<int64_t>(ContentBytes(entry.second.tensor));
+    removed.push_back(std::move(entry.second.tensor));
+    return true;
+  });
+}
+
+void PieceTable::RemoveAbandoned(absl::Time then) {
+  RemoveIf([&](const auto& entry) { return entry.second.last < then; });
 }
 
 void PieceTable::Remove(int64_t step_id) {
+  RemoveIf([&](const auto& entry) { return entry.first.first == step_id; });
+}
+
+int64_t PieceTable::bytes() const {
   MutexLock lock(&mutex_);
-  std::erase_if(incoming_, [&](const auto& entry) { return entry.first.first == step_id; });
+  return bytes_;
+}
+
+void PieceTable::SetAlarm() {
+  if (std::exchange(alarm_set_, true)) return;
+  timer_.Set(absl::Now() + kAbandonedAfter, [this] {
+    RemoveAbandoned(absl::Now() - kAbandonedAfter);
+    MutexLock lock(&mutex_);
+    alarm_set_ = false;
+    if (!incoming_.empty()) SetAlarm();
+  });
+}
+
+absl::StatusOr<PieceTable::Incoming*> PieceTable::FindOrAdd(const Key& key, DType dtype, const Shape& shape) {
+  const auto it = incoming_.find(key);
+  if (it != incoming_.end()) return &it->second;
+  const int64_t room = (max_bytes_ - bytes_) / static_cast<int64_t>(ElementSize(dtype));
+  if (shape.num_elements() > room) {
+    return ResourceExhausted("A tensor ", shape, " that comes in pieces is too large: others that are not whole take ",
+                             bytes_, " of at most ", max_bytes_, " bytes");
+  }
+  Incoming incoming;
+  ASSIGN_OR_RETURN(incoming.tensor, Tensor::Allocate(dtype, shape));
+  incoming.missing = static_cast<int64_t>(ContentBytes(incoming.tensor));
+  bytes_ += incoming.missing;
+  SetAlarm();
+  return &incoming_.emplace(key, std::move(incoming)).first->second;
 }
 
 absl::StatusOr<std::optional<Push>> PieceTable::Add(grpc::ByteBuffer& buffer) {
-  const size_t length = buffer.Length();
-  grpc::ProtoBufferReader reader(&buffer);
-  CodedInputStream in(&reader);
+  LimitedInput input(buffer);
   tensorflow::PushPieceRequest head;
-  uint32_t bytes = 0;
-  if (!reader.status().ok() || !ReadPieceHead(in, &head, &bytes) || bytes > length) {
-    return InvalidArgument("The bytes of the call are no PushPieceRequest (", length, " bytes)");
+  int bytes = 0;
+  if (!input.ok() || !ReadPieceHead(input.in(), &head, &bytes)) {
+    return InvalidArgument("The bytes of the call are no PushPieceRequest (", buffer.Length(), " bytes)");
   }
   const int dtype = head.dtype();
   if (dtype <= 0 || dtype >= 100 || !IsKnown(static_cast<DType>(dtype)) || static_cast<DType>(dtype) == kBool ||
@@ -406,24 +477,24 @@ absl::StatusOr<std::optional<Push>> PieceTable::Add(grpc::ByteBuffer& buffer) {
     return InvalidArgument("A piece of ", head.key(), " cannot be of type ", dtype);
   }
   ASSIGN_OR_RETURN(const Shape shape, Shape::FromProto(head.shape()));
+  const Key key(head.step_id(), head.key());
   Tensor tensor;  // shares the memory with the one in the table
   {
     MutexLock lock(&mutex_);
-    RemoveAbandoned();
-    Incoming& incoming = incoming_[{head.step_id(), head.key()}];
-    if (!incoming.tensor.has_value()) {
-      ASSIGN_OR_RETURN(incoming.tensor, Tensor::Allocate(static_cast<DType>(dtype), shape));
-      incoming.missing = static_cast<int64_t>(ContentBytes(incoming.tensor));
-    }
+    ASSIGN_OR_RETURN(Incoming * found, FindOrAdd(key, static_cast<DType>(dtype), shape));
+    Incoming& incoming = *found;
     const int64_t size = static_cast<int64_t>(ContentBytes(incoming.tensor)), begin = head.offset();
-    const bool inside = begin >= 0 && bytes > 0 && begin <= size - static_cast<int64_t>(bytes);
-    const int64_t end = inside ? begin + static_cast<int64_t>(bytes) : begin;
+    const bool inside = begin >= 0 && bytes > 0 && begin <= size - bytes;
+    const int64_t end = inside ? begin + bytes : begin;
     const auto next = incoming.pieces.lower_bound(begin);
     const bool overlaps = (next != incoming.pieces.end() && next->first < end) ||
                           (next != incoming.pieces.begin() && std::prev(next)->second > begin);
     if (incoming.tensor.dtype() != static_cast<DType>(dtype) || incoming.tensor.shape() != shape || !inside ||
         overlaps) {
-      if (incoming.pieces.empty()) incoming_.erase({head.step_id(), head.key()});
+      if (incoming.pieces.empty()) {
+        bytes_ -= size;
+        incoming_.erase(key);
+      }
       return InvalidArgument("A piece of ", head.key(), " does not fit the tensor that others are of");
     }
     incoming.pieces.emplace(begin, end);
@@ -432,12 +503,14 @@ absl::StatusOr<std::optional<Push>> PieceTable::Add(grpc::ByteBuffer& buffer) {
   }
   // Pieces are apart: threads copy them side by side.
   char* to = static_cast<char*>(const_cast<void*>(static_cast<const Tensor&>(tensor).raw())) + head.offset();
-  if (!in.ReadRaw(to, static_cast<int>(bytes))) return InvalidArgument("A piece of ", head.key(), " is cut short");
+  if (!input.in().ReadRaw(to, bytes)) return InvalidArgument("A piece of ", head.key(), " is cut short");
   MutexLock lock(&mutex_);
-  const auto it = incoming_.find({head.step_id(), head.key()});
-  if (it == incoming_.end()) return std::nullopt;  // the step has ended
-  it->second.missing -= static_cast<int64_t>(bytes);
+  const auto it = incoming_.find(key);
+  // The step has ended; one of the same number may have come since.
+  if (it == incoming_.end() || !it->second.tensor.SharesBufferWith(tensor)) return std::nullopt;
+  it->second.missing -= bytes;
   if (it->second.missing > 0) return std::nullopt;
+  bytes_ -= static_cast<int64_t>(ContentBytes(tensor));
   incoming_.erase(it);
   Push push{.step_id = head.step_id(), .tensors = {}};
   push.tensors.push_back({head.key(), {std::move(tensor), false}});
@@ -466,9 +539,9 @@ absl::StatusOr<grpc::ByteBuffer> SerializeRecvTensorResponse(const Rendezvous::V
 absl::Status ParseRecvTensorResponse(grpc::ByteBuffer& buffer, Rendezvous::Value* value) {
   {
     grpc::ByteBuffer copy = buffer;  // shares the slices
-    grpc::ProtoBufferReader reader(&copy);
-    CodedInputStream in(&reader);
-    bool simple = reader.status().ok();
+    LimitedInput input(copy);
+    CodedInputStream& in = input.in();
+    bool simple = input.ok();
     bool dead = false;
     std::optional<Tensor> tensor;
     while (simple) {
@@ -476,8 +549,8 @@ absl::Status ParseRecvTensorResponse(grpc::ByteBuffer& buffer, Rendezvous::Value
       if (tag == 0) break;
       uint64_t number = 0;
       if (tag == TagOf(RecvTensorResponse::kTensorFieldNumber, kBytesType)) {
-        uint32_t length = 0;
-        simple = in.ReadVarint32(&length) && (tensor = ReadContentTensor(in, static_cast<int>(length))).has_value();
+        int length = 0;
+        simple = ReadLength(in, &length) && (tensor = ReadContentTensor(in, length)).has_value();
       } else if (tag == TagOf(RecvTensorResponse::kIsDeadFieldNumber, kVarintType)) {
         simple = in.ReadVarint64(&number);
         dead = number != 0;
@@ -496,7 +569,8 @@ absl::Status ParseRecvTensorResponse(grpc::ByteBuffer& buffer, Rendezvous::Value
   RETURN_IF_ERROR(ParseMessage(buffer, &response));
   value->dead = response.is_dead();
   if (value->dead) return absl::OkStatus();
-  ASSIGN_OR_RETURN(value->tensor, TensorFromProto(std::move(*response.mutable_tensor())));
+  int64_t allowance = kExpansionBytes;
+  ASSIGN_OR_RETURN(value->tensor, TensorFromProto(std::move(*response.mutable_tensor()), &allowance));
   return absl::OkStatus();
 }
 

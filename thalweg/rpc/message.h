@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "google/protobuf/message_lite.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/base/timer.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/tensor/tensor.h"
@@ -26,6 +27,10 @@ namespace thalweg {
 
 // Below this a copy is cheaper than a slice of its own.
 inline constexpr int64_t kSliceBytes = 4096;
+
+// How many bytes of repeated values the tensors of one message may leave out. Those
+// who write feeds and fetches write all values; a few constants need not.
+inline constexpr int64_t kExpansionBytes = 1 << 20;
 
 // INVALID_ARGUMENT, naming the message, if the bytes are not one.
 absl::Status ParseMessage(grpc::ByteBuffer& buffer, google::protobuf::MessageLite* message);
@@ -72,14 +77,22 @@ absl::StatusOr<Push> ParsePushRequest(grpc::ByteBuffer& buffer);
 // A PushPieceRequest: the bytes from `offset` on of a tensor.
 grpc::ByteBuffer SerializePiece(int64_t step_id, const Transfer& transfer, int64_t offset, int64_t bytes);
 
-// Puts tensors together from their pieces. Thread-safe.
+// Puts tensors together from their pieces. Tensors of which no piece has come for a
+// minute are let go of. Thread-safe.
 class PieceTable {
  public:
+  PieceTable();
+
   // The tensor, if this was its last piece. INVALID_ARGUMENT if the bytes are no
-  // piece, or not one of the tensor that others are of.
+  // piece, or not one of the tensor that others are of. RESOURCE_EXHAUSTED if the
+  // tensors of which some pieces are missing take more than a quarter of the
+  // machine's memory together.
   absl::StatusOr<std::optional<Push>> Add(grpc::ByteBuffer& buffer);
   // Lets go of what has come of a step.
   void Remove(int64_t step_id);
+  // Lets go of tensors of which no piece has come since `then`. Runs by itself.
+  void RemoveAbandoned(absl::Time then);
+  int64_t bytes() const;  // of tensors of which some pieces are missing
 
  private:
   struct Incoming {
@@ -88,15 +101,27 @@ class PieceTable {
     int64_t missing = 0;                // bytes
     absl::Time last;                    // when a piece came
   };
-  void RemoveAbandoned() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  using Key = std::pair<int64_t, std::string>;  // step and name
 
-  Mutex mutex_;
-  std::map<std::pair<int64_t, std::string>, Incoming> incoming_ ABSL_GUARDED_BY(mutex_);
+  // The tensor that a piece is of.
+  absl::StatusOr<Incoming*> FindOrAdd(const Key& key, DType dtype, const Shape& shape)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  template <typename Which>
+  void RemoveIf(Which which) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const int64_t max_bytes_;
+  mutable Mutex mutex_;
+  std::map<Key, Incoming> incoming_ ABSL_GUARDED_BY(mutex_);
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool alarm_set_ ABSL_GUARDED_BY(mutex_) = false;
+  Timer timer_;  // ends first
 };
 
 // Tensors that go with another message.
 tensorflow::PushedTensor ToPushedTensor(const Transfer& transfer);
-absl::StatusOr<Transfer> FromPushedTensor(tensorflow::PushedTensor& pushed);
+// `allowance` as in TensorFromProto().
+absl::StatusOr<Transfer> FromPushedTensor(tensorflow::PushedTensor& pushed, int64_t* allowance);
 
 // A RecvTensorResponse: the elements are copied once, into a tensor.
 absl::Status ParseRecvTensorResponse(grpc::ByteBuffer& buffer, Rendezvous::Value* value);

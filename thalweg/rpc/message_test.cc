@@ -3,6 +3,7 @@
 #include <random>
 #include <string>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/proto/named_tensor.pb.h"
@@ -119,6 +120,79 @@ TEST(RecvTensorResponse, DamagedBytes) {
   }
 }
 
+void AppendVarint(std::string* out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
+  out->push_back(static_cast<char>(value));
+}
+
+// The largest lengths that a peer can claim, and some that overflow.
+const uint64_t kLies[] = {0x7fffffff,        0x80000000,        0xfffffff7,  0xffffffff,
+                          uint64_t{1} << 32, uint64_t{1} << 63, ~uint64_t{0}};
+
+// A field of bytes that says it has `length` of them, and has `body`.
+std::string Claims(int field, uint64_t length, const std::string& body) {
+  std::string text;
+  AppendVarint(&text, static_cast<uint64_t>(field << 3 | 2));
+  AppendVarint(&text, length);
+  return text + body;
+}
+
+// A TensorProto of one float whose content claims `length` bytes.
+std::string LyingContent(uint64_t length) {
+  tensorflow::TensorProto head;
+  head.set_dtype(tensorflow::DT_FLOAT);
+  head.mutable_tensor_shape()->add_dim()->set_size(static_cast<int64_t>(length / 4));
+  return head.SerializeAsString() + Claims(4, length, "abcd");
+}
+
+TEST(RecvTensorResponse, LyingLengths) {
+  for (const uint64_t outer : kLies) {
+    for (const uint64_t inner : kLies) {
+      for (const std::string& body : {LyingContent(inner), Claims(2, inner, "abc"), std::string()}) {
+        grpc::ByteBuffer bytes = InPieces(Claims(1, outer, body), 7);
+        Rendezvous::Value value;
+        EXPECT_EQ(ParseRecvTensorResponse(bytes, &value).code(), absl::StatusCode::kInvalidArgument);
+        bytes = InPieces(Claims(1, body.size(), body), 7);
+        EXPECT_FALSE(ParseRecvTensorResponse(bytes, &value).ok()) << inner;
+      }
+    }
+  }
+}
+
+TEST(PushRequest, LyingLengths) {
+  for (const uint64_t outer : kLies) {
+    for (const uint64_t inner : kLies) {
+      const std::string tensor = Claims(4, outer, LyingContent(inner));
+      for (const std::string& body : {tensor, Claims(1, inner, "key"), Claims(3, inner, "xyz")}) {
+        grpc::ByteBuffer bytes = InPieces(Claims(2, outer, body), 7);
+        EXPECT_EQ(ParsePushRequest(bytes).status().code(), absl::StatusCode::kInvalidArgument);
+        bytes = InPieces(Claims(2, body.size(), body), 7);
+        EXPECT_EQ(ParsePushRequest(bytes).status().code(), absl::StatusCode::kInvalidArgument);
+      }
+    }
+  }
+}
+
+// A few bytes that claim a tensor of any size with one value.
+TEST(PushRequest, ValuesThatAreLeftOut) {
+  tensorflow::PushRequest request;
+  tensorflow::PushedTensor* pushed = request.add_tensor();
+  pushed->set_key("key");
+  pushed->mutable_tensor()->set_dtype(tensorflow::DT_FLOAT);
+  pushed->mutable_tensor()->add_float_val(1);
+  const auto parse = [&](int64_t elements) {
+    pushed->mutable_tensor()->mutable_tensor_shape()->Clear();
+    pushed->mutable_tensor()->mutable_tensor_shape()->add_dim()->set_size(elements);
+    grpc::ByteBuffer bytes = SerializeMessage(request);
+    return ParsePushRequest(bytes);
+  };
+  EXPECT_TRUE(parse(1000).ok());
+  EXPECT_FALSE(parse(1 << 20).ok());
+  *request.add_tensor() = *pushed;
+  pushed = request.mutable_tensor(0);
+  EXPECT_FALSE(parse(200'000).ok()) << "each alone would do";
+}
+
 std::vector<Transfer> SomeTransfers() {
   std::vector<Transfer> transfers;
   for (const Tensor& tensor : SomeTensors())
@@ -202,6 +276,28 @@ TEST(PieceTable, PiecesThatDoNotFit) {
   EXPECT_EQ(add(beyond), absl::StatusCode::kInvalidArgument);
   const std::string whole = Flatten(SerializePiece(1, four, 8, 8));
   EXPECT_EQ(add(whole.substr(0, whole.size() - 3)), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(PieceTable, TensorsThatAreNeverWholeAreBoundedAndLetGoOf) {
+  const Transfer four{"key", {Tensor::Vector<float>({1, 2, 3, 4}), false}};
+  tensorflow::PushPieceRequest claim;  // more than any machine has
+  claim.set_key("huge");
+  claim.set_dtype(tensorflow::DT_DOUBLE);
+  claim.mutable_shape()->add_dim()->set_size(int64_t{1} << 55);
+  claim.set_data("12345678");
+  PieceTable table;
+  grpc::ByteBuffer bytes = SerializeMessage(claim);
+  EXPECT_EQ(table.Add(bytes).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(table.bytes(), 0);
+  for (int step = 0; step < 100; ++step) {
+    grpc::ByteBuffer piece = InPieces(Flatten(SerializePiece(step, four, 0, 8)), 1000);
+    ASSERT_TRUE(table.Add(piece).ok());
+  }
+  EXPECT_EQ(table.bytes(), 1600);
+  table.Remove(7);
+  EXPECT_EQ(table.bytes(), 1584);
+  table.RemoveAbandoned(absl::Now());
+  EXPECT_EQ(table.bytes(), 0);
 }
 
 TEST(ParseMessage, NamesWhatItExpected) {

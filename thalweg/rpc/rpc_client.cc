@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/event_loop.h"
@@ -130,7 +131,7 @@ class RpcClient::PendingCall : public RpcEvent {
 
   void End(const absl::Status& status) {
     if (id_.has_value()) options_.cancellation->Deregister(*id_);
-    done_(status, response_);
+    LogExceptions("an answer", [&] { done_(status, response_); });
     State* state = state_;
     {
       MutexLock lock(&state->mutex);
@@ -177,10 +178,10 @@ class RpcClient::Channel : public RpcChannel {
   // nullptr if the server is elsewhere.
   static std::shared_ptr<SameHostChannel> MakeLocal(State* state, const std::string& address,
                                                     const std::shared_ptr<grpc::Channel>& channel) {
-    const int port = state->links == nullptr ? 0 : LocalPort(address);
-    if (port == 0) return nullptr;
+    std::optional<LinkTarget> target = state->links == nullptr ? std::nullopt : FindLinkTarget(address);
+    if (!target.has_value()) return nullptr;
     auto local = std::make_shared<SameHostChannel>(
-        state->links.get(), &state->timer, port,
+        state->links.get(), &state->timer, *std::move(target),
         [state, channel](const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) {
           (new PendingCall(state, channel, method, request, options, std::move(done)))->Start();
         });

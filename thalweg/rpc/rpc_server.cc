@@ -4,13 +4,20 @@
 #include <grpcpp/impl/codegen/async_unary_call.h>
 #include <grpcpp/impl/codegen/rpc_service_method.h>
 #include <grpcpp/impl/codegen/service_type.h>
+#include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
 #include <climits>
+#include <set>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/logging.h"
+#include "thalweg/base/memory.h"
+#include "thalweg/base/own_addresses.h"
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/event_loop.h"
 #include "thalweg/rpc/same_host_server.h"
@@ -21,6 +28,18 @@ namespace {
 
 // How many calls of a method gRPC may hand over before one is taken in again.
 constexpr int kDepth = 8;
+// The memory of a call that was refused is given back to the system from this size on.
+constexpr size_t kReturned = size_t{64} << 20;
+
+// The hosts at which gRPC listens, as links call them: by address, "" for all.
+std::vector<std::string> LinkHosts(const std::vector<std::string>& hosts) {
+  std::set<std::string> names;
+  for (const std::string& host : hosts) {
+    const bool all = host == "0.0.0.0" || host == "[::]";
+    for (const std::string& address : all ? std::vector<std::string>{""} : ResolveHost(host)) names.insert(address);
+  }
+  return {names.begin(), names.end()};
+}
 
 // Whether the calls of a method are best served in place: their handler is over
 // soon, and no other call waits meanwhile. That one waits shows only when it is not
@@ -106,7 +125,10 @@ class RpcServer::Call : public ServerCall {
   grpc::ByteBuffer& request() override { return request_; }
   Cancellation& cancellation() override { return cancellation_; }
   void Reply(const absl::Status& status, const grpc::ByteBuffer& response) override {
+    if (replied_.exchange(true, std::memory_order_acq_rel)) return;  // it was given up
     StopServing();
+    // What a client sent in vain is not kept for the next step, as other memory is.
+    returns_memory_ = !status.ok() && request_.Length() >= kReturned;
     if (status.ok()) {
       responder_.Finish(response, grpc::Status::OK, finished_.Publish());
     } else {
@@ -139,17 +161,34 @@ class RpcServer::Call : public ServerCall {
     Pace& pace = state_->paces[method_];
     const absl::Time start = absl::Now();
     const bool brief = pace.Next(/*alone=*/state_->serving.fetch_add(1, std::memory_order_relaxed) == 0);
+    bool may_block = true;
     if (!brief) {
       Accept(state_, method_);
-      loop.PassOn();
+      may_block = loop.PassOn();
     }
-    const auto serve = [this] { state_->methods[method_].handler(*this); };
-    if (brief) loop.RunBriefly(serve);
-    if (!brief) serve();
+    const auto serve = [this] {
+      const absl::Status status = CatchExceptions([this] { state_->methods[method_].handler(*this); });
+      if (!status.ok()) GiveUp(status);
+    };
+    if (!may_block) {
+      Reply(ResourceExhausted("The server has no thread for another call"), {});
+    } else if (brief) {
+      loop.RunBriefly(serve);
+    } else {
+      serve();
+    }
     StopServing();
     pace.Took(absl::Now() - start);
     if (brief) Accept(state_, method_);
     Release();
+  }
+  // The handler has thrown. What it left behind may still refer to this call, and
+  // reply: its reference stays for good, and the call does not count any more.
+  void GiveUp(const absl::Status& status) {
+    LOG(ERROR) << state_->methods[method_].path << " was given up: " << status.message();
+    references_.fetch_add(1, std::memory_order_relaxed);
+    Reply(status, {});
+    Uncount(state_);
   }
   // The call is answered, or waits, and holds up no other.
   void StopServing() {
@@ -168,7 +207,15 @@ class RpcServer::Call : public ServerCall {
   void Release() {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
     State* state = state_;
+    const bool returns_memory = returns_memory_;
     delete this;
+    if (returns_memory) {
+      malloc_trim(0);
+      TrimHostAllocator(kReturned);
+    }
+    Uncount(state);
+  }
+  static void Uncount(State* state) {
     MutexLock lock(&state->mutex);
     --state->active;
     if (state->closed) state->changed.SignalAll();
@@ -182,6 +229,8 @@ class RpcServer::Call : public ServerCall {
   Cancellation cancellation_;
   std::atomic<int> references_{3};
   std::atomic<bool> stopped_serving_{false};
+  std::atomic<bool> replied_{false};
+  bool returns_memory_ = false;  // written before the reply
   Event<&Call::Received> received_{this};
   Event<&Call::Finished> finished_{this};
   Event<&Call::Done> done_{this};
@@ -190,7 +239,6 @@ class RpcServer::Call : public ServerCall {
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptions& options,
                                                             std::vector<RpcMethod> methods) {
   auto state = std::make_unique<State>(std::move(methods));
-  const std::string address = absl::StrCat(options.bind, ":", options.port);
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(INT_MAX);
   builder.SetMaxSendMessageSize(INT_MAX);
@@ -200,10 +248,15 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   // Two servers on one port would share its calls; the second must fail.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &state->port);
+  std::vector<int> ports(options.hosts.size(), 0);
+  for (size_t i = 0; i < ports.size(); ++i) {
+    builder.AddListeningPort(absl::StrCat(options.hosts[i], ":", options.port), grpc::InsecureServerCredentials(),
+                             &ports[i]);
+  }
   builder.RegisterService(&state->service);
   state->queue = builder.AddCompletionQueue();
   state->server = builder.BuildAndStart();
+  state->port = *std::min_element(ports.begin(), ports.end());  // 0 if one cannot be had
   if (state->server == nullptr || state->port == 0) {
     if (state->server != nullptr) state->server->Shutdown();
     state->queue->Shutdown();
@@ -211,16 +264,18 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     bool ok = false;
     while (state->queue->Next(&tag, &ok)) {
     }
-    return Unknown("Could not start gRPC server: cannot listen on ", address, "; is the port in use?");
+    return Unknown("Could not start gRPC server: cannot listen on ",
+                   absl::StrJoin(options.hosts, absl::StrCat(":", options.port, ", ")), ":", options.port,
+                   "; is the port in use?");
   }
   for (int i = 0; i < static_cast<int>(state->methods.size()); ++i) {
     for (int k = 0; k < kDepth; ++k) Call::Accept(state.get(), i);
   }
   state->loop = std::make_unique<EventLoop>("rpc-server", state->queue.get());
   state->loop->Begin();  // there may always be another call
-  // A server of one address only cannot tell whether a client means that one.
-  if (options.links && (options.bind == "0.0.0.0" || options.bind == "[::]")) {
-    absl::StatusOr<std::unique_ptr<SameHostServer>> local = SameHostServer::Start(state->port, state->methods);
+  if (options.links) {
+    absl::StatusOr<std::unique_ptr<SameHostServer>> local =
+        SameHostServer::Start(state->port, LinkHosts(options.hosts), state->methods);
     if (local.ok()) state->local = *std::move(local);
     if (!local.ok()) LOG(WARNING) << "Processes of this machine will use gRPC: " << local.status().message();
   }

@@ -32,9 +32,9 @@ struct RpcMethod {
 };
 
 struct RpcServerOptions {
-  std::string bind = "0.0.0.0";
-  int port = 0;       // 0: one that is free
-  bool links = true;  // serves processes of this machine over links, too
+  std::vector<std::string> hosts = {"0.0.0.0"};  // where it listens
+  int port = 0;                                  // 0: one that is free; then there must be one host
+  bool links = true;                             // serves processes of this machine over links, too
 };
 
 class RpcServer {

@@ -2,9 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -31,6 +36,7 @@ class TestCall {
     });
   }
   ~TestCall() { ended_.WaitForNotification(); }
+  absl::Status Peek() const { return ended_.HasBeenNotified() ? status_ : absl::UnavailableError("not yet"); }
   absl::Status Wait() {
     if (!ended_.WaitForNotificationWithTimeout(kTooLong)) return Internal("no answer");
     return status_;
@@ -73,6 +79,94 @@ TEST(RpcServerTest, AMethodThatWasOverSoonMayBlock) {
   EXPECT_THAT(TestCall(*channel, "/test/Release").Wait(), IsOk());
   EXPECT_THAT(blocking.Wait(), IsOk());
 }
+
+// A handler that runs out of memory or threads ends its call, and nothing else.
+TEST(RpcServerTest, AHandlerThatThrowsEndsItsCall) {
+  ServerCall* kept = nullptr;
+  const std::vector<RpcMethod> methods = {{"/test/Throw", [](ServerCall&) { throw std::bad_alloc(); }},
+                                          {"/test/ReplyAndThrow",
+                                           [](ServerCall& call) {
+                                             call.Reply(absl::OkStatus(), {});
+                                             throw std::bad_alloc();
+                                           }},
+                                          {"/test/KeepAndThrow",
+                                           [&](ServerCall& call) {
+                                             kept = &call;
+                                             throw std::bad_alloc();
+                                           }},
+                                          {"/test/Work", [](ServerCall& call) { call.Reply(absl::OkStatus(), {}); }}};
+  for (const bool links : {false, true}) {
+    ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = links}, methods));
+    RpcClient client(links);
+    const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
+    for (int i = 0; i < 50; ++i) {
+      EXPECT_THAT(TestCall(*channel, "/test/Throw").Wait(), Fails(absl::StatusCode::kResourceExhausted, "memory"));
+      EXPECT_THAT(TestCall(*channel, "/test/ReplyAndThrow").Wait(), IsOk());
+      EXPECT_THAT(TestCall(*channel, "/test/KeepAndThrow").Wait(),
+                  Fails(absl::StatusCode::kResourceExhausted, "memory"));
+      kept->Reply(absl::OkStatus(), {});  // what it left behind: too late
+      EXPECT_THAT(TestCall(*channel, "/test/Work").Wait(), IsOk());
+    }
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space without end
+// Until it goes, new threads come only to about `n`: there is no address space for
+// the stacks of more. (A limit of the number does not hold for root.)
+class FewThreads {
+ public:
+  explicit FewThreads(int n) {
+    pthread_attr_t attributes;
+    size_t stack = 0;
+    pthread_getattr_default_np(&attributes);
+    pthread_attr_getstacksize(&attributes, &stack);
+    pthread_attr_destroy(&attributes);
+    std::ifstream statm("/proc/self/statm");
+    rlim_t pages = 0;
+    statm >> pages;
+    getrlimit(RLIMIT_AS, &before_);
+    rlimit few = before_;
+    few.rlim_cur = pages * static_cast<rlim_t>(getpagesize()) + static_cast<rlim_t>(n) * stack;
+    setrlimit(RLIMIT_AS, &few);
+  }
+  ~FewThreads() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+// Handlers that block take a thread each. Without more threads calls are refused, and
+// the server goes on.
+TEST(RpcServerTest, CallsForWhichThereIsNoThreadAreRefused) {
+  Notification release;
+  const std::vector<RpcMethod> methods = {{"/test/Block",
+                                           [&](ServerCall& call) {
+                                             EXPECT_TRUE(release.WaitForNotificationWithTimeout(kTooLong));
+                                             call.Reply(absl::OkStatus(), {});
+                                           }},
+                                          {"/test/Work", [](ServerCall& call) { call.Reply(absl::OkStatus(), {}); }}};
+  ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods));
+  RpcClient client(/*links=*/false);
+  const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
+  ASSERT_OK(TestCall(*channel, "/test/Work").Wait());
+  std::vector<std::unique_ptr<TestCall>> calls;
+  int refused = 0;
+  {
+    const FewThreads few(20);
+    for (int i = 0; i < 100; ++i) calls.push_back(std::make_unique<TestCall>(*channel, "/test/Block"));
+    // A call that is served or refused in place is answered in between.
+    while (refused == 0) {
+      for (const auto& call : calls) refused += absl::IsResourceExhausted(call->Peek()) ? 1 : 0;
+    }
+  }
+  release.Notify();
+  for (const auto& call : calls) {
+    const absl::Status status = call->Wait();
+    EXPECT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status;
+  }
+  EXPECT_THAT(TestCall(*channel, "/test/Work").Wait(), IsOk());
+}
+#endif
 
 }  // namespace
 }  // namespace thalweg

@@ -1,8 +1,5 @@
 #include "thalweg/rpc/same_host_channel.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 #include <utility>
@@ -10,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
+#include "thalweg/base/own_addresses.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/rpc/message.h"
@@ -20,35 +18,22 @@ namespace {
 // A server without links is not asked for one at every call.
 constexpr absl::Duration kRetry = absl::Milliseconds(200);
 
-bool IsOwnInterface(const std::string& host) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return false;
-  bool found = false;
-  for (const ifaddrs* i = list; i != nullptr && !found; i = i->ifa_next) {
-    char text[INET6_ADDRSTRLEN] = {};
-    if (i->ifa_addr == nullptr) continue;
-    if (i->ifa_addr->sa_family == AF_INET) {
-      inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof(text));
-    } else if (i->ifa_addr->sa_family == AF_INET6) {
-      inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(i->ifa_addr)->sin6_addr, text, sizeof(text));
-    }
-    found = host == text;
-  }
-  freeifaddrs(list);
-  return found;
-}
-
 }  // namespace
 
-int LocalPort(const std::string& address) {
+std::optional<LinkTarget> FindLinkTarget(const std::string& address) {
   const absl::StatusOr<HostPort> parsed = HostPort::Parse(address);
-  if (!parsed.ok()) return 0;
+  if (!parsed.ok()) return std::nullopt;
+  const std::string& host = parsed->host;
+  if (host == "localhost") return LinkTarget{parsed->port, {"127.0.0.1", "[::1]", ""}};
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
-  const std::string& host = parsed->host;
-  const bool local =
-      host == "localhost" || absl::StartsWith(host, "127.") || host == "[::1]" || host == name || IsOwnInterface(host);
-  return local ? parsed->port : 0;
+  LinkTarget target{parsed->port, OwnAddresses()};
+  std::erase_if(target.hosts, [&](const std::string& own) { return own != host && host != name; });
+  // Every machine has all addresses that begin so.
+  if (target.hosts.empty() && absl::StartsWith(host, "127.")) target.hosts.push_back(host);
+  if (target.hosts.empty() && host != name) return std::nullopt;
+  target.hosts.emplace_back();
+  return target;
 }
 
 std::shared_ptr<SameHostLink> SameHostChannel::Link() {
@@ -56,7 +41,10 @@ std::shared_ptr<SameHostLink> SameHostChannel::Link() {
   const absl::Time now = absl::Now();
   if (now < retry_) return nullptr;
   retry_ = now + kRetry;
-  absl::StatusOr<FileHandle> socket = ConnectLocally(port_);
+  absl::StatusOr<FileHandle> socket = Unavailable("no address");
+  for (size_t i = 0; i < target_.hosts.size() && !socket.ok(); ++i) {
+    socket = ConnectLocally(target_.port, target_.hosts[i]);
+  }
   if (!socket.ok()) return nullptr;
   const auto self = shared_from_this();
   absl::StatusOr<std::shared_ptr<SameHostLink>> link = SameHostLink::Create(

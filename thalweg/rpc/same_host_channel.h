@@ -18,9 +18,13 @@
 
 namespace thalweg {
 
-// The port of a server at `address` that links can reach, because the address is
-// one of this machine; 0 if it is not.
-int LocalPort(const std::string& address);
+// The server of a port of this machine, as links know it.
+struct LinkTarget {
+  int port = 0;
+  std::vector<std::string> hosts;  // addresses at which it may listen; "" for all of them
+};
+// nullopt if the address is not one of this machine.
+std::optional<LinkTarget> FindLinkTarget(const std::string& address);
 
 // Thread-safe.
 class SameHostChannel : public std::enable_shared_from_this<SameHostChannel> {
@@ -30,8 +34,8 @@ class SameHostChannel : public std::enable_shared_from_this<SameHostChannel> {
                                        RpcChannel::Done done)>;
   // The loop must live until Close(), the timer longer. Calls over a link that the
   // server does not take, as when it has no more file descriptors, go on `otherwise`.
-  SameHostChannel(SocketLoop* loop, Timer* timer, int port, Otherwise otherwise)
-      : loop_(loop), timer_(timer), port_(port), otherwise_(std::move(otherwise)) {}
+  SameHostChannel(SocketLoop* loop, Timer* timer, LinkTarget target, Otherwise otherwise)
+      : loop_(loop), timer_(timer), target_(std::move(target)), otherwise_(std::move(otherwise)) {}
 
   // As RpcChannel::Call(). False if the server has no link: then nothing was
   // called, and `done` is as it was.
@@ -68,7 +72,7 @@ class SameHostChannel : public std::enable_shared_from_this<SameHostChannel> {
 
   SocketLoop* const loop_;
   Timer* const timer_;  // of deadlines
-  const int port_;
+  const LinkTarget target_;
   const Otherwise otherwise_;
   Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

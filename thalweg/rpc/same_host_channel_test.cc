@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -86,7 +88,7 @@ class SameHostChannelTest : public testing::Test {
 
   std::shared_ptr<SameHostChannel> Connect() {
     return std::make_shared<SameHostChannel>(
-        &loop_, &timer_, server_->port(),
+        &loop_, &timer_, LinkTarget{server_->port(), {""}},
         [](const char*, const grpc::ByteBuffer&, const CallOptions&, RpcChannel::Done done) {
           grpc::ByteBuffer nothing;
           done(Aborted("the link was refused"), nothing);
@@ -282,6 +284,49 @@ TEST_F(SameHostChannelTest, WhatIsNoMessageEndsTheLinkAndNothingElse) {
   channel->Close();
 }
 
+int OpenDescriptors() {
+  int n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) n += entry.path().empty() ? 0 : 1;
+  return n;
+}
+
+// Sends a packet with more descriptors than any message has.
+void SendDescriptors(int socket, int count) {
+  const std::string noise(64, 'x');
+  iovec part{.iov_base = const_cast<char*>(noise.data()), .iov_len = noise.size()};
+  std::vector<char> control(CMSG_SPACE(static_cast<size_t>(count) * sizeof(int)));
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
+  cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(static_cast<size_t>(count) * sizeof(int));
+  const int fd = STDERR_FILENO;
+  for (int i = 0; i < count; ++i) memcpy(CMSG_DATA(rights) + static_cast<size_t>(i) * sizeof(int), &fd, sizeof(int));
+  ASSERT_GT(sendmsg(socket, &header, MSG_NOSIGNAL), 0) << strerror(errno);
+}
+
+TEST_F(SameHostChannelTest, DescriptorsThatNobodyExpectsAreClosed) {
+  const auto channel = Connect();
+  ASSERT_TRUE(Call(*channel, "/test/Echo", "linked").ok());
+  const int before = OpenDescriptors();
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_OK_AND_ASSIGN(const FileHandle socket, ConnectLocally(server_->port()));
+    SendDescriptors(socket.get(), 1 + i % 4);
+    pollfd wait{.fd = socket.get(), .events = POLLRDHUP, .revents = 0};
+    ASSERT_EQ(poll(&wait, 1, 30'000), 1);  // it hangs up
+  }
+  ASSERT_TRUE(Call(*channel, "/test/Echo", "still here").ok());
+  // Links that were lost may take a moment to be let go of.
+  const absl::Time deadline = absl::Now() + kTooLong;
+  while (OpenDescriptors() > before + 10 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_LE(OpenDescriptors(), before + 10);
+  channel->Close();
+}
+
 TEST_F(SameHostChannelTest, OtherUsersAreNotLinked) {
   if (geteuid() != 0) return;  // only root can become somebody else
   ASSERT_EQ(seteuid(65534), 0);
@@ -371,15 +416,52 @@ TEST_F(SameHostChannelTest, CallsOverALinkThatIsRefusedGoOverGrpc) {
   refuser.join();
 }
 
-TEST(LocalPortTest, AddressesOfThisMachine) {
+TEST(LinkTargetTest, AddressesOfThisMachine) {
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
-  EXPECT_EQ(LocalPort("localhost:2222"), 2222);
-  EXPECT_EQ(LocalPort("127.0.0.1:2222"), 2222);
-  EXPECT_EQ(LocalPort(std::string(name) + ":80"), 80);
-  EXPECT_EQ(LocalPort("192.0.2.1:2222"), 0);
-  EXPECT_EQ(LocalPort("ps0.example.com:2222"), 0);
-  EXPECT_EQ(LocalPort("nonsense"), 0);
+  for (const std::string& host :
+       {std::string("localhost"), std::string("127.0.0.1"), std::string("127.0.0.9"), std::string(name)}) {
+    const std::optional<LinkTarget> target = FindLinkTarget(host + ":2222");
+    ASSERT_TRUE(target.has_value()) << host;
+    EXPECT_EQ(target->port, 2222);
+    EXPECT_EQ(target->hosts.back(), "") << "it may listen at all addresses";
+  }
+  for (const char* address : {"192.0.2.1:2222", "ps0.example.com:2222", "nonsense"}) {
+    EXPECT_FALSE(FindLinkTarget(address).has_value()) << address;
+  }
+}
+
+// Links know which of two servers with the same port is meant.
+TEST(LinkTargetTest, ServersOfOneAddressEach) {
+  const auto methods = [](const std::string& name) {
+    return std::vector<RpcMethod>{
+        {"/test/Name", [name](ServerCall& call) { call.Reply(absl::OkStatus(), Bytes(name)); }}};
+  };
+  ASSERT_OK_AND_ASSIGN(const auto first, RpcServer::Start({.hosts = {"127.0.0.1"}}, methods("first")));
+  ASSERT_OK_AND_ASSIGN(const auto second,
+                       RpcServer::Start({.hosts = {"127.0.0.2"}, .port = first->port()}, methods("second")));
+  SocketLoop loop("test");
+  Timer timer;
+  const auto name_at = [&](const std::string& host) {
+    const auto no_link = [](const char*, const grpc::ByteBuffer&, const CallOptions&, RpcChannel::Done) {
+      ADD_FAILURE();
+    };
+    const auto channel = std::make_shared<SameHostChannel>(
+        &loop, &timer, *FindLinkTarget(absl::StrCat(host, ":", first->port())), no_link);
+    Notification ended;
+    std::string name;
+    RpcChannel::Done done = [&](const absl::Status& status, grpc::ByteBuffer& answer) {
+      name = status.ok() ? Text(answer) : status.ToString();
+      ended.Notify();
+    };
+    if (!channel->Call("/test/Name", Bytes(""), {}, done)) return std::string("no link");
+    ended.WaitForNotification();
+    channel->Close();
+    return name;
+  };
+  EXPECT_EQ(name_at("127.0.0.1"), "first");
+  EXPECT_EQ(name_at("127.0.0.2"), "second");
+  EXPECT_EQ(name_at("127.0.0.3"), "no link");
 }
 
 }  // namespace

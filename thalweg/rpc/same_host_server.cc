@@ -1,11 +1,13 @@
 #include "thalweg/rpc/same_host_server.h"
 
+#include <atomic>
 #include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/time/clock.h"
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/timer.h"
@@ -24,8 +26,7 @@ class SameHostServer::State {
   int active ABSL_GUARDED_BY(mutex) = 0;  // calls without a reply
   absl::flat_hash_set<std::shared_ptr<Connection>> connections ABSL_GUARDED_BY(mutex);
 
-  FileHandle listener;
-  uint64_t listener_id = 0;
+  std::vector<std::shared_ptr<Listener>> listeners;  // constant once it listens
   SocketLoop loop{"local-server"};
   Timer timer;  // of the listener's pauses; ends first
 
@@ -56,6 +57,7 @@ class SameHostServer::Call : public ServerCall {
   const uint64_t id_;
   grpc::ByteBuffer request_;
   Cancellation cancellation_;
+  std::atomic<bool> replied_{false};
 };
 
 // One client.
@@ -97,7 +99,9 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
       reply.text = std::string(sent.message());
       sent = link_->Send(reply);
     }
-    sent.IgnoreError();  // a client that has gone needs no answer
+    // A client that has gone needs no answer. Any other must not wait for one that
+    // was lost.
+    if (!sent.ok()) link_->Break();
   }
 
   void CancelAll() {
@@ -134,7 +138,16 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
     }
     auto call = std::make_shared<Call>(state_, self, message.call, FromHeld(std::move(body)));
     calls_.emplace(message.call, call);
-    return [call = std::move(call), handler = &method->second->handler] { (*handler)(*call); };
+    return [call = std::move(call), method = method->second] { Serve(call, *method); };
+  }
+
+  static void Serve(const std::shared_ptr<Call>& call, const RpcMethod& method) {
+    const absl::Status status = CatchExceptions([&] { method.handler(*call); });
+    if (status.ok()) return;
+    LOG(ERROR) << method.path << " was given up: " << status.message();
+    // What the handler left behind may still refer to the call, and reply.
+    new std::shared_ptr<Call>(call);
+    call->Reply(status, {});
   }
 
   void Lost() {
@@ -151,17 +164,27 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
 };
 
 void SameHostServer::Call::Reply(const absl::Status& status, const grpc::ByteBuffer& response) {
+  if (replied_.exchange(true, std::memory_order_acq_rel)) return;  // it was given up
   State* state = state_;
   connection_->Reply(id_, status, response);  // this is gone, unless a thread holds it
   state->Leave();
 }
 
-class SameHostServer::Listener : public SocketLoop::Source {
+// One name at which the server listens.
+class SameHostServer::Listener : public SocketLoop::Source, public std::enable_shared_from_this<Listener> {
  public:
-  explicit Listener(State* state) : state_(state) {}
+  Listener(State* state, FileHandle socket) : state_(state), socket_(std::move(socket)) {}
+
+  absl::Status Start() {
+    MutexLock lock(&state_->mutex);  // the loop's threads read the id
+    ASSIGN_OR_RETURN(id_, state_->loop.Add(socket_.get(), shared_from_this()));
+    Wait();
+    return absl::OkStatus();
+  }
+  void Stop() { state_->loop.Remove(id_, socket_.get()); }
 
   void Ready() override {
-    absl::StatusOr<std::optional<FileHandle>> socket = AcceptLocally(state_->listener.get());
+    absl::StatusOr<std::optional<FileHandle>> socket = AcceptLocally(socket_.get());
     if (!socket.ok()) return Pause(socket.status());
     if (socket->has_value()) {
       const auto connection = std::make_shared<Connection>(state_);
@@ -173,10 +196,12 @@ class SameHostServer::Listener : public SocketLoop::Source {
         VLOG(1) << "A client cannot be linked: " << status;
       }
     }
-    state_->loop.Wait(state_->listener_id, state_->listener.get(), /*write=*/false);
+    Wait();
   }
 
  private:
+  void Wait() { state_->loop.Wait(id_, socket_.get(), /*write=*/false); }
+
   static constexpr absl::Duration kPause = absl::Milliseconds(50);
 
   // Whoever waits would be reported again and again: it is looked after once there
@@ -185,24 +210,23 @@ class SameHostServer::Listener : public SocketLoop::Source {
     VLOG(1) << why;
     MutexLock lock(&state_->mutex);
     if (state_->closed) return;
-    state_->timer.Set(absl::Now() + kPause, [state = state_] {
-      state->loop.Wait(state->listener_id, state->listener.get(), /*write=*/false);
-    });
+    state_->timer.Set(absl::Now() + kPause, [self = shared_from_this()] { self->Wait(); });
   }
 
   State* const state_;
+  const FileHandle socket_;
+  uint64_t id_ = 0;
 };
 
-absl::StatusOr<std::unique_ptr<SameHostServer>> SameHostServer::Start(int port, const std::vector<RpcMethod>& methods) {
+absl::StatusOr<std::unique_ptr<SameHostServer>> SameHostServer::Start(int port, const std::vector<std::string>& hosts,
+                                                                      const std::vector<RpcMethod>& methods) {
   auto state = std::make_unique<State>();
   for (const RpcMethod& method : methods) state->methods.emplace(method.path, &method);
-  ASSIGN_OR_RETURN(state->listener, ListenLocally(port));
-  {
-    MutexLock lock(&state->mutex);  // the loop's threads read it
-    ASSIGN_OR_RETURN(state->listener_id,
-                     state->loop.Add(state->listener.get(), std::make_shared<Listener>(state.get())));
+  for (const std::string& host : hosts) {
+    ASSIGN_OR_RETURN(FileHandle socket, ListenLocally(port, host));
+    state->listeners.push_back(std::make_shared<Listener>(state.get(), std::move(socket)));
   }
-  state->loop.Wait(state->listener_id, state->listener.get(), /*write=*/false);
+  for (const auto& listener : state->listeners) RETURN_IF_ERROR(listener->Start());
   return std::unique_ptr<SameHostServer>(new SameHostServer(std::move(state)));
 }
 
@@ -217,7 +241,7 @@ void SameHostServer::Shutdown() {
     state_->closed = true;
     connections = state_->connections;
   }
-  state_->loop.Remove(state_->listener_id, state_->listener.get());
+  for (const auto& listener : state_->listeners) listener->Stop();
   for (const auto& connection : connections) connection->CancelAll();
   {
     MutexLock lock(&state_->mutex);

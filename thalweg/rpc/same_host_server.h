@@ -11,9 +11,11 @@ namespace thalweg {
 
 class SameHostServer {
  public:
-  // Listens when it returns. `port` is the one that gRPC has, and names it.
-  // UNAVAILABLE if another process has the name. `methods` is borrowed.
-  static absl::StatusOr<std::unique_ptr<SameHostServer>> Start(int port, const std::vector<RpcMethod>& methods);
+  // Listens when it returns. `port` is the one that gRPC has, at these addresses
+  // ("" for all), which name it. UNAVAILABLE if another process has a name.
+  // `methods` is borrowed.
+  static absl::StatusOr<std::unique_ptr<SameHostServer>> Start(int port, const std::vector<std::string>& hosts,
+                                                               const std::vector<RpcMethod>& methods);
   ~SameHostServer();  // Shutdown()
 
   // As RpcServer::Shutdown().

@@ -21,8 +21,9 @@ absl::Status ReadCall(RunGraphRequest& request, RunGraphCall* call) {
   call->collective_step_id = request.collective_step_id();
   call->request_id = request.request_id();
   call->send.reserve(request.send_size());
+  int64_t allowance = kExpansionBytes;
   for (NamedTensorProto& send : *request.mutable_send()) {
-    ASSIGN_OR_RETURN(Tensor value, TensorFromProto(std::move(*send.mutable_tensor())));
+    ASSIGN_OR_RETURN(Tensor value, TensorFromProto(std::move(*send.mutable_tensor()), &allowance));
     call->send.emplace_back(std::move(*send.mutable_name()), std::move(value));
   }
   call->recv_keys = {request.recv_key().begin(), request.recv_key().end()};
@@ -48,6 +49,10 @@ void ServeRunGraph(Worker& worker, ServerCall& call) {
   {
     RunGraphRequest request;
     absl::Status status = ParseMessage(call.request(), &request);
+    // Tensors are decoded only for those who may use them.
+    if (status.ok()) {
+      status = worker.CheckSession(request.session_handle(), request.create_worker_session_called());
+    }
     if (status.ok()) status = ReadCall(request, &graph_call);
     if (!status.ok()) return call.Reply(status, {});
     state->errors_in_body = request.store_errors_in_response_body();
@@ -115,15 +120,23 @@ void ServeRecvBuf(Worker& worker, ServerCall& call) {
 void ServePush(Worker& worker, ServerCall& call) {
   absl::StatusOr<Push> push = ParsePushRequest(call.request());
   if (!push.ok()) return call.Reply(push.status(), {});
+  int64_t bytes = 0;
+  for (const Transfer& t : push->tensors) bytes += t.value.tensor.has_value() ? t.value.tensor.TotalBytes() : 0;
+  const absl::Status admitted = worker.AdmitPush(push->step_id, bytes);
   // The sender learns at once that it has arrived: what it starts here may take long.
-  call.Reply(absl::OkStatus(), {});
+  call.Reply(admitted, {});
+  if (!admitted.ok()) return;
   worker.Push({}, push->step_id, std::move(push->tensors), [](const absl::Status&) {});
 }
 
 void ServePushPiece(Worker& worker, PieceTable& pieces, ServerCall& call) {
   absl::StatusOr<std::optional<Push>> push = pieces.Add(call.request());
-  call.Reply(push.status(), {});
-  if (!push.ok() || !push->has_value()) return;
+  absl::Status status = push.status();
+  if (status.ok() && push->has_value()) {
+    status = worker.AdmitPush((*push)->step_id, (*push)->tensors[0].value.tensor.TotalBytes());
+  }
+  call.Reply(status, {});
+  if (!status.ok() || !push->has_value()) return;
   worker.Push({}, (*push)->step_id, std::move((*push)->tensors), [](const absl::Status&) {});
 }
 

@@ -30,6 +30,10 @@ class ActiveSteps {
   explicit ActiveSteps(ActiveStepsOptions options) : options_(std::move(options)) {}
 
   absl::Status CheckOpen() const;  // FAILED_PRECONDITION once it is closed
+  bool empty() const {
+    MutexLock lock(&mutex_);
+    return active_.empty();
+  }
   // Cancels the steps that run and waits for their end. No step begins afterwards.
   void Close();
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "thalweg/base/bounded_nesting.h"
 #include "thalweg/base/denormals.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
@@ -53,6 +54,7 @@ absl::Status Execution::Run(absl::Span<const Tensor> args, absl::Duration report
       run_->ClearAll();
     return status;
   }
+  const FreshNesting fresh;  // what it starts must not wait for the caller
   Notification ended;
   absl::Status result;
   Start(args, [&](const absl::Status& status) {

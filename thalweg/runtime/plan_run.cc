@@ -4,6 +4,7 @@
 
 #include "thalweg/base/clock.h"
 #include "thalweg/base/denormals.h"
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/single_thread.h"
@@ -12,6 +13,16 @@
 
 namespace thalweg {
 namespace {
+
+// What a library that the kernel calls throws, most of all for want of memory, is an
+// error of the node.
+absl::Status Compute(const Instruction& in, KernelContext& context) {
+  try {
+    return in.kernel->Compute(context);
+  } catch (...) {
+    return StatusOfException();
+  }
+}
 
 // By its inputs, but for a Merge, or by what it waits for.
 bool DeadByOne(const Plan& plan, const Instruction& in, const Slot* slots) {
@@ -52,6 +63,7 @@ struct PlanRun::Wait {
   const Instruction* instruction = nullptr;
   bool started = false;
   bool ended_at_once = false;           // before StartWait() returned
+  std::atomic<bool> ended{false};       // `done` of its kernel was called
   std::atomic<bool> passed{false};      // by StartWait() or EndWait(), whichever came first
   std::atomic<int64_t> since_nanos{0};  // 0: not waiting
   int64_t start_nanos = 0;
@@ -119,9 +131,9 @@ absl::Status PlanRun::RunInstruction(const Instruction& in, KernelContext& conte
   context.set_call(&in.call);
   if (stats_ != nullptr) [[unlikely]] {
     const int64_t start = NowNanos();
-    RETURN_IF_ERROR(NodeError(in.kernel->Compute(context), *in.call.node));
+    RETURN_IF_ERROR(NodeError(Compute(in, context), *in.call.node));
     stats_->Add(*in.call.node, in.call.device, start, NowNanos(), frame_.slots.data() + in.call.first_output);
-  } else if (absl::Status status = in.kernel->Compute(context); !status.ok()) [[unlikely]] {
+  } else if (absl::Status status = Compute(in, context); !status.ok()) [[unlikely]] {
     return NodeError(status, *in.call.node);
   }
   FreeSlots(in);
@@ -140,7 +152,7 @@ absl::Status PlanRun::RunCode(absl::Span<const Instruction> code) {
     }
     if (in.plain && fast) [[likely]] {
       context.set_call(&in.call);
-      if (absl::Status status = in.kernel->Compute(context); !status.ok()) [[unlikely]]
+      if (absl::Status status = Compute(in, context); !status.ok()) [[unlikely]]
         return NodeError(status, *in.call.node);
       FreeSlots(in);
     } else if (in.async) {
@@ -288,13 +300,18 @@ void PlanRun::BeginWait(const Instruction& in, Wait& wait) {
   if (dead) return EndWait(wait, absl::OkStatus());
   wait.context = std::make_unique<KernelContext>(&step_, frame_.slots.data(), &in.call);
   wait.context->set_iteration(frame_id_, iteration_);
-  static_cast<AsyncKernel*>(in.kernel)->ComputeAsync(*wait.context, [this, &wait, &in](const absl::Status& status) {
+  wait.ended.store(false, std::memory_order_relaxed);
+  const auto end = [this, &wait, &in](const absl::Status& status) {
+    if (wait.ended.exchange(true, std::memory_order_acq_rel)) return;
     if (stats_ != nullptr && status.ok()) {
       stats_->Add(*in.call.node, in.call.device, wait.start_nanos, NowNanos(),
                   frame_.slots.data() + in.call.first_output);
     }
     EndWait(wait, NodeError(status, *in.call.node));
-  });
+  };
+  const absl::Status thrown =
+      CatchExceptions([&] { static_cast<AsyncKernel*>(in.kernel)->ComputeAsync(*wait.context, end); });
+  if (!thrown.ok()) end(thrown);
 }
 
 void PlanRun::EndWait(Wait& wait, const absl::Status& status) {

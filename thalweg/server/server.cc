@@ -14,6 +14,7 @@
 #include "thalweg/rpc/grpc_worker.h"
 #include "thalweg/rpc/rpc_server.h"
 #include "thalweg/rpc/services.h"
+#include "thalweg/server/listen_hosts.h"
 #include "thalweg/server/save_variables.h"
 
 namespace thalweg {
@@ -70,7 +71,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                          .sequences = &s->sequences,
                          .collective_leader = options.default_session_config.experimental().collective_group_leader(),
                          .health = &*s->health,
-                         .gate = &s->gate_of_updates});
+                         .gate = &s->gate_of_updates,
+                         .master_lease = options.master_lease});
   ASSIGN_OR_RETURN(s->workers, make_workers(cluster, task));
   s->worker->SetWorkers(s->workers);
   s->master.emplace(LocalMasterOptions{.task = task,
@@ -81,7 +83,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .default_config = options.default_session_config,
                                        .health = &*s->health,
                                        .gate = &s->gate_of_updates,
-                                       .sequences = &s->sequences});
+                                       .sequences = &s->sequences,
+                                       .client_lease = options.client_lease});
   s->peers = MakeGrpcJobPeers(cluster, &s->client);
   s->watch.emplace(JobCompletionOptions{.cluster = cluster,
                                         .self = task,
@@ -96,10 +99,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   for (RpcMethod& method : WorkerService(*s->worker)) methods.push_back(std::move(method));
   methods = s->gate.Guard(std::move(methods));
   for (RpcMethod& method : JobService(*s->watch)) methods.push_back(std::move(method));
-  ASSIGN_OR_RETURN(s->rpc,
-                   RpcServer::Start({.bind = options.bind, .port = host_port.port, .links = options.local_links},
-                                    std::move(methods)));
-  s->target = absl::StrCat("grpc://localhost:", s->rpc->port());
+  const std::vector<std::string> hosts = ListenHosts(cluster, task, options.bind);
+  ASSIGN_OR_RETURN(s->rpc, RpcServer::Start({.hosts = hosts, .port = host_port.port, .links = options.local_links},
+                                            std::move(methods)));
+  s->target = absl::StrCat("grpc://", TargetHost(hosts), ":", s->rpc->port());
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
 

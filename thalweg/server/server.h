@@ -16,15 +16,25 @@
 namespace thalweg {
 
 struct ServerOptions {
-  int cpu_devices = 1;           // /device:CPU:0, CPU:1, ...
-  int threads = 0;               // 0: one per core
-  std::string bind = "0.0.0.0";  // where it listens
+  int cpu_devices = 1;  // /device:CPU:0, CPU:1, ...
+  int threads = 0;      // 0: one per core
+  // Where it listens. Empty: only at loopback if that is where all tasks of the cluster
+  // are, otherwise also at the address that the cluster gives the task, or, if that is
+  // none of this machine's, at all addresses.
+  std::string bind;
   // A task that something here waits for and that does not answer for so long is
   // taken for dead: the step fails with UNAVAILABLE. A task whose connection
   // breaks is dead at once.
   absl::Duration peer_timeout = absl::Seconds(5);
+  // A session that no client has called for so long, and that runs no step, is closed:
+  // clients that are killed leave theirs behind. One that comes back after that finds
+  // its session gone (ABORTED), and makes another, as after a restart of the server.
+  absl::Duration client_lease = absl::Hours(24);
+  // What masters elsewhere have registered here is let go of when they do not answer
+  // for so long, and at once when they come back as another process.
+  absl::Duration master_lease = absl::Minutes(10);
   // Tasks of the same user on this machine exchange messages through shared
-  // memory. It needs a `bind` of all addresses.
+  // memory.
   bool local_links = true;
   // Options of every session, under what the session asks for.
   tensorflow::ConfigProto default_session_config;

@@ -17,8 +17,8 @@ namespace {
 
 using tensorflow::TensorProto;
 
-// A message may claim far more elements than it has bytes. Up to here that is
-// taken for a large constant with one value, beyond for a mistake.
+// A message may claim far more elements than it has bytes. Up to here a graph's
+// constant may repeat its last value.
 constexpr int64_t kMaxExpandedBytes = int64_t{4} << 30;
 
 template <typename T>
@@ -166,17 +166,26 @@ absl::StatusOr<Tensor> FromNumberContent(absl::string_view content, DType dtype,
   return tensor;
 }
 
+// Takes the bytes of the elements for which the message has no values off what it
+// may still claim.
+absl::Status TakeExpansion(int64_t values, int64_t elements, size_t element_bytes, int64_t* allowance) {
+  const int64_t size = static_cast<int64_t>(element_bytes);
+  if (elements - values <= *allowance / size) {
+    *allowance -= (elements - values) * size;
+    return absl::OkStatus();
+  }
+  return ResourceExhausted("got ", values, " values for ", elements, " elements; at most ", *allowance,
+                           " bytes of repeated values may be left out");
+}
+
 template <typename T>
-absl::StatusOr<Tensor> FromField(const TensorProto& proto, DType dtype, const Shape& shape) {
+absl::StatusOr<Tensor> FromField(const TensorProto& proto, DType dtype, const Shape& shape, int64_t* allowance) {
   const auto& field = FieldOf<T>(proto);
   constexpr int kPerElement = kIsComplex<T> ? 2 : 1;
   const int64_t n = shape.num_elements();
   // As in TensorFlow, values for which there is no place do not count.
   const int64_t count = std::min<int64_t>(field.size() / kPerElement, n);
-  if (count < n && n > kMaxExpandedBytes / static_cast<int64_t>(sizeof(T))) {
-    return ResourceExhausted("got ", count, " values for ", n, " elements; more than ", kMaxExpandedBytes,
-                             " bytes need all of their values");
-  }
+  RETURN_IF_ERROR(TakeExpansion(count, n, sizeof(T), allowance));
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(dtype, shape));
   T* const to = static_cast<T*>(tensor.raw());
   for (int64_t i = 0; i < count; ++i) to[i] = ReadValue<T>(field, static_cast<int>(i));
@@ -184,14 +193,14 @@ absl::StatusOr<Tensor> FromField(const TensorProto& proto, DType dtype, const Sh
   return tensor;
 }
 
-absl::StatusOr<Tensor> FromProto(const TensorProto& proto, DType dtype, const Shape& shape) {
+absl::StatusOr<Tensor> FromProto(const TensorProto& proto, DType dtype, const Shape& shape, int64_t* allowance) {
   const absl::string_view content = proto.tensor_content();
   // Clients write the value that they would repeat even if there is no place for it.
   if (content.empty() && shape.num_elements() == 0) return Tensor::Allocate(dtype, shape);
   absl::StatusOr<Tensor> tensor;
   RETURN_IF_ERROR(Dispatch(AllTypes(), StorageType(dtype), [&]<typename T>() {
     if (content.empty()) {
-      tensor = FromField<T>(proto, dtype, shape);
+      tensor = FromField<T>(proto, dtype, shape, allowance);
     } else if constexpr (kIsObject<T>) {
       tensor = FromObjectContent<T>(content, dtype, shape);
     } else {
@@ -238,18 +247,20 @@ std::optional<Tensor> TakeOverContent(TensorProto& proto) {
 
 }  // namespace
 
-absl::StatusOr<Tensor> TensorFromProto(TensorProto&& proto) {
+absl::StatusOr<Tensor> TensorFromProto(TensorProto&& proto, int64_t* allowance) {
   std::optional<Tensor> taken = TakeOverContent(proto);
   if (taken.has_value()) return *std::move(taken);
-  return TensorFromProto(std::as_const(proto));
+  return TensorFromProto(std::as_const(proto), allowance);
 }
 
-absl::StatusOr<Tensor> TensorFromProto(const TensorProto& proto) {
+absl::StatusOr<Tensor> TensorFromProto(const TensorProto& proto, int64_t* allowance) {
+  int64_t of_a_graph = kMaxExpandedBytes;
+  if (allowance == nullptr) allowance = &of_a_graph;
   const DType dtype = TypeOf(proto);
   if (!IsKnown(dtype)) return InvalidArgument("TensorProto: unknown type ", static_cast<int>(proto.dtype()));
   const absl::StatusOr<Shape> shape = Shape::FromProto(proto.tensor_shape());
   if (!shape.ok()) return Prepend(shape.status(), absl::StrCat("TensorProto of ", ToString(dtype), ": "));
-  absl::StatusOr<Tensor> tensor = FromProto(proto, dtype, *shape);
+  absl::StatusOr<Tensor> tensor = FromProto(proto, dtype, *shape, allowance);
   if (tensor.ok()) return tensor;
   return Prepend(tensor.status(), absl::StrCat("TensorProto of ", ToString(dtype), " ", shape->ToString(), ": "));
 }

@@ -301,7 +301,7 @@ TEST(TensorProto, ClaimsWithoutValuesAreRefused) {
     };
     EXPECT_THAT(Error(claim("1000000000000000")), Is(kTooMuch, "0 values for 1000000000000000 elements")) << type;
     EXPECT_THAT(Error(claim("9223372036854775807")), Is(kTooMuch, "0 values for")) << type;
-    EXPECT_THAT(Error(claim("5000000000")), Is(kTooMuch, "more than 4294967296 bytes")) << type;
+    EXPECT_THAT(Error(claim("5000000000")), Is(kTooMuch, "at most 4294967296 bytes")) << type;
   }
   EXPECT_THAT(Error("dtype: DT_FLOAT tensor_shape { dim { size: 1000000000000000 } } float_val: 1"),
               Is(kTooMuch, "1 values for"));
@@ -309,6 +309,16 @@ TEST(TensorProto, ClaimsWithoutValuesAreRefused) {
               Is(kBad, "got 4 bytes"));
   // A large constant with one value is no such claim.
   EXPECT_EQ(Read("dtype: DT_FLOAT tensor_shape { dim { size: 1000000 } } float_val: 7").flat<float>()[999999], 7);
+}
+
+TEST(TensorProto, TheTensorsOfACallShareAnAllowance) {
+  const TensorProto proto = Parse("dtype: DT_FLOAT tensor_shape { dim { size: 101 } } float_val: 7");
+  int64_t allowance = 1000;
+  EXPECT_TRUE(TensorFromProto(proto, &allowance).ok());
+  EXPECT_EQ(allowance, 600);
+  EXPECT_TRUE(TensorFromProto(TensorProto(proto), &allowance).ok());
+  EXPECT_THAT(TensorFromProto(proto, &allowance).status(), Is(kTooMuch, "at most 200 bytes"));
+  EXPECT_EQ(allowance, 200);
 }
 
 TEST(TensorProto, VariantsAreCarried) {

@@ -26,6 +26,12 @@ constexpr size_t kMaxText = 32 << 10;
 // its own. Only what is used of it takes memory.
 constexpr size_t kArenaBytes = 64 << 20;
 
+// What may wait for a side that does not read: messages, and bytes of those that
+// have a memory, and so a descriptor, of their own.
+constexpr size_t kMaxUnsent = 64 << 10;
+constexpr uint64_t kMaxUnsentBytes = uint64_t{4} << 30;
+constexpr int kMaxUnsentFiles = 512;
+
 enum Place : uint32_t { kInline, kBlock, kFile };
 
 }  // namespace
@@ -89,6 +95,7 @@ absl::Status SameHostLink::Place(absl::Span<const absl::string_view> pieces, Hea
     ASSIGN_OR_RETURN(own, SharedMemory::Create(header->body_bytes));
     packet->file = FileHandle(dup(own->fd()));
     if (!packet->file.valid()) return ResourceExhausted("No more file descriptors");
+    packet->body_bytes = header->body_bytes;
     header->place = kFile;
     to = own->data();
   }
@@ -112,11 +119,17 @@ absl::Status SameHostLink::Send(const LinkMessage& message, absl::Span<const abs
   MutexLock lock(&mutex_);
   absl::StatusOr<bool> sent = Unavailable("The link is closed");
   if (!closed_) sent = unsent_.empty() ? Write(packet, packet.file.get()) : false;
+  if (!sent.ok() && !closed_) Break();
+  if (sent.ok() && !*sent && !HasRoom(packet)) {
+    sent = ResourceExhausted("The other side of the link does not read: ", unsent_.size(), " messages wait for it");
+  }
   if (!sent.ok()) {
     if (header.place == kBlock) outgoing_.Release(header.offset);
     return sent.status();
   }
   if (!*sent) {
+    unsent_files_ += packet.file.valid() ? 1 : 0;
+    unsent_bytes_ += packet.body_bytes;
     unsent_.push_back(std::move(packet));
     if (!receiving_) loop_->Wait(id_, socket_.get(), /*write=*/true);
   }
@@ -145,13 +158,24 @@ absl::StatusOr<bool> SameHostLink::Write(const Packet& packet, int file) {
   return true;
 }
 
-void SameHostLink::Flush() {
+absl::Status SameHostLink::Flush() {
   while (!unsent_.empty()) {
-    const absl::StatusOr<bool> sent = Write(unsent_.front(), unsent_.front().file.get());
-    if (sent.ok() && !*sent) return;
-    unsent_.pop_front();  // a lost link is noticed by whoever reads
+    ASSIGN_OR_RETURN(const bool sent, Write(unsent_.front(), unsent_.front().file.get()));
+    if (!sent) break;
+    unsent_files_ -= unsent_.front().file.valid() ? 1 : 0;
+    unsent_bytes_ -= unsent_.front().body_bytes;
+    unsent_.pop_front();
   }
+  return absl::OkStatus();
 }
+
+bool SameHostLink::HasRoom(const Packet& packet) const {
+  if (unsent_.size() >= kMaxUnsent) return false;
+  return !packet.file.valid() ||
+         (unsent_files_ < kMaxUnsentFiles && unsent_bytes_ + packet.body_bytes <= kMaxUnsentBytes);
+}
+
+void SameHostLink::Break() { shutdown(socket_.get(), SHUT_RDWR); }
 
 void SameHostLink::Ready() {
   std::shared_ptr<const Handlers> handlers;
@@ -160,7 +184,8 @@ void SameHostLink::Ready() {
     if (closed_ || receiving_) return;
     receiving_ = true;
     handlers = handlers_;
-    Flush();
+    // What has come is read even so: there may be answers.
+    if (!Flush().ok()) Break();
   }
   absl::StatusOr<std::optional<Received>> received = Read();
   Work work;
@@ -180,6 +205,25 @@ void SameHostLink::Ready() {
   if (work) work();
 }
 
+namespace {
+
+// All descriptors that came with a packet: each is ours to close, however many the
+// sender has put there.
+std::vector<FileHandle> TakeFiles(msghdr& header) {
+  std::vector<FileHandle> files;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= part->cmsg_len; at += sizeof(int)) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + at, sizeof(int));
+      files.emplace_back(fd);
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
 absl::StatusOr<std::optional<SameHostLink::Received>> SameHostLink::Read() {
   static thread_local std::vector<char> buffer(sizeof(Header) + kMaxText + kInlineBytes);
   iovec part{.iov_base = buffer.data(), .iov_len = buffer.size()};
@@ -197,16 +241,12 @@ absl::StatusOr<std::optional<SameHostLink::Received>> SameHostLink::Read() {
     if (errno == ECONNRESET) continue;
     if (errno != EINTR) return Unavailable("The link is lost: ", std::strerror(errno));
   }
-  FileHandle file;
-  if (const cmsghdr* rights = CMSG_FIRSTHDR(&header);
-      rights != nullptr && rights->cmsg_type == SCM_RIGHTS && rights->cmsg_len == CMSG_LEN(sizeof(int))) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(rights), sizeof(int));
-    file = FileHandle(fd);
-  }
+  std::vector<FileHandle> files = TakeFiles(header);
   if (n == 0) return Unavailable("The other side has closed the link");
   greeted_.store(true, std::memory_order_release);
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return InvalidArgument("A message is too long");
+  if (files.size() > 1) return InvalidArgument("A message has ", files.size(), " descriptors, expected at most one");
+  FileHandle file = files.empty() ? FileHandle() : std::move(files[0]);
   ASSIGN_OR_RETURN(Received received, Parse({buffer.data(), static_cast<size_t>(n)}, std::move(file)));
   if (received.message.kind != LinkMessage::kHello) return received;
   if (!has_greeted_) RETURN_IF_ERROR(Greet());
@@ -269,8 +309,8 @@ void SameHostLink::Close() { Detach(); }
 namespace {
 
 // An abstract name: it belongs to the network namespace, as the port does.
-socklen_t NameOf(int port, sockaddr_un* address) {
-  const std::string name = absl::StrCat("thalweg-rpc-", port);
+socklen_t NameOf(int port, absl::string_view host, sockaddr_un* address) {
+  const std::string name = absl::StrCat("thalweg-rpc-", host.substr(0, 64), host.empty() ? "" : ":", port);
   address->sun_family = AF_UNIX;
   std::memset(address->sun_path, 0, sizeof(address->sun_path));
   std::memcpy(address->sun_path + 1, name.data(), name.size());
@@ -287,9 +327,9 @@ FileHandle NewSocket() { return FileHandle(socket(AF_UNIX, SOCK_SEQPACKET | SOCK
 
 }  // namespace
 
-absl::StatusOr<FileHandle> ConnectLocally(int port) {
+absl::StatusOr<FileHandle> ConnectLocally(int port, absl::string_view host) {
   sockaddr_un address;
-  const socklen_t size = NameOf(port, &address);
+  const socklen_t size = NameOf(port, host, &address);
   FileHandle socket = NewSocket();
   if (!socket.valid() || connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       !OfThisUser(socket.get())) {
@@ -298,9 +338,9 @@ absl::StatusOr<FileHandle> ConnectLocally(int port) {
   return socket;
 }
 
-absl::StatusOr<FileHandle> ListenLocally(int port) {
+absl::StatusOr<FileHandle> ListenLocally(int port, absl::string_view host) {
   sockaddr_un address;
-  const socklen_t size = NameOf(port, &address);
+  const socklen_t size = NameOf(port, host, &address);
   FileHandle socket = NewSocket();
   if (!socket.valid() || bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       listen(socket.get(), SOMAXCONN) != 0) {

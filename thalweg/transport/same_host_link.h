@@ -65,8 +65,13 @@ class SameHostLink : public SocketLoop::Source, public std::enable_shared_from_t
   bool greeted() const { return greeted_.load(std::memory_order_acquire); }
 
   // The body is what `pieces` have together. UNAVAILABLE if the link is closed.
-  // Does not wait: what the socket does not take now goes later.
+  // Does not wait: what the socket does not take now goes later. RESOURCE_EXHAUSTED
+  // if too much waits already, or there is no memory for the body: the message was
+  // not sent, and the link lives. Any other failure ends the link for both sides:
+  // nobody waits for a message that was lost.
   absl::Status Send(const LinkMessage& message, absl::Span<const absl::string_view> pieces = {});
+  // Both sides find the link lost.
+  void Break();
   void Close();
 
   void Ready() override;
@@ -76,6 +81,7 @@ class SameHostLink : public SocketLoop::Source, public std::enable_shared_from_t
   struct Packet {
     std::string bytes;
     FileHandle file;
+    uint64_t body_bytes = 0;  // in `file`
   };
 
   struct Received {
@@ -88,7 +94,8 @@ class SameHostLink : public SocketLoop::Source, public std::enable_shared_from_t
   absl::Status Place(absl::Span<const absl::string_view> pieces, Header* header, Packet* packet);
   // True if it was sent, false if the socket is full.
   absl::StatusOr<bool> Write(const Packet& packet, int file);
-  void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasRoom(const Packet& packet) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // nullopt if there is none now.
   absl::StatusOr<std::optional<Received>> Read();
   absl::StatusOr<Received> Parse(absl::string_view packet, FileHandle file);
@@ -108,13 +115,16 @@ class SameHostLink : public SocketLoop::Source, public std::enable_shared_from_t
   bool receiving_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<Packet> unsent_ ABSL_GUARDED_BY(mutex_);
+  uint64_t unsent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // in the files of those
+  int unsent_files_ ABSL_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<const Handlers> handlers_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The address of the server of a port: a name that goes with the process.
+// The address of a server: a name that goes with the process. `host` is the address of
+// this machine at which its port is; empty if the port is at all of them.
 // UNAVAILABLE if nobody of this user listens there.
-absl::StatusOr<FileHandle> ConnectLocally(int port);
-absl::StatusOr<FileHandle> ListenLocally(int port);
+absl::StatusOr<FileHandle> ConnectLocally(int port, absl::string_view host = "");
+absl::StatusOr<FileHandle> ListenLocally(int port, absl::string_view host = "");
 // nullopt if nobody waits, or somebody who may not. RESOURCE_EXHAUSTED if there
 // is no file descriptor for whoever waits.
 absl::StatusOr<std::optional<FileHandle>> AcceptLocally(int listener);

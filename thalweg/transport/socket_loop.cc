@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 
@@ -29,6 +30,7 @@ SocketLoop::SocketLoop(std::string name)
   CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, posted_fd_.get(), &posted) == 0);
   MutexLock lock(&mutex_);
   AddThread();
+  CHECK(threads_ == 1) << "no more threads";
 }
 
 SocketLoop::~SocketLoop() {
@@ -87,12 +89,18 @@ void SocketLoop::Post(absl::AnyInvocable<void()> work) {
 }
 
 void SocketLoop::AddThread() {
+  const absl::Status status = CatchExceptions([this] {
+    std::thread([this] {
+      pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
+      Run();
+    }).detach();
+  });
+  if (!status.ok()) {
+    LOG(ERROR) << name_ << " serves one message after the other: " << status.message();
+    return;
+  }
   ++threads_;
   ++idle_;
-  std::thread([this] {
-    pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
-    Run();
-  }).detach();
 }
 
 // What was posted first; an empty one if another thread has taken it.
@@ -125,12 +133,14 @@ bool SocketLoop::RunOne() {
     }
     if (--idle_ == 0) AddThread();  // somebody must wait while this one works
   }
-  if (source != nullptr) {
-    source->Ready();
-    source.reset();
-  } else if (absl::AnyInvocable<void()> work = TakePosted(); work) {
-    work();
-  }
+  LogExceptions("a link", [&] {
+    if (source != nullptr) {
+      source->Ready();
+    } else if (absl::AnyInvocable<void()> work = TakePosted(); work) {
+      work();
+    }
+  });
+  source.reset();
   MutexLock lock(&mutex_);
   if (idle_ >= kMaxIdle) return false;
   ++idle_;

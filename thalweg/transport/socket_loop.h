@@ -43,6 +43,7 @@ class SocketLoop {
   void Post(absl::AnyInvocable<void()> work);
 
  private:
+  // If the system has no more threads, those that there are must do.
   void AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
   bool RunOne();

@@ -17,6 +17,10 @@ using tensorflow::CompleteInstanceRequest;
 using tensorflow::DeviceAttributes;
 
 constexpr int kBroadcast = 1;  // of CompleteInstanceRequest.type
+// Keys come from others. Instances that all members know of are kept for those that ask
+// again, the latest of them; groups as long as there is room.
+constexpr size_t kMaxCompleteInstances = 1 << 14;
+constexpr size_t kMaxGroups = 10'000;
 
 std::string ShapeText(const tensorflow::TensorShapeProto& proto) {
   const absl::StatusOr<PartialShape> shape = PartialShape::FromProto(proto);
@@ -183,6 +187,7 @@ absl::Status CollectiveGroups::JoinLocked(const CompleteGroupRequest& request, O
     }
   }
   RETURN_IF_ERROR(conflict);
+  if (!groups_.contains(key)) RETURN_IF_ERROR(MakeRoomForGroup(outcome));
 
   Group& group = groups_[key];
   group.size = request.group_size();
@@ -240,6 +245,7 @@ absl::Status CollectiveGroups::DeclareLocked(const CompleteInstanceRequest& requ
   RETURN_IF_ERROR(conflict);
 
   Instance& instance = instances_[key];
+  const bool was_complete = instance.complete;
   if (instance.known.empty()) instance.first = request;
   instance.known.insert(rank);
   if (request.is_source()) instance.source = rank;
@@ -255,7 +261,24 @@ absl::Status CollectiveGroups::DeclareLocked(const CompleteInstanceRequest& requ
     instance.complete = true;
   }
   outcome->answered = instance.complete;
+  if (instance.complete && !was_complete) complete_instances_.push_back(key);
+  if (complete_instances_.size() > kMaxCompleteInstances) {
+    const auto oldest = instances_.find(complete_instances_.front());
+    if (oldest != instances_.end() && oldest->second.complete) instances_.erase(oldest);
+    complete_instances_.pop_front();
+  }
   return absl::OkStatus();
+}
+
+// Groups of sessions that have ended make room for those of others.
+absl::Status CollectiveGroups::MakeRoomForGroup(Outcome* outcome) {
+  if (groups_.size() < kMaxGroups) return absl::OkStatus();
+  for (const auto& [key, group] : groups_) {
+    if (!group.complete || !group.old) continue;
+    Erase(key, outcome);
+    return absl::OkStatus();
+  }
+  return ResourceExhausted("This task leads ", groups_.size(), " groups of collectives, and takes no more");
 }
 
 // The caller has gone: it is as if it had not come.

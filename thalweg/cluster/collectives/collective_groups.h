@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -109,6 +110,7 @@ class CollectiveGroups {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status DeclareLocked(const tensorflow::CompleteInstanceRequest& request, Outcome* outcome)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status MakeRoomForGroup(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Waiters TakeWaiters(bool of_group, const InstanceKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Erase(int32_t group_key, Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fill(const Waiter& waiter) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -121,6 +123,7 @@ class CollectiveGroups {
   std::map<uint64_t, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   std::map<int32_t, Group> groups_ ABSL_GUARDED_BY(mutex_);
   std::map<InstanceKey, Instance> instances_ ABSL_GUARDED_BY(mutex_);
+  std::deque<InstanceKey> complete_instances_ ABSL_GUARDED_BY(mutex_);  // the oldest first; some may be gone
 };
 
 }  // namespace thalweg

@@ -37,6 +37,7 @@ class TaskCollectives::Run : public Links, public std::enable_shared_from_this<T
   std::vector<CollectiveGroup::Member> WaitsFor() const;
   Worker* FindWorker(const std::string& task) const { return graph_->workers->Find(task); }
   const std::string& task() const { return graph_->task; }
+  const std::shared_ptr<Workers>& workers() const { return graph_->workers; }
 
   void Send(int to, std::string key, Tensor value, Links::Done done) override;
   void Receive(int from, std::string key, Tensor into, Links::Done done) override;

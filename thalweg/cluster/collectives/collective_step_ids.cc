@@ -3,6 +3,7 @@
 #include <set>
 
 #include "absl/strings/match.h"
+#include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
 #include "thalweg/graph/attr.h"
 
@@ -39,9 +40,16 @@ void CollectiveStepIds::Set(const std::string& session, int64_t graph_key, int64
   next_[{session, graph_key}] = step_id;
 }
 
-int64_t CollectiveStepIds::NextOfLeader(int64_t graph_key) {
+absl::StatusOr<int64_t> CollectiveStepIds::NextOfLeader(int64_t graph_key) {
+  constexpr int kMaxOfLeader = 100'000;
   MutexLock lock(&mutex_);
-  return next_.try_emplace({"", graph_key}, NewStepId()).first->second;
+  const auto it = next_.find({"", graph_key});
+  if (it != next_.end()) return it->second;
+  if (of_leader_ >= kMaxOfLeader) {
+    return ResourceExhausted("This task leads the collectives of ", of_leader_, " graphs, and takes no more");
+  }
+  ++of_leader_;
+  return next_.emplace(std::pair("", graph_key), NewStepId()).first->second;
 }
 
 void CollectiveStepIds::Retire(int64_t step_id) {

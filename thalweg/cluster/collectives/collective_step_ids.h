@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/graph/graph.h"
 
@@ -29,7 +30,8 @@ class CollectiveStepIds {
   std::optional<int64_t> Next(const std::string& session, int64_t graph_key) const;
   void Set(const std::string& session, int64_t graph_key, int64_t step_id);
   // As the leader, for all sessions: starts a sequence if there is none.
-  int64_t NextOfLeader(int64_t graph_key);
+  // RESOURCE_EXHAUSTED if there are very many: their keys come from others.
+  absl::StatusOr<int64_t> NextOfLeader(int64_t graph_key);
   // The step is over: its number is not used again.
   void Retire(int64_t step_id);
   void Forget(const std::string& session);
@@ -38,6 +40,7 @@ class CollectiveStepIds {
   mutable Mutex mutex_;
   // By session, "" for the leader's own, and graph key.
   absl::flat_hash_map<std::pair<std::string, int64_t>, int64_t> next_ ABSL_GUARDED_BY(mutex_);
+  int of_leader_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace thalweg

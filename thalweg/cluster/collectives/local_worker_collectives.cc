@@ -104,9 +104,11 @@ void LocalWorker::GetStepSequence(const CallOptions&, const tensorflow::GetStepS
     return done(InvalidArgument("GetStepSequence for ", request.graph_key_size(), " graphs at once"));
   }
   for (const int64_t key : request.graph_key()) {
+    const absl::StatusOr<int64_t> next = options_.sequences->NextOfLeader(key);
+    if (!next.ok()) return done(next.status());
     tensorflow::StepSequence* sequence = response->add_step_sequence();
     sequence->set_graph_key(key);
-    sequence->set_next_step_id(options_.sequences->NextOfLeader(key));
+    sequence->set_next_step_id(*next);
   }
   done(absl::OkStatus());
 }

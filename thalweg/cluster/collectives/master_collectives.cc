@@ -23,7 +23,10 @@ void MasterSession::RunCollective(MasterStepCall call) {
   };
 
   const std::string& leader = collective_leader();
-  if (leader == options_.self) return run(sequences->NextOfLeader(graph_key), std::move(done));
+  if (leader == options_.self) {
+    const absl::StatusOr<int64_t> next = sequences->NextOfLeader(graph_key);
+    return next.ok() ? run(*next, std::move(done)) : done(next.status());
+  }
   if (const auto next = sequences->Next(handle(), graph_key)) return run(*next, std::move(done));
   Worker* const worker = options_.workers->Find(leader);
   if (worker == nullptr) {

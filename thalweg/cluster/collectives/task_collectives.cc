@@ -145,23 +145,28 @@ void TaskCollectives::Watch() {
 // if it is asked.
 void TaskCollectives::AskPeers() {
   const absl::Time old = absl::Now() - kWatchEvery;
-  std::map<Worker*, std::string> ask;
+  // Runs may end meanwhile, and with them the sessions whose workers they ask.
+  struct Question {
+    std::string task;
+    std::shared_ptr<Workers> workers;
+  };
+  std::map<Worker*, Question> ask;
   for (const auto& run : Running()) {
     if (run->since() > old) continue;
     for (const CollectiveGroup::Member& member : run->WaitsFor()) {
       Worker* const worker = member.task == run->task() ? nullptr : run->FindWorker(member.task);
-      if (worker != nullptr) ask.emplace(worker, member.task);
+      if (worker != nullptr) ask.emplace(worker, Question{member.task, run->workers()});
     }
   }
-  for (const auto& [worker, task] : ask) {
+  for (const auto& [worker, question] : ask) {
     {
       MutexLock lock(&mutex_);
       if (closing_ || !asked_.insert(worker).second) continue;
     }
     auto response = std::make_shared<tensorflow::GetStatusResponse>();
     worker->GetStatus({.timeout = peer_timeout(), .cancellation = &closed_}, response.get(),
-                      [this, response, worker = worker, task = task](const absl::Status& status) {
-                        Answered(task, worker, status, *response);
+                      [this, response, worker = worker, question = question](const absl::Status& status) {
+                        Answered(question.task, worker, status, *response);
                       });
   }
 }

@@ -6,7 +6,7 @@
 
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "thalweg/base/notification.h"
+#include "thalweg/base/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
 
@@ -35,72 +35,153 @@ absl::StatusOr<std::vector<DeviceName>> ParseFilters(const tensorflow::ConfigPro
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<MasterSession>> LocalMaster::Create(const CallOptions& options,
-                                                                   const tensorflow::CreateSessionRequest& request) {
-  MasterSessionOptions session{.handle = NewHandle(),
-                               .self = options_.task.ToString(),
-                               .config = options_.default_config,
-                               .workers = options_.workers,
-                               .folding_device = options_.devices->devices()[0],
-                               .timer = &timer_,
-                               .health = options_.health,
-                               .gate = options_.gate,
-                               .sequences = options_.sequences};
-  session.config.MergeFrom(request.config());
-  if (session.config.session_inter_op_thread_pool_size() > 0) {
-    return InvalidArgument("Distributed session does not support session thread pool options.");
+// One call of CreateSession. No thread waits while it does: what it asks others for
+// keeps it alive.
+class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
+ public:
+  Creation(LocalMaster& master, const CallOptions& options, const tensorflow::CreateSessionRequest& request,
+           tensorflow::CreateSessionResponse* response, Done done)
+      : master_(master),
+        outside_(options.cancellation),
+        call_(options),
+        request_(request),
+        response_(response),
+        done_(std::move(done)) {
+    call_.cancellation = &limited_;
   }
-  std::optional<ClusterSpec> cluster;
-  if (session.config.cluster_def().job_size() > 0) {
-    ASSIGN_OR_RETURN(cluster, ClusterSpec::FromProto(session.config.cluster_def()));
-    ASSIGN_OR_RETURN(const TaskId self, FindSelf(*cluster, request.target()));
-    ASSIGN_OR_RETURN(session.workers, options_.make_workers(*cluster, self));
-    session.self = self.ToString();
-  }
-  ASSIGN_OR_RETURN(const std::vector<DeviceName> filters, ParseFilters(session.config));
-  Membership of_its_own;  // the same names are other tasks in another cluster
-  Membership& membership = cluster.has_value() ? of_its_own : *options_.membership;
-  ASSIGN_OR_RETURN(session.devices, membership.Discover(options, *session.workers, session.self, filters));
-  auto made = std::make_shared<MasterSession>(std::move(session));
-  RETURN_IF_ERROR(made->Create(request.graph_def()));
-  RETURN_IF_ERROR(made->Open(options, cluster.has_value() ? &*cluster : nullptr));
-  MutexLock lock(&mutex_);
-  sessions_.emplace(made->handle(), made);
-  return made;
-}
 
-absl::StatusOr<std::shared_ptr<MasterSession>> LocalMaster::Find(const std::string& handle) const {
-  MutexLock lock(&mutex_);
-  const auto it = sessions_.find(handle);
-  if (it == sessions_.end()) return Aborted("Session ", handle, " is not found.");
-  return it->second;
-}
+  // Ended by the client, or by time.
+  void Start() {
+    const int64_t timeout_ms = request_.config().operation_timeout_in_ms() > 0
+                                   ? request_.config().operation_timeout_in_ms()
+                                   : master_.options_.default_config.operation_timeout_in_ms();
+    if (outside_ != nullptr) {
+      outside_id_ =
+          outside_->Register([self = shared_from_this()](const absl::Status& why) { self->limited_.Cancel(why); });
+      if (!outside_id_.has_value()) return End(outside_->status());
+    }
+    if (timeout_ms > 0) {
+      alarm_ =
+          master_.timer_.Set(absl::Now() + absl::Milliseconds(timeout_ms), [self = shared_from_this(), timeout_ms] {
+            self->limited_.Cancel(DeadlineExceeded("CreateSession had ", timeout_ms, " ms (operation_timeout_in_ms)"));
+          });
+    }
+    if (const absl::Status status = Discover(); !status.ok()) End(status);
+  }
+
+ private:
+  absl::Status Discover() {
+    const LocalMasterOptions& o = master_.options_;
+    session_ = {.handle = NewHandle(),
+                .self = o.task.ToString(),
+                .config = o.default_config,
+                .workers = o.workers,
+                .folding_device = o.devices->devices()[0],
+                .timer = &master_.timer_,
+                .health = o.health,
+                .gate = o.gate,
+                .sequences = o.sequences};
+    session_.config.MergeFrom(request_.config());
+    if (session_.config.session_inter_op_thread_pool_size() > 0) {
+      return InvalidArgument("Distributed session does not support session thread pool options.");
+    }
+    if (session_.config.cluster_def().job_size() > 0) {
+      ASSIGN_OR_RETURN(cluster_, ClusterSpec::FromProto(session_.config.cluster_def()));
+      ASSIGN_OR_RETURN(const TaskId self, FindSelf(*cluster_, request_.target()));
+      ASSIGN_OR_RETURN(session_.workers, o.make_workers(*cluster_, self));
+      session_.self = self.ToString();
+    }
+    ASSIGN_OR_RETURN(const std::vector<DeviceName> filters, ParseFilters(session_.config));
+    Membership& membership = cluster_.has_value() ? own_membership_ : *o.membership;
+    membership.Discover(
+        call_, master_.timer_, session_.workers, session_.self, filters,
+        [self = shared_from_this()](absl::StatusOr<ClusterDevices> devices) { self->Discovered(std::move(devices)); });
+    return absl::OkStatus();
+  }
+
+  void Discovered(absl::StatusOr<ClusterDevices> devices) {
+    if (!devices.ok()) return End(devices.status());
+    session_.devices = *std::move(devices);
+    made_ = std::make_shared<MasterSession>(std::move(session_));
+    if (const absl::Status status = made_->Create(request_.graph_def()); !status.ok()) return End(status);
+    made_->Open(call_, cluster_.has_value() ? &*cluster_ : nullptr, [self = shared_from_this()](absl::Status status) {
+      // A client that has gone would never close it.
+      if (status.ok() && self->limited_.cancelled()) status = self->limited_.status();
+      if (status.ok()) status = self->master_.Add(self->made_);
+      if (!status.ok()) self->made_->Close().IgnoreError();
+      if (status.ok()) self->response_->set_session_handle(self->made_->handle());
+      self->End(status);
+    });
+  }
+
+  void End(const absl::Status& status) {
+    if (alarm_.has_value()) master_.timer_.Unset(*alarm_);
+    if (outside_id_.has_value()) outside_->TryDeregister(*outside_id_);
+    Done done = std::move(done_);
+    done(status);
+  }
+
+  LocalMaster& master_;
+  Cancellation* const outside_;
+  Cancellation limited_;
+  CallOptions call_;
+  const tensorflow::CreateSessionRequest& request_;
+  tensorflow::CreateSessionResponse* const response_;
+  Done done_;
+  std::optional<Cancellation::CallbackId> outside_id_;
+  std::optional<Timer::AlarmId> alarm_;
+  MasterSessionOptions session_;
+  std::optional<ClusterSpec> cluster_;  // of a session that brings its own
+  Membership own_membership_;           // the same names are other tasks in another cluster
+  std::shared_ptr<MasterSession> made_;
+};
 
 void LocalMaster::CreateSession(const CallOptions& options, const tensorflow::CreateSessionRequest& request,
                                 tensorflow::CreateSessionResponse* response, Done done) {
-  const int64_t timeout_ms = request.config().operation_timeout_in_ms() > 0
-                                 ? request.config().operation_timeout_in_ms()
-                                 : options_.default_config.operation_timeout_in_ms();
-  // Ended by the client, or by time.
-  Cancellation limited;
-  CallOptions call = options;
-  call.cancellation = &limited;
-  std::optional<Cancellation::CallbackId> outside;
-  if (options.cancellation != nullptr) {
-    outside = options.cancellation->Register([&](const absl::Status& why) { limited.Cancel(why); });
-    if (!outside.has_value()) return done(options.cancellation->status());
+  std::make_shared<Creation>(*this, options, request, response, std::move(done))->Start();
+}
+
+absl::Status LocalMaster::Add(const std::shared_ptr<MasterSession>& session) {
+  MutexLock lock(&mutex_);
+  if (static_cast<int>(sessions_.size()) >= options_.max_sessions) {
+    return ResourceExhausted("The master has ", sessions_.size(), " sessions, and takes no more until some are closed");
   }
-  std::optional<Timer::AlarmId> alarm;
-  if (timeout_ms > 0) {
-    alarm = timer_.Set(absl::Now() + absl::Milliseconds(timeout_ms), [&] {
-      limited.Cancel(DeadlineExceeded("CreateSession had ", timeout_ms, " ms (operation_timeout_in_ms)"));
+  sessions_.emplace(session->handle(), Entry{session, NowNanos()});
+  SetAlarm();
+  return absl::OkStatus();
+}
+
+void LocalMaster::SetAlarm() {
+  if (options_.client_lease == absl::InfiniteDuration() || std::exchange(alarm_set_, true)) return;
+  timer_.Set(absl::Now() + options_.client_lease / 8, [this] { CloseAbandoned(); });
+}
+
+void LocalMaster::CloseAbandoned() {
+  std::vector<std::shared_ptr<MasterSession>> abandoned;
+  {
+    MutexLock lock(&mutex_);
+    const int64_t old = NowNanos() - absl::ToInt64Nanoseconds(options_.client_lease);
+    absl::erase_if(sessions_, [&](const auto& item) {
+      if (item.second.used_nanos > old || item.second.session->busy()) return false;
+      abandoned.push_back(item.second.session);
+      return true;
     });
+    alarm_set_ = false;
+    if (!sessions_.empty()) SetAlarm();
   }
-  const absl::StatusOr<std::shared_ptr<MasterSession>> session = Create(call, request);
-  if (alarm.has_value()) timer_.Unset(*alarm);
-  if (outside.has_value()) options.cancellation->Deregister(*outside);
-  if (session.ok()) response->set_session_handle((*session)->handle());
-  done(session.status());
+  for (const auto& session : abandoned) {
+    LOG(INFO) << "Session " << session->handle() << " is closed: its client has not called for "
+              << absl::FormatDuration(options_.client_lease);
+    session->Close().IgnoreError();
+  }
+}
+
+absl::StatusOr<std::shared_ptr<MasterSession>> LocalMaster::Find(const std::string& handle) {
+  MutexLock lock(&mutex_);
+  const auto it = sessions_.find(handle);
+  if (it == sessions_.end()) return Aborted("Session ", handle, " is not found.");
+  it->second.used_nanos = NowNanos();
+  return it->second.session;
 }
 
 void LocalMaster::ExtendSession(const CallOptions&, const tensorflow::ExtendSessionRequest& request,
@@ -138,7 +219,7 @@ void LocalMaster::CloseSession(const CallOptions&, const tensorflow::CloseSessio
   {
     MutexLock lock(&mutex_);
     if (const auto it = sessions_.find(request.session_handle()); it != sessions_.end()) {
-      session = std::move(it->second);
+      session = std::move(it->second.session);
       sessions_.erase(it);
     }
   }
@@ -152,15 +233,18 @@ void LocalMaster::ListDevices(const CallOptions& options, const tensorflow::List
                               tensorflow::ListDevicesResponse* response, Done done) {
   if (request.session_handle().empty()) {
     // No session: the devices of the whole cluster.
-    const auto found = options_.membership->Discover(options, *options_.workers, options_.task.ToString(), {});
-    if (!found.ok()) return done(found.status());
-    for (const ClusterDevices::Task& task : found->tasks) {
-      for (const auto& device : task.devices) {
-        *(task.name == options_.task.ToString() ? response->add_local_device() : response->add_remote_device()) =
-            device;
-      }
-    }
-    return done(absl::OkStatus());
+    const std::string self = options_.task.ToString();
+    return options_.membership->Discover(
+        options, timer_, options_.workers, self, {},
+        [self, response, done = std::move(done)](const absl::StatusOr<ClusterDevices>& found) mutable {
+          if (!found.ok()) return done(found.status());
+          for (const ClusterDevices::Task& task : found->tasks) {
+            for (const auto& device : task.devices) {
+              *(task.name == self ? response->add_local_device() : response->add_remote_device()) = device;
+            }
+          }
+          done(absl::OkStatus());
+        });
   }
   const auto session = Find(request.session_handle());
   if (!session.ok()) {
@@ -172,44 +256,66 @@ void LocalMaster::ListDevices(const CallOptions& options, const tensorflow::List
 }
 
 void LocalMaster::CloseAll() {
-  absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions;
+  absl::flat_hash_map<std::string, Entry> sessions;
   {
     MutexLock lock(&mutex_);
     sessions.swap(sessions_);
   }
-  for (const auto& [handle, session] : sessions) session->Close().IgnoreError();
+  for (const auto& [handle, entry] : sessions) entry.session->Close().IgnoreError();
 }
 
 void LocalMaster::Reset(const CallOptions& options, const tensorflow::ResetRequest& request, Done done) {
   CloseAll();
-  const auto reset = [&]() -> absl::Status {
-    tensorflow::ConfigProto config;
-    *config.mutable_device_filters() = request.device_filters();
-    ASSIGN_OR_RETURN(const std::vector<DeviceName> filters, ParseFilters(config));
-    ASSIGN_OR_RETURN(const ClusterDevices found,
-                     options_.membership->Discover(options, *options_.workers, options_.task.ToString(), filters));
-    tensorflow::CleanupAllRequest cleanup;
-    *cleanup.mutable_container() = request.container();
-    std::vector<Peer> peers;
-    for (const ClusterDevices::Task& task : found.tasks) {
-      if (task.name == options_.task.ToString()) continue;
-      peers.push_back({task.name, options_.workers->Find(task.name), options_.workers});
-    }
-    const WatchedCalls watched(options_.health, std::move(peers), options.cancellation);
-    const CallOptions call{.cancellation = watched.cancellation().get()};
-    std::vector<absl::Status> statuses(found.tasks.size());
-    BlockingCounter left(static_cast<int>(statuses.size()));
-    for (size_t i = 0; i < statuses.size(); ++i) {
-      options_.workers->Find(found.tasks[i].name)->CleanupAll(call, cleanup, [&, i](const absl::Status& status) {
-        statuses[i] = status;
-        left.DecrementCount();
+  tensorflow::ConfigProto config;
+  *config.mutable_device_filters() = request.device_filters();
+  const absl::StatusOr<std::vector<DeviceName>> filters = ParseFilters(config);
+  if (!filters.ok()) return done(filters.status());
+  options_.membership->Discover(
+      options, timer_, options_.workers, options_.task.ToString(), *filters,
+      [this, options, &request, done = std::move(done)](const absl::StatusOr<ClusterDevices>& found) mutable {
+        if (!found.ok()) return done(found.status());
+        CleanUpAll(options, *found, request, std::move(done));
       });
-    }
-    left.Wait();
-    for (const absl::Status& status : statuses) RETURN_IF_ERROR(watched.Explain(status));
-    return absl::OkStatus();
+}
+
+void LocalMaster::CleanUpAll(const CallOptions& options, const ClusterDevices& devices,
+                             const tensorflow::ResetRequest& request, Done done) {
+  struct Calls {
+    Mutex mutex;
+    size_t left ABSL_GUARDED_BY(mutex) = 0;
+    absl::Status status ABSL_GUARDED_BY(mutex);
+    tensorflow::CleanupAllRequest request;
+    std::unique_ptr<WatchedCalls> watched;
+    Done done;
   };
-  done(reset());
+  const auto calls = std::make_shared<Calls>();
+  std::vector<Peer> peers;
+  for (const ClusterDevices::Task& task : devices.tasks) {
+    if (task.name == options_.task.ToString()) continue;
+    peers.push_back({task.name, options_.workers->Find(task.name), options_.workers});
+  }
+  calls->watched = std::make_unique<WatchedCalls>(options_.health, std::move(peers), options.cancellation);
+  const CallOptions call{.cancellation = calls->watched->cancellation().get()};
+  *calls->request.mutable_container() = request.container();
+  calls->done = std::move(done);
+  {
+    MutexLock lock(&calls->mutex);
+    calls->left = devices.tasks.size();
+  }
+  for (const ClusterDevices::Task& task : devices.tasks) {
+    options_.workers->Find(task.name)->CleanupAll(call, calls->request, [calls](const absl::Status& status) {
+      absl::Status first;
+      {
+        MutexLock lock(&calls->mutex);
+        calls->status.Update(calls->watched->Explain(status));
+        if (--calls->left > 0) return;
+        first = calls->status;
+      }
+      calls->watched.reset();  // what it watches may be gone once it is done
+      Done done = std::move(calls->done);
+      done(first);
+    });
+  }
 }
 
 void LocalMaster::MakeCallable(const CallOptions&, const tensorflow::MakeCallableRequest& request,

@@ -27,6 +27,9 @@ struct LocalMasterOptions {
   PeerHealth* health = nullptr;            // borrowed; shared with the server's worker
   UpdateGate* gate = nullptr;              // borrowed; shared with the server's worker
   CollectiveStepIds* sequences = nullptr;  // borrowed; shared with the server's worker
+  // A session that no client has called for so long, and that runs no step, is closed.
+  absl::Duration client_lease = absl::Hours(24);
+  int max_sessions = 10'000;
 };
 
 class LocalMaster : public Master {
@@ -34,6 +37,7 @@ class LocalMaster : public Master {
   explicit LocalMaster(const LocalMasterOptions& options) : options_(options) {}
   ~LocalMaster() override { CloseAll(); }
 
+  absl::Status CheckSession(const std::string& handle) override { return Find(handle).status(); }
   void CreateSession(const CallOptions& options, const tensorflow::CreateSessionRequest& request,
                      tensorflow::CreateSessionResponse* response, Done done) override;
   void ExtendSession(const CallOptions& options, const tensorflow::ExtendSessionRequest& request,
@@ -56,14 +60,25 @@ class LocalMaster : public Master {
   void CloseAll();
 
  private:
-  absl::StatusOr<std::shared_ptr<MasterSession>> Create(const CallOptions& options,
-                                                        const tensorflow::CreateSessionRequest& request);
-  absl::StatusOr<std::shared_ptr<MasterSession>> Find(const std::string& handle) const;
+  class Creation;
+  struct Entry {
+    std::shared_ptr<MasterSession> session;
+    int64_t used_nanos = 0;  // when a client last called it
+  };
+
+  absl::Status Add(const std::shared_ptr<MasterSession>& session);
+  void SetAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Closes the sessions of clients that have gone without a word.
+  void CloseAbandoned();
+  void CleanUpAll(const CallOptions& options, const ClusterDevices& devices, const tensorflow::ResetRequest& request,
+                  Done done);
+  absl::StatusOr<std::shared_ptr<MasterSession>> Find(const std::string& handle);
 
   const LocalMasterOptions options_;
-  Timer timer_;
-  mutable Mutex mutex_;
-  absl::flat_hash_map<std::string, std::shared_ptr<MasterSession>> sessions_ ABSL_GUARDED_BY(mutex_);
+  Mutex mutex_;
+  absl::flat_hash_map<std::string, Entry> sessions_ ABSL_GUARDED_BY(mutex_);
+  bool alarm_set_ ABSL_GUARDED_BY(mutex_) = false;
+  Timer timer_;  // ends first
 };
 
 }  // namespace thalweg

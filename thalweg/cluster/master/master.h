@@ -37,6 +37,10 @@ class Master {
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
   virtual ~Master() = default;
 
+  // Whether there is such a session, before anything is done for a call that
+  // names it. A master elsewhere finds out with the call itself.
+  virtual absl::Status CheckSession(const std::string& handle) { return absl::OkStatus(); }
+
   virtual void CreateSession(const CallOptions& options, const tensorflow::CreateSessionRequest& request,
                              tensorflow::CreateSessionResponse* response, Done done) = 0;
   virtual void ExtendSession(const CallOptions& options, const tensorflow::ExtendSessionRequest& request,

@@ -62,46 +62,83 @@ std::vector<Peer> MasterSession::Others() const {
   return peers;
 }
 
-absl::Status MasterSession::Open(const CallOptions& options, const ClusterSpec* cluster) {
+bool MasterSession::busy() const { return !steps_.empty(); }
+
+// The calls that make worker sessions. Each of them keeps it alive.
+struct MasterSession::Opening {
   struct Call {
     tensorflow::CreateWorkerSessionRequest request;
     absl::Status status;
   };
-  const WatchedCalls watched(options_.health, Others(), options.cancellation);
-  const CallOptions call{.cancellation = watched.cancellation().get()};
-  std::vector<Call> calls(options_.devices.tasks.size());
-  BlockingCounter left(static_cast<int>(calls.size()));
-  for (size_t i = 0; i < calls.size(); ++i) {
-    const std::string& task = options_.devices.tasks[i].name;
-    tensorflow::CreateWorkerSessionRequest& request = calls[i].request;
-    request.set_session_handle(options_.handle);
-    request.set_isolate_session_state(options_.config.isolate_session_state());
-    request.set_master_task(options_.self);
-    request.set_master_incarnation(static_cast<int64_t>(options_.devices.tasks[0].devices[0].incarnation()));
-    if (cluster != nullptr) {
-      ASSIGN_OR_RETURN(const DeviceName name, DeviceName::Parse(task));
-      *request.mutable_server_def()->mutable_cluster() = cluster->ToProto();
-      request.mutable_server_def()->set_protocol("grpc");
-      request.mutable_server_def()->set_job_name(*name.job);
-      request.mutable_server_def()->set_task_index(*name.task);
-      request.set_isolate_session_state(
-          !options_.config.experimental().share_session_state_in_clusterspec_propagation());
-    }
-    options_.workers->Find(task)->CreateWorkerSession(call, request, [&calls, &left, i](const absl::Status& status) {
-      calls[i].status = status;
-      left.DecrementCount();
-    });
+  std::vector<Call> calls;
+  std::unique_ptr<WatchedCalls> watched;
+  Done done;
+  Mutex mutex;
+  size_t left ABSL_GUARDED_BY(mutex) = 0;
+};
+
+absl::StatusOr<tensorflow::CreateWorkerSessionRequest> MasterSession::WorkerSessionRequest(
+    const std::string& task, const ClusterSpec* cluster) const {
+  tensorflow::CreateWorkerSessionRequest request;
+  request.set_session_handle(options_.handle);
+  request.set_isolate_session_state(options_.config.isolate_session_state());
+  request.set_master_task(options_.self);
+  request.set_master_incarnation(static_cast<int64_t>(options_.devices.tasks[0].devices[0].incarnation()));
+  if (cluster == nullptr) return request;
+  ASSIGN_OR_RETURN(const DeviceName name, DeviceName::Parse(task));
+  *request.mutable_server_def()->mutable_cluster() = cluster->ToProto();
+  request.mutable_server_def()->set_protocol("grpc");
+  request.mutable_server_def()->set_job_name(*name.job);
+  request.mutable_server_def()->set_task_index(*name.task);
+  request.set_isolate_session_state(!options_.config.experimental().share_session_state_in_clusterspec_propagation());
+  return request;
+}
+
+void MasterSession::Open(const CallOptions& options, const ClusterSpec* cluster, Done done) {
+  const auto opening = std::make_shared<Opening>();
+  // All that can fail comes before the first call.
+  for (const ClusterDevices::Task& task : options_.devices.tasks) {
+    absl::StatusOr<tensorflow::CreateWorkerSessionRequest> request = WorkerSessionRequest(task.name, cluster);
+    if (!request.ok()) return done(request.status());
+    opening->calls.push_back({*std::move(request), absl::OkStatus()});
   }
-  left.Wait();  // every call ends: its task answers or dies, or the client goes away
-  for (Call& ended : calls) ended.status = watched.Explain(ended.status);
+  opening->done = std::move(done);
+  opening->watched = std::make_unique<WatchedCalls>(options_.health, Others(), options.cancellation);
+  const CallOptions call{.cancellation = opening->watched->cancellation().get()};
+  {
+    MutexLock lock(&opening->mutex);
+    opening->left = opening->calls.size();
+  }
+  // The last answer may take tasks off the list while this loop still runs.
+  std::vector<Worker*> workers;
+  for (const ClusterDevices::Task& task : options_.devices.tasks) workers.push_back(options_.workers->Find(task.name));
+  for (size_t i = 0; i < workers.size(); ++i) {
+    // Every call ends: its task answers or dies, or the client goes away.
+    workers[i]->CreateWorkerSession(call, opening->calls[i].request,
+                                    [self = shared_from_this(), opening, i](const absl::Status& status) {
+                                      opening->calls[i].status = opening->watched->Explain(status);
+                                      {
+                                        MutexLock lock(&opening->mutex);
+                                        if (--opening->left > 0) return;
+                                      }
+                                      // What it watches may be gone once it is done.
+                                      opening->watched.reset();
+                                      Done done = std::move(opening->done);
+                                      done(self->Opened(*opening));
+                                    });
+  }
+}
+
+absl::Status MasterSession::Opened(const Opening& opening) {
   // A task that has left since it told its devices is one that has left.
-  for (size_t i = calls.size(); i-- > 0;) {
+  for (size_t i = opening.calls.size(); i-- > 0;) {
+    const absl::Status& status = opening.calls[i].status;
     const std::string task = options_.devices.tasks[i].name;
-    if (!absl::IsUnavailable(calls[i].status) || task == options_.self) {
-      RETURN_IF_ERROR(calls[i].status);
+    if (!absl::IsUnavailable(status) || task == options_.self) {
+      RETURN_IF_ERROR(status);
       continue;
     }
-    LOG(WARNING) << task << " has left; steps that need it will fail: " << calls[i].status.message();
+    LOG(WARNING) << task << " has left; steps that need it will fail: " << status.message();
     options_.devices.absent.push_back(task);
     options_.devices.tasks.erase(options_.devices.tasks.begin() + static_cast<ptrdiff_t>(i));
   }

@@ -57,8 +57,9 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
 
   const std::string& handle() const { return options_.handle; }
 
-  // Makes the worker sessions. `cluster` is given if the session brings its own.
-  absl::Status Open(const CallOptions& options, const ClusterSpec* cluster);
+  // Makes the worker sessions, without waiting for them. `cluster` is given if the
+  // session brings its own. If it fails, Close() lets go of those that were made.
+  void Open(const CallOptions& options, const ClusterSpec* cluster, Done done);
 
   // Adds nodes, if the graph is at `expected_version`; returns the new version.
   absl::StatusOr<int64_t> Extend(const tensorflow::GraphDef& def, int64_t expected_version);
@@ -77,8 +78,13 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   absl::Status Close();
 
   const MasterSessionOptions& options() const { return options_; }
+  bool busy() const;  // a step runs, or is prepared
 
  private:
+  struct Opening;
+  absl::StatusOr<tensorflow::CreateWorkerSessionRequest> WorkerSessionRequest(const std::string& task,
+                                                                              const ClusterSpec* cluster) const;
+  absl::Status Opened(const Opening& opening);
   using PreparedCallable = absl::StatusOr<std::shared_ptr<const ClusterCallable>>;
 
   PreparedCallable Prepare(const Signature& signature, Cancellation& cancellation);

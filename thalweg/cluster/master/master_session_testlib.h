@@ -73,7 +73,7 @@ class MasterSessionTest : public testing::Test {
     Neg(s.WithDevice(kPs0).WithOpName("near_y"), Placeholder(s.WithOpName("near_x"), kFloat, {}));
     Neg(s.WithDevice(kPs1).WithOpName("far_y"), Placeholder(s.WithOpName("far_x"), kFloat, {}));
     ASSERT_OK(session_->Create(graph.Export()));
-    ASSERT_OK(session_->Open({}, nullptr));
+    session_->Open({}, nullptr, [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
   }
   void Run(std::vector<std::string> targets, ClientCall& call) {
     RunStep({.session_handle = "it", .targets = std::move(targets)}, call);

@@ -9,10 +9,16 @@
 #include "thalweg/base/status.h"
 
 namespace thalweg {
+namespace {
+
+// Every master has a few. More are of clients that come and never close theirs.
+constexpr size_t kMaxSessions = 10'000;
+
+}  // namespace
 
 LocalWorker::LocalWorker(const LocalWorkerOptions& options)
     : options_(options),
-      rendezvous_(options.health),
+      rendezvous_(StepTableOptions{.health = options.health}),
       collectives_({.task = options.task.ToString(), .membership = options.membership, .health = options.health}),
       running_(options.task.ToString(), options.report_after),
       environment_{.pool = &options.devices->pool(),
@@ -20,7 +26,11 @@ LocalWorker::LocalWorker(const LocalWorkerOptions& options)
                    .collectives = &collectives_,
                    .running = &running_,
                    .health = options.health},
-      partial_runs_(environment_) {
+      partial_runs_(environment_),
+      leases_(options.master_lease, [this](const std::vector<std::string>& handles, const std::string& why) {
+        LOG(INFO) << options_.task.ToString() << " lets go of " << handles.size() << " sessions: " << why;
+        DropSessions(handles);
+      }) {
   if (options.health == nullptr) return;
   suspensions_.emplace(options.health->earliest_death(), [this](absl::Duration gap) {
     LOG(WARNING) << options_.task.ToString() << " did not run for " << absl::FormatDuration(gap)
@@ -42,6 +52,7 @@ void LocalWorker::Shutdown(const absl::Status& why) {
     MutexLock lock(&mutex_);
     if (shut_down_.ok()) shut_down_ = why;
   }
+  leases_.Stop();
   running_.CancelAll(why);
   partial_runs_.CancelAll(why);
   rendezvous_.AbortAll(why);
@@ -80,7 +91,7 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
       task = {request.server_def().job_name(), request.server_def().task_index()};
       RETURN_IF_ERROR(cluster.Address(task).status());
       ASSIGN_OR_RETURN(workers, options_.make_workers(cluster, task));
-    } else if (workers->Find(request.master_task()) != nullptr) {
+    } else if (workers != nullptr && workers->Find(request.master_task()) != nullptr) {
       options_.membership->MarkSeen(request.master_task());
     }
     const bool as_it_is = !request.isolate_session_state() && task == options_.task;
@@ -89,11 +100,21 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
         as_it_is ? options_.devices->devices()
                  : options_.devices->ViewAs(task.job, task.index, !request.isolate_session_state()),
         &ledger_, request.master_task());
-    MutexLock lock(&mutex_);
-    if (!shut_down_.ok()) return shut_down_;
-    if (!sessions_.emplace(request.session_handle(), std::move(session)).second) {
-      return AlreadyExists("Session ", request.session_handle(), " exists already on ", options_.task);
+    SessionLeases::Master master{.task = request.master_task(),
+                                 .cluster = request.server_def().cluster().SerializeAsString(),
+                                 .incarnation = request.master_incarnation(),
+                                 .workers = session->workers()};
+    {
+      MutexLock lock(&mutex_);
+      if (!shut_down_.ok()) return shut_down_;
+      if (sessions_.size() >= kMaxSessions) {
+        return ResourceExhausted(options_.task, " has ", sessions_.size(), " sessions, and takes no more");
+      }
+      if (!sessions_.emplace(request.session_handle(), std::move(session)).second) {
+        return AlreadyExists("Session ", request.session_handle(), " exists already on ", options_.task);
+      }
     }
+    leases_.Add(request.session_handle(), std::move(master));
     return absl::OkStatus();
   };
   collectives_.groups().MarkOld();
@@ -102,17 +123,24 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
 
 void LocalWorker::DeleteWorkerSession(const CallOptions&, const tensorflow::DeleteWorkerSessionRequest& request,
                                       Done done) {
-  std::shared_ptr<WorkerSession> removed;
+  leases_.Remove(request.session_handle());
+  DropSessions({request.session_handle()});
+  done(absl::OkStatus());
+}
+
+void LocalWorker::DropSessions(const std::vector<std::string>& handles) {
+  std::vector<std::shared_ptr<WorkerSession>> dropped;  // destroyed without the lock
   {
     MutexLock lock(&mutex_);
-    if (const auto it = sessions_.find(request.session_handle()); it != sessions_.end()) {
-      removed = std::move(it->second);
+    for (const std::string& handle : handles) {
+      const auto it = sessions_.find(handle);
+      if (it == sessions_.end()) continue;
+      dropped.push_back(std::move(it->second));
       sessions_.erase(it);
     }
   }
-  removed.reset();
+  for (const auto& session : dropped) partial_runs_.RemoveOf(*session, Cancelled("The session of the step is gone"));
   collectives_.groups().MarkOld();
-  done(absl::OkStatus());
 }
 
 void LocalWorker::RegisterGraph(const CallOptions&, const tensorflow::RegisterGraphRequest& request,
@@ -197,7 +225,8 @@ void LocalWorker::RecvTensor(const CallOptions& options, const tensorflow::RecvT
     Cancellation* cancellation;
     std::optional<Cancellation::CallbackId> id;
   };
-  const auto step = rendezvous_.FindOrCreate(request.step_id());
+  if (const absl::Status status = rendezvous_.Admit(request.step_id(), 0); !status.ok()) return done(status);
+  const auto step = rendezvous_.Find(request.step_id());
   auto call = std::make_shared<Call>();
   call->done = std::move(done);
   call->cancellation = options.cancellation;
@@ -216,7 +245,7 @@ void LocalWorker::RecvTensor(const CallOptions& options, const tensorflow::RecvT
 
 void LocalWorker::Push(const CallOptions&, int64_t step_id, std::vector<Transfer> tensors, Done done) {
   CheckSuspension();
-  done(rendezvous_.FindOrCreate(step_id)->Deliver(std::move(tensors)));
+  done(rendezvous_.Find(step_id)->Deliver(std::move(tensors)));
 }
 
 }  // namespace thalweg

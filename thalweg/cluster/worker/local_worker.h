@@ -19,7 +19,9 @@
 #include "thalweg/cluster/peer_health.h"
 #include "thalweg/cluster/wait_logging.h"
 #include "thalweg/cluster/worker/running_steps.h"
+#include "thalweg/cluster/worker/session_leases.h"
 #include "thalweg/cluster/worker/step_rendezvous.h"
+#include "thalweg/cluster/worker/step_table.h"
 #include "thalweg/cluster/worker/suspension_watch.h"
 #include "thalweg/cluster/worker/update_ledger.h"
 #include "thalweg/cluster/worker/worker.h"
@@ -45,6 +47,8 @@ struct LocalWorkerOptions {
   PeerHealth* health = nullptr;                 // borrowed; nullptr: other tasks are not watched
   UpdateGate* gate = nullptr;                   // borrowed: that of the server's master; nullptr: it has none
   absl::Duration report_after = kLogWaitAfter;  // a wait of so long is logged
+  // The sessions of a master that does not answer for so long are let go of.
+  absl::Duration master_lease = absl::Minutes(10);
 };
 
 class LocalWorker : public Worker {
@@ -56,6 +60,10 @@ class LocalWorker : public Worker {
   // The cluster that this task belongs to. REQUIRES: called once, before any call.
   void SetWorkers(std::shared_ptr<Workers> workers);
 
+  absl::Status CheckSession(const std::string& handle, bool has_session) override {
+    return FindSession(handle, has_session).status();
+  }
+  absl::Status AdmitPush(int64_t step_id, int64_t bytes) override { return rendezvous_.Admit(step_id, bytes); }
   void GetStatus(const CallOptions& options, tensorflow::GetStatusResponse* response, Done done) override;
   void CreateWorkerSession(const CallOptions& options, const tensorflow::CreateWorkerSessionRequest& request,
                            Done done) override;
@@ -105,6 +113,8 @@ class LocalWorker : public Worker {
   // The masters of the sessions that this task has, in other tasks.
   std::vector<Peer> OtherMasters() const;
   absl::StatusOr<std::shared_ptr<WorkerSession>> FindSession(const std::string& handle, bool has_session) const;
+  // Lets go of sessions; steps of theirs that run hold them until they end.
+  void DropSessions(const std::vector<std::string>& handles);
 
   const LocalWorkerOptions options_;
   std::shared_ptr<WorkerSession> default_session_;  // of masters that make none
@@ -122,6 +132,7 @@ class LocalWorker : public Worker {
   mutable Mutex mutex_;
   absl::Status shut_down_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions_ ABSL_GUARDED_BY(mutex_);
+  SessionLeases leases_;  // ends first
 };
 
 }  // namespace thalweg

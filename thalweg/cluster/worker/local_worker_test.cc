@@ -202,5 +202,84 @@ TEST_F(LocalWorkerTest, TheEndTellsWhatItWaitsFor) {
   end.join();
 }
 
+// The ends of one edge within this task, as a master of TensorFlow splits a graph.
+std::vector<AttrArg> Edge(int number) {
+  return {{"tensor_name", absl::StrCat("edge", number)},
+          {"send_device", kDevice},
+          {"recv_device", kDevice},
+          {"send_device_incarnation", 1},
+          {"client_terminated", false}};
+}
+
+Output Receive(const Scope& s, int number) {
+  std::vector<AttrArg> attrs = Edge(number);
+  attrs.emplace_back("tensor_type", kFloat);
+  return s.Add("_Recv", {}, attrs);
+}
+
+void Send(const Scope& s, const Output& value, int number) {
+  std::vector<AttrArg> attrs = Edge(number);
+  attrs.emplace_back("T", kFloat);
+  s.Add("_Send", {value}, attrs);
+}
+
+// Each hop lets the next go on; the stack must not grow with them.
+TEST_F(LocalWorkerTest, AVeryLongChainOfHops) {
+  constexpr int kHops = 100'000;
+  Graph graph;
+  const Scope s = graph.root().WithDevice(kDevice);
+  for (int i = 0; i < kHops; ++i) Send(s, Receive(s, i), i + 1);
+  Send(s, Constant(s, Tensor::Scalar<float>(1)), 0);
+  ASSERT_OK(s.status());
+  Register(graph);
+  Call call;
+  Run(call);
+  ASSERT_TRUE(call.ended.WaitForNotificationWithTimeout(4 * kTooLong));
+  EXPECT_THAT(call.status, IsOk());
+}
+
+// A repeated call must not share the rendezvous of the step that runs.
+TEST_F(LocalWorkerTest, AStepBeginsOnce) {
+  Graph graph;
+  const Scope s = graph.root().WithDevice(kDevice);
+  const Output in = Receive(s, 0);
+  Send(s, in, 1);
+  ASSERT_OK(s.status());
+  Register(graph);
+  Call first, second;
+  Run(first);
+  Run(second);
+  ASSERT_TRUE(second.ended.WaitForNotificationWithTimeout(kTooLong));
+  EXPECT_THAT(second.status, Fails(absl::StatusCode::kAborted, "has begun here before"));
+  EXPECT_FALSE(first.ended.HasBeenNotified());
+  const std::string key = absl::StrCat(kDevice, ";0000000000000001;", kDevice, ";edge0;0:0");
+  worker_->Push({}, 1, {{key, {Tensor::Scalar<float>(1), false}}},
+                [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+  ASSERT_TRUE(first.ended.WaitForNotificationWithTimeout(kTooLong));
+  EXPECT_THAT(first.status, IsOk());
+}
+
+// A master that restarts does not close what it had: its new incarnation takes the place
+// of the old one.
+TEST_F(LocalWorkerTest, SessionsOfAnEarlierIncarnationOfTheirMasterGo) {
+  const auto create = [&](const std::string& handle, const std::string& master, int64_t incarnation) {
+    tensorflow::CreateWorkerSessionRequest request;
+    request.set_session_handle(handle);
+    request.set_master_task(master);
+    request.set_master_incarnation(incarnation);
+    worker_->CreateWorkerSession({}, request, [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+  };
+  create("a", "/job:m/replica:0/task:0", 1);
+  create("b", "/job:m/replica:0/task:0", 1);
+  create("other", "/job:m/replica:0/task:1", 7);
+  create("unknown", "", 0);
+  EXPECT_THAT(worker_->CheckSession("a", true), IsOk()) << "a master may have several";
+  create("c", "/job:m/replica:0/task:0", 2);
+  for (const char* handle : {"a", "b"}) {
+    EXPECT_THAT(worker_->CheckSession(handle, true), Fails(absl::StatusCode::kAborted, "not found"));
+  }
+  for (const char* handle : {"c", "other", "unknown"}) EXPECT_THAT(worker_->CheckSession(handle, true), IsOk());
+}
+
 }  // namespace
 }  // namespace thalweg

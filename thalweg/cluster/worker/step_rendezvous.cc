@@ -17,8 +17,6 @@ constexpr int64_t kFlushNanos = 50'000;
 // What goes with the answer of a call is parsed as a whole: large tensors are
 // better off in a message of their own.
 constexpr int64_t kMaxHeldBytes = 64 << 10;
-// How many steps that have ended are remembered.
-constexpr size_t kMaxRemoved = 4096;
 
 absl::string_view TaskOf(absl::string_view device) { return device.substr(0, device.rfind("/device:")); }
 
@@ -40,10 +38,11 @@ int64_t Bytes(const Rendezvous::Value& value) { return value.tensor.has_value() 
 
 void StepRendezvous::SetCluster(std::string task, std::shared_ptr<Workers> workers,
                                 std::shared_ptr<const TransferRules> rules, std::string hold_for) {
+  MutexLock lock(&mutex_);  // a peer may be pushing already
+  CHECK(task_.empty()) << "a rendezvous belongs to one step";
   task_ = std::move(task);
   workers_ = std::move(workers);
   rules_ = std::move(rules);
-  MutexLock lock(&mutex_);  // a peer may be pushing already
   hold_for_ = std::move(hold_for);
 }
 
@@ -228,51 +227,6 @@ void StepRendezvous::Abort(const absl::Status& status) {
   const auto self = shared_from_this();  // the last holder may be one of those that end now
   calls_.Cancel(status);
   local_.Abort(status);
-}
-
-std::shared_ptr<StepRendezvous> StepTable::FindOrCreate(int64_t step_id) {
-  {
-    MutexLock lock(&mutex_);
-    if (!removed_.contains(step_id)) {
-      std::shared_ptr<StepRendezvous>& step = steps_[step_id];
-      if (step == nullptr) step = std::make_shared<StepRendezvous>(step_id, health_);
-      return step;
-    }
-  }
-  auto gone = std::make_shared<StepRendezvous>(step_id);
-  gone->Abort(Cancelled("Step ", step_id, " has ended"));
-  return gone;
-}
-
-void StepTable::Remove(int64_t step_id, const absl::Status& why) {
-  std::shared_ptr<StepRendezvous> removed;
-  {
-    MutexLock lock(&mutex_);
-    if (removed_.insert(step_id).second) removed_order_.push_back(step_id);
-    if (removed_order_.size() > kMaxRemoved) {
-      removed_.erase(removed_order_.front());
-      removed_order_.pop_front();
-    }
-    const auto it = steps_.find(step_id);
-    if (it == steps_.end()) return;
-    removed = std::move(it->second);
-    steps_.erase(it);
-  }
-  removed->Abort(why);
-}
-
-void StepTable::Forget(int64_t step_id) {
-  MutexLock lock(&mutex_);
-  steps_.erase(step_id);
-}
-
-void StepTable::AbortAll(const absl::Status& why) {
-  absl::flat_hash_map<int64_t, std::shared_ptr<StepRendezvous>> all;
-  {
-    MutexLock lock(&mutex_);
-    all.swap(steps_);
-  }
-  for (const auto& [id, step] : all) step->Abort(why);
 }
 
 }  // namespace thalweg

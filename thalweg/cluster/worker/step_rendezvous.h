@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "thalweg/base/cancellation.h"
 #include "thalweg/base/mutex.h"
@@ -43,7 +41,7 @@ class StepRendezvous : public Rendezvous,
 
   // Who this task is, and the others. A peer may ask or push before the step
   // has come here; then this is called later. What goes to the task `hold_for`
-  // is kept for TakeHeld().
+  // is kept for TakeHeld(). REQUIRES: called once, by the step that it is for.
   void SetCluster(std::string task, std::shared_ptr<Workers> workers,
                   std::shared_ptr<const TransferRules> rules = nullptr, std::string hold_for = "");
 
@@ -52,6 +50,9 @@ class StepRendezvous : public Rendezvous,
   // REQUIRES: SetCluster() was called.
   void RecvAsync(const std::string& key, RecvDone done) override;
   void Abort(const absl::Status& status) override;
+
+  // The reason of Abort(), if the step was over before it began.
+  absl::Status status() const { return calls_.status(); }
 
   // What was made here, for a peer that fetches it.
   void RecvLocalAsync(const std::string& key, RecvDone done);
@@ -110,28 +111,6 @@ class StepRendezvous : public Rendezvous,
   int pushes_ ABSL_GUARDED_BY(mutex_) = 0;  // under way
   absl::Status push_status_ ABSL_GUARDED_BY(mutex_);
   Worker::Done pushed_ ABSL_GUARDED_BY(mutex_);
-};
-
-// The rendezvous of the steps that this task has heard of. Thread-safe.
-class StepTable {
- public:
-  explicit StepTable(PeerHealth* health = nullptr) : health_(health) {}
-
-  // One that has ended is gone for whoever asks late.
-  std::shared_ptr<StepRendezvous> FindOrCreate(int64_t step_id);
-  // The step is over; whoever still waits for something of it gets `why`.
-  void Remove(int64_t step_id, const absl::Status& why);
-  // The step is over, and nobody asks for it any more.
-  void Forget(int64_t step_id);
-  void AbortAll(const absl::Status& why);
-
- private:
-  PeerHealth* const health_;
-  Mutex mutex_;
-  absl::flat_hash_map<int64_t, std::shared_ptr<StepRendezvous>> steps_ ABSL_GUARDED_BY(mutex_);
-  // The last ones that were removed, the oldest first.
-  std::deque<int64_t> removed_order_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_set<int64_t> removed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace thalweg

@@ -213,31 +213,5 @@ TEST_F(StepRendezvousTest, LargeTensorsForTheMasterArePushed) {
   EXPECT_EQ(pushed_[0].to, kPs0);
 }
 
-TEST(StepTable, AStepIsTheSameForAllUntilItIsRemoved) {
-  StepTable table;
-  const auto step = table.FindOrCreate(1);
-  EXPECT_EQ(table.FindOrCreate(1), step);
-  EXPECT_NE(table.FindOrCreate(2), step);
-  absl::Status status;
-  step->RecvLocalAsync("a;1;b;edge;0:0", [&](const absl::Status& why, Rendezvous::Value) { status = why; });
-  table.Remove(1, Cancelled("over"));
-  EXPECT_THAT(status, Fails(absl::StatusCode::kCancelled, "over"));
-  // Who asks late does not wait for a step that nobody runs any more.
-  const auto late = table.FindOrCreate(1);
-  EXPECT_NE(late, step);
-  late->RecvLocalAsync("a;1;b;edge;0:0", [&](const absl::Status& why, Rendezvous::Value) { status = why; });
-  EXPECT_THAT(status, Fails(absl::StatusCode::kCancelled, "Step 1 has ended"));
-}
-
-TEST(StepTable, AbortAllEndsEveryStep) {
-  StepTable table;
-  absl::Status first, second;
-  table.FindOrCreate(1)->RecvLocalAsync("a;1;b;e;0:0", [&](const absl::Status& s, Rendezvous::Value) { first = s; });
-  table.FindOrCreate(2)->RecvLocalAsync("a;1;b;e;0:0", [&](const absl::Status& s, Rendezvous::Value) { second = s; });
-  table.AbortAll(Cancelled("the task ends"));
-  EXPECT_THAT(first, Fails(absl::StatusCode::kCancelled, "the task ends"));
-  EXPECT_THAT(second, Fails(absl::StatusCode::kCancelled, "the task ends"));
-}
-
 }  // namespace
 }  // namespace thalweg

@@ -66,6 +66,11 @@ class Worker {
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
   virtual ~Worker() = default;
 
+  // Whether there is such a session, before anything is done for a call that
+  // names it. A worker elsewhere finds out with the call itself.
+  virtual absl::Status CheckSession(const std::string& handle, bool has_session) { return absl::OkStatus(); }
+  // Whether a push of so many bytes is taken, before it is acknowledged.
+  virtual absl::Status AdmitPush(int64_t step_id, int64_t bytes) { return absl::OkStatus(); }
   virtual void GetStatus(const CallOptions& options, tensorflow::GetStatusResponse* response, Done done) = 0;
   virtual void CreateWorkerSession(const CallOptions& options, const tensorflow::CreateWorkerSessionRequest& request,
                                    Done done) = 0;

@@ -19,7 +19,7 @@ class WorkerPartialRuns::PartialRun : public std::enable_shared_from_this<Partia
              std::shared_ptr<Executable> executable)
       : session_(std::move(session)),
         executable_(std::move(executable)),
-        rendezvous_(environment.rendezvous->FindOrCreate(step_id)) {
+        rendezvous_(environment.rendezvous->Begin(step_id, session_)) {
     rendezvous_->SetCluster(session_->task(), session_->workers());
     step_ = {{.id = step_id,
               .rendezvous = rendezvous_.get(),
@@ -40,6 +40,8 @@ class WorkerPartialRuns::PartialRun : public std::enable_shared_from_this<Partia
     execution_->Start({}, [self](const absl::Status& status) { self->Ended(status); });
   }
   void Cancel(const absl::Status& why) { cancellation_.Cancel(why); }
+  const WorkerSession& session() const { return *session_; }
+  int64_t id() const { return step_.id; }
 
   // One call of the master's.
   void Exchange(const CallOptions& options, RunGraphCall call, RunGraphResult* result, Worker::Done done) {
@@ -169,6 +171,22 @@ void WorkerPartialRuns::Remove(int64_t step_id, const absl::Status& why) {
     runs_.erase(it);
   }
   run->Cancel(why);
+}
+
+void WorkerPartialRuns::RemoveOf(const WorkerSession& session, const absl::Status& why) {
+  std::vector<std::shared_ptr<PartialRun>> removed;
+  {
+    MutexLock lock(&mutex_);
+    absl::erase_if(runs_, [&](const auto& item) {
+      if (&item.second->session() != &session) return false;
+      removed.push_back(item.second);
+      return true;
+    });
+  }
+  for (const auto& run : removed) {
+    run->Cancel(why);
+    environment_.rendezvous->Remove(run->id(), why);
+  }
 }
 
 void WorkerPartialRuns::CancelAll(const absl::Status& why) {

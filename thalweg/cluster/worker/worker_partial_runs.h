@@ -25,6 +25,8 @@ class WorkerPartialRuns {
   // The step is over: it is cancelled if it still runs.
   void Remove(int64_t step_id, const absl::Status& why);
   // Cancels all, for good.
+  // Ends those of a session, whose master will not come back for them.
+  void RemoveOf(const WorkerSession& session, const absl::Status& why);
   void CancelAll(const absl::Status& why);
 
  private:

@@ -15,7 +15,7 @@ WorkerStep::WorkerStep(const StepEnvironment& environment, const CallOptions& op
       call_(std::move(call)),
       session_(std::move(session)),
       graph_(std::move(graph)),
-      rendezvous_(graph_->has_transfers ? environment.rendezvous->FindOrCreate(call_.step_id) : nullptr),
+      rendezvous_(graph_->has_transfers ? environment.rendezvous->Begin(call_.step_id, session_) : nullptr),
       result_(result),
       done_(std::move(done)) {
   if (rendezvous_ != nullptr) {
@@ -48,6 +48,7 @@ void WorkerStep::Start() {
 }
 
 absl::Status WorkerStep::Prepare(std::vector<Tensor>* args) {
+  if (rendezvous_ != nullptr) RETURN_IF_ERROR(rendezvous_->status());  // it is over, or runs already
   RETURN_IF_ERROR(Bind(args));
   // Waits for other tasks end when the step is cancelled. Nothing cancels it yet.
   if (rendezvous_ != nullptr) {
@@ -134,7 +135,8 @@ void WorkerStep::Finish(absl::Status status) {
   if (rendezvous_ != nullptr) {
     // Peers that wait for something of this part learn that it will not come.
     if (!status.ok()) rendezvous_->Abort(status);
-    if (status.ok() && graph_->rules->all_pushed) environment_.rendezvous->Forget(call_.step_id);
+    if (status.ok() && graph_->rules->all_pushed) environment_.rendezvous->Forget(call_.step_id, *rendezvous_);
+    environment_.rendezvous->End(call_.step_id, *rendezvous_);
   }
   execution_.reset();
   Worker::Done done = std::move(done_);

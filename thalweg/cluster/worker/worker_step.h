@@ -11,6 +11,7 @@
 #include "thalweg/cluster/collectives/task_collectives.h"
 #include "thalweg/cluster/worker/running_steps.h"
 #include "thalweg/cluster/worker/step_rendezvous.h"
+#include "thalweg/cluster/worker/step_table.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/cluster/worker/worker_session.h"
 #include "thalweg/kernel/kernel.h"

@@ -1,13 +1,12 @@
 // ReadFile and WriteFile: a file as one string. MatchingFiles: the files that
 // patterns stand for, sorted; *, ? and [...] match within one folder.
-#include <fnmatch.h>
-
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_split.h"
 #include "thalweg/base/file_system.h"
+#include "thalweg/base/glob.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow_ops.h"
@@ -38,33 +37,6 @@ absl::Status Write(KernelContext& c) {
   return PosixFileSystem().WriteStringToFile(name, contents);
 }
 
-bool IsPattern(absl::string_view part) { return part.find_first_of("*?[\\") != absl::string_view::npos; }
-
-// One part of the path after the other. A folder that cannot be read has no
-// files that match.
-std::vector<std::string> Matching(const std::string& pattern) {
-  FileSystem& files = PosixFileSystem();
-  std::vector<std::string> found{pattern.empty() || pattern[0] != '/' ? "" : "/"};
-  for (const std::string& part : static_cast<std::vector<std::string>>(absl::StrSplit(pattern, '/'))) {
-    if (part.empty()) continue;
-    std::vector<std::string> next;
-    for (const std::string& folder : found) {
-      const std::string prefix = folder.empty() || folder.back() == '/' ? folder : folder + "/";
-      if (!IsPattern(part)) {
-        if (files.FileExists(prefix + part).ok()) next.push_back(prefix + part);
-        continue;
-      }
-      const absl::StatusOr<std::vector<std::string>> names = files.ListDirectory(prefix.empty() ? "." : prefix);
-      if (!names.ok()) continue;
-      for (const std::string& name : *names) {
-        if (fnmatch(part.c_str(), name.c_str(), FNM_PATHNAME) == 0) next.push_back(prefix + name);
-      }
-    }
-    found = std::move(next);
-  }
-  return found;
-}
-
 absl::Status Match(KernelContext& c) {
   const Tensor& patterns = c.input(0);
   if (patterns.rank() > 1) {
@@ -73,7 +45,8 @@ absl::Status Match(KernelContext& c) {
   std::vector<std::string> names;
   for (const std::string& pattern : patterns.flat<std::string>()) {
     if (pattern.empty()) continue;
-    for (std::string& name : Matching(pattern)) names.push_back(std::move(name));
+    ASSIGN_OR_RETURN(std::vector<std::string> found, MatchingPaths(PosixFileSystem(), pattern));
+    std::move(found.begin(), found.end(), std::back_inserter(names));
   }
   std::sort(names.begin(), names.end());
   ASSIGN_OR_RETURN(Tensor * out, c.Allocate(0, Shape({static_cast<int64_t>(names.size())})));

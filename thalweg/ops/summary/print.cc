@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "absl/strings/match.h"
+#include "thalweg/base/file_system.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/kernel/op.h"
@@ -84,10 +85,10 @@ class PrintV2Kernel : public Kernel {
  private:
   absl::Status AppendToFile(const std::string& path, const std::string& text) {
     MutexLock lock(&mutex_);
-    FILE* const file = fopen(path.c_str(), "ab");
-    if (file == nullptr) return InvalidArgument("Cannot open ", path, " for appending");
-    Write(file, text);
-    return fclose(file) == 0 ? absl::OkStatus() : DataLoss("Cannot write to ", path);
+    absl::StatusOr<std::unique_ptr<WritableFile>> file = PosixFileSystem().NewWritableFile(path, WriteMode::kAppend);
+    if (!file.ok()) return Prepend(file.status(), "Cannot append to a file: ");
+    RETURN_IF_ERROR((*file)->Append(text));
+    return (*file)->Close();
   }
 
   std::string stream_;

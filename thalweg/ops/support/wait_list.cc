@@ -11,7 +11,7 @@ namespace thalweg {
 // that of the Cancellation, so registering under the lock is safe. It has to
 // be: once the lock is free the call may end, and with it the step.
 void WaitList::Start(std::shared_ptr<void> owner, Mutex* mutex, absl::string_view what, const WaitingCaller& caller,
-                     Try attempt, EndFn end, absl::FunctionRef<void(Ended*)> flush) {
+                     Try attempt, EndFn end, FlushFn flush) {
   auto call = std::make_shared<Call>();
   call->caller = caller;
   call->attempt = std::move(attempt);
@@ -23,7 +23,8 @@ void WaitList::Start(std::shared_ptr<void> owner, Mutex* mutex, absl::string_vie
     calls_.push_back(call);
     flush(&ended);
     if (call->waits && caller.cancellation != nullptr) {
-      call->registration = caller.cancellation->Register([this, owner, mutex, call, text](const absl::Status&) {
+      call->registration = caller.cancellation->Register([this, owner, mutex, call, text, flush](const absl::Status&) {
+        Ended ended{call};
         {
           MutexLock lock(mutex);
           if (!call->waits) return;
@@ -31,8 +32,9 @@ void WaitList::Start(std::shared_ptr<void> owner, Mutex* mutex, absl::string_vie
           call->status = Cancelled(text);
           call->registration.reset();
           calls_.remove(call);
+          flush(&ended);  // those behind it may have waited only for it
         }
-        End({call}, call.get());
+        End(std::move(ended), call.get());
       });
       if (!call->registration.has_value()) {
         call->waits = false;

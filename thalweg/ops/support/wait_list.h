@@ -3,13 +3,13 @@
 // comes and whenever something changed, and ends where it can.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "thalweg/base/cancellation.h"
@@ -34,16 +34,18 @@ class WaitList {
   // error for the end.
   using Try = absl::AnyInvocable<bool(absl::Status*)>;
   using EndFn = absl::AnyInvocable<void(const absl::Status&)>;
+  // Under the lock: tries everything that may get on now.
+  using FlushFn = std::function<void(Ended*)>;
 
   // In order: a call waits for those before it too.
   explicit WaitList(bool in_order) : in_order_(in_order) {}
 
-  // Adds a call and flushes, under `mutex`, with `flush`, which tries everything
-  // that may get on now. Ends what can end: this call here, others on their
+  // Adds a call and flushes, under `mutex`, with `flush`; again when the call is
+  // cancelled while it waits. Ends what can end: this call here, others on their
   // pools. `owner` keeps the list alive. `what`: for the error when it is
   // cancelled, "TakeGrad".
   void Start(std::shared_ptr<void> owner, Mutex* mutex, absl::string_view what, const WaitingCaller& caller,
-             Try attempt, EndFn end, absl::FunctionRef<void(Ended*)> flush);
+             Try attempt, EndFn end, FlushFn flush);
 
   // Tries what waits, until nothing gets on. True if something did.
   bool Flush(Ended* ended);

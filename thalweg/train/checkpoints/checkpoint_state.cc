@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "google/protobuf/text_format.h"
+#include "thalweg/base/file_path.h"
 #include "thalweg/base/status.h"
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/checkpoint/bundle_index.h"
@@ -18,7 +19,7 @@ namespace {
 // Paths in the list are clean: who compares them need not care how a folder was
 // spelled.
 std::string Join(const std::string& folder, const std::string& path) {
-  if (folder.empty() || absl::StartsWith(path, "/")) return internal::CleanPath(path);
+  if (folder.empty() || absl::StartsWith(path, "/") || !SchemeOf(path).empty()) return internal::CleanPath(path);
   return internal::CleanPath(absl::StrCat(folder, "/", path));
 }
 
