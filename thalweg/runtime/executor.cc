@@ -1,7 +1,9 @@
 #include "thalweg/runtime/executor.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "thalweg/base/bounded_nesting.h"
@@ -87,12 +89,23 @@ absl::Status Execution::TakeResults(std::vector<Tensor>* results) {
   return absl::OkStatus();
 }
 
-std::string Execution::DescribeWaits() const {
+std::vector<WaitingNode> Execution::WaitingNodes() const {
   std::vector<WaitingNode> nodes;
   run_->ListWaits(&nodes);
-  return absl::StrJoin(nodes, ", ", [](std::string* out, const WaitingNode& waiting) {
+  return nodes;
+}
+
+std::string Execution::DescribeWaits() const {
+  return absl::StrJoin(WaitingNodes(), ", ", [](std::string* out, const WaitingNode& waiting) {
     absl::StrAppend(out, "'", waiting.node->name(), "' (", waiting.node->op(), ") on ", waiting.node->device(), " for ",
                     absl::ToInt64Seconds(waiting.waited), " s");
+  });
+}
+
+bool Execution::WaitsForRoom() const {
+  const std::vector<WaitingNode> nodes = WaitingNodes();
+  return !nodes.empty() && std::all_of(nodes.begin(), nodes.end(), [](const WaitingNode& waiting) {
+    return absl::StartsWith(waiting.node->op(), "QueueEnqueue") || absl::EndsWith(waiting.node->op(), "Stage");
   });
 }
 

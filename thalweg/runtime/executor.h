@@ -46,9 +46,13 @@ class Execution {
   // The nodes that wait now, for messages: "'dequeue' (QueueDequeueV2) on /device:CPU:0
   // for 3 s". Any thread may ask while the step runs.
   std::string DescribeWaits() const;
+  // True if it waits for nothing but room in queues that are full: whoever fills
+  // queues is meant to be ahead of whoever empties them.
+  bool WaitsForRoom() const;
 
  private:
   absl::Status BindArgs(absl::Span<const Tensor> args);
+  std::vector<WaitingNode> WaitingNodes() const;
 
   Executable& executable_;
   Step& step_;

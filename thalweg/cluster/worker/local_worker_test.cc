@@ -17,6 +17,9 @@
 namespace thalweg {
 namespace {
 
+using testing::HasSubstr;
+using testing::Not;
+
 constexpr absl::Duration kTooLong = absl::Seconds(30);
 constexpr const char* kDevice = "/job:w/replica:0/task:0/device:CPU:0";
 
@@ -57,9 +60,9 @@ class LocalWorkerTest : public testing::Test {
     graph_handle_ = response.graph_handle();
   }
 
-  void Run(Call& call) {
+  void Run(Call& call, int64_t step_id = 1) {
     worker_->RunGraph({.cancellation = &call.cancellation},
-                      {.has_session = false, .graph_handle = graph_handle_, .step_id = 1}, &call.result,
+                      {.has_session = false, .graph_handle = graph_handle_, .step_id = step_id}, &call.result,
                       [&call](const absl::Status& status) {
                         call.status = status;
                         call.was_cancelled = call.cancellation.cancelled();
@@ -178,6 +181,35 @@ TEST_F(LocalWorkerTest, ALongWaitIsTold) {
   EXPECT_TRUE(log.Wait(kTooLong)) << log.text();
   call.cancellation.Cancel(Cancelled("enough"));
   ASSERT_TRUE(call.ended.WaitForNotificationWithTimeout(kTooLong));
+}
+
+// Whoever fills a queue is meant to wait for room.
+TEST_F(LocalWorkerTest, AWaitForRoomInAQueueIsNotLogged) {
+  worker_.reset();
+  StartWorker(absl::Milliseconds(20));
+  Graph full, empty;
+  const Scope f = full.root().WithDevice(kDevice), e = empty.root().WithDevice(kDevice);
+  const Output zeros = Constant(f, Tensor(kFloat, Shape({2})));
+  QueueEnqueueMany(f.WithOpName("enqueue"), FIFOQueue(f.WithOpName("full"), {kFloat}, {}, {.capacity = 1}), {zeros});
+  QueueDequeue(e.WithOpName("dequeue"), FIFOQueue(e.WithOpName("empty"), {kFloat}), {kFloat});
+  ASSERT_THAT(f.status(), IsOk());
+  ASSERT_THAT(e.status(), IsOk());
+  Call producer, consumer;
+  Register(full);
+  Run(producer, 1);
+  Register(empty);
+  // The second time that the younger wait is logged, the older one is long due.
+  for (int i = 0; i < 2; ++i) {
+    const AwaitedLog log({"'dequeue' (QueueDequeueV2) on /job:w/"});
+    if (i == 0) Run(consumer, 2);
+    EXPECT_TRUE(log.Wait(kTooLong)) << log.text();
+    EXPECT_THAT(log.text(), Not(HasSubstr("'enqueue'")));
+  }
+  for (Call* call : {&producer, &consumer}) {
+    EXPECT_FALSE(call->ended.HasBeenNotified());
+    call->cancellation.Cancel(Cancelled("enough"));
+    ASSERT_TRUE(call->ended.WaitForNotificationWithTimeout(kTooLong));
+  }
 }
 
 TEST_F(LocalWorkerTest, TheEndTellsWhatItWaitsFor) {

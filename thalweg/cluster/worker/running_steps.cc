@@ -80,7 +80,11 @@ void RunningSteps::ReportWaits() {
       if (const auto it = reported.find(step->id()); it != reported.end()) last = it->second;
       if (now - since < 2 * last) continue;
       last = now - since;
-      LOG(INFO) << task_ << ": " << step->Describe();
+      if (step->WaitsForRoom()) {
+        VLOG(1) << task_ << ": " << step->Describe();
+      } else {
+        LOG(INFO) << task_ << ": " << step->Describe();
+      }
     }
     reported = std::move(seen);
   }

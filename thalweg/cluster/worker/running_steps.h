@@ -17,7 +17,8 @@ namespace thalweg {
 class WorkerStep;
 
 // Thread-safe. A thread of its own logs what steps wait for once they have waited
-// for `report_after`, and again each time that has doubled.
+// for `report_after`, and again each time that has doubled. Steps that only wait
+// for room in a queue, as those of queue runners do, are logged with --v=1.
 class RunningSteps {
  public:
   RunningSteps(std::string task, absl::Duration report_after);

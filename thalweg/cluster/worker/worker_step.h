@@ -47,6 +47,7 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   // Whether its master is another task of ours, which gives it up if this one
   // does not answer.
   bool has_remote_master() const;
+  bool WaitsForRoom() const { return execution_->WaitsForRoom(); }
 
  private:
   absl::Status Prepare(std::vector<Tensor>* args);
