@@ -16,6 +16,7 @@
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/runtime/session_testlib.h"
 
@@ -111,6 +112,29 @@ TEST(JobEndTest, AWorkerThatIsDoneAndWaitsHearsOfTheOthers) {
   ASSERT_OK(AnnounceDone(cluster.target(kWorker1)));
   cluster.Stop(kWorker1);
   EXPECT_THAT(worker0.status(), IsOk());
+}
+
+// The queue that SyncReplicasOptimizer makes on a parameter server. A token that a
+// worker took goes back when the worker says that it is done.
+TEST(JobEndTest, SynchronousTrainingGoesOnWithoutWorkersThatLeft) {
+  for (const bool keep_semantics : {false, true}) {
+    TestCluster cluster({{"ps", 1}, {"worker", 2}}, {}, TasksIn::kThisProcess,
+                        {.release_tokens_of_tasks_that_left = !keep_semantics});
+    Graph graph;
+    const Scope s = graph.root().WithDevice("/job:ps/task:0");
+    const Output queue = FIFOQueue(s, {kInt64}, {PartialShape(Shape())}, {.shared_name = "sync_token_q"});
+    const Output put = QueueEnqueueMany(s, queue, {Const(s, Tensor::Vector<int64_t>({5, 5}))});
+    const Output token = QueueDequeue(s, queue, {kInt64})[0], size = QueueSize(s, queue);
+    ASSERT_OK_AND_ASSIGN(auto chief, Session::Create(graph, {.target = cluster.target(kWorker0)}));
+    ASSERT_OK_AND_ASSIGN(auto worker, Session::Create(graph, {.target = cluster.target(kWorker1)}));
+    ASSERT_OK(chief->Run({put}).status());
+    ASSERT_OK(chief->Run({token}).status());
+    ASSERT_OK(worker->Run({token}).status());
+    ASSERT_OK(worker->Close());
+    ASSERT_OK(AnnounceDone(cluster.target(kWorker1)));
+    ASSERT_OK_AND_ASSIGN(const auto out, chief->Run({size}));
+    EXPECT_EQ(out[0].scalar<int32_t>(), keep_semantics ? 0 : 1);
+  }
 }
 
 TEST(JobEndTest, AnOrphanLeavesWithAnError) {

@@ -39,9 +39,12 @@ GetTaskResponse::State JobCompletion::state() const {
 
 void JobCompletion::TaskDone(const TaskId& task) {
   options_.membership->MarkSeen(task.ToString());  // a session that comes later does not wait for it
-  MutexLock lock(&mutex_);
-  done_.insert(task);
-  changed_.SignalAll();
+  {
+    MutexLock lock(&mutex_);
+    done_.insert(task);
+    changed_.SignalAll();
+  }
+  options_.on_task_done(task);
 }
 
 void JobCompletion::Stop() { stop_.Cancel(Cancelled(options_.self.ToString(), " was stopped")); }
@@ -109,6 +112,13 @@ void JobCompletion::Ask(const std::vector<TaskId>& tasks) {
                             });
   }
   left.Wait();
+  std::vector<TaskId> found_done;
+  RecordAnswers(tasks, statuses, answers, &found_done);
+  for (const TaskId& task : found_done) options_.on_task_done(task);
+}
+
+void JobCompletion::RecordAnswers(const std::vector<TaskId>& tasks, const std::vector<absl::Status>& statuses,
+                                  const std::vector<GetTaskResponse>& answers, std::vector<TaskId>* found_done) {
   const absl::Time now = absl::Now();
   MutexLock lock(&mutex_);
   asked_ = now;
@@ -117,7 +127,8 @@ void JobCompletion::Ask(const std::vector<TaskId>& tasks) {
     if (statuses[i].ok()) {
       // One that only waited and has left since stays what it was.
       presence.joined = answers[i].state() == GetTaskResponse::JOINED;
-      if (answers[i].state() == GetTaskResponse::DONE) done_.insert(tasks[i]);
+      const bool done = answers[i].state() == GetTaskResponse::DONE;
+      if (done && done_.insert(tasks[i]).second) found_done->push_back(tasks[i]);
     }
     if (statuses[i].ok() || absl::IsUnimplemented(statuses[i])) {
       presence.seen = now;

@@ -38,6 +38,8 @@ struct JobCompletionOptions {
   TaskId self;
   JobPeers* peers = nullptr;         // borrowed
   Membership* membership = nullptr;  // borrowed
+  // Another task has done its work, or this one has.
+  std::function<void(const TaskId&)> on_task_done = [](const TaskId&) {};
   // When this task was last of use to somebody.
   std::function<absl::Time()> last_used = [] { return absl::InfinitePast(); };
   // Whether masters of TensorFlow, which do not announce their end, have worked
@@ -90,6 +92,9 @@ class JobCompletion {
   void ReportAlone(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Asks these tasks what they do.
   void Ask(const std::vector<TaskId>& tasks) ABSL_LOCKS_EXCLUDED(mutex_);
+  void RecordAnswers(const std::vector<TaskId>& tasks, const std::vector<absl::Status>& statuses,
+                     const std::vector<GetTaskResponse>& answers, std::vector<TaskId>* found_done)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   const JobCompletionOptions options_;
   std::vector<TaskId> holders_;  // tasks that keep the job going

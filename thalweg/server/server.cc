@@ -9,6 +9,7 @@
 #include "thalweg/cluster/job_completion.h"
 #include "thalweg/cluster/master/local_master.h"
 #include "thalweg/cluster/worker/local_worker.h"
+#include "thalweg/kernel/task_observer.h"
 #include "thalweg/rpc/call_gate.h"
 #include "thalweg/rpc/grpc_job_peers.h"
 #include "thalweg/rpc/grpc_worker.h"
@@ -90,6 +91,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                         .self = task,
                                         .peers = s->peers.get(),
                                         .membership = &s->membership,
+                                        .on_task_done =
+                                            [s, tell = options.release_tokens_of_tasks_that_left](const TaskId& done) {
+                                              if (!tell) return;
+                                              for (const auto& device : s->devices->devices()) {
+                                                TellTaskLeft(device->resources(), done.ToString());
+                                              }
+                                            },
                                         .last_used = [s] { return s->gate.last_call(); },
                                         .clients_left = [s] { return s->worker->ForeignClientsLeft(); },
                                         .orphan_after = options.orphan_after,

@@ -43,6 +43,10 @@ struct ServerOptions {
   // If Join() gives up so, all variables of this task go into the checkpoint
   // `orphan_checkpoint`-<job>-<index> first: "ckpt/orphan" is "ckpt/orphan-ps-0".
   std::string orphan_checkpoint;
+  // Synchronous training of TensorFlow programs (SyncReplicasOptimizer) goes on
+  // with the workers that are left when one says that it is done. False: the
+  // others wait for it for ever, as TensorFlow's do.
+  bool release_tokens_of_tasks_that_left = true;
   // Once some worker is done, one that has not said so and cannot be reached for
   // this long is not waited for.
   absl::Duration gone_after = absl::Seconds(30);

@@ -7,6 +7,7 @@
 
 #include "thalweg/base/clock.h"
 #include "thalweg/base/status.h"
+#include "thalweg/kernel/session_owner.h"
 
 namespace thalweg {
 namespace {
@@ -100,6 +101,8 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
         as_it_is ? options_.devices->devices()
                  : options_.devices->ViewAs(task.job, task.index, !request.isolate_session_state()),
         &ledger_, request.master_task());
+    RETURN_IF_ERROR(
+        session->resources().Create("", SessionOwner::kName, std::make_shared<SessionOwner>(request.master_task())));
     SessionLeases::Master master{.task = request.master_task(),
                                  .cluster = request.server_def().cluster().SerializeAsString(),
                                  .incarnation = request.master_incarnation(),

@@ -1,6 +1,7 @@
 // FIFOQueue: first in, first out. PaddingFIFOQueue: the same, of tensors whose
 // shapes differ in some dimensions; batches are filled up with zeros.
 #include "thalweg/ops/data_flow/queue_kernel.h"
+#include "thalweg/ops/data_flow/token_queue.h"
 #include "thalweg/ops/data_flow_ops.h"
 
 namespace thalweg {
@@ -11,6 +12,11 @@ class FifoQueueKernel final : public QueueKernel {
   explicit FifoQueueKernel(bool may_pad) : QueueKernel(may_pad ? "PaddingFIFOQueue" : "FIFOQueue") {
     options_.may_pad = may_pad;
     options_.share_batches = true;
+  }
+
+ private:
+  absl::StatusOr<std::shared_ptr<Queue>> Make(const std::string& name) override {
+    return TokenQueue::Is(options_) ? TokenQueue::Make(options_) : QueueKernel::Make(name);
   }
 };
 

@@ -68,7 +68,7 @@ struct Queue::Attempt {
   DequeueDone dequeue_done;
 };
 
-absl::StatusOr<std::shared_ptr<Queue>> Queue::Make(QueueOptions options, std::unique_ptr<QueueStore> store) {
+absl::Status Queue::Check(const QueueOptions& options) {
   if (options.types.empty()) return InvalidArgument("Empty component types for queue ", options.name);
   if (options.may_pad && options.types.size() != options.shapes.size()) {
     return InvalidArgument("Shapes must be provided for all components, but received ", options.types.size(),
@@ -83,6 +83,11 @@ absl::StatusOr<std::shared_ptr<Queue>> Queue::Make(QueueOptions options, std::un
       return InvalidArgument("Shape ", shape, " is not fully defined");
     }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Queue>> Queue::Make(QueueOptions options, std::unique_ptr<QueueStore> store) {
+  RETURN_IF_ERROR(Check(options));
   return std::shared_ptr<Queue>(new Queue(std::move(options), std::move(store)));
 }
 
@@ -229,6 +234,16 @@ void Queue::Close(bool cancel_pending_enqueues, const Caller& caller, Done done)
   done(absl::OkStatus());
 }
 
+void Queue::Starve(const absl::Status& why) {
+  std::vector<AttemptPtr> completed;
+  {
+    MutexLock lock(&mutex_);
+    starved_ = why;
+    Flush(&completed);
+  }
+  End(std::move(completed), nullptr);
+}
+
 // The callback for cancellation takes our lock and is never run under that of
 // the Cancellation, so registering under ours is safe. It has to be: once the
 // lock is free the attempt may end, and with it the step.
@@ -329,6 +344,8 @@ Queue::Progress Queue::RunEnqueue(Attempt& attempt) {
       store_->Push(std::move(attempt.tuple));
     }
     progress = Progress::kSome;
+    starved_ = absl::OkStatus();
+    HasPut(attempt.caller.task);
     if (--attempt.left == 0) return Progress::kComplete;
   }
   return progress;
@@ -356,10 +373,16 @@ bool Queue::EndOfQueue(Attempt& attempt, Progress* progress) {
 Queue::Progress Queue::RunDequeue(Attempt& attempt) {
   Progress progress = Progress::kNone;
   if (closed_ && store_->size() < attempt.left && EndOfQueue(attempt, &progress)) return progress;
+  if (!starved_.ok() && store_->size() < attempt.left) {
+    PutBackLocked(attempt.taken);
+    attempt.status = starved_;
+    return Progress::kComplete;
+  }
   if (options_.whole_batches && store_->size() < attempt.left) return progress;
   int64_t available = store_->size() - (closed_ ? 0 : options_.min_after_dequeue);
   for (; available > 0 && attempt.left > 0; --available, --attempt.left) {
     attempt.taken.push_back(store_->Pop());
+    HasTaken(attempt.caller.task, attempt.taken.back());
     progress = Progress::kSome;
   }
   return attempt.left == 0 ? Progress::kComplete : progress;

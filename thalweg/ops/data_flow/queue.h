@@ -65,10 +65,12 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   struct Caller {
     Cancellation* cancellation = nullptr;  // ends a wait: CANCELLED, and nothing is lost
     ThreadPool* pool = nullptr;            // where to go on after a wait; nullptr: anywhere
+    std::string task;                      // whose session it is, if the queue wants to know
   };
 
   // INVALID_ARGUMENT if types and shapes do not fit together.
   static absl::StatusOr<std::shared_ptr<Queue>> Make(QueueOptions options, std::unique_ptr<QueueStore> store);
+  static absl::Status Check(const QueueOptions& options);
 
   const QueueOptions& options() const { return options_; }
   // INVALID_ARGUMENT if another queue of this name is wanted. `op`: that asks.
@@ -88,17 +90,27 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   // `cancel_pending_enqueues`, is refused.
   void Close(bool cancel_pending_enqueues, const Caller& caller, Done done);
 
+  // Nobody is left who would put anything in: whoever waits to take something out
+  // gets `why`, and so do those that come, until something is put in again.
+  void Starve(const absl::Status& why);
+
+  virtual bool wants_tasks() const { return false; }  // of its callers
   int64_t size() const;
   bool is_closed() const;
   std::string Describe() const override;
+
+ protected:
+  Queue(QueueOptions options, std::unique_ptr<QueueStore> store)
+      : options_(std::move(options)), store_(std::move(store)) {}
+
+  // An element of `task` was put in, or taken out.
+  virtual void HasPut(const std::string& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
+  virtual void HasTaken(const std::string& task, const Tuple& element) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
 
  private:
   struct Attempt;
   using AttemptPtr = std::shared_ptr<Attempt>;
   enum class Progress { kNone, kSome, kComplete };
-
-  Queue(QueueOptions options, std::unique_ptr<QueueStore> store)
-      : options_(std::move(options)), store_(std::move(store)) {}
 
   absl::Status CheckTuple(const Tuple& tuple, bool many) const;
   absl::StatusOr<Tuple> Batch(std::vector<Tuple>& taken) const;
@@ -120,9 +132,14 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   void PutBackLocked(std::vector<Tuple>& taken) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const QueueOptions options_;
+
+ protected:
   mutable Mutex mutex_;
+
+ private:
   const std::unique_ptr<QueueStore> store_ ABSL_PT_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status starved_ ABSL_GUARDED_BY(mutex_);
   std::list<AttemptPtr> enqueues_ ABSL_GUARDED_BY(mutex_);  // and closes
   std::list<AttemptPtr> dequeues_ ABSL_GUARDED_BY(mutex_);
 };

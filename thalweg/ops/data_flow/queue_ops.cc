@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
+#include "thalweg/kernel/session_owner.h"
 #include "thalweg/ops/data_flow/queue.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/support/resource_kernel.h"
@@ -11,7 +12,17 @@
 namespace thalweg {
 namespace {
 
-Queue::Caller CallerOf(KernelContext& c) { return {.cancellation = c.step().cancellation, .pool = c.step().pool}; }
+std::string TaskOf(const Step& step) {
+  if (step.session_resources == nullptr) return "";
+  const auto owner = step.session_resources->Find<SessionOwner>("", SessionOwner::kName);
+  return owner.ok() ? (*owner)->task() : "";
+}
+
+Queue::Caller CallerOf(KernelContext& c, const Queue& queue) {
+  return {.cancellation = c.step().cancellation,
+          .pool = c.step().pool,
+          .task = queue.wants_tasks() ? TaskOf(c.step()) : ""};
+}
 
 class QueueAccessKernel : public AsyncKernel {
  public:
@@ -60,8 +71,8 @@ class EnqueueKernel final : public QueueAccessKernel {
     Tuple tuple;
     tuple.reserve(c.num_inputs() - 1);
     for (int i = 1; i < c.num_inputs(); ++i) tuple.push_back(c.TakeInput(i));
-    if (many_) return queue.EnqueueMany(std::move(tuple), CallerOf(c), std::move(done));
-    queue.Enqueue(std::move(tuple), CallerOf(c), std::move(done));
+    if (many_) return queue.EnqueueMany(std::move(tuple), CallerOf(c, queue), std::move(done));
+    queue.Enqueue(std::move(tuple), CallerOf(c, queue), std::move(done));
   }
 
   const bool many_;
@@ -72,7 +83,7 @@ class DequeueKernel final : public QueueAccessKernel {
     return Match(node, {}, types);
   }
   void Access(KernelContext& c, Queue& queue, Done done) override {
-    queue.Dequeue(CallerOf(c), SetOutputs(c, std::move(done)));
+    queue.Dequeue(CallerOf(c, queue), SetOutputs(c, std::move(done)));
   }
 };
 
@@ -91,7 +102,7 @@ class DequeueManyKernel final : public QueueAccessKernel {
     if (n < 0) {
       return done(InvalidArgument(up_to_ ? "DequeueUpToOp" : "DequeueManyOp", " requested ", n, " < 0 elements"));
     }
-    queue.DequeueMany(n, up_to_, CallerOf(c), SetOutputs(c, std::move(done)));
+    queue.DequeueMany(n, up_to_, CallerOf(c, queue), SetOutputs(c, std::move(done)));
   }
 
   const bool up_to_;
@@ -107,7 +118,7 @@ class CloseKernel final : public QueueAccessKernel {
  private:
   absl::Status CheckTypes(const Node&, const std::vector<DType>&) const override { return absl::OkStatus(); }
   void Access(KernelContext& c, Queue& queue, Done done) override {
-    queue.Close(cancel_, CallerOf(c), std::move(done));
+    queue.Close(cancel_, CallerOf(c, queue), std::move(done));
   }
 
   bool cancel_ = false;

@@ -1,0 +1,77 @@
+#include "thalweg/ops/data_flow/token_queue.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "thalweg/base/logging.h"
+#include "thalweg/base/status.h"
+
+namespace thalweg {
+namespace {
+
+// What is neither trains nor applies gradients.
+bool IsReplica(const std::string& task) {
+  return !absl::StartsWith(task, "/job:ps/") && !absl::StartsWith(task, "/job:evaluator/");
+}
+
+}  // namespace
+
+bool TokenQueue::Is(const QueueOptions& options) {
+  return options.name == "sync_token_q" && options.types.size() == 1 &&
+         (options.types[0] == kInt64 || options.types[0] == kInt32);
+}
+
+absl::StatusOr<std::shared_ptr<Queue>> TokenQueue::Make(QueueOptions options) {
+  RETURN_IF_ERROR(Queue::Check(options));
+  return std::shared_ptr<Queue>(new TokenQueue(std::move(options), FifoStore()));
+}
+
+void TokenQueue::HasPut(const std::string& task) {
+  has_had_tokens_ = true;
+  over_ = false;
+  if (!task.empty()) sources_.insert(task);
+}
+
+void TokenQueue::HasTaken(const std::string& task, const Tuple& token) {
+  if (!task.empty()) holders_[task] = token;
+}
+
+Tuple TokenQueue::TokenOfAnyStep() const {
+  if (options().types[0] == kInt32) return {Tensor::Scalar(std::numeric_limits<int32_t>::max())};
+  return {Tensor::Scalar(std::numeric_limits<int64_t>::max())};
+}
+
+std::optional<Tuple> TokenQueue::TokenOf(const std::string& task) {
+  if (const auto it = holders_.find(task); it != holders_.end()) {
+    Tuple token = std::move(it->second);
+    holders_.erase(it);
+    return token;
+  }
+  if (!has_had_tokens_ && IsReplica(task)) return TokenOfAnyStep();
+  return std::nullopt;
+}
+
+void TokenQueue::TaskLeft(const std::string& task) {
+  bool was_last_source = false;
+  std::optional<Tuple> token;
+  {
+    MutexLock lock(&mutex_);
+    was_last_source = sources_.erase(task) > 0 && sources_.empty();
+    over_ = over_ || was_last_source;
+    token = TokenOf(task);
+    if (over_) token.reset();  // nobody would make use of the gradient
+  }
+  if (was_last_source) {
+    LOG(INFO) << "synchronous training ends: " << task << ", which applies the gradients, is done";
+    return Starve(OutOfRange(options().kind, " '", options().name, "' gets no more tokens: ", task,
+                             ", which puts them in, is done"));
+  }
+  if (!token.has_value()) return;
+  LOG(INFO) << task << " is done: the workers that are left compute its gradients in synchronous training ("
+            << ++returned_ << " workers have left)";
+  Enqueue(*std::move(token), {}, [](const absl::Status&) {});  // a queue that is closed needs none
+}
+
+}  // namespace thalweg
