@@ -24,10 +24,14 @@ test: build tensorflow ## build and run all tests, those against TensorFlow incl
 .PHONY: test-tf1
 test-tf1: build ## the tests that need TensorFlow 1.15.5 as client or as peer; needs a Python 3.7
 	@tools/setup; python=$$(tools/tensorflow 1.15); \
-	for script in python/tests/cluster_programs_test.py python/tests/dataset_clients_test.py python/tests/ordering_test.py \
-	  python/tests/tensorflow1/*_test.py; do \
+	for script in python/tests/{cluster_programs,dataset_clients,script_end,catalogue,ordering}_test.py python/tests/tensorflow1/*_test.py; do \
 	  THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python $$script; \
 	done
+
+.PHONY: test-programs
+test-programs: build ## the catalogue of TensorFlow 1 programs, on TensorFlow 1.15.5's servers and on ours; needs a Python 3.7
+	@tools/setup; python=$$(tools/tensorflow 1.15) && \
+	THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python python/tests/catalogue.py $(ARGS)
 
 .PHONY: test-asan test-tsan test-clang
 test-asan: build-asan tensorflow ## all tests with the address and undefined-behaviour sanitizers

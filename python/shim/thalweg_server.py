@@ -1,20 +1,24 @@
 """Servers as processes that live as long as the script that made them.
 
 A script that ends well says so to its servers, which tell the other tasks: a parameter server that waits in join()
-goes on when all workers have.
+ends when all workers have. The servers serve until the process is gone, since sessions are closed last of all.
 """
 
-import atexit
 import os
 import re
 import subprocess
 import sys
 import threading
+import time
+
+from thalweg_script_end import when_script_ends
 
 # TensorFlow's Coordinator grants threads this long to end before the session is closed, which ends them at once.
 _TENSORFLOW_GRACE_SECONDS = 120
 _GRACE_SECONDS = 5
-_ORPHAN_CODE = 132  # of a server that no worker needs any more
+_QUEUE_RUNNER_GRACE_SECONDS = 1
+_ORPHAN_CODE = 132  # the exit code of a server that no worker needs any more
+_ANSWER_SECONDS = 15  # how long a server may take to tell the other tasks, or to leave
 
 
 def _log(text):
@@ -22,30 +26,43 @@ def _log(text):
     sys.stderr.flush()
 
 
+def _keeps_tensorflow_semantics():
+    return bool(os.environ.get("THALWEG_KEEP_TENSORFLOW_SEMANTICS"))
+
+
 class ServerProcess:
     """One `thalweg server`. Its log comes through on stderr; it ends when this object, or this process, does."""
 
     def __init__(self, server_def, cpus=1):
-        # The server ends when nobody holds the writing end any more: when this process does, however that happens.
-        lifeline, self._lifeline = os.pipe()
-        command = [os.environ["THALWEG_BINARY"], "server", "--server_def=-", "--cpus=%d" % cpus,
-                   "--lifeline=%d" % lifeline]
-        if os.environ.get("THALWEG_ORPHAN_AFTER"):
-            command.append("--orphan_after=" + os.environ["THALWEG_ORPHAN_AFTER"])
-        if os.environ.get("THALWEG_ORPHAN_CHECKPOINT"):
-            command.append("--orphan_checkpoint=" + os.environ["THALWEG_ORPHAN_CHECKPOINT"])
-        try:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(lifeline,))
-        finally:
-            os.close(lifeline)
         self._stopping = False
         self._failure = None
+        self._code = 0  # what join() returns
+        self._announced = threading.Event()
+        self._joined = threading.Event()
         self.target = None
+        # The server ends when nobody holds the writing end any more: when this process does, however that happens.
+        lifeline, self._lifeline = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                self._command(cpus, lifeline), stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(lifeline,))
+        finally:
+            os.close(lifeline)
         self._process.stdin.write(server_def.SerializeToString())
         self._process.stdin.close()
         self._read_start()
         threading.Thread(target=self._watch, daemon=True).start()
+
+    @staticmethod
+    def _command(cpus, lifeline):
+        command = [os.environ["THALWEG_BINARY"], "server", "--server_def=-", "--cpus=%d" % cpus,
+                   "--lifeline=%d" % lifeline]
+        for flag in ("orphan_after", "orphan_checkpoint"):
+            value = os.environ.get("THALWEG_" + flag.upper())
+            if value:
+                command.append("--%s=%s" % (flag, value))
+        if _keeps_tensorflow_semantics():
+            command.append("--keep_tensorflow_semantics")
+        return command
 
     def _read_start(self):
         for line in iter(self._process.stdout.readline, b""):
@@ -72,11 +89,26 @@ class ServerProcess:
 
     def _watch(self):
         for line in iter(self._process.stdout.readline, b""):
-            _log(line.decode("utf-8", "replace").rstrip())
+            text = line.decode("utf-8", "replace").rstrip()
+            if text == "Announced":
+                self._announced.set()
+            elif text in ("Joined", "Orphaned"):
+                self._code = 0 if text == "Joined" else _ORPHAN_CODE
+                self._joined.set()
+            else:
+                _log(text)
         code = self._process.wait()
         if not self._stopping:
-            _log("the server at %s has ended, %s" % (
-                self.target, "with code %d" % code if code >= 0 else "by signal %d" % -code))
+            self._end_script(code)
+        self._announced.set()
+        self._joined.set()
+
+    def _end_script(self, code):
+        """The server has crashed. TensorFlow's would have taken the script with it; its sessions would wait for ever."""
+        _log("the server at %s has ended, %s, and so does the script" % (
+            self.target, "with code %d" % code if code >= 0 else "by signal %d" % -code))
+        sys.stdout.flush()
+        os._exit(128 - code if code < 0 else code or 1)
 
     def _tell(self, word):
         try:
@@ -85,59 +117,75 @@ class ServerProcess:
             pass  # it has ended
 
     def join(self):
-        """Waits for its end, which is that of the job; returns its exit code."""
-        if self._lifeline is not None:
+        """Waits for the end of the job; returns 0, or _ORPHAN_CODE if there is nobody to wait for."""
+        if not _keeps_tensorflow_semantics():
             self._tell(b"J")
-        return self._process.wait()
+        try:
+            self._joined.wait()
+        except KeyboardInterrupt:
+            self._leave()
+            raise
+        return self._code
 
-    def stop(self, done=False):
-        """Ends it. `done`: the script's work is, and the other tasks are told."""
+    def _leave(self):
+        """Workers that were interrupted at the same time can save what this server holds."""
+        self._stopping = True
+        self._tell(b"L")
+        try:
+            self._process.wait(timeout=_ANSWER_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def start_announcing(self):
+        """The script's work is done, and the other tasks are told. It serves on."""
+        self._tell(b"D")
+
+    def finish_announcing(self):
+        """Returns when they know. What ends this process (a container, say) may end the server with it."""
+        self._stopping = True
+        self._announced.wait(_ANSWER_SECONDS)
+
+    def let_go(self):
+        """In a forked process: the server belongs to the other one."""
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+
+    def stop(self):
+        """Ends it."""
         if self._stopping:
             return
         self._stopping = True
-        if done:
-            self._tell(b"D")
-        else:
-            os.close(self._lifeline)
-            self._lifeline = None
+        self.let_go()
         try:
-            self._process.wait(timeout=15)
+            self._process.wait(timeout=_ANSWER_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
 
 
 _running = set()
 _released = set()  # of tf.train.Servers that are gone: they serve until the script ends or makes new ones
-_failed = False
 
 
-def _watch_script_end():
-    """Notices if the script ends with an error: nothing else tells functions that run at exit."""
-    excepthook, sys_exit = sys.excepthook, sys.exit
-
-    def failing_excepthook(*args):
-        global _failed
-        _failed = True
-        excepthook(*args)
-
-    def noticing_exit(code=None):
-        global _failed
-        _failed = code not in (None, 0)
-        sys_exit(code)
-
-    sys.excepthook, sys.exit = failing_excepthook, noticing_exit
+def _end_all(ended_well):
+    """A task that failed says nothing: it may be started again."""
+    if not ended_well:
+        return
+    processes = list(_running)
+    for process in processes:
+        process.start_announcing()
+    for process in processes:
+        process.finish_announcing()
 
 
-_watch_script_end()
-
-
-@atexit.register
-def _stop_all():
+def _let_go_of_all():
     for process in list(_running):
-        process.stop(done=not _failed)
+        process.let_go()
+    _running.clear()
+    _released.clear()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
 
 
 def _start(errors, server_def, cpus=1):
@@ -149,6 +197,7 @@ def _start(errors, server_def, cpus=1):
     if process.failure:
         code, message = process.failure
         raise errors.exception_type_from_error_code(getattr(errors, code))(None, None, message)
+    when_script_ends(_end_all)
     _running.add(process)
     return process
 
@@ -173,12 +222,9 @@ def patch_server_class(module):
             _released.add(server)
 
     def join(self):
-        code = self._server.join()
-        if code == _ORPHAN_CODE:
-            sys.exit(code)  # for launchers, as in programs without Python; the server has said why
-        if code != 0:
-            raise _errors_of(module).UnavailableError(
-                None, None, "The server at %s ended with code %d" % (self._server.target, code))
+        # TensorFlow's never returns, so scripts go on with a worker's code after it: the script ends here when the job
+        # does. An orphan's code is for launchers, as in programs without Python; the server has said why.
+        sys.exit(self._server.join())
 
     module.Server.__init__ = init
     module.Server.__del__ = delete
@@ -217,17 +263,47 @@ def patch_session_class(module):
 
 
 def patch_coordinator_class(module):
-    """Does not wait two minutes for threads that only the end of the session ends."""
-    original = module.Coordinator.join
+    """Does not wait two minutes for threads that only the end of the session ends.
+
+    Queue runners are left alone once their queues were closed: nobody needs the elements that they still make. A step
+    of theirs that waits for something else, such as gradients, ends with the session.
+    """
+    if _keeps_tensorflow_semantics():
+        return
+    original, original_request_stop = module.Coordinator.join, module.Coordinator.request_stop
+    said = []
+
+    def say_grace():
+        if not said:
+            said.append(True)
+            _log("threads have %d s to end before their session is closed (TensorFlow's default: %d s)" % (
+                _GRACE_SECONDS, _TENSORFLOW_GRACE_SECONDS))
+
+    def queue_runners(self, threads):
+        with self._lock:
+            everybody = self._registered_threads.union(threads or ())
+        return everybody, {t for t in everybody if t.name.startswith("QueueRunnerThread-") and t.is_alive()}
 
     def join(self, threads=None, stop_grace_period_secs=_TENSORFLOW_GRACE_SECONDS, ignore_live_threads=False):
-        if stop_grace_period_secs == _TENSORFLOW_GRACE_SECONDS:
-            stop_grace_period_secs = _GRACE_SECONDS
-            self._thalweg_said = getattr(self, "_thalweg_said", False)
-            if not self._thalweg_said:
-                self._thalweg_said = True
-                _log("threads have %d s to end before their session is closed (TensorFlow's default: %d s)" % (
-                    _GRACE_SECONDS, _TENSORFLOW_GRACE_SECONDS))
-        return original(self, threads, stop_grace_period_secs, ignore_live_threads)
+        if stop_grace_period_secs != _TENSORFLOW_GRACE_SECONDS:
+            return original(self, threads, stop_grace_period_secs, ignore_live_threads)
+        everybody, runners = queue_runners(self, threads)
+        while any(t.is_alive() for t in everybody) and not self.wait_for_stop(1.0):
+            pass
+        end = time.monotonic() + _QUEUE_RUNNER_GRACE_SECONDS
+        for runner in runners:
+            runner.join(max(0, end - time.monotonic()))
+        self._thalweg_left_alone = {t for t in runners if t.is_alive()}
+        with self._lock:
+            self._registered_threads -= self._thalweg_left_alone
+        others = everybody - self._thalweg_left_alone
+        if any(t.is_alive() for t in others):
+            say_grace()
+        return original(self, others, _GRACE_SECONDS, ignore_live_threads)
+
+    def request_stop(self, ex=None):
+        if threading.current_thread() not in getattr(self, "_thalweg_left_alone", ()):
+            original_request_stop(self, ex)
 
     module.Coordinator.join = join
+    module.Coordinator.request_stop = request_stop

@@ -16,6 +16,8 @@ struct Command {
   std::string details;             // more of it, for its own help; may be empty
   std::string usage;               // what follows the name: "--graph FILE [--runs N]"
   std::vector<std::string> flags;  // names of the absl flags that it takes
+  // Flags of one letter ("-u") are not its own: the rest begins with them.
+  bool short_flags_are_rest = false;
   // What it has to say goes to `out`. An error ends the program with code 1 or,
   // if another try may succeed, 128 and the number of the error.
   absl::Status (*run)(std::ostream& out) = nullptr;

@@ -40,11 +40,13 @@ std::string Help(const Command& command) {
 
 bool IsHelp(const std::string& arg) { return arg == "--help" || arg == "-help" || arg == "-h"; }
 
-// How many of the arguments are the command and its flags, which "--" ends. A
-// flag that is no switch and has no '=' takes the next one.
-size_t CountFlags(const std::vector<std::string>& args) {
+// How many of the arguments are the command and its flags, which "--" ends, or a
+// flag of one letter if those are not the command's. A flag that is not a switch
+// and has no '=' takes the next one.
+size_t CountFlags(const std::vector<std::string>& args, bool with_short_flags) {
   size_t n = 1;
   while (n < args.size() && args[n].size() > 1 && args[n][0] == '-' && args[n] != "--") {
+    if (!with_short_flags && args[n][1] != '-' && !IsHelp(args[n])) break;
     const std::string name = args[n].substr(
         args[n].find_first_not_of('-') == std::string::npos ? args[n].size() : args[n].find_first_not_of('-'));
     const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
@@ -74,7 +76,7 @@ int RunProgram(const std::vector<std::string>& args, std::ostream& out, std::ost
   }
   // The arguments that are this command's own, and what is not.
   const bool has_rest = command->run_with_rest != nullptr || command->run_for_code != nullptr;
-  const size_t own = has_rest ? CountFlags(args) : args.size();
+  const size_t own = has_rest ? CountFlags(args, !command->short_flags_are_rest) : args.size();
   std::vector<std::string> rest(args.begin() + static_cast<ptrdiff_t>(own), args.end());
   if (!rest.empty() && rest[0] == "--") rest.erase(rest.begin());
   if (std::any_of(args.begin(), args.begin() + static_cast<ptrdiff_t>(own), IsHelp)) {

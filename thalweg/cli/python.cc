@@ -10,11 +10,15 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cli/command.h"
 
 ABSL_FLAG(std::string, python, "python3", "the interpreter, with TensorFlow installed");
 ABSL_FLAG(bool, sessions, false, "sessions without a target run on a server, too");
+ABSL_FLAG(bool, keep_tensorflow_semantics, false,
+          "do not help jobs to end: join() never returns, coordinators wait 120 s for their threads, and synchronous "
+          "training waits for workers that have left");
 
 namespace thalweg::cli {
 namespace {
@@ -30,19 +34,48 @@ absl::StatusOr<std::string> ShimFolder(const std::string& binary) {
   return NotFound("The files for TensorFlow programs are neither in ", installed, " nor in ", THALWEG_SHIM_FOLDER);
 }
 
+// Letters of interpreter flags: those whose value is the rest of the argument or
+// the next one, and those that keep Python from loading the shim.
+constexpr absl::string_view kFlagsWithValue = "WX", kFlagsWithoutShim = "EIS";
+
+// The flags of the interpreter end at the script, or at the -m or -c in its place.
+absl::Status CheckInterpreterArguments(const std::vector<std::string>& args) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& arg = args[i];
+    if (arg.size() < 2 || arg[0] != '-') return absl::OkStatus();
+    if (arg[1] == '-') continue;
+    for (size_t k = 1; k < arg.size(); ++k) {
+      if (arg[k] == 'm' || arg[k] == 'c') return absl::OkStatus();
+      if (absl::StrContains(kFlagsWithoutShim, arg[k])) {
+        return InvalidArgument("Python's flag -", std::string(1, arg[k]), " (in '", arg,
+                               "') keeps it from loading Thalweg's servers; run the script without it");
+      }
+      if (!absl::StrContains(kFlagsWithValue, arg[k])) continue;
+      if (k + 1 == arg.size()) ++i;
+      break;
+    }
+  }
+  return InvalidArgument("Expected a script, -m MODULE or -c COMMAND");
+}
+
+void SetSwitch(const char* name, bool on) {
+  if (on) {
+    setenv(name, "1", 1);
+  } else {
+    unsetenv(name);
+  }
+}
+
 absl::Status Run(std::ostream& out, const std::vector<std::string>& rest) {
-  if (rest.empty()) return InvalidArgument("Expected a script");
+  RETURN_IF_ERROR(CheckInterpreterArguments(rest));
   char binary[PATH_MAX + 1] = {};
   if (readlink("/proc/self/exe", binary, PATH_MAX) < 0) return Internal("/proc/self/exe: ", strerror(errno));
   ASSIGN_OR_RETURN(std::string path, ShimFolder(binary));
   if (const char* old = getenv("PYTHONPATH"); old != nullptr && *old != '\0') absl::StrAppend(&path, ":", old);
   setenv("PYTHONPATH", path.c_str(), 1);
   setenv("THALWEG_BINARY", binary, 1);
-  if (absl::GetFlag(FLAGS_sessions)) {
-    setenv("THALWEG_SESSIONS", "1", 1);
-  } else {
-    unsetenv("THALWEG_SESSIONS");
-  }
+  SetSwitch("THALWEG_SESSIONS", absl::GetFlag(FLAGS_sessions));
+  SetSwitch("THALWEG_KEEP_TENSORFLOW_SEMANTICS", absl::GetFlag(FLAGS_keep_tensorflow_semantics));
   std::vector<std::string> args{absl::GetFlag(FLAGS_python)};
   args.insert(args.end(), rest.begin(), rest.end());
   std::vector<char*> argv;
@@ -58,8 +91,9 @@ absl::Status Run(std::ostream& out, const std::vector<std::string>& rest) {
 Command PythonCommand() {
   return {.name = "python",
           .summary = "Runs a TensorFlow program; its tf.train.Servers are Thalweg's.",
-          .usage = "[--python EXE] [--sessions] SCRIPT [ARGS...]",
-          .flags = {"python", "sessions"},
+          .usage = "[--python EXE] [--sessions] [-u and other flags of Python] SCRIPT | -m MODULE | -c CODE [ARGS...]",
+          .flags = {"python", "sessions", "keep_tensorflow_semantics"},
+          .short_flags_are_rest = true,
           .run_with_rest = Run};
 }
 

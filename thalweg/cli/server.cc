@@ -7,6 +7,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <iostream>
@@ -16,6 +17,7 @@
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/time/time.h"
+#include "thalweg/base/mutex.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/cli/command.h"
@@ -38,9 +40,14 @@ ABSL_FLAG(absl::Duration, idle_after, absl::Seconds(10),
 ABSL_FLAG(std::string, orphan_checkpoint, "",
           "then save all variables first, as the checkpoint of this name and the task's: \"ckpt/orphan\" makes "
           "ckpt/orphan-ps-0");
-// Through it a program says "D" (its work is done), "J" (it waits for the end of
-// the job) or, by closing it, that it has ended.
-ABSL_FLAG(int, lifeline, -1, "a file descriptor: the server ends when its other end is closed");
+// The program that owns the server writes to it: "D" when its work is done, "J"
+// to wait for the end of the job, "L" to have the server finish its steps and
+// leave. The server answers on its standard output ("Announced", "Joined",
+// "Orphaned") and serves until the program closes its end: sessions of a program
+// that ends are closed last of all.
+ABSL_FLAG(int, lifeline, -1,
+          "a file descriptor: the server ends when its other end is closed. SIGINT, SIGTERM and SIGHUP, which reach "
+          "the program as well, are left to the program");
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(5),
           "a task that a step waits for and that does not answer for so long is taken for dead; one whose connection "
           "breaks is dead at once");
@@ -48,6 +55,7 @@ ABSL_FLAG(absl::Duration, client_lease, absl::Hours(24),
           "close a session that no client has called for this long and that runs no step; \"inf\" keeps all");
 ABSL_FLAG(absl::Duration, master_lease, absl::Minutes(10),
           "let go of what a master has registered here when it does not answer for this long; \"inf\" keeps all");
+ABSL_DECLARE_FLAG(bool, keep_tensorflow_semantics);  // of python.cc
 ABSL_FLAG(bool, local_links, true, "exchange messages with tasks of the same user on this machine in shared memory");
 ABSL_FLAG(std::string, bind, "",
           "the address to listen on, \"0.0.0.0\" for all; by default loopback only if all tasks of the cluster are "
@@ -65,6 +73,7 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer() {
                               .local_links = absl::GetFlag(FLAGS_local_links),
                               .orphan_after = absl::GetFlag(FLAGS_orphan_after),
                               .orphan_checkpoint = absl::GetFlag(FLAGS_orphan_checkpoint),
+                              .release_tokens_of_tasks_that_left = !absl::GetFlag(FLAGS_keep_tensorflow_semantics),
                               .idle_after = absl::GetFlag(FLAGS_idle_after)};
   if (options.peer_timeout <= absl::ZeroDuration()) {
     return InvalidArgument("--peer_timeout: expected more than 0, got ", absl::FormatDuration(options.peer_timeout));
@@ -94,17 +103,17 @@ class Events {
  public:
   // REQUIRES: the signals are blocked in all threads.
   Events(const sigset_t& signals, int lifeline)
-      : signals_(signalfd(-1, &signals, SFD_CLOEXEC)), joined_(eventfd(0, EFD_CLOEXEC)), lifeline_(lifeline) {}
+      : signals_(signalfd(-1, &signals, SFD_CLOEXEC)), ended_(eventfd(0, EFD_CLOEXEC)), lifeline_(lifeline) {}
   ~Events() {
     close(signals_);
-    close(joined_);
+    close(ended_);
   }
 
-  enum class Event { kSignal, kJoined, kToldToJoin, kToldDone, kCut };
+  enum class Event { kSignal, kEnded, kToldToJoin, kToldDone, kToldToLeave, kCut };
   Event Wait() {
     while (true) {
       pollfd waits[] = {{.fd = signals_, .events = POLLIN, .revents = 0},
-                        {.fd = joined_, .events = POLLIN, .revents = 0},
+                        {.fd = ended_, .events = POLLIN, .revents = 0},
                         {.fd = lifeline_, .events = POLLIN, .revents = 0}};
       if (poll(waits, lifeline_ >= 0 ? 3 : 2, -1) < 0) continue;
       signalfd_siginfo info{};
@@ -112,70 +121,109 @@ class Events {
         signal_ = static_cast<int>(info.ssi_signo);
         return Event::kSignal;
       }
-      if (waits[1].revents != 0) return Event::kJoined;
+      if (waits[1].revents != 0) return Event::kEnded;
       if (waits[2].revents == 0) continue;
       char told = 0;
       if (read(lifeline_, &told, 1) != 1) return Event::kCut;
       if (told == 'J') return Event::kToldToJoin;
       if (told == 'D') return Event::kToldDone;
+      if (told == 'L') return Event::kToldToLeave;
     }
   }
   int signal() const { return signal_; }
-  void SetJoined() {
+  bool has_lifeline() const { return lifeline_ >= 0; }
+  void SetEnded() {
     const uint64_t one = 1;
-    CHECK(write(joined_, &one, sizeof(one)) == sizeof(one));
+    CHECK(write(ended_, &one, sizeof(one)) == sizeof(one));
   }
 
  private:
-  const int signals_, joined_, lifeline_;
+  const int signals_, ended_, lifeline_;
   int signal_ = 0;
 };
 
 // Serves until the job is over, or somebody wants it to end.
-absl::Status Serve(Server& server, Events& events, bool join) {
-  absl::Status joined;
-  std::unique_ptr<Thread> joiner, drain;
-  const auto start_joiner = [&] {
-    if (joiner != nullptr) return;
-    joiner = std::make_unique<Thread>("join", [&] {
-      joined = server.Join();
-      events.SetJoined();
-    });
-  };
-  if (join) start_joiner();
-  std::string why;
-  while (why.empty()) {
-    switch (events.Wait()) {
-      case Events::Event::kSignal:
-        // Steps that run are finished; who cannot wait for that repeats it.
-        if (drain != nullptr) _exit(128 + events.signal());
-        LOG(INFO) << server.task().ToString() << " leaves: " << strsignal(events.signal());
-        drain = std::make_unique<Thread>("drain", [&] {
-          server.Drain();
-          events.SetJoined();
-        });
-        break;
-      case Events::Event::kJoined:
-        why = drain != nullptr ? "all its steps have ended" : joined.ok() ? "the job is over" : "it is an orphan";
-        break;
-      case Events::Event::kToldToJoin:
-        start_joiner();
-        break;
-      case Events::Event::kToldDone:
-        why = "its program is done";
-        if (const absl::Status told = AnnounceDone(server.target()); !told.ok()) LOG(WARNING) << told.message();
-        break;
-      case Events::Event::kCut:
-        why = "its program has ended";
-        break;
-    }
+class Serving {
+ public:
+  Serving(Server& server, Events& events, std::ostream& out) : server_(server), events_(events), out_(out) {}
+
+  absl::Status Run(bool join) {
+    if (join) StartJoin();
+    std::string why;
+    while (why.empty()) why = Handle(events_.Wait());
+    LOG(INFO) << server_.task().ToString() << " ends: " << why;
+    stopping_ = true;
+    server_.Stop();
+    drain_.reset();
+    join_.reset();
+    return joined_;
   }
-  LOG(INFO) << server.task().ToString() << " ends: " << why;
-  server.Stop();
-  drain.reset();
-  joiner.reset();
-  return joined;
-}
+
+ private:
+  // Why the server ends, or "" if it serves on.
+  std::string Handle(Events::Event event) {
+    switch (event) {
+      case Events::Event::kSignal:
+        return HandleSignal();
+      case Events::Event::kEnded:
+        return drain_ != nullptr ? "all its steps have ended" : joined_.ok() ? "the job is over" : "it is an orphan";
+      case Events::Event::kToldToJoin:
+        StartJoin();
+        return "";
+      case Events::Event::kToldDone:
+        if (const absl::Status told = AnnounceDone(server_.target()); !told.ok()) LOG(WARNING) << told.message();
+        Say("Announced");
+        return "";
+      case Events::Event::kToldToLeave:
+        StartDrain();
+        return "";
+      case Events::Event::kCut:
+        return "its program has ended";
+    }
+    return "";
+  }
+
+  // Running steps finish first. A second signal ends the server at once.
+  std::string HandleSignal() {
+    if (events_.has_lifeline()) return "";  // the program decides
+    if (drain_ != nullptr) _exit(128 + events_.signal());
+    LOG(INFO) << server_.task().ToString() << " leaves: " << strsignal(events_.signal());
+    StartDrain();
+    return "";
+  }
+
+  void StartDrain() {
+    if (drain_ != nullptr) return;
+    drain_ = std::make_unique<Thread>("drain", [this] {
+      server_.Drain();
+      events_.SetEnded();
+    });
+  }
+
+  void StartJoin() {
+    if (join_ != nullptr) return;
+    join_ = std::make_unique<Thread>("join", [this] {
+      joined_ = server_.Join();
+      if (!events_.has_lifeline()) return events_.SetEnded();
+      if (stopping_) return;  // which ends the wait, too
+      LOG(INFO) << server_.task().ToString() << ": " << (joined_.ok() ? "the job is over" : joined_.message());
+      Say(joined_.ok() ? "Joined" : "Orphaned");
+    });
+  }
+
+  void Say(const char* line) {
+    MutexLock lock(&mutex_);
+    out_ << line << std::endl;
+  }
+
+  Server& server_;
+  Events& events_;
+  Mutex mutex_;
+  std::ostream& out_;  // written under mutex_
+  std::atomic<bool> stopping_ = false;
+  absl::Status joined_;  // written by join_
+  std::unique_ptr<Thread> join_, drain_;
+};
 
 // Every client and every other task has a connection: as many as the system
 // allows.
@@ -193,6 +241,9 @@ absl::Status Run(std::ostream& out) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  const int lifeline = absl::GetFlag(FLAGS_lifeline);
+  if (lifeline >= 0) sigaddset(&signals, SIGHUP);
+  signal(SIGPIPE, SIG_IGN);  // the reader of the standard output may be gone
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   absl::StatusOr<std::unique_ptr<Server>> server = StartServer();
@@ -202,9 +253,8 @@ absl::Status Run(std::ostream& out) {
     return server.status();
   }
   out << "Started server with target: " << (*server)->target() << std::endl;
-  const int lifeline = absl::GetFlag(FLAGS_lifeline);
   Events events(signals, lifeline);
-  return Serve(**server, events, /*join=*/lifeline < 0 && !absl::GetFlag(FLAGS_forever));
+  return Serving(**server, events, out).Run(/*join=*/lifeline < 0 && !absl::GetFlag(FLAGS_forever));
 }
 
 }  // namespace
@@ -215,7 +265,7 @@ Command ServerCommand() {
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
           .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "forever", "orphan_after",
                     "orphan_checkpoint", "idle_after", "peer_timeout", "client_lease", "master_lease", "local_links",
-                    "lifeline"},
+                    "lifeline", "keep_tensorflow_semantics"},
           .run = Run};
 }
 

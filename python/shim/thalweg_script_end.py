@@ -1,0 +1,87 @@
+"""Calls functions when the script ends, and tells them whether it ended well.
+
+Python tells functions that run at exit nothing about how the script ended, and runs none of them when a process ends
+by os._exit(), as the children of multiprocessing do.
+"""
+
+import atexit
+import builtins
+import os
+import sys
+import threading
+
+_callbacks = []
+_failed = False
+_called = False
+
+
+def when_script_ends(callback):
+    """`callback(ended_well)` runs once, before the process ends. Forked processes do not inherit it."""
+    if callback not in _callbacks:
+        _callbacks.append(callback)
+
+
+def _forget_callbacks():
+    global _called
+    _callbacks.clear()
+    _called = False
+
+
+def _call(ended_well):
+    global _called
+    if _called:
+        return
+    _called = True
+    for callback in list(_callbacks):
+        callback(ended_well)
+
+
+def _notice_code(code):
+    global _failed
+    if threading.current_thread() is threading.main_thread():  # elsewhere only the thread ends
+        _failed = code not in (None, 0)
+
+
+def _watch_exits():
+    excepthook, sys_exit, os_exit = sys.excepthook, sys.exit, os._exit
+
+    def failing_excepthook(*args):
+        global _failed
+        _failed = True
+        excepthook(*args)
+
+    def noticing_exit(code=None):
+        _notice_code(code)
+        sys_exit(code)
+
+    def calling_os_exit(status):
+        _call(status == 0)
+        os_exit(status)
+
+    sys.excepthook, sys.exit, os._exit = failing_excepthook, noticing_exit, calling_os_exit
+    for quitter in (getattr(builtins, "exit", None), getattr(builtins, "quit", None)):
+        if quitter is not None:  # absent without the module site
+            _watch_quitter(type(quitter))
+
+
+def _watch_quitter(quitter):
+    call = quitter.__call__
+    if getattr(call, "noticing", False):
+        return
+
+    def noticing_call(self, code=None):
+        _notice_code(code)
+        call(self, code)
+
+    noticing_call.noticing = True
+    quitter.__call__ = noticing_call
+
+
+@atexit.register
+def _at_exit():
+    # The interpreter keeps the exception that ended the script, whatever hook has printed it.
+    _call(not _failed and not hasattr(sys, "last_type"))
+
+
+_watch_exits()
+os.register_at_fork(after_in_child=_forget_callbacks)

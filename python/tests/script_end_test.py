@@ -1,0 +1,79 @@
+"""How scripts under `thalweg python` end, and how the jobs end that they are tasks of."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from program_testlib import JobTest, PROGRAMS, THALWEG
+
+
+class ScriptEndTest(JobTest):
+
+    def test_a_script_ends_with_an_open_session(self):
+        for how, code in (("return", 0), ("thread", 0), ("raise", 1), ("sys.exit", 3), ("exit", 4), ("os._exit", 5),
+                          ("crash", 137)):
+            with self.subTest(how=how):
+                self.assert_ends(self.start("open_session.py", "--how=" + how), "one is 1", code)
+
+    def test_join_ends_the_script_with_its_job(self):
+        hosts = self.cluster(1, 1)
+        ps, = self.start_job("ps_falls_through.py", hosts, "ps", 1)
+        worker, = self.start_job("ps_falls_through.py", hosts, "worker", 1)
+        self.assert_ends(worker, "step 1")
+        self.assert_ends(ps, "the job is over")
+        self.assertNotIn("the work of a worker", ps.output)
+
+    def test_a_worker_that_fails_does_not_end_the_job(self):
+        for how in ("sys.exit", "exit", "os._exit"):
+            with self.subTest(how=how):
+                hosts = self.cluster(1, 2)
+                ps, = self.start_job("ends.py", hosts, "ps", 1)
+                good, bad = self.start_job("ends.py", hosts, "worker", 2, "--bad=1", "--how=" + how)
+                self.assert_ends(bad, "", code=3)
+                self.assert_ends(good, "counted to 1")
+                # It may be started again; this time it ends well.
+                again = self.start("ends.py", *hosts, "--job_name=worker", "--task_index=1")
+                self.assert_ends(again, "counted to 2")
+                self.assert_ends(ps, "the job is over")
+
+    def test_ctrl_c_is_left_to_the_script(self):
+        hosts = self.cluster(1, 1)
+        with tempfile.TemporaryDirectory() as folder:
+            ps, = self.start_job("interrupted.py", hosts, "ps", 1)
+            worker, = self.start_job("interrupted.py", hosts, "worker", 1, "--folder=" + folder)
+            self.assertTrue(worker.wait_for("running"), worker.output)
+            ps.interrupt()
+            worker.interrupt()
+            self.assert_ends(worker, "saved")
+            self.assertTrue(os.path.exists(os.path.join(folder, "model.index")), worker.output)
+            self.assertIn("KeyboardInterrupt", ps.output if ps.wait() else "")
+
+    def test_tasks_of_multiprocessing_say_that_they_are_done(self):
+        for method in ("spawn", "fork", "forkserver"):
+            with self.subTest(method=method):
+                job = self.start("one_script.py", *self.cluster(1, 2), "--method=" + method)
+                self.assert_ends(job, "codes [0, 0, 0]")
+                self.assertIn("counted to 2", job.output)
+
+    def test_flags_of_the_interpreter(self):
+        python = [THALWEG, "python", "--python", sys.executable]
+        code = "import tensorflow.compat.v1 as tf; print('target', tf.train.Server.create_local_server().target)"
+        for flags in (["-u", os.path.join(PROGRAMS, "hello.py")], ["-m", "hello"], ["-Bum", "hello"],
+                      ["-W", "ignore", "-X", "faulthandler", "-c", code], ["--", "-c", code]):
+            with self.subTest(flags=flags):
+                done = subprocess.run(python + flags, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=180,
+                                      universal_newlines=True, env=dict(os.environ, PYTHONPATH=PROGRAMS))
+                self.assertEqual(done.returncode, 0, done.stdout)
+                self.assertIn("Started server with target", done.stdout)
+        for flags, error in ((["-I", "x.py"], "Python's flag -I"), (["-uE", "x.py"], "Python's flag -E"),
+                             (["-u"], "Expected a script, -m MODULE or -c COMMAND")):
+            with self.subTest(flags=flags):
+                done = subprocess.run(python + flags, stderr=subprocess.PIPE, universal_newlines=True)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(error, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
