@@ -1,0 +1,281 @@
+"""Runs the programs of programs/catalogue/ on TensorFlow's servers and on Thalweg's, and compares results and ends.
+
+    THALWEG_BIN=build/release/bin python python/tests/catalogue.py [--only NAME] [--skip_tensorflow] [--mixed ps|worker]
+
+Each program is written as public TensorFlow 1 programs are, learns from a few hundred examples, and prints one line
+"RESULT name=value ..." in every task that trains. Programs that compute the same whatever the order of their steps
+must give TensorFlow's numbers; of the others the results must be as good. Every task must end by itself on Thalweg,
+with code 0. TensorFlow's parameter servers never end, and are killed.
+"""
+
+import argparse
+import collections
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import tensorflow
+from ports import free_ports
+from program_testlib import Process
+
+PROGRAMS_FOLDER = "catalogue"
+TIMEOUT = 240  # seconds for a whole program, on a machine that does other things, too
+
+# same: relative tolerance against TensorFlow's value. within: what both must reach, as (lowest, highest).
+# tensorflow: False if TensorFlow's own tasks do not end, for the reason that `note` gives.
+Program = collections.namedtuple("Program", "script ps workers args same within launch late tensorflow note")
+
+
+def program(script, ps=1, workers=2, args=(), same=None, within=None, launch="flags", late=False, tensorflow=True,
+            note=""):
+    return Program(script, ps, workers, tuple(args), same or {}, within or {}, launch, late, tensorflow, note)
+
+
+CATALOGUE = collections.OrderedDict([
+    ("softmax, Supervisor, asynchronous", program("softmax_supervisor.py", within={"accuracy": (0.9, 1)})),
+    ("softmax, one worker", program("softmax_supervisor.py", workers=1, same={"accuracy": 1e-3})),
+    ("softmax, a worker that joins late", program("softmax_supervisor.py", late=True, within={"accuracy": (0.9, 1)},
+                                                  tensorflow=False, note="the chief waits for the worker")),
+    ("queues of examples, Coordinator", program("queue_input.py", within={"loss": (0, 0.5)})),
+    ("CSV files through readers", program("reader_csv.py", launch="alone", same={"steps": 0, "w0": 1e-2, "w3": 1e-2})),
+    ("TFRecords in queue runners", program("tfrecord_queue.py", within={"loss": (0, 0.8)})),
+    ("CNN, synchronous, checkpoints", program("cnn_sync.py", within={"loss": (0, 0.8)})),
+    ("PTB, two workers", program("ptb_lstm.py", within={"perplexity": (1, 12)})),
+    ("PTB, one worker", program("ptb_lstm.py", workers=1, same={"perplexity": 1e-2})),
+    ("matrix factorization, 2 ps", program("matrix_factorization.py", ps=2, within={"loss": (0, 0.6)})),
+    ("word2vec, NCE", program("word2vec_nce.py", within={"loss": (0, 4), "trace": (29.9, 30.1)})),
+    ("denoising autoencoder", program("autoencoder.py", within={"cost": (0, 0.15)})),
+    ("autoencoder, one worker", program("autoencoder.py", workers=1, same={"cost": 1e-3})),
+    ("GAN, one worker", program("gan.py", workers=1, same={"d_loss": 1e-2, "g_loss": 1e-2, "mean": 2e-2})),
+    ("GAN, two workers", program("gan.py", within={"d_loss": (0, 5)})),
+    ("A3C, threads", program("a3c.py", within={"reward": (0.8, 1)})),
+    ("TF_CONFIG with a chief", program("tf_config.py", launch="tf_config", within={"loss": (0, 0.01)})),
+    ("hooks, and a training that goes on", program("hooks.py", within={"step": (80, 82), "loss": (0, 0.2)})),
+    ("threads that feed a queue", program("python_threads.py", within={"loss": (0, 0.5)})),
+    ("tf.data, one worker", program("tfdata.py", workers=1, same={"accuracy": 1e-3, "loss": 1e-3})),
+    ("tf.data, two workers", program("tfdata.py", within={"accuracy": (0.9, 1)})),
+    ("k-means", program("kmeans.py", workers=1, same={"rounds": 0, "inertia": 1e-4})),
+    ("wide and deep, 2 ps", program("wide_deep.py", ps=2, within={"auc": (0.7, 1)})),
+    ("DQN, one worker", program("dqn.py", workers=1, same={"right": 1e-3})),
+    ("actors and a learner", program("actor_learner.py", within={"loss": (0, 0.5)})),
+    ("seq2seq with attention, one worker", program("seq2seq.py", workers=1, same={"loss": 5e-2})),
+    ("seq2seq with attention, two workers", program("seq2seq.py", within={"loss": (0, 1.5)})),
+    ("synchronous, as many batches each", program("sync_uneven.py", args=["--batches=20,20"],
+                                                  within={"batches": (20, 20)}, tensorflow=False,
+                                                  note="workers wait for the chief that has left")),
+    ("synchronous, a worker leaves early", program("sync_uneven.py", args=["--batches=30,10"], tensorflow=False,
+                                                   note="the chief waits for gradients of the worker that has left")),
+    ("synchronous, without extra tokens", program("sync_uneven.py", args=["--batches=30,10", "--num_tokens=0"],
+                                                  tensorflow=False, note="as above")),
+    ("synchronous, the chief leaves first", program("sync_uneven.py", args=["--batches=10,30"], tensorflow=False,
+                                                    note="workers wait for the chief that has left")),
+    ("synchronous, a backup worker", program("sync_uneven.py", workers=3, args=["--batches=20,20,8", "--aggregate=2"],
+                                             tensorflow=False, note="as above")),
+    ("synchronous, several gradients each", program("sync_uneven.py", args=["--batches=24,8", "--aggregate=4"],
+                                                    tensorflow=False, note="as above")),
+    ("synchronous, a worker without batches", program("sync_uneven.py", args=["--batches=20,0", "--num_tokens=0"],
+                                                      tensorflow=False, note="as above")),
+    ("synchronous, Supervisor, uneven", program("sync_uneven.py", args=["--batches=30,10", "--supervisor"],
+                                                tensorflow=False, note="as above")),
+    ("synchronous, backup worker, averages", program("sync_averages.py", workers=3, within={"loss": (0, 1)})),
+    ("replicated variables behind a barrier", program("replicated.py", same={"loss": 1e-3, "w0": 1e-3})),
+    ("tf.keras in a server's session", program("keras_session.py", workers=1, same={"loss": 1e-2, "accuracy": 1e-2})),
+    ("text, lookup tables", program("text_tables.py", workers=1, same={"loss": 1e-3})),
+    ("text, two workers", program("text_tables.py", within={"loss": (0, 0.4)})),
+    ("Saver, meta graph and SavedModel", program("saved_model.py", within={"restored": (-1, 1), "loaded": (0, 0)})),
+    ("SavedModel, one worker", program("saved_model.py", workers=1, same={"y": 1e-3}, within={"restored": (0, 0),
+                                                                                             "loaded": (0, 0)})),
+    ("staging and padded batches", program("staging.py", workers=1, same={"loss": 1e-3, "w": 1e-3})),
+    ("Estimator, train_and_evaluate", program("estimator.py", launch="tf_config", within={"accuracy": (0.8, 1)})),
+    ("DeepFM, 2 ps", program("deepfm.py", ps=2, within={"loss": (0, 0.7)})),
+    ("DeepFM, one worker", program("deepfm.py", ps=2, workers=1, same={"loss": 1e-2})),
+    ("REINFORCE", program("reinforce.py", within={"score": (0.75, 1)})),
+    ("hogwild threads", program("hogwild.py", within={"loss": (0, 0.05)})),
+    ("one trains, one follows its checkpoints", program("checkpoint_follower.py", same={"loss": 1e-3})),
+    ("feature columns, from Examples", program("feature_columns.py", within={"loss": (0, 0.5)})),
+    ("in-graph replication", program("in_graph.py", same={"loss": 1e-4, "w0": 1e-4})),
+])
+
+
+def command_lines(entry):
+    """Of every task: (job, index, port, arguments, environment)."""
+    if entry.launch == "alone":
+        return [("worker", 0, None, list(entry.args), {})]
+    jobs = [("ps", entry.ps), ("worker", entry.workers)]
+    if entry.launch == "tf_config":
+        jobs = [("ps", entry.ps), ("chief", 1), ("worker", entry.workers - 1)]
+    ports = iter(free_ports(sum(n for _, n in jobs)))
+    cluster = {job: ["localhost:%d" % next(ports) for _ in range(n)] for job, n in jobs}
+    lines = []
+    for job, n in jobs:
+        for index in range(n):
+            port = int(cluster[job][index].split(":")[1])
+            if entry.launch == "tf_config":
+                config = {"cluster": cluster, "task": {"type": job, "index": index}}
+                lines.append((job, index, port, list(entry.args), {"TF_CONFIG": json.dumps(config)}))
+            else:
+                flags = ["--ps_hosts=" + ",".join(cluster["ps"]), "--worker_hosts=" + ",".join(cluster["worker"]),
+                         "--job_name=" + job, "--task_index=%d" % index]
+                lines.append((job, index, port, flags + list(entry.args), {}))
+    return lines
+
+
+class Run:
+    """What became of one run: results, problems, and the seconds from the last worker's end to that of all."""
+
+    def __init__(self):
+        self.results, self.problems, self.seconds, self.ending = {}, [], 0.0, 0.0
+
+
+def read_results(output):
+    found = re.findall(r"^.*RESULT (.*)$", output, re.M)
+    return {k: float(v) for k, v in (pair.split("=") for pair in found[-1].split())} if found else None
+
+
+def is_listening(port):
+    with socket.socket() as s:
+        return s.connect_ex(("localhost", port)) == 0
+
+
+def trainers(entry, tasks):
+    """The others only serve, and end by themselves only on Thalweg. The first is the chief."""
+    if entry.script == "actor_learner.py":
+        return tasks
+    return [task for task in tasks if task[0] != "ps" and not (entry.script == "in_graph.py" and task[1] > 0)]
+
+
+def wait_for_chief(entry, task, end):
+    """Workers that find no variables look again 30 s later, so the chief is given a start: that of a server, or for
+    one that is to be late, of the training."""
+    _, _, process = task
+    while time.time() < end and process.is_running() and not is_listening(process.port):
+        time.sleep(0.1)
+    if entry.late:
+        process.wait_for("step")
+
+
+def run(entry, thalweg):
+    """`thalweg`: whose servers are ours: True, False, "ps" or "worker"."""
+    outcome, tasks, start = Run(), [], time.time()
+    end = start + TIMEOUT
+    try:
+        for job, index, port, args, env in command_lines(entry):
+            if job == "worker" and len(trainers(entry, tasks)) == 1:
+                wait_for_chief(entry, trainers(entry, tasks)[0], end)
+            process = Process(os.path.join(PROGRAMS_FOLDER, entry.script), *args, env=env,
+                              thalweg=thalweg if isinstance(thalweg, bool) else (thalweg == "ps") == (job == "ps"))
+            process.port = port
+            tasks.append((job, index, process))
+        for job, index, process in trainers(entry, tasks):
+            wait_for_end(outcome, job, index, process, end)
+            if not outcome.problems:
+                results = read_results(process.output)
+                if results is None:
+                    outcome.problems.append("%s %d prints no result" % (job, index))
+                elif not outcome.results:
+                    outcome.results = results
+        trained = time.time()
+        if thalweg is True and not outcome.problems:
+            for job, index, process in tasks:
+                wait_for_end(outcome, job, index, process, end)
+        outcome.ending = time.time() - trained
+        outcome.seconds = time.time() - start
+        if outcome.problems:
+            outcome.problems.append("".join("---- %s %d\n%s" % (j, i, p.output[-3000:]) for j, i, p in tasks))
+    finally:
+        for _, _, process in tasks:
+            process.kill()
+    return outcome
+
+
+def wait_for_end(outcome, job, index, process, end):
+    try:
+        code = process.wait(max(1, end - time.time()))
+    except subprocess.TimeoutExpired:
+        outcome.problems.append("%s %d does not end" % (job, index))
+        return
+    if code != 0:
+        outcome.problems.append("%s %d ended with code %d" % (job, index, code))
+
+
+def compare(entry, ours, theirs):
+    problems = []
+    for name, (low, high) in entry.within.items():
+        for who, results in (("Thalweg", ours), ("TensorFlow", theirs)):
+            if results and not low <= results[name] <= high:
+                problems.append("%s's %s is %g, expected %g to %g" % (who, name, results[name], low, high))
+    for name, tolerance in entry.same.items():
+        if theirs and abs(ours[name] - theirs[name]) > tolerance * max(abs(theirs[name]), 1e-3):
+            problems.append("%s is %g, TensorFlow's %g" % (name, ours[name], theirs[name]))
+    return problems
+
+
+def check(entry, with_tensorflow=True, thalweg=True):
+    """Runs a program on both; returns the run on Thalweg, that on TensorFlow or None, and what is wrong."""
+    ours = run(entry, thalweg)
+    theirs = run(entry, thalweg=False) if with_tensorflow and entry.tensorflow else None
+    problems = ["Thalweg: " + p for p in ours.problems]
+    if theirs is not None:
+        problems += ["TensorFlow: " + p for p in theirs.problems]
+    if not problems:
+        problems = compare(entry, ours.results, theirs.results if theirs else None)
+    return ours, theirs, problems
+
+
+TABLE_HEAD = """# Programs
+
+TensorFlow 1 programs of `python/tests/programs/catalogue/`, written as public repositories write them, on TensorFlow
+%s's servers and on Thalweg's. This file is written by `make test-programs ARGS=--table=docs/programs.md`. A program
+passes if its result is TensorFlow's (or as good, where the order of steps is not fixed) and all of its tasks end by
+themselves on Thalweg. TensorFlow's parameter servers never do; where its workers do not end either, the table says why.
+
+| program | script | tasks | TensorFlow | Thalweg | passes |
+|---|---|---|---|---|---|
+"""
+
+
+def table_row(name, entry, ours, theirs, problems):
+    def show(results):
+        return ", ".join("%s %g" % pair for pair in sorted(results.items())) or "none"
+
+    tasks = "1" if entry.launch == "alone" else "%d ps, %d workers" % (entry.ps, entry.workers)
+    their_results = show(theirs.results) if theirs else "does not end: " + entry.note if entry.note else "not run"
+    return "| %s | `%s%s` | %s | %s | %s | %s |\n" % (
+        name, entry.script, " " + " ".join(entry.args) if entry.args else "", tasks, their_results, show(ours.results),
+        "no" if problems else "yes")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="programs whose name contains this")
+    parser.add_argument("--skip_tensorflow", action="store_true", help="do not run them on TensorFlow's servers")
+    parser.add_argument("--mixed", choices=["ps", "worker"], help="only these tasks run on Thalweg's servers")
+    parser.add_argument("--table", help="a Markdown file to write")
+    args = parser.parse_args()
+    failed, rows = 0, []
+    for name, entry in CATALOGUE.items():
+        if args.only not in name or (args.mixed and not entry.tensorflow):
+            continue
+        ours, theirs, problems = check(entry, not args.skip_tensorflow, args.mixed or True)
+        failed += bool(problems)
+        rows.append(table_row(name, entry, ours, theirs, problems))
+        print("%-4s %-45s %5.1f s, all ended %.1f s after the last worker%s" % (
+            "FAIL" if problems else "ok", name, ours.seconds, ours.ending,
+            "; TensorFlow %.1f s" % theirs.seconds if theirs else ""), flush=True)
+        for problem in problems:
+            print("     " + problem, flush=True)
+    if args.table:
+        with open(args.table, "w") as file:
+            file.write(TABLE_HEAD % tensorflow.__version__ + "".join(rows))
+    print("%d of %d programs pass" % (len(rows) - failed, len(rows)))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    main()
