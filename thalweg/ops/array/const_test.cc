@@ -1,3 +1,4 @@
+#include "thalweg/graph/unusable_node.h"
 #include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {
@@ -35,9 +36,10 @@ TEST(ConstTest, NoValue) {
   EXPECT_FALSE(s.ok());
 }
 
-// Shape functions read the values of constants when a graph is imported.
+// Shape functions read the values of constants when a graph is imported. A node whose
+// shape cannot be inferred fails the steps that need it.
 TEST(ConstTest, TypesDiffer) {
-  const auto import = [](DType dtype, const Tensor& value) {
+  const auto import = [](DType dtype, const Tensor& value) -> absl::Status {
     tensorflow::GraphDef def;
     tensorflow::NodeDef* sizes = def.add_node();
     sizes->set_name("sizes");
@@ -50,7 +52,8 @@ TEST(ConstTest, TypesDiffer) {
     for (int i = 0; i < 3; ++i) range->add_input("sizes");
     SetAttr(*range, "Tidx", dtype);
     Graph graph;
-    return graph.Import(def);
+    RETURN_IF_ERROR(graph.Import(def));
+    return CheckShapes(graph);
   };
   EXPECT_TRUE(import(kInt32, Int(1)).ok());
   const absl::Status status = import(kInt32, Tensor::Scalar<int8_t>(1));
