@@ -38,7 +38,7 @@ absl::Status Train(const std::string& path) {
     ASSIGN_OR_RETURN(const auto out,
                      session->Run({train_op, loss, step.read}, {{x, batch[0]}, {y, batch[1]}, {labels, batch[2]}}));
     const auto n = out[2].scalar<int64_t>();
-    if (n % 100 == 0) std::printf("step %ld, loss %.3f\n", n, out[1].scalar<float>());
+    if (n % 100 == 1) std::printf("step %ld, loss %.3f\n", n, out[1].scalar<float>());
   }
   return batches.status();
 }

@@ -2,7 +2,6 @@
 
 import unittest
 
-import tensorflow  # noqa: F401: programs run with this interpreter
 from catalogue import CATALOGUE, check
 
 
