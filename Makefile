@@ -40,6 +40,9 @@ test-clang: build-clang tensorflow ## all tests as clang builds them, with its c
 test-asan test-tsan test-clang: test-%:
 	@ctest --preset $* -j $(JOBS)
 
+.PHONY: check-all
+check-all: test test-tf1 test-asan test-tsan test-clang lint ## every check there is; takes hours
+
 .PHONY: bench
 bench: build tensorflow ## run the benchmarks
 	@shopt -s nullglob; \
