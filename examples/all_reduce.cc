@@ -1,6 +1,6 @@
-// all_reduce.cc - workers without parameter servers. Every one has the whole
-// model and fits a line to points of its own; the gradients of all are averaged
-// by a collective, so that all make the same steps.
+// all_reduce.cc - data-parallel training without parameter servers. Every worker
+// holds the whole model and fits a line to its own points. An all-reduce averages
+// the gradients, so every worker applies the same update.
 //
 //   thalweg run --ps 0 --workers 3 -- all_reduce
 #include <cstdio>
@@ -17,7 +17,7 @@
 
 namespace tw = thalweg;
 
-ABSL_FLAG(int, steps, 200, "how many steps to train");
+ABSL_FLAG(int, steps, 200, "number of training steps");
 
 namespace {
 
@@ -32,7 +32,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
 
   const auto optimizer = tw::GradientDescent({.learning_rate = 0.2f});
   auto gradients = optimizer->ComputeGradients(s, loss);
-  int instance = 0;  // the same number is the same variable, in every worker
+  int instance = 0;  // the workers must use the same instance key for the same variable
   for (tw::GradientAndVar& g : gradients) {
     g.gradient =
         tw::CollectiveReduce(s, g.gradient.values, {.group_size = workers, .instance_key = ++instance}, {.mean = true});
@@ -51,7 +51,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   tw::Tensor xs(tw::kFloat, {32}), ys(tw::kFloat, {32});
   std::vector<tw::Tensor> out;
   for (int step = 0; step < absl::GetFlag(FLAGS_steps); ++step) {
-    for (int i = 0; i < 32; ++i) {  // each worker sees another line; their mean is y = 2 x + 1
+    for (int i = 0; i < 32; ++i) {  // each worker fits a different line; the lines' mean is y = 2 x + 1
       xs.mutable_data<float>()[i] = uniform(random);
       ys.mutable_data<float>()[i] =
           2 * xs.data<float>()[i] + 1 + 0.5f * static_cast<float>(me) - 0.25f * static_cast<float>(workers - 1);
@@ -75,7 +75,7 @@ absl::Status RunTask(const tw::Job& job) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Trains a line on several workers, with an all-reduce of the gradients.");
+  absl::SetProgramUsageMessage("Fits a line on several workers and averages their gradients with an all-reduce.");
   absl::ParseCommandLine(argc, argv);
   const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
   return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());

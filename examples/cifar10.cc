@@ -1,6 +1,6 @@
 // cifar10.cc - the CNN of TensorFlow's CIFAR-10 tutorial, trained in one
-// process on the binary files of https://www.cs.toronto.edu/~kriz/cifar.html, or
-// on a small generated set.
+// process on the binary files of https://www.cs.toronto.edu/~kriz/cifar.html or
+// on a small generated data set.
 //
 //   cifar10 --data_dir=cifar-10-batches-bin
 //   cifar10 --generated --steps=100
@@ -16,11 +16,12 @@
 
 namespace tw = thalweg;
 
-ABSL_FLAG(std::string, data_dir, "cifar-10-batches-bin", "folder with data_batch_1.bin to 5 and test_batch.bin");
-ABSL_FLAG(bool, generated, false, "train on a small set that is made for this run");
-ABSL_FLAG(int, steps, 10000, "how many batches to train on");
-ABSL_FLAG(int, batch_size, 128, "images in a batch");
-ABSL_FLAG(double, learning_rate, 0.1, "at the beginning; a tenth of it after 350 epochs of the real set");
+ABSL_FLAG(std::string, data_dir, "cifar-10-batches-bin",
+          "folder with data_batch_1.bin ... data_batch_5.bin and test_batch.bin");
+ABSL_FLAG(bool, generated, false, "train on a small data set generated for this run");
+ABSL_FLAG(int, steps, 10000, "number of training steps");
+ABSL_FLAG(int, batch_size, 128, "images per batch");
+ABSL_FLAG(double, learning_rate, 0.1, "initial learning rate; divided by 10 every 350 epochs of CIFAR-10");
 ABSL_FLAG(double, require_accuracy, 0, "exit with code 1 if the test accuracy is below this");
 
 namespace {
@@ -87,7 +88,7 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   tw::ConfigureMalloc();
-  absl::SetProgramUsageMessage("Trains a classifier of images on CIFAR-10.");
+  absl::SetProgramUsageMessage("Trains an image classifier on CIFAR-10.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = Run();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());

@@ -1,6 +1,6 @@
-// cifar10_eval.cc - follows a training by cifar10_train: whenever there is a new
-// checkpoint, it tests the averages of the weights that are in it. Ends with the
-// checkpoint of the last step, or when none has come for a while.
+// cifar10_eval.cc - evaluates the checkpoints of cifar10_train as they are
+// written, using the moving averages of the weights. It exits after the checkpoint
+// of the last step, or when no new checkpoint appears for --idle.
 //
 //   cifar10_eval --data_dir=cifar-10-batches-bin --checkpoint_dir=/tmp/cifar10
 #include <cstdio>
@@ -16,11 +16,11 @@
 namespace tw = thalweg;
 
 ABSL_FLAG(std::string, data_dir, "cifar-10-batches-bin", "folder with test_batch.bin");
-ABSL_FLAG(bool, generated, false, "test on a small set that is made for this run");
-ABSL_FLAG(std::string, checkpoint_dir, "/tmp/cifar10", "the folder to follow");
-ABSL_FLAG(int64_t, steps, 10000, "the global step at which the training stops");
-ABSL_FLAG(absl::Duration, idle, absl::Minutes(10), "take the training for ended if no checkpoint comes for so long");
-ABSL_FLAG(double, require_accuracy, 0, "exit with an error if the last accuracy is below this");
+ABSL_FLAG(bool, generated, false, "test on a small data set generated for this run");
+ABSL_FLAG(std::string, checkpoint_dir, "/tmp/cifar10", "folder to watch for checkpoints");
+ABSL_FLAG(int64_t, steps, 10000, "global step at which the training stops");
+ABSL_FLAG(absl::Duration, idle, absl::Minutes(10), "exit if no new checkpoint appears for this long");
+ABSL_FLAG(double, require_accuracy, 0, "exit with code 1 if the last test accuracy is below this");
 
 namespace {
 
@@ -29,7 +29,7 @@ absl::Status Follow(const std::string& data) {
   const auto s = graph.root();
   const auto c = cifar10::BuildCnn(s);
   const auto global_step = tw::GetOrCreateGlobalStep(s);
-  // Every weight gets the value of its average.
+  // The saver restores each weight from the moving average stored beside it.
   const tw::ExponentialMovingAverage averages(cifar10::kAverageDecay);
   tw::Saver saver(s, {.names = averages.VariablesToRestore(graph)});
   ASSIGN_OR_RETURN(auto session, tw::Session::Create(graph));
@@ -41,13 +41,13 @@ absl::Status Follow(const std::string& data) {
   for (int64_t step = -1; step < absl::GetFlag(FLAGS_steps);) {
     const auto next = tw::WaitForCheckpoint(folder, last, absl::GetFlag(FLAGS_idle));
     if (absl::IsDeadlineExceeded(next.status()) && step >= 0) {
-      std::printf("no checkpoint came for %s\n", absl::FormatDuration(absl::GetFlag(FLAGS_idle)).c_str());
+      std::printf("no new checkpoint for %s\n", absl::FormatDuration(absl::GetFlag(FLAGS_idle)).c_str());
       break;
     }
     RETURN_IF_ERROR(next.status());
     last = *next;
     if (const auto restored = saver.Restore(*session, last); !restored.ok()) {
-      if (absl::IsNotFound(tw::CheckpointExists(last))) continue;  // it is not kept any more: there is a newer one
+      if (absl::IsNotFound(tw::CheckpointExists(last))) continue;  // the training has deleted it: a newer one exists
       return restored;
     }
     ASSIGN_OR_RETURN(const auto out, session->Run({global_step}));
@@ -75,7 +75,7 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   tw::ConfigureMalloc();
-  absl::SetProgramUsageMessage("Tests the checkpoints of cifar10_train as they come.");
+  absl::SetProgramUsageMessage("Evaluates the checkpoints of cifar10_train as they are written.");
   absl::ParseCommandLine(argc, argv);
   return tw::ExitCode(Run());
 }

@@ -1,5 +1,5 @@
-// The CNN of TensorFlow's CIFAR-10 tutorial: what cifar10.cc, cifar10_train.cc
-// and cifar10_eval.cc have in common.
+// The CNN of TensorFlow's CIFAR-10 tutorial, shared by cifar10.cc, cifar10_train.cc
+// and cifar10_eval.cc.
 #pragma once
 
 #include <string>
@@ -11,7 +11,9 @@ namespace cifar10 {
 
 namespace tw = thalweg;
 
-inline constexpr double kAverageDecay = 0.9999;  // of the averages of the weights, which test better than the weights
+// Decay of the moving averages of the weights. Evaluation uses the averages because
+// they are more accurate than the weights themselves.
+inline constexpr double kAverageDecay = 0.9999;
 
 inline tw::Output Convolution(const tw::Scope& s, tw::Output x, double bias) {
   return tw::layers::Conv2D(s, x, 64, 5,
@@ -54,14 +56,14 @@ inline Cnn BuildCnn(const tw::Scope& s) {
 
 inline tw::Output Loss(const tw::Scope& s, const Cnn& c) {
   auto loss = tw::ReduceMean(s, tw::SparseSoftmaxCrossEntropy(s, c.logits, c.labels));
-  // Large weights of the two local layers cost.
+  // L2 regularization of the two fully connected layers.
   for (const char* name : {"dense/kernel", "dense_1/kernel"}) {
     loss = tw::Add(s, loss, tw::Mul(s, tw::L2Loss(s, tw::GetVariable(s.graph(), name)), tw::Const(s, 0.004f)));
   }
   return loss;
 }
 
-// A tenth of the learning rate after 350 epochs of the real set.
+// Divides the learning rate by 10 every 350 epochs of CIFAR-10.
 inline tw::Output LearningRate(const tw::Scope& s, double first, tw::Output step, int batch_size) {
   return tw::ExponentialDecay(s, first, step,
                               {.decay_steps = 350 * 50000.0 / batch_size, .decay_rate = 0.1, .staircase = true});

@@ -1,6 +1,6 @@
-// cifar10_train.cc - the CNN of cifar10.cc on parameter servers and workers,
-// asynchronously, with checkpoints for cifar10_eval, which may run beside it, and
-// summaries for TensorBoard: the loss, some images, how the weights are spread.
+// cifar10_train.cc - asynchronous training of the CNN of cifar10.cc on parameter
+// servers and workers. It writes checkpoints, which cifar10_eval can evaluate at
+// the same time, and summaries for TensorBoard: loss, images, weight histograms.
 //
 //   thalweg run --ps 1 --workers 2 -- cifar10_train --data_dir=cifar-10-batches-bin --checkpoint_dir=/tmp/cifar10
 #include <algorithm>
@@ -15,18 +15,18 @@
 
 namespace tw = thalweg;
 
-ABSL_FLAG(std::string, data_dir, "cifar-10-batches-bin", "folder with data_batch_1.bin to 5");
-ABSL_FLAG(bool, generated, false, "train on a small set that is made for this run");
-ABSL_FLAG(std::string, checkpoint_dir, "/tmp/cifar10", "where checkpoints and TensorBoard's files go");
-ABSL_FLAG(int64_t, steps, 10000, "the global step to stop at");
+ABSL_FLAG(std::string, data_dir, "cifar-10-batches-bin", "folder with data_batch_1.bin ... data_batch_5.bin");
+ABSL_FLAG(bool, generated, false, "train on a small data set generated for this run");
+ABSL_FLAG(std::string, checkpoint_dir, "/tmp/cifar10", "folder for checkpoints and TensorBoard's event files");
+ABSL_FLAG(int64_t, steps, 10000, "global step at which the training stops");
 ABSL_FLAG(int64_t, save_steps, 1000, "global steps between checkpoints");
-ABSL_FLAG(int, batch_size, 128, "images in a batch of one worker");
-ABSL_FLAG(double, learning_rate, 0.1, "at the beginning; a tenth of it after 350 epochs of the real set");
+ABSL_FLAG(int, batch_size, 128, "images per batch and worker");
+ABSL_FLAG(double, learning_rate, 0.1, "initial learning rate; divided by 10 every 350 epochs of CIFAR-10");
 
 namespace {
 
 absl::Status Train(const tw::Job& job, const tw::Server& server, const std::string& folder) {
-  // Each worker reads its share of the images.
+  // Each worker reads its own shard of the images.
   const int batch_size = absl::GetFlag(FLAGS_batch_size);
   ASSIGN_OR_RETURN(auto batches, tw::data::Cifar10(folder, {.batch_size = batch_size,
                                                             .seed = static_cast<uint64_t>(job.worker_index() + 1),
@@ -75,7 +75,7 @@ absl::Status RunTask(const tw::Job& job) {
   if (job.task.job == "ps") return server->Join();
   if (!absl::GetFlag(FLAGS_generated)) return Train(job, *server, absl::GetFlag(FLAGS_data_dir));
   ASSIGN_OR_RETURN(const auto folder, tw::data::TemporaryFolder::Create());
-  RETURN_IF_ERROR(tw::data::GenerateCifar10(folder.path()));  // the same in every worker
+  RETURN_IF_ERROR(tw::data::GenerateCifar10(folder.path()));  // every worker generates the same images
   return Train(job, *server, folder.path());
 }
 
@@ -83,7 +83,7 @@ absl::Status RunTask(const tw::Job& job) {
 
 int main(int argc, char** argv) {
   tw::ConfigureMalloc();
-  absl::SetProgramUsageMessage("Trains a classifier of images on CIFAR-10, on a cluster.");
+  absl::SetProgramUsageMessage("Trains an image classifier on CIFAR-10 on a cluster.");
   absl::ParseCommandLine(argc, argv);
   const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
   return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());

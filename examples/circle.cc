@@ -1,5 +1,5 @@
-// circle.cc - a small training, whole: a CSV file, a pipeline, layers, a learning
-// rate that falls. It learns which points lie in a circle.
+// circle.cc - a complete training program in few lines: a CSV file, an input
+// pipeline, layers, a decaying learning rate. It learns which points lie in a circle.
 #include <cstdio>
 #include <string>
 

@@ -1,11 +1,12 @@
-// distributed_mnist.cc - MNIST, or a set like it, on parameter servers and
-// workers: between-graph replication, asynchronous or (--is_sync) in step.
+// distributed_mnist.cc - trains on MNIST, or a data set in its format, with
+// parameter servers and workers: between-graph replication, asynchronous by default,
+// synchronous with --is_sync.
 //
 //   thalweg run --ps 2 --workers 2 -- distributed_mnist --is_sync
 //
-// The same program is any task of the cluster, which it finds in its flags
-// (--ps_hosts --worker_hosts --job_name --task_index), TF_CONFIG, or the
-// variables of Slurm or MPI; started alone it trains alone.
+// Every task of the cluster runs this program. It reads its task from its flags
+// (--ps_hosts --worker_hosts --job_name --task_index), from TF_CONFIG, or from the
+// environment that Slurm or MPI sets. Without any of these it trains alone.
 #include <cstdio>
 #include <string>
 
@@ -17,14 +18,15 @@
 
 namespace tw = thalweg;
 
-ABSL_FLAG(bool, is_sync, false, "train in step");
+ABSL_FLAG(bool, is_sync, false,
+          "use synchronous training: one update per step with the mean of all workers' gradients");
 ABSL_FLAG(std::string, data_dir, tw::data::Mnist::kDefaultFolder, "folder with the four IDX files, gzipped or not");
-ABSL_FLAG(std::string, checkpoint_dir, "./checkpoint_dir", "where checkpoints and TensorBoard's files go");
-ABSL_FLAG(int64_t, steps, 2000, "the global step to stop at");
+ABSL_FLAG(std::string, checkpoint_dir, "./checkpoint_dir", "folder for checkpoints and TensorBoard's event files");
+ABSL_FLAG(int64_t, steps, 2000, "global step at which the training stops");
 ABSL_FLAG(int64_t, save_steps, 500, "global steps between checkpoints");
-ABSL_FLAG(int, batch_size, 32, "images in a batch of one worker");
-ABSL_FLAG(float, learning_rate, 1e-4f, "of Adam");
-ABSL_FLAG(double, require_accuracy, 0, "end with an error if the test accuracy is below this");
+ABSL_FLAG(int, batch_size, 32, "images per batch and worker");
+ABSL_FLAG(float, learning_rate, 1e-4f, "Adam's learning rate");
+ABSL_FLAG(double, require_accuracy, 0, "exit with code 1 if the test accuracy is below this");
 
 namespace {
 
@@ -39,7 +41,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   ASSIGN_OR_RETURN(auto mnist, tw::data::Mnist::Load(absl::GetFlag(FLAGS_data_dir),
                                                      {.seed = static_cast<uint64_t>(job.worker_index() + 1)}));
 
-  // Variables go to the parameter servers (balanced by bytes), everything else to
+  // Place variables on the parameter servers (balanced by bytes), everything else on
   // this worker.
   tw::Graph graph;
   const auto s = graph.root().WithDevice(tw::ReplicaDeviceSetter({.cluster = job.cluster, .worker = job.task}));
@@ -59,8 +61,8 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   }
   const auto train_op = optimizer->Minimize(s, loss, {.global_step = global_step});
 
-  // Takes care of initialization, restore, checkpoints and recovery; a lost task
-  // is an error that names it, never a hang.
+  // The session handles initialization, restore, checkpoints and recovery. If a task
+  // is lost, Run() returns an error that names it; it does not hang.
   ASSIGN_OR_RETURN(auto session, tw::MonitoredTrainingSession::Start(
                                      graph, {.master = server.target(),
                                              .is_chief = job.is_chief(),
@@ -75,7 +77,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
     ASSIGN_OR_RETURN(const auto out,
                      session.Run({train_op, loss, global_step}, {{images, batch.images}, {labels, batch.labels}}));
     const auto step = out[2].scalar<int64_t>();
-    if (step >= report || session.ShouldStop()) {  // the steps of all workers count
+    if (step >= report || session.ShouldStop()) {  // the global step counts the steps of all workers
       report = step + 100;
       std::printf("Train step %ld, loss: %f\n", step, out[1].scalar<float>());
     }
@@ -87,7 +89,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
     std::printf("test accuracy %.2f %%\n", 100 * reached);
     std::printf("checkpoints and TensorBoard's files are in %s\n", absl::GetFlag(FLAGS_checkpoint_dir).c_str());
   }
-  RETURN_IF_ERROR(session.Close());  // when all workers have come here, parameter servers leave Join()
+  RETURN_IF_ERROR(session.Close());  // once every worker has closed its session, Join() returns on the servers
   if (reached < absl::GetFlag(FLAGS_require_accuracy)) {
     return tw::FailedPrecondition("test accuracy ", reached, " is below ", absl::GetFlag(FLAGS_require_accuracy));
   }
@@ -98,14 +100,14 @@ absl::Status RunTask(const tw::Job& job) {
   ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
   if (job.task.job != "ps") return RunWorker(job, *server);
   const tw::OnSignal drain([&](int) { server->Drain(); });
-  return server->Join();  // returns when the job is done
+  return server->Join();  // returns when all workers are done
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   tw::ConfigureMalloc();
-  absl::SetProgramUsageMessage("Trains a classifier of images on a cluster.");
+  absl::SetProgramUsageMessage("Trains an image classifier on a cluster.");
   absl::ParseCommandLine(argc, argv);
   const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
   return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());

@@ -1,7 +1,7 @@
-// distributed_word2vec.cc - the skip-gram model of word2vec.cc on a cluster, with
-// tables too large for one task: the embeddings and the weights of the loss are
-// divided over the parameter servers. A step moves only the rows of its words,
-// and the gradients of those rows.
+// distributed_word2vec.cc - the skip-gram model of word2vec.cc on a cluster. The
+// embedding table and the weights of the loss are partitioned over the parameter
+// servers, so they may be too large for one task. A step transfers only the rows of
+// its words and the gradients of those rows.
 //
 //   thalweg run --ps 2 --workers 2 -- distributed_word2vec --data=text8
 //   thalweg run --ps 2 --workers 2 -- distributed_word2vec --generated --steps=4000
@@ -20,21 +20,21 @@
 
 namespace tw = thalweg;
 
-ABSL_FLAG(std::string, data, "text8", "a text of words that are separated by spaces, which all workers see");
-ABSL_FLAG(bool, generated, false, "train on a small text that is made for this run");
-ABSL_FLAG(std::string, checkpoint_dir, "", "where checkpoints go; none: nowhere");
-ABSL_FLAG(int64_t, steps, 100000, "the global step to stop at");
+ABSL_FLAG(std::string, data, "text8", "text file with words separated by spaces; every worker must be able to read it");
+ABSL_FLAG(bool, generated, false, "train on a small text generated for this run");
+ABSL_FLAG(std::string, checkpoint_dir, "", "folder for checkpoints; empty: do not write any");
+ABSL_FLAG(int64_t, steps, 100000, "global step at which the training stops");
 ABSL_FLAG(int64_t, save_steps, 10000, "global steps between checkpoints");
-ABSL_FLAG(int, batch_size, 128, "pairs of words in a batch");
-ABSL_FLAG(int, vocabulary, 50000, "words that have a number; the rest are one");
-ABSL_FLAG(int, depth, 128, "numbers that describe a word");
-ABSL_FLAG(int, parts, 0, "of each table; 0: one for each parameter server");
-ABSL_FLAG(int, sampled, 64, "words that stand for all that are not near");
-ABSL_FLAG(double, learning_rate, 1, "of gradient descent");
+ABSL_FLAG(int, batch_size, 128, "pairs of words per batch");
+ABSL_FLAG(int, vocabulary, 50000, "size of the vocabulary; all other words share one id");
+ABSL_FLAG(int, depth, 128, "dimensions of a word's embedding");
+ABSL_FLAG(int, parts, 0, "number of partitions of each table; 0: one per parameter server");
+ABSL_FLAG(int, sampled, 64, "negative samples per batch");
+ABSL_FLAG(double, learning_rate, 1, "learning rate of gradient descent");
 
 namespace {
 
-constexpr int kShown = 8;  // frequent words whose neighbours are shown
+constexpr int kShown = 8;  // number of frequent words whose nearest neighbours are printed
 
 struct SkipGramModel {
   tw::Output words, near, loss, train_op, global_step, similarities;
@@ -44,8 +44,9 @@ tw::Output Normalized(const tw::Scope& s, tw::Output rows) {
   return tw::Mul(s, rows, tw::Rsqrt(s, tw::ReduceSum(s, tw::Square(s, rows), {1}, {.keep_dims = true})));
 }
 
-// Of some words to all. Each part of the table is compared where it is: the
-// table itself does not move.
+// The cosine similarities of `words` to all words, [words, vocabulary]. Each
+// partition of the table is compared on its own parameter server, so only the
+// results cross the network.
 tw::Output Similarities(const tw::Scope& s, const tw::PartitionedVariable& table, const std::vector<int32_t>& words) {
   const auto rows = Normalized(s, tw::EmbeddingLookup(s, table, tw::Const(s, words)));
   std::vector<tw::Output> parts;
@@ -81,7 +82,7 @@ SkipGramModel BuildModel(const tw::Scope& s, int64_t size, int parts) {
   m.train_op = tw::GradientDescent({.learning_rate = absl::GetFlag(FLAGS_learning_rate)})
                    ->Minimize(s, m.loss, {.global_step = global_step});
   std::vector<int32_t> shown(std::min<int64_t>(kShown, size - 1));
-  std::iota(shown.begin(), shown.end(), 1);  // word 0 is all those without a number
+  std::iota(shown.begin(), shown.end(), 1);  // word 0 stands for all words outside of the vocabulary
   m.similarities = Similarities(s, table, shown);
   return m;
 }
@@ -96,7 +97,8 @@ void PrintNeighbours(const tw::Tensor& similarities, const tw::data::Vocabulary&
     std::partial_sort(order.begin(), order.begin() + count, order.end(),
                       [&](int64_t a, int64_t b) { return row[a] > row[b]; });
     std::printf("near %s:", vocabulary.word(i + 1).c_str());
-    for (int64_t k = 1; k < count; ++k) std::printf(" %s", vocabulary.word(order[k]).c_str());  // the first is itself
+    for (int64_t k = 1; k < count; ++k)
+      std::printf(" %s", vocabulary.word(order[k]).c_str());  // order[0] is the word itself
     std::printf("\n");
   }
 }
@@ -105,7 +107,7 @@ absl::Status Train(const tw::Job& job, const tw::Server& server, const std::stri
   ASSIGN_OR_RETURN(const auto text, tw::data::ReadWords(path));
   const auto vocabulary =
       tw::data::Vocabulary::Build(text, {.max_size = absl::GetFlag(FLAGS_vocabulary), .unknown = "UNK"});
-  // Each worker goes through a part of the text.
+  // Each worker trains on its own part of the text.
   ASSIGN_OR_RETURN(auto pairs, tw::data::SkipGrams::Create(vocabulary.Ids(text),
                                                            {.seed = static_cast<uint64_t>(job.worker_index() + 1),
                                                             .shard = job.worker_index(),
@@ -124,7 +126,7 @@ absl::Status Train(const tw::Job& job, const tw::Server& server, const std::stri
                                              .hooks = {tw::StopAtStep(absl::GetFlag(FLAGS_steps)), tw::StopOnSignal()},
                                              .save_checkpoint_steps = absl::GetFlag(FLAGS_save_steps),
                                              .log_step_count_steps = 0}));
-  double average = 0;  // over about the last 100 steps of this worker
+  double average = 0;  // moving average over about the last 100 steps of this worker
   int64_t own_steps = 0;
   for (int64_t report = 0; !session.ShouldStop();) {
     const auto batch = pairs.Next(absl::GetFlag(FLAGS_batch_size));
@@ -150,7 +152,7 @@ absl::Status RunTask(const tw::Job& job) {
   if (!absl::GetFlag(FLAGS_generated)) return Train(job, *server, absl::GetFlag(FLAGS_data));
   ASSIGN_OR_RETURN(const auto folder, tw::data::TemporaryFolder::Create());
   const std::string path = folder.path() + "/text8";
-  RETURN_IF_ERROR(tw::data::GenerateText8(path));  // the same in every worker
+  RETURN_IF_ERROR(tw::data::GenerateText8(path));  // every worker generates the same text
   return Train(job, *server, path);
 }
 
@@ -158,7 +160,7 @@ absl::Status RunTask(const tw::Job& job) {
 
 int main(int argc, char** argv) {
   tw::ConfigureMalloc();
-  absl::SetProgramUsageMessage("Learns numbers for words from a text, on a cluster.");
+  absl::SetProgramUsageMessage("Learns word embeddings from a text on a cluster.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_batch_size) < 1 || absl::GetFlag(FLAGS_depth) < 1) {
     std::fprintf(stderr, "--batch_size and --depth must be at least 1\n");

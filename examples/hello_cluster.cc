@@ -1,6 +1,6 @@
-// hello_cluster.cc - one program for every task of a cluster: a parameter server
-// holds a greeting, every worker asks it for it. Started alone it runs without a
-// cluster.
+// hello_cluster.cc - the smallest cluster program. Every task runs it: a parameter
+// server computes a greeting, and every worker fetches and prints it. Without a
+// cluster it runs as a single worker.
 //
 //   thalweg run --ps 1 --workers 3 -- hello_cluster
 //   mpirun -n 4 hello_cluster
@@ -18,7 +18,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   const bool has_ps = job.cluster.num_tasks("ps") > 0;
   const auto s = has_ps ? graph.root().WithDevice("/job:ps/task:0") : graph.root();
   const auto greeting = tw::Const(s, tw::Tensor::Scalar<std::string>("Hello, Thalweg!"));
-  // It needs no other worker, and need not wait for one that comes late or has left.
+  // With this filter the session ignores the other workers: it does not wait for one that has not started or has left.
   ASSIGN_OR_RETURN(auto session,
                    tw::Session::Create(graph, {.target = server.target(), .device_filters = {"/job:ps"}}));
   ASSIGN_OR_RETURN(const auto out, session->Run({greeting}));
@@ -26,7 +26,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
               job.cluster.num_tasks(job.task.job), job.is_chief() ? ", the chief," : "",
               out[0].scalar<std::string>().c_str(), has_ps ? "ps 0" : "itself");
   RETURN_IF_ERROR(session->Close());
-  return tw::AnnounceDone(server.target());  // when all workers have, parameter servers leave Join()
+  return tw::AnnounceDone(server.target());  // once all workers have announced this, Join() returns on the servers
 }
 
 absl::Status RunTask(const tw::Job& job) {

@@ -1,10 +1,10 @@
-// large_batch.cc - a batch as large as all workers together take, in step. With
-// so few steps the learning rate must be larger: it grows with the batch, and
-// gradually, since the first steps would not bear it (Goyal et al. 2017).
+// large_batch.cc - synchronous training with a large batch, spread over all workers.
+// A larger batch means fewer steps, so the learning rate is scaled by the batch size
+// and warmed up gradually, because the first steps would diverge (Goyal et al. 2017).
 //
 //   thalweg run --ps 1 --workers 2 -- large_batch
-//   thalweg run --ps 1 --workers 2 -- large_batch --noscale    the same with the rate of the small batch
-//   large_batch --batch_size=32                                the small batch, alone
+//   thalweg run --ps 1 --workers 2 -- large_batch --noscale    keeps the learning rate of the small batch
+//   large_batch --batch_size=32                                a small batch in one process, for comparison
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -18,13 +18,13 @@
 namespace tw = thalweg;
 
 ABSL_FLAG(std::string, data_dir, tw::data::Mnist::kDefaultFolder, "folder with the four IDX files, gzipped or not");
-ABSL_FLAG(int, batch_size, 512, "images in a batch of one worker");
-ABSL_FLAG(int, base_batch, 32, "the batch that --base_rate is good for");
-ABSL_FLAG(double, base_rate, 0.01, "learning rate of gradient descent with momentum");
-ABSL_FLAG(bool, scale, true, "let the learning rate grow with the batch");
-ABSL_FLAG(double, epochs, 4, "how often the images are seen");
-ABSL_FLAG(double, warmup_epochs, 1, "until the learning rate is reached");
-ABSL_FLAG(double, require_accuracy, 0, "end with an error if the test accuracy is below this");
+ABSL_FLAG(int, batch_size, 512, "images per batch and worker");
+ABSL_FLAG(int, base_batch, 32, "batch size for which --base_rate was tuned");
+ABSL_FLAG(double, base_rate, 0.01, "learning rate of momentum SGD with a batch of --base_batch");
+ABSL_FLAG(bool, scale, true, "multiply --base_rate by the batch of all workers / --base_batch");
+ABSL_FLAG(double, epochs, 4, "number of passes over the training images");
+ABSL_FLAG(double, warmup_epochs, 1, "epochs over which the learning rate rises to its full value");
+ABSL_FLAG(double, require_accuracy, 0, "exit with code 1 if the test accuracy is below this");
 
 namespace {
 
@@ -100,7 +100,7 @@ absl::Status RunTask(const tw::Job& job) {
 
 int main(int argc, char** argv) {
   tw::ConfigureMalloc();
-  absl::SetProgramUsageMessage("Trains with a large batch, on several workers in step.");
+  absl::SetProgramUsageMessage("Trains synchronously on several workers with a large batch.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_batch_size) < 1 || absl::GetFlag(FLAGS_base_batch) < 1) {
     std::fprintf(stderr, "--batch_size and --base_batch must be at least 1\n");

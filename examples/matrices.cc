@@ -1,9 +1,9 @@
-// matrices.cc - one graph over several tasks: two parameter servers hold the
-// factors, the workers multiply halves of them, and the chief adds up.
+// matrices.cc - one graph over several tasks. Two parameter servers hold the
+// factors, each worker multiplies a slice of the rows, and the chief adds up.
 //
 //   thalweg run --ps 2 --workers 2 -- matrices --size=1000
 //
-// Only the chief has a graph: the other tasks serve until it is done.
+// Only the chief builds the graph. The other tasks serve until it is done.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -23,18 +23,20 @@ namespace {
 absl::Status Multiply(const tw::Job& job, const tw::Server& server) {
   const int n = absl::GetFlag(FLAGS_size);
   const int ps = job.cluster.num_tasks("ps"), workers = job.cluster.num_tasks("worker");
-  if (ps < 1 || workers < 1) return tw::InvalidArgument("expected at least one parameter server and one worker");
+  if (ps < 1 || workers < 1) {
+    return tw::InvalidArgument("expected at least one parameter server and one worker, got ", ps, " and ", workers);
+  }
   tw::Graph graph;
   const auto s = graph.root();
   const auto on = [&](const char* kind, int i) { return s.WithDevice(absl::StrCat("/job:", kind, "/task:", i)); };
 
-  // a is all ones, b twice the identity: variables of the parameter servers.
+  // a is all ones, b is twice the identity. Both are variables on parameter servers.
   const auto a = tw::MakeVariable(on("ps", 0), "a", {n, n}, {.initializer = tw::initializers::Ones()});
   const auto last = on("ps", ps - 1);
   const auto twos = tw::Fill(last, tw::Const(last, tw::Tensor::Vector<int32_t>({n})), tw::Const(last, 2.f));
   const auto b = tw::MakeVariable(last, "b", tw::Diag(last, twos));
 
-  // Every worker has some of the rows of a; they cross once each.
+  // Every worker receives some of the rows of a. Each row crosses the network once.
   std::vector<tw::Output> sums;
   for (int i = 0; i < workers; ++i) {
     const int begin = n * i / workers, rows = n * (i + 1) / workers - begin;
@@ -56,7 +58,7 @@ absl::Status Multiply(const tw::Job& job, const tw::Server& server) {
 
 absl::Status RunTask(const tw::Job& job) {
   ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
-  if (!job.is_chief()) return server->Join();  // until the chief is done
+  if (!job.is_chief()) return server->Join();  // returns when the chief is done
   RETURN_IF_ERROR(Multiply(job, *server));
   return tw::AnnounceDone(server->target());
 }
@@ -64,7 +66,7 @@ absl::Status RunTask(const tw::Job& job) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Multiplies matrices with the tasks of a cluster.");
+  absl::SetProgramUsageMessage("Multiplies matrices on the tasks of a cluster.");
   absl::ParseCommandLine(argc, argv);
   const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
   return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());

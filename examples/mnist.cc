@@ -1,6 +1,6 @@
-// mnist.cc - a classifier for MNIST, or any set of images in its format, trained
-// in one process: 784 -> 500 -> 500 -> 10, Adam. distributed_mnist.cc is the same
-// on a cluster.
+// mnist.cc - trains a classifier on MNIST, or any data set in its format, in one
+// process: a 784-500-500-10 network with Adam. distributed_mnist.cc trains the same
+// network on a cluster.
 #include <cstdio>
 #include <string>
 
@@ -13,10 +13,10 @@
 namespace tw = thalweg;
 
 ABSL_FLAG(std::string, data_dir, tw::data::Mnist::kDefaultFolder, "folder with the four IDX files, gzipped or not");
-ABSL_FLAG(int, steps, 5000, "how many batches to train on");
-ABSL_FLAG(int, batch_size, 64, "images in a batch");
-ABSL_FLAG(float, learning_rate, 1e-3f, "of Adam");
-ABSL_FLAG(int, threads, 0, "threads to compute with; 0: one per core");
+ABSL_FLAG(int, steps, 5000, "number of training steps");
+ABSL_FLAG(int, batch_size, 64, "images per batch");
+ABSL_FLAG(float, learning_rate, 1e-3f, "Adam's learning rate");
+ABSL_FLAG(int, threads, 0, "compute threads; 0: one per core");
 ABSL_FLAG(double, require_accuracy, 0, "exit with code 1 if the test accuracy is below this");
 
 namespace {
@@ -64,7 +64,7 @@ absl::Status Train() {
 
 int main(int argc, char** argv) {
   tw::ConfigureMalloc();
-  absl::SetProgramUsageMessage("Trains a classifier on MNIST or a set like it.");
+  absl::SetProgramUsageMessage("Trains an image classifier on MNIST or a data set in its format.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_batch_size) < 1 || absl::GetFlag(FLAGS_steps) < 0) {
     std::fprintf(stderr, "--batch_size must be at least 1 and --steps at least 0\n");

@@ -1,6 +1,6 @@
-// model_parallel.cc - an LSTM of several layers, each in a task of its own: what
-// a layer computes goes on to the next, and the gradients come back the same
-// way. The chief has the graph; the other workers hold and compute layers.
+// model_parallel.cc - a stacked LSTM with each layer on its own task. Activations
+// flow from one task to the next, and gradients flow back the same way. The chief
+// builds the graph; the other workers hold the variables of their layer and run it.
 //
 //   thalweg run --ps 0 --workers 2 -- model_parallel
 //
@@ -18,17 +18,17 @@
 
 namespace tw = thalweg;
 
-ABSL_FLAG(int, steps, 300, "how many batches to train on");
-ABSL_FLAG(int, units, 32, "units of a layer");
-ABSL_FLAG(int, time, 12, "length of a sequence");
-ABSL_FLAG(double, require_loss, 0, "end with an error if the last loss is above this");
+ABSL_FLAG(int, steps, 300, "number of training steps");
+ABSL_FLAG(int, units, 32, "units per layer");
+ABSL_FLAG(int, time, 12, "time steps per sequence");
+ABSL_FLAG(double, require_loss, 0, "exit with code 1 if the last loss is above this; 0: no limit");
 
 namespace {
 
 constexpr int kBatch = 32;
 constexpr int kDelay = 2;
 
-// Bits [batch, time, 1], and the same kDelay steps later [batch, time].
+// Random bits [batch, time, 1], and the same bits kDelay steps later [batch, time].
 std::pair<tw::Tensor, tw::Tensor> Sequences(std::mt19937& random, int time) {
   tw::Tensor x(tw::kFloat, {kBatch, time, 1}), y(tw::kFloat, {kBatch, time});
   for (int b = 0; b < kBatch; ++b) {
@@ -81,7 +81,7 @@ absl::Status Train(const tw::Job& job, const tw::Server& server) {
 
 absl::Status RunTask(const tw::Job& job) {
   ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
-  if (!job.is_chief()) return server->Join();  // until the chief is done
+  if (!job.is_chief()) return server->Join();  // returns when the chief is done
   RETURN_IF_ERROR(Train(job, *server));
   return tw::AnnounceDone(server->target());
 }
@@ -90,7 +90,7 @@ absl::Status RunTask(const tw::Job& job) {
 
 int main(int argc, char** argv) {
   tw::ConfigureMalloc();
-  absl::SetProgramUsageMessage("Trains an LSTM whose layers are in different tasks.");
+  absl::SetProgramUsageMessage("Trains an LSTM with its layers on different tasks.");
   absl::ParseCommandLine(argc, argv);
   const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
   return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());

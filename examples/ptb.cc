@@ -1,7 +1,6 @@
 // ptb.cc - the language model of TensorFlow's PTB tutorial, in its small
-// configuration: two layers of LSTM cells that predict the next word, trained in
-// one process on the files of Mikolov's simple-examples, or on a small generated
-// text.
+// configuration: a two-layer LSTM that predicts the next word. It trains in one
+// process on the files of Mikolov's simple-examples or on a small generated text.
 //
 //   ptb --data_dir=simple-examples/data
 //   ptb --generated --epochs=3 --hidden=50
@@ -19,14 +18,14 @@
 namespace tw = thalweg;
 
 ABSL_FLAG(std::string, data_dir, "simple-examples/data", "folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt");
-ABSL_FLAG(bool, generated, false, "train on a small text that is made for this run");
-ABSL_FLAG(int, epochs, 13, "how often to go through the training text");
-ABSL_FLAG(int, batch_size, 20, "pieces of the text that are read side by side");
-ABSL_FLAG(int, steps, 20, "words that are read, and learnt from, at a time");
-ABSL_FLAG(int, hidden, 200, "units of a layer, and numbers that describe a word");
-ABSL_FLAG(int, layers, 2, "layers of LSTM cells");
-ABSL_FLAG(double, learning_rate, 1, "in the first four epochs; half of the last from then on");
-ABSL_FLAG(double, require_perplexity, 0, "exit with code 1 if that of the test text is above this");
+ABSL_FLAG(bool, generated, false, "train on a small text generated for this run");
+ABSL_FLAG(int, epochs, 13, "number of passes over the training text");
+ABSL_FLAG(int, batch_size, 20, "sequences per batch; the text is cut into this many pieces");
+ABSL_FLAG(int, steps, 20, "words per step; gradients are truncated after this many");
+ABSL_FLAG(int, hidden, 200, "units per layer and dimensions of a word's embedding");
+ABSL_FLAG(int, layers, 2, "number of LSTM layers");
+ABSL_FLAG(double, learning_rate, 1, "learning rate of the first four epochs; it is halved in every epoch after that");
+ABSL_FLAG(double, require_perplexity, 0, "exit with code 1 if the test perplexity is above this; 0: no limit");
 
 namespace {
 
@@ -49,7 +48,7 @@ LanguageModel BuildModel(const tw::Scope& s, int64_t words) {
     cells.push_back(tw::layers::LstmCell(hidden, {.forget_bias = 0, .initializer = uniform}));
   }
   const auto cell = tw::layers::MultiCell(cells);
-  // Where a batch ends, the next goes on.
+  // The state is fed: each batch starts with the final state of the batch before it.
   for (const int64_t size : cell->state_sizes()) {
     m.initial_state.push_back(tw::Placeholder(s, tw::kFloat, {batch, size}));
   }
@@ -58,7 +57,7 @@ LanguageModel BuildModel(const tw::Scope& s, int64_t words) {
   m.final_state = rnn.state;
   const auto outputs = tw::Reshape(s, rnn.outputs, {-1, static_cast<int32_t>(hidden)});
   const auto logits = tw::layers::Dense(s, outputs, words, {.kernel_initializer = uniform});
-  // Per word; what is learnt from is the sum over the steps.
+  // The loss per word, for the perplexity. Training minimizes its sum over the steps.
   m.loss = tw::ReduceMean(s, tw::SparseSoftmaxCrossEntropy(s, logits, tw::Reshape(s, m.y, {-1})));
 
   const auto optimizer = tw::GradientDescent({.learning_rate = m.rate});
@@ -69,8 +68,8 @@ LanguageModel BuildModel(const tw::Scope& s, int64_t words) {
   return m;
 }
 
-// The perplexity of a text: as uncertain as between so many words. Learns from
-// it, if there is a rate.
+// Runs the model over a text and returns its perplexity, exp(mean loss per word).
+// If `rate` is positive, also trains on the text.
 absl::StatusOr<double> GoThrough(tw::Session& session, const LanguageModel& m, const std::vector<int32_t>& text,
                                  double rate, tw::Progress* progress, int64_t* step) {
   const tw::data::SequenceBatches batches(text, absl::GetFlag(FLAGS_batch_size), absl::GetFlag(FLAGS_steps));

@@ -1,6 +1,6 @@
-// regression.cc - a session that looks after itself: a line is fitted to points,
-// in one process or on servers, with checkpoints and summaries. Started again, it
-// goes on where it stopped.
+// regression.cc - MonitoredTrainingSession in a small program: fits a line to
+// points, in this process or on a server, with checkpoints and summaries. Started
+// again, it restores the latest checkpoint and continues.
 #include <cstdio>
 #include <random>
 #include <string>
@@ -12,13 +12,13 @@
 
 namespace tw = thalweg;
 
-ABSL_FLAG(std::string, checkpoint_dir, "/tmp/regression", "where checkpoints and events go");
-ABSL_FLAG(int64_t, last_step, 200, "the global step to stop at");
-ABSL_FLAG(std::string, master, "", "target of a server (grpc://host:port); none: this process");
+ABSL_FLAG(std::string, checkpoint_dir, "/tmp/regression", "folder for checkpoints and event files");
+ABSL_FLAG(int64_t, last_step, 200, "global step at which the training stops");
+ABSL_FLAG(std::string, master, "", "target of a server (grpc://host:port); empty: run in this process");
 
 namespace {
 
-// y = 2 x + 1, and some noise.
+// Points on y = 2 x + 1 with a little noise.
 std::vector<tw::Feed> NextBatch(tw::Output x, tw::Output y, std::mt19937& random) {
   tw::Tensor xs(tw::kFloat, {32}), ys(tw::kFloat, {32});
   std::uniform_real_distribution<float> uniform(-1, 1);

@@ -1,11 +1,12 @@
-// How good a classifier of images is on images that it was not trained with.
+// Measures an image classifier on a test set.
 #pragma once
 
 #include <algorithm>
 
 #include "thalweg/api.h"
 
-// `accuracy` is that of the images and labels which are fed.
+// Returns the fraction of `test` that is classified correctly. `accuracy` is the
+// tensor that computes this for the fed `images` and `labels`.
 inline absl::StatusOr<double> TestAccuracy(thalweg::Session& session, thalweg::Output accuracy, thalweg::Output images,
                                            thalweg::Output labels, const thalweg::data::ImageSet& test) {
   constexpr int64_t kBatch = 1000;

@@ -1,10 +1,10 @@
-// towers.cc - copies of a model on several devices, in step with each other:
-// every tower has a part of the batch, and the mean of their gradients makes one
-// update.
+// towers.cc - synchronous training of one model on several devices of a worker.
+// Each device holds a tower: a copy of the model that computes the gradients of its
+// own batch. One update applies the mean of all towers' gradients.
 //
 //   towers --towers=2                                     one process, two devices
-//   thalweg run --ps 2 --workers 2 -- towers --towers=2   towers in step inside a worker, workers asynchronous
-//   ... --is_sync                                         everything in step
+//   thalweg run --ps 2 --workers 2 -- towers --towers=2   towers of a worker synchronous, workers asynchronous
+//   ... --is_sync                                         towers and workers synchronous
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -19,17 +19,17 @@
 
 namespace tw = thalweg;
 
-ABSL_FLAG(int, towers, 2, "devices of a worker, each with a copy of the model");
-ABSL_FLAG(bool, is_sync, false, "train in step across workers, too");
+ABSL_FLAG(int, towers, 2, "number of towers per worker, each on a device of its own");
+ABSL_FLAG(bool, is_sync, false, "use synchronous training across workers, too");
 ABSL_FLAG(std::string, data_dir, tw::data::Mnist::kDefaultFolder, "folder with the four IDX files, gzipped or not");
-ABSL_FLAG(std::string, checkpoint_dir, "", "where checkpoints go; none: nowhere");
-ABSL_FLAG(int64_t, steps, 1000, "the global step to stop at");
-ABSL_FLAG(int, batch_size, 32, "images in the batch of one tower");
-ABSL_FLAG(float, learning_rate, 1e-3f, "of Adam");
+ABSL_FLAG(std::string, checkpoint_dir, "", "folder for checkpoints; empty: do not write any");
+ABSL_FLAG(int64_t, steps, 1000, "global step at which the training stops");
+ABSL_FLAG(int, batch_size, 32, "images per batch and tower");
+ABSL_FLAG(float, learning_rate, 1e-3f, "Adam's learning rate");
 
 namespace {
 
-// The variables of a model that all towers share.
+// The variables of the model, which all towers share.
 struct Parameters {
   tw::Var hidden_kernel, hidden_bias, kernel, bias;
 };
@@ -110,7 +110,7 @@ absl::Status RunTask(const tw::Job& job) {
 
 int main(int argc, char** argv) {
   tw::ConfigureMalloc();
-  absl::SetProgramUsageMessage("Trains copies of a model on several devices, in step.");
+  absl::SetProgramUsageMessage("Trains one model synchronously on several devices.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_towers) < 1 || absl::GetFlag(FLAGS_batch_size) < 1) {
     std::fprintf(stderr, "--towers and --batch_size must be at least 1\n");

@@ -1,7 +1,7 @@
-// word2vec.cc - the skip-gram model of TensorFlow's word2vec tutorial: numbers
-// for words such that words which occur near each other are similar. Trained in
-// one process on text8 (http://mattmahoney.net/dc/textdata), unpacked, or on a
-// small generated text.
+// word2vec.cc - the skip-gram model of TensorFlow's word2vec tutorial: it learns
+// embeddings in which words that occur near each other are similar. It trains in one
+// process on the unpacked text8 (http://mattmahoney.net/dc/textdata) or on a small
+// generated text.
 //
 //   word2vec --data=text8
 //   word2vec --generated --steps=2000
@@ -19,16 +19,16 @@
 
 namespace tw = thalweg;
 
-ABSL_FLAG(std::string, data, "text8", "a text of words that are separated by spaces");
-ABSL_FLAG(bool, generated, false, "train on a small text that is made for this run");
-ABSL_FLAG(int, steps, 100000, "how many batches to train on");
-ABSL_FLAG(int, batch_size, 128, "pairs of words in a batch");
-ABSL_FLAG(int, vocabulary, 50000, "words that have a number; the rest are one");
-ABSL_FLAG(int, depth, 128, "numbers that describe a word");
-ABSL_FLAG(int, window, 1, "words on each side that are near");
-ABSL_FLAG(int, sampled, 64, "words that stand for all that are not near");
-ABSL_FLAG(double, learning_rate, 1, "of gradient descent");
-ABSL_FLAG(double, require_loss, 0, "exit with code 1 if the average of the last steps is above this");
+ABSL_FLAG(std::string, data, "text8", "text file with words separated by spaces");
+ABSL_FLAG(bool, generated, false, "train on a small text generated for this run");
+ABSL_FLAG(int, steps, 100000, "number of training steps");
+ABSL_FLAG(int, batch_size, 128, "pairs of words per batch");
+ABSL_FLAG(int, vocabulary, 50000, "size of the vocabulary; all other words share one id");
+ABSL_FLAG(int, depth, 128, "dimensions of a word's embedding");
+ABSL_FLAG(int, window, 1, "size of the context window on each side of a word");
+ABSL_FLAG(int, sampled, 64, "negative samples per batch");
+ABSL_FLAG(double, learning_rate, 1, "learning rate of gradient descent");
+ABSL_FLAG(double, require_loss, 0, "exit with code 1 if the average loss of the last steps is above this; 0: no limit");
 
 namespace {
 
@@ -58,7 +58,7 @@ SkipGramModel BuildModel(const tw::Scope& s, int64_t size) {
   return m;
 }
 
-// The words most similar to some frequent ones.
+// Prints the nearest neighbours of some frequent words.
 void PrintNeighbours(const tw::Tensor& table, const tw::data::Vocabulary& vocabulary) {
   const int64_t size = table.dim(0), depth = table.dim(1);
   const float* const rows = table.data<float>();
@@ -81,7 +81,7 @@ absl::Status Train(const std::string& path) {
   ASSIGN_OR_RETURN(const auto text, tw::data::ReadWords(path));
   const auto vocabulary =
       tw::data::Vocabulary::Build(text, {.max_size = absl::GetFlag(FLAGS_vocabulary), .unknown = "UNK"});
-  std::printf("%zu words in %s, %ld numbers for them\n", text.size(), path.c_str(), vocabulary.size());
+  std::printf("%zu words in %s, a vocabulary of %ld\n", text.size(), path.c_str(), vocabulary.size());
   const int window = absl::GetFlag(FLAGS_window);
   ASSIGN_OR_RETURN(auto pairs, tw::data::SkipGrams::Create(vocabulary.Ids(text), {.window = window, .skips = 2}));
 
@@ -90,7 +90,7 @@ absl::Status Train(const std::string& path) {
   ASSIGN_OR_RETURN(auto session, tw::Session::Create(graph));
   RETURN_IF_ERROR(session->Run({m.init_op}).status());
   const int steps = absl::GetFlag(FLAGS_steps);
-  double average = 0;  // over about the last 100 steps
+  double average = 0;  // moving average over about the last 100 steps
   {
     tw::Progress progress({.total_steps = steps, .terminal = tw::IsTerminal(stdout)});
     ASSIGN_OR_RETURN(const auto train, session->Prepare({m.train_op, m.loss}, {m.words, m.near}));
@@ -121,7 +121,7 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   tw::ConfigureMalloc();
-  absl::SetProgramUsageMessage("Learns numbers for words from a text.");
+  absl::SetProgramUsageMessage("Learns word embeddings from a text.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_batch_size) < 1 || absl::GetFlag(FLAGS_depth) < 1) {
     std::fprintf(stderr, "--batch_size and --depth must be at least 1\n");
