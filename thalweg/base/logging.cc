@@ -68,8 +68,10 @@ LogLine::~LogLine() {
 }  // namespace internal
 }  // namespace thalweg
 
-ABSL_FLAG(int, v, 0, "how much detail is logged").OnUpdate([] { thalweg::SetVerbosity(absl::GetFlag(FLAGS_v)); });
-ABSL_FLAG(int, minloglevel, 0, "log lines below this level are dropped: 0 all, 1 warnings, 2 errors, 3 fatal errors")
+ABSL_FLAG(int, v, 0, "verbosity: VLOG lines up to this level are logged").OnUpdate([] {
+  thalweg::SetVerbosity(absl::GetFlag(FLAGS_v));
+});
+ABSL_FLAG(int, minloglevel, 0, "lowest level that is logged: 0 everything, 1 warnings, 2 errors, 3 fatal errors")
     .OnUpdate([] {
       thalweg::SetMinLogLevel(static_cast<thalweg::LogLevel>(std::clamp(absl::GetFlag(FLAGS_minloglevel), 0, 3)));
     });

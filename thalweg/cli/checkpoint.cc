@@ -1,4 +1,4 @@
-// thalweg checkpoint: what is in checkpoints, and whether it is whole.
+// thalweg checkpoint: lists, shows, verifies, compares and merges checkpoints.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -15,9 +15,9 @@
 #include "thalweg/cli/flags.h"
 #include "thalweg/train/checkpoints/checkpoint_state.h"
 
-ABSL_FLAG(std::string, tensor, "", "show: the values of this one");
-ABSL_FLAG(int, max_elements, 20, "show: so many values of a tensor at most");
-ABSL_FLAG(double, tolerance, 0, "diff: numbers that differ by no more than this are the same");
+ABSL_FLAG(std::string, tensor, "", "show: print the values of this tensor");
+ABSL_FLAG(int, max_elements, 20, "show: maximum number of values to print");
+ABSL_FLAG(double, tolerance, 0, "diff: largest difference between two numbers that counts as equal");
 
 namespace thalweg::cli {
 namespace {
@@ -33,8 +33,9 @@ std::string Bytes(double n) {
 
 bool IsFolder(const std::string& path) { return PosixFileSystem().ListDirectory(path).ok(); }
 
-// A checkpoint by its prefix, by one of its files, or by its folder, of which
-// it is the latest, damaged or not.
+// Resolves a path to the prefix of a checkpoint. The path is a prefix, one of the
+// checkpoint's files, or a folder, which stands for the latest checkpoint in it.
+// Unlike LatestCheckpoint(), this does not skip a damaged one.
 absl::StatusOr<std::string> FindPrefix(const std::string& path) {
   if (IsFolder(path)) {
     const absl::StatusOr<CheckpointState> state = ReadCheckpointState(path);
@@ -56,12 +57,14 @@ absl::StatusOr<std::unique_ptr<BundleReader>> Open(const std::string& path) {
   absl::StatusOr<std::unique_ptr<BundleReader>> reader = BundleReader::Open(PosixFileSystem(), prefix);
   if (absl::IsNotFound(reader.status())) {
     RETURN_IF_ERROR(CheckpointExists(prefix));
-    return Unimplemented(prefix, " is a checkpoint of the older format (V1), which only programs read");
+    return Unimplemented(
+        prefix,
+        " is a checkpoint in the older format (V1); this command reads V2 only, restore it in a program instead");
   }
   return reader;
 }
 
-// Of the files of a checkpoint.
+// The size of all files of a checkpoint, in bytes.
 int64_t SizeOf(const std::string& prefix) {
   const std::string folder = internal::Folder(prefix);
   const std::string base = prefix.substr(prefix.rfind('/') == std::string::npos ? 0 : prefix.rfind('/') + 1);
@@ -117,7 +120,7 @@ absl::Status Show(std::ostream& out, const Arguments& paths) {
   return absl::OkStatus();
 }
 
-// Reads everything, which checks all sizes and checksums.
+// Reads every tensor, which checks all sizes and checksums.
 absl::Status Verify(std::ostream& out, const Arguments& paths) {
   for (const std::string& path : paths) {
     ASSIGN_OR_RETURN(const auto reader, Open(path));
@@ -136,7 +139,7 @@ absl::Status Verify(std::ostream& out, const Arguments& paths) {
       return DataLoss(prefix, ": ", damaged, " of ", names.size(),
                       " tensors are damaged, the last: ", damage.message());
     }
-    out << prefix << ": " << names.size() << " tensors, all whole\n";
+    out << prefix << ": " << names.size() << " tensors, no damage found\n";
   }
   return absl::OkStatus();
 }
@@ -154,7 +157,8 @@ double LargestDifference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-// What is different of two tensors of one type and shape; empty if nothing is.
+// Describes the difference of two tensors of the same type and shape. Empty if they
+// are equal within --tolerance.
 std::string Difference(const Tensor& a, const Tensor& b) {
   double largest = 0;
   switch (a.dtype()) {
@@ -173,7 +177,7 @@ std::string Difference(const Tensor& a, const Tensor& b) {
     default: {
       const bool same = a.dtype() == kString ? a.flat<std::string>() == b.flat<std::string>()
                                              : a.ToString(1 << 20) == b.ToString(1 << 20);
-      return same ? "" : "other values";
+      return same ? "" : "values differ";
     }
   }
   if (largest <= absl::GetFlag(FLAGS_tolerance)) return "";
@@ -208,14 +212,15 @@ absl::Status Diff(std::ostream& out, const Arguments& paths) {
     ++different;
   }
   if (different > 0) return FailedPrecondition(different, " of ", names.size(), " tensors differ");
-  out << names.size() << " tensors, all the same\n";
+  out << names.size() << " tensors, all equal\n";
   return absl::OkStatus();
 }
 
-// One checkpoint, the latest of its folder, of several that tasks have written.
+// Merges the checkpoints that several tasks wrote into one, and records it as the
+// latest of its folder.
 absl::Status Merge(std::ostream& out, const Arguments& paths) {
   const std::string& merged = paths[0];
-  if (CheckpointExists(merged).ok()) return AlreadyExists("there is a checkpoint ", merged, " already");
+  if (CheckpointExists(merged).ok()) return AlreadyExists("checkpoint ", merged, " already exists");
   std::vector<std::string> prefixes;
   for (size_t i = 1; i < paths.size(); ++i) {
     ASSIGN_OR_RETURN(prefixes.emplace_back(), FindPrefix(paths[i]));
@@ -239,7 +244,8 @@ const std::vector<std::string>& Flags() {
   return flags;
 }
 
-// Flags may stand behind the paths, too. All of them take a value.
+// Splits off the flags, which may also follow the paths. All flags of this command
+// take a value.
 absl::StatusOr<Arguments> TakeFlags(const Arguments& args) {
   Arguments paths, flags;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -267,7 +273,7 @@ absl::Status Run(std::ostream& out, const Arguments& args) {
                              {"verify", "CHECKPOINT...", 1, 1000, Verify},
                              {"diff", "CHECKPOINT CHECKPOINT", 2, 2, Diff},
                              {"merge", "NEW CHECKPOINT...", 2, 1000, Merge}};
-  if (rest.empty()) return InvalidArgument("expected what to do: list, show, verify, diff or merge");
+  if (rest.empty()) return InvalidArgument("expected an action: list, show, verify, diff or merge");
   for (const Verb& verb : kVerbs) {
     if (rest[0] != verb.name) continue;
     if (rest.size() - 1 < verb.least || rest.size() - 1 > verb.most) {
@@ -275,23 +281,29 @@ absl::Status Run(std::ostream& out, const Arguments& args) {
     }
     return verb.run(out, Arguments(rest.begin() + 1, rest.end()));
   }
-  return InvalidArgument("cannot '", rest[0], "' checkpoints: expected list, show, verify, diff or merge");
+  return InvalidArgument("unknown action '", rest[0], "': expected list, show, verify, diff or merge");
 }
 
 }  // namespace
 
 Command CheckpointCommand() {
-  return {
-      .name = "checkpoint",
-      .summary = "Lists checkpoints, shows what is in one, checks that it is whole, compares two, joins several.",
-      .usage =
-          "list FOLDER | show CHECKPOINT | verify CHECKPOINT... | diff CHECKPOINT CHECKPOINT |\n"
-          "merge NEW CHECKPOINT...\n\n"
-          "A CHECKPOINT is a prefix (dir/model.ckpt-100), one of its files, or a folder: the latest there.\n"
-          "verify and diff end with code 1 if something is damaged or differs. merge moves what several tasks have\n"
-          "written into one checkpoint, and makes it the latest of its folder.",
-      .flags = Flags(),
-      .run_with_rest = Run};
+  return {.name = "checkpoint",
+          .summary = "Lists, shows, verifies, compares or merges checkpoints.",
+          .details =
+              "A CHECKPOINT is a prefix (dir/model.ckpt-100), one of its files, or a folder, which stands for the\n"
+              "latest checkpoint in it.\n"
+              "\n"
+              "  list    lists the checkpoints of a folder\n"
+              "  show    lists the tensors of a checkpoint, or prints the values of one (--tensor)\n"
+              "  verify  reads all tensors and checks sizes and checksums; exits with code 1 if any is damaged\n"
+              "  diff    compares two checkpoints; exits with code 1 if they differ\n"
+              "  merge   moves the tensors of several checkpoints, such as those that orphaned parameter servers\n"
+              "          wrote, into one, and makes it the latest of its folder",
+          .usage =
+              "list FOLDER | show CHECKPOINT | verify CHECKPOINT... | diff CHECKPOINT CHECKPOINT |\n"
+              "       merge NEW CHECKPOINT...",
+          .flags = Flags(),
+          .run_with_rest = Run};
 }
 
 }  // namespace thalweg::cli

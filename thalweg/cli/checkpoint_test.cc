@@ -57,7 +57,7 @@ TEST_F(CheckpointTest, ListAndShow) {
 
 TEST_F(CheckpointTest, VerifyFindsDamage) {
   ASSERT_EQ(Run({"verify", folder_, Path("m-1")}), 0) << err_;
-  EXPECT_THAT(out_, HasSubstr("m-2: 2 tensors, all whole\n"));
+  EXPECT_THAT(out_, HasSubstr("m-2: 2 tensors, no damage found\n"));
   const std::string data = DataPath(Path("m-1"), 0, 1);
   std::string bytes = *PosixFileSystem().ReadFileToString(data);
   bytes.back() ^= 1;
@@ -81,7 +81,7 @@ TEST_F(CheckpointTest, VerifyFindsDamage) {
 
 TEST_F(CheckpointTest, Diff) {
   EXPECT_EQ(Run({"diff", Path("m-1"), Path("m-1")}), 0) << err_;
-  EXPECT_EQ(out_, "2 tensors, all the same\n");
+  EXPECT_EQ(out_, "2 tensors, all equal\n");
   EXPECT_EQ(Run({"diff", Path("m-1"), Path("m-2")}), 1);
   EXPECT_EQ(out_, "global_step: values differ by up to 1\nw: values differ by up to 0.5\n");
   EXPECT_EQ(err_, "FAILED_PRECONDITION: 2 of 2 tensors differ\n");
@@ -98,18 +98,18 @@ TEST_F(CheckpointTest, MergeMakesOneOfSeveral) {
   EXPECT_EQ(Run({"merge", Path("m-3"), Path("m-2"), Path("m-1")}), 1);
   EXPECT_THAT(err_, HasSubstr("INVALID_ARGUMENT"));
   EXPECT_EQ(Run({"merge", Path("m-1"), Path("m-2")}), 1);
-  EXPECT_EQ(err_, "ALREADY_EXISTS: there is a checkpoint " + Path("m-1") + " already\n");
+  EXPECT_EQ(err_, "ALREADY_EXISTS: checkpoint " + Path("m-1") + " already exists\n");
   EXPECT_EQ(Run({"merge", Path("m-3"), Path("m-2"), Path("none")}), 1);
   ASSERT_EQ(Run({"merge", Path("m-3"), Path("m-2"), Path("orphan-ps-1.index")}), 0) << err_;
   EXPECT_EQ(out_, Path("m-3") + ": 3 tensors, the latest of " + folder_ + "\n");
   EXPECT_EQ(Run({"verify", folder_}), 0) << err_;
-  EXPECT_EQ(out_, Path("m-3") + ": 3 tensors, all whole\n");
+  EXPECT_EQ(out_, Path("m-3") + ": 3 tensors, no damage found\n");
 }
 
 TEST_F(CheckpointTest, WrongArguments) {
   EXPECT_EQ(Run({}), 1);
   EXPECT_EQ(Run({"eat", folder_}), 1);
-  EXPECT_EQ(err_, "INVALID_ARGUMENT: cannot 'eat' checkpoints: expected list, show, verify, diff or merge\n");
+  EXPECT_EQ(err_, "INVALID_ARGUMENT: unknown action 'eat': expected list, show, verify, diff or merge\n");
   EXPECT_EQ(Run({"diff", folder_}), 1);
   EXPECT_EQ(err_, "INVALID_ARGUMENT: expected: thalweg checkpoint diff CHECKPOINT CHECKPOINT\n");
   EXPECT_EQ(Run({"show", Path("none")}), 1);

@@ -1,5 +1,5 @@
-// A subcommand of the program: a name, the flags that it takes, and what it
-// does. Each is one file of this folder; program.cc lists them.
+// A subcommand of `thalweg`: its name, its help text, its flags and the function
+// that runs it. Each subcommand is one file of this folder; program.cc lists them.
 #pragma once
 
 #include <ostream>
@@ -13,18 +13,22 @@ namespace thalweg::cli {
 struct Command {
   std::string name;
   std::string summary;             // one line, for the list of subcommands
-  std::string details;             // more of it, for its own help; may be empty
-  std::string usage;               // what follows the name: "--graph FILE [--runs N]"
-  std::vector<std::string> flags;  // names of the absl flags that it takes
-  // Flags of one letter ("-u") are not its own: the rest begins with them.
+  std::string details;             // further paragraphs for its own --help; may be empty
+  std::string usage;               // the arguments after its name: "--graph FILE [--runs N]"
+  std::vector<std::string> flags;  // names of the absl flags that it accepts
+  // Its own flags end at the first one-letter flag ("-u"), which begins `rest`.
   bool short_flags_are_rest = false;
-  // What it has to say goes to `out`. An error ends the program with code 1 or,
-  // if another try may succeed, 128 and the number of the error.
+
+  // Exactly one of the following three functions is set. They write their results
+  // to `out`. On an error the program exits with code 1 or, if a retry may succeed,
+  // with 128 + the error's code.
+
+  // For a command that takes flags only.
   absl::Status (*run)(std::ostream& out) = nullptr;
-  // Instead of `run`, for a command whose flags end at the first argument that
-  // is none: the rest is somebody else's.
+  // For a command that takes arguments. Its flags end at the first argument that
+  // is not a flag, or at "--". `rest` holds everything after them.
   absl::Status (*run_with_rest)(std::ostream& out, const std::vector<std::string>& rest) = nullptr;
-  // The same for a command that has an exit code to pass on.
+  // Like run_with_rest, but the returned number becomes the exit code.
   absl::StatusOr<int> (*run_for_code)(std::ostream& out, const std::vector<std::string>& rest) = nullptr;
 };
 

@@ -13,17 +13,18 @@
 #include "thalweg/tensor/tensor_proto.h"
 
 ABSL_FLAG(std::string, graph, "", "file with a GraphDef (.pb, or text as .pbtxt)");
-ABSL_FLAG(std::string, feeds, "", "file with thalweg.NamedTensors: values for tensors of the graph");
-ABSL_FLAG(std::vector<std::string>, fetch, {}, "a tensor whose value is wanted; may be given several times");
-ABSL_FLAG(std::vector<std::string>, target, {}, "a node to run; may be given several times");
-ABSL_FLAG(int, runs, 1, "how many times; the values are those of the last");
-ABSL_FLAG(std::string, steps, "", "file with thalweg.EvalSteps, in place of --feeds, --fetch, --target and --runs");
-ABSL_FLAG(bool, keep_going, false, "a step that fails is noted in the output, and the next one runs; needs --steps");
-ABSL_FLAG(std::string, out, "", "file for the values: thalweg.NamedTensors or, of --steps, thalweg.EvalResults");
+ABSL_FLAG(std::string, feeds, "", "file with thalweg.NamedTensors: values to feed");
+ABSL_FLAG(std::vector<std::string>, fetch, {}, "a tensor to fetch; may be given several times");
+ABSL_FLAG(std::vector<std::string>, target, {}, "a node to run without fetching it; may be given several times");
+ABSL_FLAG(int, runs, 1, "number of times to run the step; the values of the last run are written");
+ABSL_FLAG(std::string, steps, "", "file with thalweg.EvalSteps, instead of --feeds, --fetch, --target and --runs");
+ABSL_FLAG(bool, keep_going, false, "with --steps: if a step fails, record its error and run the next one");
+ABSL_FLAG(std::string, out, "",
+          "file for the values: thalweg.NamedTensors or, with --steps, thalweg.EvalResults; empty: print them");
 ABSL_FLAG(std::string, trace, "",
           "file for the tensorflow.RunMetadata of the last step: when and where every node ran");
-ABSL_FLAG(int, threads, 0, "threads that work on a step; 0 is one per core");
-ABSL_FLAG(bool, optimize, true, "fold constants and merge common subexpressions before running");
+ABSL_FLAG(int, threads, 0, "compute threads; 0: one per core");
+ABSL_FLAG(bool, optimize, true, "fold constants and merge common subexpressions before the first run");
 
 namespace thalweg::cli {
 namespace {
@@ -35,15 +36,15 @@ absl::Status CheckFlags() {
   const bool single = !absl::GetFlag(FLAGS_feeds).empty() || !absl::GetFlag(FLAGS_fetch).empty() ||
                       !absl::GetFlag(FLAGS_target).empty() || absl::GetFlag(FLAGS_runs) != 1;
   if (single && !absl::GetFlag(FLAGS_steps).empty()) {
-    return InvalidArgument("--steps takes the place of --feeds, --fetch, --target and --runs");
+    return InvalidArgument("--steps cannot be combined with --feeds, --fetch, --target or --runs");
   }
   if (!single && absl::GetFlag(FLAGS_steps).empty())
     return InvalidArgument("nothing to run: give --fetch, --target or --steps");
   if (absl::GetFlag(FLAGS_keep_going) && absl::GetFlag(FLAGS_steps).empty()) {
-    return InvalidArgument("--keep_going is for --steps");
+    return InvalidArgument("--keep_going needs --steps");
   }
   if (absl::GetFlag(FLAGS_runs) < 1)
-    return InvalidArgument("--runs is ", absl::GetFlag(FLAGS_runs), ", must be at least 1");
+    return InvalidArgument("--runs: expected at least 1, got ", absl::GetFlag(FLAGS_runs));
   return absl::OkStatus();
 }
 
@@ -60,7 +61,7 @@ absl::StatusOr<Step> StepOfFlags() {
   return step;
 }
 
-// Runs steps in one session and keeps the metadata of the last.
+// Runs steps in one session and keeps the metadata of the last run.
 class Evaluator {
  public:
   static absl::StatusOr<std::unique_ptr<Evaluator>> Create() {
@@ -133,7 +134,7 @@ absl::Status RunSteps(Evaluator& evaluator, const std::string& path, EvalResults
   return absl::OkStatus();
 }
 
-// What is not written to a file is shown.
+// Writes `message` to --out. Without --out, prints the values of `results`.
 absl::Status Report(const google::protobuf::Message& message, const EvalResults& results, std::ostream& out) {
   if (const std::string path = absl::GetFlag(FLAGS_out); !path.empty()) return WriteProto(path, message);
   for (const EvalResults::Step& step : results.step()) {
@@ -171,7 +172,7 @@ absl::Status Run(std::ostream& out) {
 
 Command EvalCommand() {
   return {.name = "eval",
-          .summary = "Runs a graph on this machine and writes the values of some of its tensors.",
+          .summary = "Runs a graph in this process and prints or writes the values of some of its tensors.",
           .usage =
               "--graph FILE (--fetch NAME... [--feeds FILE] [--target NAME...] [--runs N] | --steps FILE) [--out FILE]",
           .flags = {"graph", "feeds", "fetch", "target", "runs", "steps", "keep_going", "out", "trace", "threads",

@@ -18,7 +18,7 @@ absl::CommandLineFlag* Find(absl::string_view name, const List& allowed) {
   return std::find(allowed.begin(), allowed.end(), name) == allowed.end() ? nullptr : absl::FindCommandLineFlag(name);
 }
 
-// An argument that names a flag, taken apart.
+// A command line argument "--name" or "--name=value", parsed.
 struct Argument {
   absl::string_view name;
   absl::string_view value;

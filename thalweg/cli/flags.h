@@ -1,4 +1,4 @@
-// Flags of subcommands: absl's, of which each subcommand takes some.
+// Flags of subcommands. All are absl flags; each subcommand accepts a subset.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace thalweg::cli {
 
-// Sets the flags named in `args`: "--name value", "--name=value", with one dash
-// or two; "--name" and "--noname" for bools. A flag that holds a list may be
-// given several times, and takes "a,b" too. INVALID_ARGUMENT for a flag that is
-// not among `allowed`, a value that it cannot have, and an argument that is no
-// flag.
+// Sets the flags in `args`: "--name value" or "--name=value", with one dash or two;
+// "--name" and "--noname" for bools. A flag that holds a list accepts "a,b" and may
+// be given several times. Returns INVALID_ARGUMENT for a flag that is not among
+// `allowed`, a value that does not parse, and an argument that is not a flag.
 absl::Status SetFlags(absl::Span<const std::string> args, const std::vector<std::string>& allowed);
 
-// One line for each: "  --runs N  ...". REQUIRES: they exist.
+// Help for the named flags, one line each: "  --runs  number of times ... (1)".
+// REQUIRES: the flags exist.
 std::string DescribeFlags(const std::vector<std::string>& names);
 
 }  // namespace thalweg::cli

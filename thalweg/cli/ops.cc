@@ -11,11 +11,11 @@
 #include "thalweg/graph/op_schema.h"
 #include "thalweg/proto/graph.pb.h"
 
-ABSL_FLAG(std::string, op, "", "only the op of this name");
-ABSL_FLAG(std::string, binary, "", "write a tensorflow.OpList to this file instead");
+ABSL_FLAG(std::string, op, "", "print only this op type");
+ABSL_FLAG(std::string, binary, "", "write a serialized tensorflow.OpList to this file instead of printing text");
 ABSL_FLAG(
     std::string, missing, "",
-    "a file with names of op types, one at the beginning of each line: list those that are missing here, and why");
+    "a file with an op type at the beginning of each line: list those that Thalweg does not have, with the reason");
 
 namespace thalweg::cli {
 namespace {
@@ -32,8 +32,8 @@ absl::StatusOr<tensorflow::OpList> RegisteredOps(const std::string& name) {
   return list;
 }
 
-// Why an op type of TensorFlow's is not there. The first row that fits counts; a
-// name that fits none is simply not done yet.
+// Reasons why an op type of TensorFlow is missing, by prefix and substring of its
+// name. The first match counts. A name without a match is not implemented yet.
 struct Reason {
   absl::string_view prefix;
   absl::string_view part;
@@ -48,9 +48,9 @@ constexpr Reason kReasons[] = {
     {"", "TPU", "TPU"},
     {"", "BigQuery", "a service outside the cluster"},
     {"Gcs", "", "a service outside the cluster"},
-    {"", "RemoteFusedGraph", "it runs on a processor of its own"},
-    {"TfLite", "", "it runs another runtime"},
-    {"_", "", "only TensorFlow's runtime itself puts it into graphs"},
+    {"", "RemoteFusedGraph", "it runs on a separate processor"},
+    {"TfLite", "", "it embeds another runtime"},
+    {"_", "", "only TensorFlow's own runtime adds it to graphs"},
     {"", "PyFunc", "it calls back into the script"},
     {"", "Dataset", "input pipelines"},
     {"", "Iterator", "input pipelines"},
@@ -81,8 +81,8 @@ absl::string_view ReasonFor(absl::string_view name) {
   return "not done yet";
 }
 
-// The names that a file lists and the registry does not know. A line that is
-// empty or begins with # has none, and what follows a name is not read.
+// Lists the op types of the file that the registry does not have. The first word of
+// a line is the name. Empty lines and lines that begin with # are ignored.
 absl::Status ListMissing(const std::string& path, std::ostream& out) {
   ASSIGN_OR_RETURN(const std::string text, PosixFileSystem().ReadFileToString(path));
   int64_t listed = 0, missing = 0;
@@ -110,7 +110,7 @@ absl::Status Run(std::ostream& out) {
 
 Command OpsCommand() {
   return {.name = "ops",
-          .summary = "Lists the op types that graphs can have, with their signatures.",
+          .summary = "Lists the supported op types with their signatures.",
           .usage = "[--op NAME] [--binary FILE] [--missing FILE]",
           .flags = {"op", "binary", "missing"},
           .run = Run};

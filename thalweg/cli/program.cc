@@ -21,14 +21,14 @@ std::vector<Command> Commands() {
           RunCommand(),        ServerCommand(), VersionCommand()};
 }
 
-// Of the log: base/logging.cc has them.
+// Logging flags, which every command accepts. base/logging.cc defines them.
 std::vector<std::string> CommonFlags() { return {"v", "minloglevel"}; }
 
 std::string Help() {
   std::string text = "usage: thalweg COMMAND [flags]\n\ncommands:\n";
   for (const Command& command : Commands()) absl::StrAppendFormat(&text, "  %-10s %s\n", command.name, command.summary);
   return text + "\nflags of every command:\n" + DescribeFlags(CommonFlags()) +
-         "\n`thalweg COMMAND --help` has the flags of one.\n";
+         "\n`thalweg COMMAND --help` describes a command and its flags.\n";
 }
 
 std::string Help(const Command& command) {
@@ -40,9 +40,10 @@ std::string Help(const Command& command) {
 
 bool IsHelp(const std::string& arg) { return arg == "--help" || arg == "-help" || arg == "-h"; }
 
-// How many of the arguments are the command and its flags, which "--" ends, or a
-// flag of one letter if those are not the command's. A flag that is not a switch
-// and has no '=' takes the next one.
+// The number of leading arguments that are the command and its flags. They end at
+// "--", at the first argument that is not a flag and, without `with_short_flags`, at
+// a one-letter flag. A flag that is not a bool and has no '=' takes the next argument
+// as its value.
 size_t CountFlags(const std::vector<std::string>& args, bool with_short_flags) {
   size_t n = 1;
   while (n < args.size() && args[n].size() > 1 && args[n][0] == '-' && args[n] != "--") {
@@ -71,10 +72,10 @@ int RunProgram(const std::vector<std::string>& args, std::ostream& out, std::ost
   const auto command =
       std::find_if(commands.begin(), commands.end(), [&](const Command& c) { return c.name == args[0]; });
   if (command == commands.end()) {
-    err << "thalweg: there is no command '" << args[0] << "'; `thalweg --help` lists them\n";
+    err << "thalweg: unknown command '" << args[0] << "'; `thalweg --help` lists the commands\n";
     return kWrongArguments;
   }
-  // The arguments that are this command's own, and what is not.
+  // The first `own` arguments are the command and its flags; `rest` follows them.
   const bool has_rest = command->run_with_rest != nullptr || command->run_for_code != nullptr;
   const size_t own = has_rest ? CountFlags(args, !command->short_flags_are_rest) : args.size();
   std::vector<std::string> rest(args.begin() + static_cast<ptrdiff_t>(own), args.end());
@@ -87,7 +88,7 @@ int RunProgram(const std::vector<std::string>& args, std::ostream& out, std::ost
   for (const std::string& name : CommonFlags()) flags.push_back(name);
   if (const absl::Status status = SetFlags(absl::MakeConstSpan(args).subspan(1, own - 1), flags); !status.ok()) {
     err << "thalweg " << command->name << ": " << status.message() << "; `thalweg " << command->name
-        << " --help` has its flags\n";
+        << " --help` lists its flags\n";
     return kWrongArguments;
   }
   absl::StatusOr<int> code = 0;

@@ -1,4 +1,4 @@
-// The program `thalweg`, but for its process.
+// The program `thalweg` as a function, so that tests can call it in their process.
 #pragma once
 
 #include <ostream>
@@ -7,11 +7,13 @@
 
 namespace thalweg::cli {
 
-// Runs the subcommand that args[0] names; args are without the program's name.
-// Returns the exit code: 0; 1 if the subcommand failed ("CODE: message" is on
-// `err`), or as ExitCode() has it if another try may succeed; 2 if the arguments
-// are wrong; or what the subcommand passes on. Sets flags, so that it is meant to
-// be called once.
+// Runs the subcommand args[0]. `args` does not contain the program's name. Returns
+// the exit code:
+//   0    success
+//   1    the subcommand failed; `err` got "CODE: message"
+//   2    wrong arguments
+//   128+ the subcommand failed and a retry may succeed, see ExitCode()
+// `run` returns the exit code of its job instead. Sets global flags, so call it once.
 int RunProgram(const std::vector<std::string>& args, std::ostream& out, std::ostream& err);
 
 }  // namespace thalweg::cli

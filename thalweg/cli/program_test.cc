@@ -138,9 +138,9 @@ TEST_F(ProgramTest, HelpListsTheCommands) {
 
 TEST_F(ProgramTest, WrongArgumentsAreCodeTwo) {
   EXPECT_EQ(Run({"evil"}), 2);
-  EXPECT_EQ(err_, "thalweg: there is no command 'evil'; `thalweg --help` lists them\n");
+  EXPECT_EQ(err_, "thalweg: unknown command 'evil'; `thalweg --help` lists the commands\n");
   EXPECT_EQ(Run({"ops", "--graph=x"}), 2);
-  EXPECT_EQ(err_, "thalweg ops: unknown flag '--graph=x'; `thalweg ops --help` has its flags\n");
+  EXPECT_EQ(err_, "thalweg ops: unknown flag '--graph=x'; `thalweg ops --help` lists its flags\n");
   EXPECT_EQ(Run({"eval", "--runs", "x"}), 2);
   EXPECT_THAT(err_, HasSubstr("--runs cannot be 'x'"));
   EXPECT_THAT(out_, IsEmpty());
@@ -258,7 +258,7 @@ TEST_F(ProgramTest, EvalSaysWhatIsWrong) {
   EXPECT_EQ(Eval({}), 1);
   EXPECT_THAT(err_, HasSubstr("nothing to run"));
   EXPECT_EQ(Eval({"--fetch=y:0", "--steps=s.pb"}), 1);
-  EXPECT_THAT(err_, HasSubstr("--steps takes the place of"));
+  EXPECT_THAT(err_, HasSubstr("--steps cannot be combined with"));
   EXPECT_EQ(Eval({"--fetch=y:0", "--keep_going"}), 1);
   EXPECT_EQ(Eval({"--fetch=y:0", "--runs=0"}), 1);
   EXPECT_EQ(Eval({"--fetch=y:0", "--out", "/nowhere/at/all"}), 1);
@@ -267,7 +267,7 @@ TEST_F(ProgramTest, EvalSaysWhatIsWrong) {
   EXPECT_THAT(err_, AllOf(HasSubstr("NOT_FOUND"), HasSubstr("none.pb")));
   Write("bad.pbtxt", "node { nome: 'x' }");
   EXPECT_EQ(Run({"eval", "--fetch=y", "--graph", Path("bad.pbtxt")}), 1);
-  EXPECT_THAT(err_, HasSubstr("bad.pbtxt holds no tensorflow.GraphDef in text form"));
+  EXPECT_THAT(err_, HasSubstr("bad.pbtxt is not a valid tensorflow.GraphDef in text form"));
   Write("bad_feeds.pbtxt", "tensor { name: 'x' tensor { dtype: DT_FLOAT tensor_shape { dim { size: -5 } } } }");
   EXPECT_EQ(Eval({"--fetch=z:0", "--feeds", Path("bad_feeds.pbtxt")}), 1);
   EXPECT_THAT(err_, HasSubstr("feed 'x': "));

@@ -17,7 +17,7 @@ absl::Status ReadProto(const std::string& path, google::protobuf::Message* messa
   const bool ok =
       IsText(path) ? google::protobuf::TextFormat::ParseFromString(bytes, message) : message->ParseFromString(bytes);
   if (ok) return absl::OkStatus();
-  return InvalidArgument(path, " holds no ", message->GetTypeName(), IsText(path) ? " in text form" : "");
+  return InvalidArgument(path, " is not a valid ", message->GetTypeName(), IsText(path) ? " in text form" : "");
 }
 
 absl::Status WriteProto(const std::string& path, const google::protobuf::Message& message) {
@@ -25,7 +25,8 @@ absl::Status WriteProto(const std::string& path, const google::protobuf::Message
   const bool ok =
       IsText(path) ? google::protobuf::TextFormat::PrintToString(message, &bytes) : message.SerializeToString(&bytes);
   if (!ok)
-    return ResourceExhausted(message.GetTypeName(), " for ", path, " is too large: at most 2 GB fit into a message");
+    return ResourceExhausted("cannot write ", path, ": the ", message.GetTypeName(),
+                             " exceeds protobuf's limit of 2 GB");
   return PosixFileSystem().WriteStringToFile(path, bytes);
 }
 

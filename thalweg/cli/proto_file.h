@@ -1,4 +1,5 @@
-// Protos in files: as bytes or, if the name ends in .pbtxt, as text.
+// Reads and writes protos in files: in text form if the name ends in .pbtxt,
+// otherwise in binary form.
 #pragma once
 
 #include <string>
@@ -8,8 +9,8 @@
 
 namespace thalweg::cli {
 
-// INVALID_ARGUMENT, with the path and the type, if the file holds no such
-// message.
+// Returns INVALID_ARGUMENT, with the path and the type, if the file does not parse
+// as such a message.
 absl::Status ReadProto(const std::string& path, google::protobuf::Message* message);
 absl::Status WriteProto(const std::string& path, const google::protobuf::Message& message);
 

@@ -1,4 +1,4 @@
-// thalweg python: a TensorFlow program whose servers are ours.
+// thalweg python: runs a TensorFlow program with Thalweg's servers.
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,31 +14,32 @@
 #include "thalweg/base/status.h"
 #include "thalweg/cli/command.h"
 
-ABSL_FLAG(std::string, python, "python3", "the interpreter, with TensorFlow installed");
-ABSL_FLAG(bool, sessions, false, "sessions without a target run on a server, too");
+ABSL_FLAG(std::string, python, "python3", "Python interpreter to use; it must have TensorFlow installed");
+ABSL_FLAG(bool, sessions, false, "also run sessions without a target on a Thalweg server");
 ABSL_FLAG(bool, keep_tensorflow_semantics, false,
-          "do not help jobs to end: join() never returns, coordinators wait 120 s for their threads, and synchronous "
-          "training waits for workers that have left");
+          "behave as TensorFlow does when jobs end: join() never returns, coordinators wait 120 s for their threads, "
+          "and synchronous training waits for workers that have left");
 
 namespace thalweg::cli {
 namespace {
 
-// The folder of the files that TensorFlow programs are started with: beside an
-// installed program, or in the source that this one was built from.
+// The folder of the Python shim: beside the installed program or, for a program in
+// its build folder, in the source tree.
 absl::StatusOr<std::string> ShimFolder(const std::string& binary) {
   const std::string installed = binary.substr(0, binary.rfind('/')) + "/../share/thalweg/python";
   for (const std::string& folder : {installed, std::string(THALWEG_SHIM_FOLDER)}) {
     struct stat found {};
     if (stat((folder + "/sitecustomize.py").c_str(), &found) == 0) return folder;
   }
-  return NotFound("The files for TensorFlow programs are neither in ", installed, " nor in ", THALWEG_SHIM_FOLDER);
+  return NotFound("Thalweg's Python shim (sitecustomize.py) is neither in ", installed, " nor in ",
+                  THALWEG_SHIM_FOLDER);
 }
 
-// Letters of interpreter flags: those whose value is the rest of the argument or
-// the next one, and those that keep Python from loading the shim.
+// Python's one-letter flags that take a value (the rest of the argument, or the next
+// argument), and those that keep Python from loading the shim.
 constexpr absl::string_view kFlagsWithValue = "WX", kFlagsWithoutShim = "EIS";
 
-// The flags of the interpreter end at the script, or at the -m or -c in its place.
+// Checks the flags of the interpreter. They end at the script, at -m or at -c.
 absl::Status CheckInterpreterArguments(const std::vector<std::string>& args) {
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& arg = args[i];
@@ -82,7 +83,7 @@ absl::Status Run(std::ostream& out, const std::vector<std::string>& rest) {
   for (std::string& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);
   out.flush();
-  execvp(argv[0], argv.data());  // the script is this process: signals and exit code are its own
+  execvp(argv[0], argv.data());  // the script replaces this process, so signals and the exit code are its own
   return NotFound("Cannot run ", argv[0], ": ", strerror(errno));
 }
 
@@ -90,7 +91,7 @@ absl::Status Run(std::ostream& out, const std::vector<std::string>& rest) {
 
 Command PythonCommand() {
   return {.name = "python",
-          .summary = "Runs a TensorFlow program; its tf.train.Servers are Thalweg's.",
+          .summary = "Runs a TensorFlow program with Thalweg's servers as its tf.train.Servers.",
           .usage = "[--python EXE] [--sessions] [-u and other flags of Python] SCRIPT | -m MODULE | -c CODE [ARGS...]",
           .flags = {"python", "sessions", "keep_tensorflow_semantics"},
           .short_flags_are_rest = true,

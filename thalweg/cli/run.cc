@@ -1,4 +1,4 @@
-// thalweg run: a whole job on this host.
+// thalweg run: starts a whole job on this host.
 #include <iostream>
 #include <string>
 #include <vector>
@@ -10,15 +10,15 @@
 #include "thalweg/launch/host_launcher.h"
 #include "thalweg/train/session/progress.h"
 
-ABSL_FLAG(int, ps, 1, "how many parameter servers");
-ABSL_FLAG(int, workers, 1, "how many workers; the first is the chief");
+ABSL_FLAG(int, ps, 1, "number of parameter servers");
+ABSL_FLAG(int, workers, 1, "number of workers; worker 0 is the chief");
 ABSL_FLAG(std::string, restart, "never",
-          "\"on-failure\": a task that ended by a signal or with a code of 128 or more is started again; \"never\"");
-ABSL_FLAG(int, max_restarts, 3, "how often one task is started again");
+          "\"never\", or \"on-failure\": restart a task that a signal ended or that exited with code 128 or more");
+ABSL_FLAG(int, max_restarts, 3, "with --restart on-failure: maximum number of restarts per task");
 ABSL_FLAG(absl::Duration, ps_grace, absl::Seconds(3),
-          "how long parameter servers may take to leave when the workers have ended");
-ABSL_FLAG(bool, board, true, "on a terminal: a table of the tasks instead of lines that tell steps");
-ABSL_DECLARE_FLAG(int, base_port);  // of launch/job.cc
+          "how long to wait for parameter servers to exit after the workers have, before sending SIGTERM");
+ABSL_FLAG(bool, board, true, "on a terminal: show a table of the tasks' progress instead of their step lines");
+ABSL_DECLARE_FLAG(int, base_port);  // defined in launch/job.cc
 
 namespace thalweg::cli {
 namespace {
@@ -43,12 +43,11 @@ absl::StatusOr<int> Run(std::ostream& out, const std::vector<std::string>& rest)
 
 Command RunCommand() {
   return {.name = "run",
-          .summary =
-              "Runs a job on this host: starts a program once for every task, and shows how they get on.\n"
-              "\n"
-              "Every task gets its TF_CONFIG; {ps_hosts}, {worker_hosts}, {job_name} and {task_index} in its\n"
-              "arguments stand for its own. The job is over when all workers have ended with code 0, or with\n"
-              "the code of the first task that failed.\n"
+          .summary = "Runs a job on this host: starts a program once per task and shows their progress.",
+          .details =
+              "Every task gets its own TF_CONFIG. In its arguments, {ps_hosts}, {worker_hosts}, {job_name} and\n"
+              "{task_index} are replaced by the values of the task. The job ends when all workers have exited with\n"
+              "code 0, or when a task fails; the exit code is then that of the task.\n"
               "\n"
               "  thalweg run --ps 2 --workers 2 -- ./distributed_mnist --is_sync\n"
               "  thalweg run --workers 2 -- thalweg python train.py --ps_hosts={ps_hosts} \\\n"

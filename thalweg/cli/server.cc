@@ -1,4 +1,4 @@
-// thalweg server: one task of a cluster.
+// thalweg server: serves one task of a cluster.
 #include "thalweg/server/server.h"
 
 #include <poll.h>
@@ -25,41 +25,43 @@
 #include "thalweg/client/task_completion.h"
 
 ABSL_FLAG(std::string, cluster, "",
-          "who is in the cluster: \"ps|host:2222;host:2223,worker|host:2224\"; tasks may be given as index=host:port");
-ABSL_DECLARE_FLAG(std::string, job_name);  // of launch/job.cc
+          "tasks of the cluster: \"ps|host:2222;host:2223,worker|host:2224\"; a task may be given as index=host:port");
+ABSL_DECLARE_FLAG(std::string, job_name);  // defined in launch/job.cc
 ABSL_DECLARE_FLAG(int, task_index);
 ABSL_FLAG(std::string, server_def, "",
-          "a file with a tensorflow.ServerDef, instead of the three above; \"-\" is the standard input");
-ABSL_FLAG(int, cpus, 1, "number of devices: /device:CPU:0, /device:CPU:1, ...");
-ABSL_FLAG(bool, forever, false, "serve on when all workers have said that they are done");
+          "file with a tensorflow.ServerDef, instead of --cluster, --job_name and --task_index; \"-\": standard input");
+ABSL_FLAG(int, cpus, 1, "number of CPU devices: /device:CPU:0, /device:CPU:1, ...");
+ABSL_FLAG(bool, forever, false, "keep serving after all workers are done, until SIGTERM or SIGINT");
 ABSL_FLAG(absl::Duration, orphan_after, absl::InfiniteDuration(),
-          "leave, with code 132, if for this long there was no worker");
+          "exit with code 132 if no worker has been seen for this long");
 ABSL_FLAG(absl::Duration, idle_after, absl::Seconds(10),
-          "as a parameter server of TensorFlow's workers, leave, with code 0, when they have closed their sessions and "
-          "are gone and nothing came for this long");
-ABSL_FLAG(std::string, orphan_checkpoint, "",
-          "then save all variables first, as the checkpoint of this name and the task's: \"ckpt/orphan\" makes "
-          "ckpt/orphan-ps-0");
-// The program that owns the server writes to it: "D" when its work is done, "J"
-// to wait for the end of the job, "L" to have the server finish its steps and
-// leave. The server answers on its standard output ("Announced", "Joined",
-// "Orphaned") and serves until the program closes its end: sessions of a program
-// that ends are closed last of all.
+          "as a parameter server of TensorFlow workers: exit with code 0 when they have closed their sessions, cannot "
+          "be reached, and no call has arrived for this long");
+ABSL_FLAG(
+    std::string, orphan_checkpoint, "",
+    "with --orphan_after: save all variables before the exit, in a checkpoint of this prefix and the task's name; "
+    "\"ckpt/orphan\" makes ckpt/orphan-ps-0");
+// A lifeline connects the server to the program that owns it. The program writes one
+// letter per request: "D" announces that its work is done, "J" waits for the end of
+// the job, "L" lets the server finish its steps and exit. The server answers on its
+// standard output ("Announced", "Joined", "Orphaned"). It serves until the program
+// closes its end, so that the sessions of an exiting program are closed last.
 ABSL_FLAG(int, lifeline, -1,
-          "a file descriptor: the server ends when its other end is closed. SIGINT, SIGTERM and SIGHUP, which reach "
-          "the program as well, are left to the program");
+          "file descriptor of a pipe from the program that owns the server; the server exits when the other end is "
+          "closed, and leaves SIGINT, SIGTERM and SIGHUP to that program");
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(5),
-          "a task that a step waits for and that does not answer for so long is taken for dead; one whose connection "
-          "breaks is dead at once");
+          "how long a task may fail to answer before the steps that wait for it fail with UNAVAILABLE; a broken "
+          "connection fails them immediately");
 ABSL_FLAG(absl::Duration, client_lease, absl::Hours(24),
-          "close a session that no client has called for this long and that runs no step; \"inf\" keeps all");
+          "close a session that runs no step and that no client has called for this long; \"inf\": never");
 ABSL_FLAG(absl::Duration, master_lease, absl::Minutes(10),
-          "let go of what a master has registered here when it does not answer for this long; \"inf\" keeps all");
-ABSL_DECLARE_FLAG(bool, keep_tensorflow_semantics);  // of python.cc
-ABSL_FLAG(bool, local_links, true, "exchange messages with tasks of the same user on this machine in shared memory");
+          "close the sessions of a remote master that has not answered for this long; \"inf\": never");
+ABSL_DECLARE_FLAG(bool, keep_tensorflow_semantics);  // defined in python.cc
+ABSL_FLAG(bool, local_links, true,
+          "use shared memory instead of the network between tasks of one user on this machine");
 ABSL_FLAG(std::string, bind, "",
-          "the address to listen on, \"0.0.0.0\" for all; by default loopback only if all tasks of the cluster are "
-          "there, else also the address that the cluster gives this task");
+          "address to listen on; \"0.0.0.0\": all. By default loopback only if all tasks of the cluster are on it, "
+          "otherwise also the address that the cluster gives this task");
 
 namespace thalweg::cli {
 namespace {
@@ -85,7 +87,8 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer() {
   if (const std::string file = absl::GetFlag(FLAGS_server_def); !file.empty()) {
     tensorflow::ServerDef def;
     if (file == "-") {
-      if (!def.ParseFromIstream(&std::cin)) return InvalidArgument("The standard input holds no ServerDef");
+      if (!def.ParseFromIstream(&std::cin))
+        return InvalidArgument("The standard input is not a valid tensorflow.ServerDef");
     } else {
       RETURN_IF_ERROR(ReadProto(file, &def));
     }
@@ -98,10 +101,11 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer() {
   return Server::Start(cluster, task, options);
 }
 
-// What the server waits for, besides calls.
+// The events that the main thread waits for while gRPC's threads serve calls:
+// signals, requests on the lifeline, and the end of Join() or Drain().
 class Events {
  public:
-  // REQUIRES: the signals are blocked in all threads.
+  // REQUIRES: `signals` are blocked in all threads.
   Events(const sigset_t& signals, int lifeline)
       : signals_(signalfd(-1, &signals, SFD_CLOEXEC)), ended_(eventfd(0, EFD_CLOEXEC)), lifeline_(lifeline) {}
   ~Events() {
@@ -142,7 +146,7 @@ class Events {
   int signal_ = 0;
 };
 
-// Serves until the job is over, or somebody wants it to end.
+// Serves until the job is over, a signal arrives, or the lifeline is closed.
 class Serving {
  public:
   Serving(Server& server, Events& events, std::ostream& out) : server_(server), events_(events), out_(out) {}
@@ -160,7 +164,7 @@ class Serving {
   }
 
  private:
-  // Why the server ends, or "" if it serves on.
+  // Returns the reason for which the server exits, or "" if it keeps serving.
   std::string Handle(Events::Event event) {
     switch (event) {
       case Events::Event::kSignal:
@@ -178,16 +182,16 @@ class Serving {
         StartDrain();
         return "";
       case Events::Event::kCut:
-        return "its program has ended";
+        return "its program has exited";
     }
     return "";
   }
 
-  // Running steps finish first. A second signal ends the server at once.
+  // Drains the server: running steps finish first. A second signal exits immediately.
   std::string HandleSignal() {
     if (events_.has_lifeline()) return "";  // the program decides
     if (drain_ != nullptr) _exit(128 + events_.signal());
-    LOG(INFO) << server_.task().ToString() << " leaves: " << strsignal(events_.signal());
+    LOG(INFO) << server_.task().ToString() << " finishes its steps and exits: received " << strsignal(events_.signal());
     StartDrain();
     return "";
   }
@@ -205,7 +209,7 @@ class Serving {
     join_ = std::make_unique<Thread>("join", [this] {
       joined_ = server_.Join();
       if (!events_.has_lifeline()) return events_.SetEnded();
-      if (stopping_) return;  // which ends the wait, too
+      if (stopping_) return;  // Stop() made Join() return; the job is not over
       LOG(INFO) << server_.task().ToString() << ": " << (joined_.ok() ? "the job is over" : joined_.message());
       Say(joined_.ok() ? "Joined" : "Orphaned");
     });
@@ -225,8 +229,8 @@ class Serving {
   std::unique_ptr<Thread> join_, drain_;
 };
 
-// Every client and every other task has a connection: as many as the system
-// allows.
+// Raises the limit of open files as far as the system allows, because every client
+// and every other task needs a connection.
 void AllowManyConnections() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
@@ -236,14 +240,14 @@ void AllowManyConnections() {
 
 absl::Status Run(std::ostream& out) {
   AllowManyConnections();
-  // Threads inherit the mask: signals reach only the wait below.
+  // Threads inherit the signal mask, so the signals reach only Events::Wait().
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   const int lifeline = absl::GetFlag(FLAGS_lifeline);
   if (lifeline >= 0) sigaddset(&signals, SIGHUP);
-  signal(SIGPIPE, SIG_IGN);  // the reader of the standard output may be gone
+  signal(SIGPIPE, SIG_IGN);  // the reader of our standard output may have exited
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   absl::StatusOr<std::unique_ptr<Server>> server = StartServer();
@@ -261,7 +265,7 @@ absl::Status Run(std::ostream& out) {
 
 Command ServerCommand() {
   return {.name = "server",
-          .summary = "Serves one task of a cluster to TensorFlow's clients and servers, and ours.",
+          .summary = "Serves one task of a cluster to Thalweg's and TensorFlow's clients and servers.",
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
           .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "forever", "orphan_after",
                     "orphan_checkpoint", "idle_after", "peer_timeout", "client_lease", "master_lease", "local_links",

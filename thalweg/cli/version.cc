@@ -10,6 +10,6 @@ absl::Status Run(std::ostream& out) {
 
 }  // namespace
 
-Command VersionCommand() { return {.name = "version", .summary = "Says which version this is.", .run = Run}; }
+Command VersionCommand() { return {.name = "version", .summary = "Prints the version.", .run = Run}; }
 
 }  // namespace thalweg::cli

@@ -20,12 +20,14 @@
 // its flags with absl; one that does finds them declared.
 ABSL_FLAG(std::string, ps_hosts, "", "addresses of the parameter servers: host:port,host:port");
 ABSL_FLAG(std::string, worker_hosts, "", "addresses of the workers: host:port,host:port");
-ABSL_FLAG(std::string, chief_hosts, "", "address of the chief, if it is none of the workers");
-ABSL_FLAG(std::string, job_name, "", "the job of this task");
-ABSL_FLAG(int, task_index, 0, "which task of the job this is");
-ABSL_FLAG(int, num_ps, 1, "under Slurm or MPI: how many of the tasks are parameter servers");
-ABSL_FLAG(int, base_port, 0, "under Slurm or MPI: the port of a host's first task; 0: by the job");
-ABSL_FLAG(std::string, hosts, "", "under MPI on several hosts: where the tasks are, as node1:2,node2:2");
+ABSL_FLAG(std::string, chief_hosts, "", "address of the chief, if it is not one of the workers");
+ABSL_FLAG(std::string, job_name, "", "job of this task: ps, worker, chief or evaluator");
+ABSL_FLAG(int, task_index, 0, "index of this task in its job");
+ABSL_FLAG(int, num_ps, 1, "under Slurm or MPI: number of tasks that are parameter servers; the first ones are");
+ABSL_FLAG(int, base_port, 0,
+          "port of a host's first task, the next task gets the port above it; 0: chosen by the launcher");
+ABSL_FLAG(std::string, hosts, "",
+          "under MPI on several hosts: number of tasks per host in the order of the ranks, as node1:2,node2:2");
 
 extern char** environ;
 
