@@ -13,7 +13,8 @@
 
 namespace thalweg {
 
-// Takes what is logged as long as it lives, instead of stderr. One at a time.
+// Captures the log, in place of stderr, as long as it lives. Only one may exist at a
+// time.
 class AwaitedLog {
  public:
   explicit AwaitedLog(std::vector<std::string> texts) : texts_(std::move(texts)) {
@@ -24,7 +25,7 @@ class AwaitedLog {
   AwaitedLog(const AwaitedLog&) = delete;
   AwaitedLog& operator=(const AwaitedLog&) = delete;
 
-  // Until all texts have been logged; false if that takes longer.
+  // Waits until all texts have been logged. Returns false on timeout.
   bool Wait(absl::Duration timeout) const {
     const absl::Time end = absl::Now() + timeout;
     MutexLock lock(&mutex_);

@@ -1,8 +1,8 @@
-// Bounds how deep callbacks nest.
+// Bounds the nesting depth of callbacks, and with it the use of the stack.
 //
-// A value that one part of a step sends may let another go on in place, which sends to
-// the next: a graph with a chain of such hops would take a piece of the stack for each
-// of them, and graphs come from others.
+// When one part of a step sends a value, the receiving part may continue on the same
+// stack, and send to the next part. A graph with a long chain of such hops would
+// overflow the stack. Graphs come from clients, so their length cannot be trusted.
 #pragma once
 
 #include <deque>
@@ -11,13 +11,13 @@
 
 namespace thalweg {
 
-// Runs `work` at once, unless calls of this function nest too deep on this thread
-// already. Then it runs when the call at that depth has returned from its own work: in
-// a loop there, and not on top of it. So `work` must not be waited for.
+// Runs `work` immediately, unless calls of this function already nest too deep on this
+// thread. In that case `work` is queued, and the innermost running call runs it in a
+// loop after its own work has returned. Do not wait for `work` on this thread.
 void RunNested(absl::AnyInvocable<void()> work);
 
-// While it lives, calls of RunNested() on this thread nest from the start: for code
-// that waits, inside of such work, for what it has begun itself.
+// While it lives, RunNested() on this thread starts at depth 0 with an empty queue.
+// Needed by code that runs inside such work and waits for work of its own.
 class FreshNesting {
  public:
   FreshNesting();

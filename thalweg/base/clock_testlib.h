@@ -1,4 +1,4 @@
-// A clock that moves only when told to.
+// A clock that advances only when a test says so.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace thalweg {
 
-// Thread-safe. Sleeping advances the clock and returns at once.
+// Thread-safe. Sleeping advances the clock and returns immediately.
 class FakeClock final : public Clock {
  public:
   explicit FakeClock(int64_t wall_micros = 1'000'000'000'000'000) : start_wall_micros_(wall_micros) {}

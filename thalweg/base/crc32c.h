@@ -1,5 +1,5 @@
 // CRC-32C (Castagnoli), the checksum of TFRecord, checkpoints and event files.
-// About 20 GB/s with SSE4.2, which is looked for at run time; a table otherwise.
+// About 20 GB/s with SSE4.2, which is detected at run time; a table otherwise.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace thalweg {
 
-// The checksum of the concatenation of what `crc` is the checksum of, and
-// data[0, n). The checksum of nothing is 0.
+// If `crc` is the checksum of some bytes, returns the checksum of those bytes followed
+// by data[0, n). The checksum of no bytes is 0.
 uint32_t ExtendCrc32c(uint32_t crc, const void* data, size_t n);
 
 inline uint32_t Crc32c(const void* data, size_t n) { return ExtendCrc32c(0, data, n); }
 inline uint32_t Crc32c(absl::string_view data) { return ExtendCrc32c(0, data.data(), data.size()); }
 
-// Files store checksums masked: the checksum of bytes that themselves contain
-// checksums is a weak one. These are the constants of leveldb and TensorFlow.
+// Files store masked checksums, because a CRC of bytes that contain CRCs is weak.
+// leveldb and TensorFlow use the same constants.
 inline constexpr uint32_t kCrcMaskDelta = 0xa282ead8;
 constexpr uint32_t MaskCrc(uint32_t crc) { return (crc >> 15 | crc << 17) + kCrcMaskDelta; }
 constexpr uint32_t UnmaskCrc(uint32_t masked) {
@@ -27,7 +27,7 @@ constexpr uint32_t UnmaskCrc(uint32_t masked) {
 
 namespace internal {
 
-// The way of machines without SSE4.2, for tests.
+// The implementation without SSE4.2, exposed for tests.
 uint32_t ExtendCrc32cPortable(uint32_t crc, const void* data, size_t n);
 
 }  // namespace internal

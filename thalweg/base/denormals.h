@@ -1,17 +1,16 @@
-// Denormal numbers count as zero while a step runs.
+// Flushes denormal numbers to zero while a step runs.
 //
-// Operations on numbers below 1.2e-38 take a hundred times as long as others,
-// and a network that has converged is full of them. TensorFlow's threads flush
-// them too, so results agree.
+// Operations on numbers below 1.2e-38 take a hundred times as long as others, and a
+// converged network produces many of them. TensorFlow's threads flush them too, so
+// the results agree.
 #pragma once
 
 #include <cstdint>
 
 namespace thalweg {
 
-// From construction to destruction, on this thread: denormal results and
-// operands of float and double arithmetic are zero. Nests. Where the processor
-// has no such mode, nothing changes.
+// While it lives, denormal operands and results of float and double arithmetic on
+// this thread are zero. May be nested. Has no effect on processors without this mode.
 class ScopedFlushDenormals {
  public:
   ScopedFlushDenormals();
@@ -20,7 +19,7 @@ class ScopedFlushDenormals {
   ScopedFlushDenormals& operator=(const ScopedFlushDenormals&) = delete;
 
  private:
-  const uint64_t before_;  // the control register
+  const uint64_t before_;  // the control register, to be restored
 };
 
 }  // namespace thalweg

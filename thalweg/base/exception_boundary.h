@@ -1,6 +1,6 @@
-// Where exceptions end. Our own code throws none, but the standard library does when
-// memory or threads run out: that must end the call that asked for them, and not the
-// process.
+// Turns exceptions into statuses. Our own code does not throw, but the standard
+// library does when memory or threads run out. That must fail the call that asked for
+// them, not the process.
 //
 //   const absl::Status status = CatchExceptions([&] { handler(call); });
 #pragma once
@@ -10,15 +10,15 @@
 
 namespace thalweg {
 
-// What an exception says: RESOURCE_EXHAUSTED if memory or threads have run out,
-// INTERNAL for all others. REQUIRES: called in a catch block.
+// The current exception as a status: RESOURCE_EXHAUSTED if memory or threads have run
+// out, INTERNAL for all others. REQUIRES: called in a catch block.
 absl::Status StatusOfException();
 
-// Runs `work`; an exception that it throws becomes a status.
+// Runs `work`. If it throws, returns the exception as a status.
 absl::Status CatchExceptions(absl::FunctionRef<void()> work);
 
-// Runs `work`, and logs an exception that it throws, on behalf of `what` ("a timer"):
-// for threads that serve many, of whom none may end the others.
+// Runs `work` and logs an exception that it throws; `what` ("a timer") names the work
+// in the log. For threads that serve many callers, so that one cannot end the others.
 void LogExceptions(const char* what, absl::FunctionRef<void()> work);
 
 }  // namespace thalweg

@@ -1,4 +1,4 @@
-// A file system that runs out of space, or loses what was not synced.
+// A file system for tests that runs out of space, or loses data that was not synced.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,11 @@ namespace thalweg {
 //
 //   FaultFileSystem disk(PosixFileSystem());
 //   disk.FailWritesFrom(3);       // the third Append() from now finds the disk full
-//   disk.Crash();                 // what was not synced is gone
+//   disk.Crash();                 // discards everything that was not synced
 //
-// The crash is the unkindest that POSIX allows: a file keeps the bytes that
-// were there at its last Sync(), and creations, renames and deletions are
-// undone unless SyncDirectory() of their folder came after. Folders survive, and
-// cannot be renamed.
+// A crash loses as much as POSIX allows: a file keeps the bytes of its last Sync(),
+// and creations, renames and deletions are undone unless SyncDirectory() of their
+// folder followed. Folders survive, and cannot be renamed.
 // Thread-safe; files follow the rules of WritableFile.
 class FaultFileSystem final : public FileSystem {
  public:
@@ -32,13 +31,13 @@ class FaultFileSystem final : public FileSystem {
   // The nth Append() from now (1 is the next), of any file, and all after it
   // fail with `error`, until ClearFaults().
   void FailWritesFrom(int64_t n, absl::Status error = absl::ResourceExhaustedError("No space left on device"));
-  // The same for Rename(): what a process that is killed before it leaves.
+  // The same for Rename(): leaves the files as if the process was killed before it.
   void FailRenamesFrom(int64_t n);
   void ClearFaults();
   // Append() calls so far, so that a test can fail each of them in turn.
   int64_t writes() const;
 
-  // Ends the machine and starts it anew: files that are open for writing fail
+  // Simulates a crash and restart of the machine. Files that are open for writing fail
   // from now on.
   [[nodiscard]] absl::Status Crash();
 
@@ -56,20 +55,20 @@ class FaultFileSystem final : public FileSystem {
  private:
   class File;
 
-  // A file, whatever its name is at the moment: what a crash leaves of it.
+  // A file independent of its current name, with the contents that survive a crash.
   struct Inode {
     std::string durable;
   };
 
-  // A change of names that a crash undoes: `path` was `before`.
+  // A name change that a crash undoes: `path` referred to `before`.
   struct NameChange {
     std::string folder;
     std::string path;
     std::shared_ptr<Inode> before;  // nullptr: there was no such file
   };
 
-  // The inode of `path`, nullptr if there is no such file. One that this file
-  // system has not seen yet is durable as it is.
+  // The inode of `path`, nullptr if there is no such file. A file that this file
+  // system sees for the first time counts as durable.
   absl::StatusOr<std::shared_ptr<Inode>> Find(const std::string& path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteChange(const std::string& path, std::shared_ptr<Inode> before) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CountWrite();

@@ -1,5 +1,5 @@
-// Paths as programs give them: of this machine, or with the scheme of a file
-// system ("file:///data/x", "s3://bucket/x").
+// Paths as users write them: local ("/data/x"), or with the scheme of a file system
+// ("file:///data/x", "s3://bucket/x").
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace thalweg {
 // "s3" for "s3://bucket/x"; empty if the path has no scheme.
 absl::string_view SchemeOf(absl::string_view path);
 
-// How many characters "file://host" has at the front of a path; 0 if it has no
-// such front. The host is not looked at, as in TensorFlow.
+// The length of the prefix "file://host" of a path; 0 if the path does not have one.
+// The host is ignored, as in TensorFlow.
 size_t FileSchemeLength(absl::string_view path);
 
-// The path on this machine: "/data/x" for "file:///data/x". Without a scheme it is
-// the path itself. UNIMPLEMENTED, naming the scheme, if it is of another file
-// system; INVALID_ARGUMENT if it has a zero byte, where the system's calls would
-// take it for ended. `operation` is for the message: "open".
+// The path on this machine: "/data/x" for "file:///data/x", the path itself if it has
+// no scheme. Returns UNIMPLEMENTED, naming the scheme, for other file systems, and
+// INVALID_ARGUMENT for a path with a zero byte, at which system calls would cut it off.
+// `operation` ("open") is for the error message.
 absl::StatusOr<std::string> LocalPath(absl::string_view operation, const std::string& path);
 
 }  // namespace thalweg

@@ -1,4 +1,4 @@
-// Folders of tests' own, below gtest's, which are deleted with what is in them.
+// Temporary folders for tests, deleted with their contents.
 #pragma once
 
 #include <cstdlib>
@@ -24,7 +24,7 @@ class TempFolder {
   std::string path_;
 };
 
-// A test with one.
+// A test fixture with a temporary folder.
 class FolderTest : public testing::Test {
  protected:
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }

@@ -7,10 +7,10 @@
 
 namespace thalweg {
 
-// `n` different ports that nobody listens on now: from `first` on or, if that is
-// 0, any. Those are below the ones that the system gives to connections, where
-// a task that tries to reach one that is not there yet could take its port.
-// UNAVAILABLE, naming the port, if one cannot be had.
+// Returns `n` different ports that are free now: first, first + 1, ... or, if `first`
+// is 0, any ports below the system's range for outgoing connections. In that range, a
+// task that connects to another could get the port that the other is about to use.
+// Returns UNAVAILABLE, naming the port, if one is not free.
 absl::StatusOr<std::vector<int>> FreePorts(int n, int first = 0);
 
 }  // namespace thalweg

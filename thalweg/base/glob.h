@@ -1,4 +1,4 @@
-// Paths that match a pattern of the shell.
+// Finds the paths that match a shell pattern.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace thalweg {
 
-// Files and folders, sorted, whose paths match: * and ? stand for anything but
-// '/', [a-z] for one of a set, a backslash takes the meaning away. A name that
-// begins with a dot is matched like any other. Folders that cannot be listed
-// have nothing in them.
+// The sorted paths of the matching files and folders. * and ? match anything but '/',
+// [a-z] matches one character of a set, and a backslash escapes the next character.
+// Names that begin with a dot are not special. Folders that cannot be listed count as
+// empty.
 absl::StatusOr<std::vector<std::string>> MatchingPaths(FileSystem& files, const std::string& pattern);
 
 }  // namespace thalweg

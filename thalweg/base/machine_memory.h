@@ -1,12 +1,12 @@
-// How much memory this process can have.
+// How much memory this process may use.
 #pragma once
 
 #include <cstdint>
 
 namespace thalweg {
 
-// The machine's memory in bytes, or less if the control group of the process has a
-// limit. Looked up at the first call.
+// The machine's memory in bytes, or the limit of the process's control group if that
+// is lower. The first call reads it, later calls return the same value.
 uint64_t MachineMemoryBytes();
 
 }  // namespace thalweg

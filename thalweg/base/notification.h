@@ -1,4 +1,4 @@
-// Waiting for one event, or for a number of them.
+// Waiting for one event, or for a given number of events.
 #pragma once
 
 #include "absl/base/thread_annotations.h"
@@ -8,8 +8,8 @@
 
 namespace thalweg {
 
-// One event that happens once. Thread-safe. A waiter may destroy it as soon as
-// its wait has ended.
+// An event that happens once. Thread-safe. A waiter may destroy it as soon as its wait
+// has returned.
 class Notification {
  public:
   // REQUIRES: called once.
@@ -29,7 +29,7 @@ class Notification {
     while (!notified_) changed_.Wait(&mu_);
   }
 
-  // False if the time was over first.
+  // Returns false on timeout.
   [[nodiscard]] bool WaitForNotificationWithTimeout(absl::Duration timeout) const {
     const absl::Time deadline = absl::Now() + timeout;
     MutexLock lock(&mu_);
@@ -45,8 +45,8 @@ class Notification {
   bool notified_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// A number of events. Thread-safe. The waiter may destroy it as soon as its
-// wait has ended.
+// Waits for `count` events. Thread-safe. The waiter may destroy it as soon as its wait
+// has returned.
 class BlockingCounter {
  public:
   explicit BlockingCounter(int count) : count_(count) {}

@@ -8,14 +8,14 @@
 
 namespace thalweg {
 
-// Those of its interfaces, as text: "127.0.0.1", "10.0.0.5", "[::1]".
+// The addresses of its network interfaces: "127.0.0.1", "10.0.0.5", "[::1]".
 std::vector<std::string> OwnAddresses();
 
-// What a host name stands for, in the same form; empty if it stands for nothing.
+// Resolves a host name to addresses in the same form. Empty if it does not resolve.
 std::vector<std::string> ResolveHost(const std::string& host);
 
-// Whether a host is this machine by whatever network it is asked over: "localhost",
-// "127.0.0.1", "[::1]". Looks at the text only.
+// Whether a host is a loopback name or address: "localhost", "127.0.0.1", "[::1]".
+// Examines the text only and does not resolve names.
 bool IsLoopback(absl::string_view host);
 
 }  // namespace thalweg

@@ -1,4 +1,4 @@
-// A fixed number of threads that run closures in the order they were given.
+// A fixed number of threads that start closures in the order they were scheduled.
 #pragma once
 
 #include <deque>
@@ -13,20 +13,20 @@
 
 namespace thalweg {
 
-// For work that may take long or may block. A hop to a sleeping thread costs
-// about 20 us: work inside a step is shared with IntraOpPool instead.
+// For work that takes long or blocks. Waking a sleeping thread costs about 20 us, so
+// work inside a step is shared with IntraOpPool instead.
 //
-// Thread-safe. Destruction runs everything that is queued, and what that
-// schedules in turn, then joins the threads.
+// Thread-safe. The destructor runs all queued closures, including those that they
+// schedule in turn, and then joins the threads.
 class ThreadPool {
  public:
-  // Threads are called "name/0", "name/1", ... REQUIRES: threads >= 1
+  // Threads are named "name/0", "name/1", ... REQUIRES: threads >= 1
   ThreadPool(const std::string& name, int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Never waits: the queue has no bound.
+  // Does not block: the queue is unbounded.
   void Schedule(absl::AnyInvocable<void()> closure);
 
   int size() const { return static_cast<int>(threads_.size()); }

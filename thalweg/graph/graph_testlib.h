@@ -1,5 +1,5 @@
-// For tests of the layers below ops/: a few ops with signatures as TensorFlow
-// has them, and short forms of what the tests say often.
+// For tests of the layers below ops/: a few ops with TensorFlow's signatures, matchers
+// for statuses, and helpers.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@
 #include "thalweg/graph/scope.h"
 #include "thalweg/proto/graph.pb.h"
 
-// The test ends if the expression, a Status, is not OK; or if a StatusOr has no
-// value to give to `lhs`.
+// End the test if the expression, a Status, is not OK, or if a StatusOr has no value to
+// assign to `lhs`.
 #define ASSERT_OK(expression) ASSERT_THAT(expression, ::thalweg::IsOk())
 #define ASSERT_OK_AND_ASSIGN(lhs, expression)                                                        \
   auto THALWEG_CONCAT(result_, __LINE__) = (expression);                                             \
@@ -25,18 +25,18 @@
 
 namespace thalweg {
 
-// Puts the test's ops into the registry, once: those of v1 control flow,
-// VariableV2, Assign, Const, Placeholder, Identity, Mul, NoOp, what gradients
-// are made of, and some of no other use: see graph_testlib.cc.
+// Registers the tests' ops, once: v1 control flow, VariableV2, Assign, Const,
+// Placeholder, Identity, Mul, NoOp, the ops that gradients use, and some that exist
+// only for tests. graph_testlib.cc lists them.
 // REQUIRES: the program does not link ops/.
 void RegisterTestOps();
 
-// From the text form of a GraphDef; an empty one, and a failed test, if it
-// cannot be read.
+// Parses a GraphDef in text form. If it does not parse, the test fails and the result
+// is empty.
 tensorflow::GraphDef ParseGraph(const std::string& text);
 
-// The expression that computes an output: "Mul(a, AddN(b, c))". What has no
-// inputs shows its name, an output other than the first its index.
+// The expression that computes an output: "Mul(a, AddN(b, c))". A node without inputs
+// is shown by its name, an output other than the first with its index.
 std::string Expression(const Output& output);
 
 Output Constant(const Scope& s, const Tensor& value);

@@ -1,5 +1,5 @@
-// The nodes of a loop, for those who build one or add to it: While (while.h) and
-// gradients.
+// Builds the nodes of a loop, or adds nodes to an existing one. Used by While
+// (while.h) and by gradients.
 //
 //   start -> Enter -> Merge -> Switch -> body -> NextIteration -> back to Merge
 //                       |        |  `-> Exit -> end
@@ -19,60 +19,64 @@
 
 namespace thalweg {
 
-// Describes a loop while it is worked on; the nodes are the graph's. Errors go to
-// the scope; after one, outputs are nothing.
+// Describes a loop while it is being built. The graph owns the nodes. Errors go to the
+// scope; after an error, outputs are null.
 class Loop {
  public:
-  // A value that goes round.
+  // A loop variable: a value that each iteration passes to the next.
   struct Variable {
-    Output start;            // outside
-    Node* merge = nullptr;   // what the condition sees
+    Output start;            // its initial value, outside of the loop
+    Node* merge = nullptr;   // its value in the condition
     Node* branch = nullptr;  // the Switch
-    Output next;             // inside
-    Output end;              // outside
-    Output near;             // whose device it goes round on, if any
+    Output next;             // the value for the next iteration, inside the loop
+    Output end;              // its final value, outside of the loop
+    Output near;             // if set, the loop variable is placed on the device of this output
 
-    // What the body sees.
+    // Its value in the body.
     Output value() const { return Output(branch, 1); }
   };
 
-  // A new loop, with the name of the scope, which is its own.
+  // A new loop with the name of the scope. The scope must not be used for another loop.
   explicit Loop(const Scope& s);
-  // The loop that is a frame of the graph; `parent` is the one around it, or
-  // nullptr, and stays where it is. UNIMPLEMENTED if it is not of the form above.
+  // The existing loop of frame `frame`. `parent` is the enclosing loop or nullptr, and
+  // must outlive the result. Returns UNIMPLEMENTED if the loop does not have the form
+  // above.
   static absl::StatusOr<Loop> Find(const Scope& s, const Frames& frames, int frame, Loop* parent);
 
   const std::vector<Variable>& variables() const { return variables_; }
-  // Enter nodes of values that stay the same.
+  // The Enter nodes of loop invariants.
   const std::vector<Node*>& constants() const { return constants_; }
   bool IsConstant(const Node* node) const;
-  // True if the outputs of the node are values of an iteration.
+  // True if the node's outputs are values of an iteration.
   bool Contains(const Node* node) const { return inside_.contains(node); }
   // True if the node was added to this loop, or to one inside of it.
   bool HasAdded(const Node* node) const { return added_.contains(node); }
 
-  // Where the condition and the body are built. Operations of these scopes
-  // belong to the loop, when Adopt has seen them.
+  // Scopes to build the condition and the body in. Call Adopt() afterwards to make the
+  // new operations part of the loop.
   Scope condition_scope() const;
   Scope body_scope() const;
-  // Takes in the nodes from `first` on: what they use from outside enters the
-  // loop. Constants stay outside.
+  // Makes all nodes with an id of at least `first` part of the loop. Values that they
+  // use from outside get an Enter node. Constants stay outside.
   void Adopt(int first);
 
-  // `outside` in every iteration: its value or, `as_ref`, the variable.
+  // Makes `outside` available in every iteration, as a value or, with `as_ref`, as a
+  // reference to the variable.
   Output Constant(Output outside, bool as_ref = false);
-  // A value of the top level, as this loop's Enter nodes can take it.
+  // Makes a value of the top level available in the frame around this loop, by passing
+  // it through the enclosing loops.
   Output FromTopLevel(Output value);
-  // Adds a variable, and gives its number. Its shape is that in all iterations;
-  // it goes round on the device of `near`, if that is given.
+  // Adds a loop variable and returns its index. `shape` must hold in all iterations.
+  // If `near` is given, the variable is placed on the device of `near`.
   int AddVariable(Output start, const PartialShape& shape, Output near = {});
   // REQUIRES: there is a variable.
   void SetCondition(Output go_on);
-  // Closes the circle of a variable; gives its end.
+  // Sets the value of a loop variable for the next iteration, and returns its final
+  // value.
   Output SetNext(int variable, Output next);
-  // An operation of each iteration.
+  // Adds an operation that runs in each iteration.
   Node* Add(absl::string_view op, std::vector<OpInput> inputs, std::vector<AttrArg> attrs = {}, Output near = {});
-  // Says that a node belongs to the iterations.
+  // Records that a node belongs to the iterations.
   void Note(const Node* node);
 
  private:
@@ -80,7 +84,7 @@ class Loop {
   void Capture(Node* node, const Node* pivot);
   void NoteAdded(const Node* node);
 
-  Scope outside_;  // for Enter nodes: with the control dependencies of the whole
+  Scope outside_;  // for Enter nodes; has the control dependencies of the whole loop
   Scope scope_;
   std::string frame_;
   Loop* parent_ = nullptr;
@@ -88,13 +92,13 @@ class Loop {
   std::vector<Node*> constants_;
   absl::flat_hash_map<std::pair<Output, bool>, Output> constant_of_;  // (outside, as_ref) -> inside
   Output condition_;
-  Node* pivot_ = nullptr;  // runs in iterations only, not when the loop is over
+  Node* pivot_ = nullptr;  // runs in every iteration, but not after the last one; nodes without inputs depend on it
   absl::flat_hash_set<const Node*> inside_;
-  absl::flat_hash_set<const Node*> in_body_;  // those that do not run either when it is over
+  absl::flat_hash_set<const Node*> in_body_;  // like the pivot, these do not run after the last iteration
   absl::flat_hash_set<const Node*> added_;
 };
 
-// A number, for counters.
+// A constant for counters.
 Output Int32Const(const Scope& s, int32_t value);
 
 }  // namespace thalweg

@@ -1,21 +1,21 @@
-// What a loop that computes gradients knows of the loop that it follows
-// backwards.
+// Saves the values of a forward loop for the loop that computes its gradient, which
+// runs the iterations in reverse order.
 #pragma once
 
 #include "thalweg/graph/loop.h"
 
 namespace thalweg {
 
-// How many iterations the loop made: an int32.
+// The number of iterations that the loop made, an int32.
 Output CountIterations(const Scope& s, Loop& loop);
 
-// A list of what `value` was in each iteration, where it was.
+// A list of the values that `value` had in each iteration, on the device of `value`.
 Output CollectValues(const Scope& s, Loop& loop, Output value);
 
-// Makes the nodes from `first` on, which are to be adopted by `back` and use
-// values of iterations of `forward`, fit for it: these values go into lists, one
-// more element in every iteration of `forward`, and come out in the opposite
-// order. Values that stay the same, and shapes, cost no more than themselves.
+// Prepares the nodes with an id of at least `first` for adoption by `back`. Where they
+// use a value of an iteration of `forward`, `forward` appends it to a list in every
+// iteration, and `back` takes the elements in reverse order. Loop invariants are used
+// directly, and of values needed only for their shape, only the shape is saved.
 void UseSavedValues(const Scope& s, Loop& forward, Loop& back, int first);
 
 }  // namespace thalweg

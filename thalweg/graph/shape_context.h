@@ -1,5 +1,5 @@
-// What a shape function sees: the shapes of a node's inputs, the values of
-// those that are constants, and its attributes.
+// The argument of a shape function: the shapes of a node's inputs, the values of
+// constant inputs, and the node's attributes.
 #pragma once
 
 #include <optional>
@@ -19,11 +19,11 @@ class ShapeContext {
   int num_inputs() const { return node_.num_inputs(); }
   int num_outputs() const { return node_.num_outputs(); }
   const PartialShape& input(int i) const;
-  // The value of input i if it is a constant of the graph.
+  // The value of input i if it is a constant.
   std::optional<Tensor> Constant(int i) const;
-  // The shape that input i, a vector of sizes, describes: from its value if
-  // constant, through Shape, Pack and ConcatV2 of what is known, else only the
-  // rank. Sizes of -1 are unknown dimensions.
+  // The shape that input i, a vector of sizes, describes. Uses its value if it is
+  // constant and looks through Shape, Pack and ConcatV2; otherwise only the rank is
+  // known. Sizes of -1 are unknown dimensions.
   absl::StatusOr<PartialShape> ConstantAsShape(int i) const;
   template <typename T>
   absl::StatusOr<T> Attr(absl::string_view name) const {
@@ -33,7 +33,7 @@ class ShapeContext {
   void set_output(int i, PartialShape shape) { outputs_[i] = std::move(shape); }
   PartialShape TakeOutput(int i) { return std::move(outputs_[i]); }
 
-  // Merges with what is known of input i; INVALID_ARGUMENT if it contradicts.
+  // The shape of input i, merged with a rank. INVALID_ARGUMENT if they contradict.
   absl::StatusOr<PartialShape> WithRank(int i, int rank) const;
   absl::Status RequireScalar(int i) const { return WithRank(i, 0).status(); }
 
@@ -44,16 +44,17 @@ class ShapeContext {
 
 // Shape functions that many ops share.
 namespace shapes {
-absl::Status Unknown(ShapeContext& c);        // nothing is known
-absl::Status Scalar(ShapeContext& c);         // every output
-absl::Status LikeInput0(ShapeContext& c);     // every output
-absl::Status Broadcast(ShapeContext& c);      // of inputs 0 and 1
-absl::Status NoOutputs(ShapeContext& c);      // checks nothing
-absl::Status MergeInputs(ShapeContext& c);    // all inputs have one shape, and so has the output
-absl::Status FromShapeAttr(ShapeContext& c);  // output 0 has the attr "shape"
+absl::Status Unknown(ShapeContext& c);        // all outputs have unknown shapes
+absl::Status Scalar(ShapeContext& c);         // all outputs are scalars
+absl::Status LikeInput0(ShapeContext& c);     // all outputs have the shape of input 0
+absl::Status Broadcast(ShapeContext& c);      // output 0 has the broadcast shape of inputs 0 and 1
+absl::Status NoOutputs(ShapeContext& c);      // for nodes without outputs; does not check inputs
+absl::Status MergeInputs(ShapeContext& c);    // all inputs and the output have the same shape
+absl::Status FromShapeAttr(ShapeContext& c);  // output 0 has the shape of attribute "shape"
 }  // namespace shapes
 
-// The shape of a op b under NumPy's rules; INVALID_ARGUMENT if there is none.
+// The shape of a op b under NumPy's broadcasting rules. INVALID_ARGUMENT if the shapes
+// are not compatible.
 absl::StatusOr<PartialShape> BroadcastShape(const PartialShape& a, const PartialShape& b);
 
 }  // namespace thalweg

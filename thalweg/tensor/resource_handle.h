@@ -18,21 +18,21 @@ struct ResourceHandle {
   std::string device;
   std::string container;
   std::string name;
-  std::string type_name;   // of the resource, for error messages
-  uint64_t hash_code = 0;  // of the type; carried, not interpreted
+  std::string type_name;   // the resource's type, for error messages
+  uint64_t hash_code = 0;  // hash of the type; passed on, not interpreted
 
   static ResourceHandle FromProto(const tensorflow::ResourceHandleProto& proto);
   void ToProto(tensorflow::ResourceHandleProto* proto) const;
   friend bool operator==(const ResourceHandle&, const ResourceHandle&) = default;
 };
 
-// What a variant element may hold. Values are immutable: they are shared.
+// The value of a variant element. Values are immutable because tensors share them.
 class VariantValue {
  public:
   virtual ~VariantValue() = default;
   virtual std::string TypeName() const = 0;
   virtual std::string ToString() const = 0;
-  // False if the value cannot leave the process.
+  // Returns false if the value cannot leave the process.
   virtual bool Encode(tensorflow::VariantTensorDataProto* proto) const = 0;
 };
 
@@ -43,24 +43,24 @@ class Variant {
   bool empty() const { return value_ == nullptr; }
   const VariantValue* get() const { return value_.get(); }
   const std::shared_ptr<const VariantValue>& shared() const { return value_; }
-  // nullptr if it holds something else.
+  // nullptr if the variant holds a value of another type.
   template <typename T>
   const T* As() const {
     return dynamic_cast<const T*>(value_.get());
   }
 
-  // An empty proto is an empty variant, and the other way round. Values of every
-  // type are read: as EncodedVariant.
+  // An empty proto becomes an empty variant, any other proto an EncodedVariant.
   static Variant FromProto(const tensorflow::VariantTensorDataProto& proto);
-  // False if the value cannot leave the process; the proto then has its type.
+  // Returns false if the value cannot leave the process; the proto then holds only its
+  // type.
   bool ToProto(tensorflow::VariantTensorDataProto* proto) const;
 
  private:
   std::shared_ptr<const VariantValue> value_;
 };
 
-// A value from another process, as it was sent. Whoever knows its type reads
-// the proto.
+// A value from another process, as it was sent. The kernels of its type decode the
+// proto.
 class EncodedVariant final : public VariantValue {
  public:
   explicit EncodedVariant(const tensorflow::VariantTensorDataProto& proto);

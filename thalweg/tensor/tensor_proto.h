@@ -1,4 +1,4 @@
-// Tensors in and out of TensorProto.
+// Conversion between Tensor and TensorProto.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,29 +7,29 @@
 
 namespace thalweg {
 
-// Reads every encoding: tensor_content (strings: n varint32 lengths, then the
-// bytes), typed fields, and typed fields with fewer values than elements (the
-// last one repeats; none means zeros). A reference type is read as its base.
-// INVALID_ARGUMENT, saying what was got and expected, for a wrong size, an
-// invalid shape or an unknown type. RESOURCE_EXHAUSTED if memory is short, or
-// if the message leaves out more values than it may.
+// Reads every encoding: tensor_content (strings: n varint32 lengths, then the bytes),
+// typed fields, and typed fields with fewer values than elements (the last value
+// repeats; none means zeros). A reference type is read as its base type. Returns
+// INVALID_ARGUMENT, saying what was expected, for a wrong size, an invalid shape or an
+// unknown type. Returns RESOURCE_EXHAUSTED if memory is short, or if the message omits
+// more values than `allowance` permits.
 //
-// `allowance` is how many bytes of repeated values tensors may take beyond those
-// that came with their messages; this one's are taken off. Calls of others give
-// one, since a few bytes could claim any amount of memory. nullptr: 4 GB, for the
-// constants of graphs, which clients write with one value.
+// `allowance` is the number of bytes that omitted values may take. It is decremented,
+// so that several tensors can share one. Pass it for messages from clients and peers,
+// in which a few bytes could otherwise claim any amount of memory. nullptr means 4 GB,
+// for constants of graphs, which clients often encode with a single value.
 absl::StatusOr<Tensor> TensorFromProto(const tensorflow::TensorProto& proto, int64_t* allowance = nullptr);
-// The same; takes the bytes of many numbers over instead of copying them.
+// The same, but takes over the bytes of large numeric tensors instead of copying them.
 absl::StatusOr<Tensor> TensorFromProto(tensorflow::TensorProto&& proto, int64_t* allowance = nullptr);
 
-// Numbers as tensor_content, strings as string_val: what TensorFlow's own
-// runtime writes. REQUIRES: tensor.has_value()
+// Writes numbers as tensor_content and strings as string_val, like TensorFlow's own
+// runtime. REQUIRES: tensor.has_value()
 void TensorToProto(const Tensor& tensor, tensorflow::TensorProto* proto);
-// Everything in typed fields: readable in text form. REQUIRES: tensor.has_value()
+// Writes typed fields, which are readable in text form. REQUIRES: tensor.has_value()
 void TensorToProtoFields(const Tensor& tensor, tensorflow::TensorProto* proto);
 
-// UNIMPLEMENTED, naming the type, if a variant of the tensor cannot leave the
-// process: in a proto only its type would be left.
+// Returns UNIMPLEMENTED, naming the type, if the tensor holds a variant that cannot
+// leave the process. A proto would contain only its type.
 absl::Status CheckEncodable(const Tensor& tensor);
 
 }  // namespace thalweg
