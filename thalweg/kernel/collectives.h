@@ -1,6 +1,6 @@
-// What a collective op asks of the task it runs in: that the devices of a group,
-// here and in other tasks, compute something together. A step has one in its
-// resources if its graph has such ops.
+// The interface through which collective ops (all-reduce, gather, broadcast) reach the
+// task they run in. The task exchanges data with the other members of the group. A step
+// has a Collectives in its resources if its graph contains such ops.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace thalweg {
 
 enum class CollectiveKind { kReduce = 0, kBroadcast = 1, kGather = 2 };  // numbered as on the wire
 
-// One op's part in a step. Members find each other by the keys.
+// One member's part in one collective. Members find each other by the keys.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kReduce;
   std::string node;
@@ -29,10 +29,10 @@ struct CollectiveCall {
   uint64_t frame = 0;
   int64_t iteration = 0;
   bool is_source = false;  // of a broadcast
-  // A reduce: this member's values, and the result. A broadcast: the value, or
-  // room for it. A gather: room for the values of all.
+  // Reduce: this member's values, replaced by the result. Broadcast: the source's value
+  // or, for the others, memory for it. Gather: memory for the values of all members.
   Tensor values;
-  Tensor own;  // a gather: this member's
+  Tensor own;  // gather: this member's values
   std::vector<int> subdivision_offsets;
   int max_subdivisions_per_device = -1;
   absl::Duration timeout = absl::InfiniteDuration();
@@ -46,8 +46,8 @@ class Collectives : public Resource {
   static constexpr char kName[] = "collectives";
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
 
-  // `done` runs exactly once: when the result is there and what others need of
-  // it was taken, or with an error, and soon after the step is cancelled.
+  // Calls `done` exactly once: when the result is complete and the peers have fetched
+  // this member's data, or with an error. Cancelling the step ends it soon.
   virtual void Run(CollectiveCall call, Cancellation& cancellation, Done done) = 0;
 };
 

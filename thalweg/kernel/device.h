@@ -1,4 +1,4 @@
-// Device: where nodes run and their resources live. A task has one or more.
+// A device runs nodes and holds their resources. A task has one or more.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,10 @@ namespace thalweg {
 // for its type.
 class Device {
  public:
-  // `intra_op_pool` (borrowed) helps kernels that split their work; several devices of
-  // one host share one.
+  // `intra_op_pool` (borrowed) runs the parallel parts of kernels. Devices of one host
+  // share it.
   Device(DeviceName name, IntraOpPool* intra_op_pool, Allocator* allocator = &HostAllocator());
-  // Another view of a device that peers know already: under another name, and
-  // with the same resources or its own.
+  // The same device under another name, with the resources of `other` or its own.
   Device(const Device& other, DeviceName name, bool share_resources);
   virtual ~Device() = default;
   Device(const Device&) = delete;
@@ -30,7 +29,8 @@ class Device {
   const std::string& name() const { return name_; }  // full
   const DeviceName& parsed_name() const { return parsed_; }
   const std::string& type() const { return *parsed_.type; }
-  // Random, never 0: tells a restarted task from the one before.
+  // A random number other than 0, which distinguishes a restarted task from the one
+  // before.
   uint64_t incarnation() const { return incarnation_; }
 
   Allocator& allocator() const { return *allocator_; }

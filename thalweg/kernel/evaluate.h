@@ -1,5 +1,5 @@
-// Runs nodes one after the other, each as soon as its inputs are there, with no
-// plan and no threads: for constant folding and for tests of ops.
+// Runs nodes one after the other in topological order, without a plan and without
+// threads. Used for constant folding and for tests of ops.
 #pragma once
 
 #include <vector>
@@ -12,21 +12,20 @@
 
 namespace thalweg {
 
-// Calls a kernel for one node on values. UNIMPLEMENTED for async kernels.
+// Runs the kernel of one node on `inputs`. UNIMPLEMENTED for async kernels.
 // `cancellation` may be nullptr.
 absl::StatusOr<std::vector<Tensor>> RunNode(const Node& node, const std::vector<Tensor>& inputs, Device& device,
                                             Cancellation* cancellation = nullptr);
 
-// The values of `fetches`, given those of `feeds`. Variables live in the
-// device's resources. UNIMPLEMENTED if a node on the way waits or is control
-// flow.
+// Computes `fetches` from `feeds`. Variables live in the device's resources.
+// UNIMPLEMENTED if a needed node waits or is control flow.
 absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, const absl::flat_hash_map<Output, Tensor>& feeds,
                                              const std::vector<Output>& fetches, Device& device);
 
 // Wraps the error of a node as every runtime does: "message\n\t [[{{node name}}]]".
 absl::Status NodeError(const absl::Status& status, const Node& node);
 
-// What a node that wants a value gets from a variable. FAILED_PRECONDITION
+// Reads the value of a variable for a node that takes a value. FAILED_PRECONDITION
 // ("Attempting to use uninitialized value v") if it has none.
 absl::Status ReadVariable(const Variable& variable, Tensor* value);
 

@@ -1,6 +1,6 @@
-// Functions that kernels call while they run, such as that of MapDataset: how a
-// kernel has a body compiled. The runtime does it (runtime/compiled_function.cc);
-// kernels know it only through this interface.
+// Compiles functions that kernels call at run time, such as the function of a
+// MapDataset. The runtime implements it (runtime/compiled_function.cc); kernels know it
+// only through this interface.
 #pragma once
 
 #include <memory>
@@ -14,26 +14,26 @@
 
 namespace thalweg {
 
-// A body with kernels of its own: the state of random ops and the like goes on
-// from call to call. Thread-safe: calls may overlap.
+// A compiled function with its own kernels, so that random ops and the like keep their
+// state from call to call. Thread-safe: calls may overlap.
 class CompiledFunction {
  public:
   virtual ~CompiledFunction() = default;
-  // The values of the _Retval nodes, by index. Waits where a node does, until
-  // `step` is cancelled.
+  // Returns the values of the _Retval nodes, by index. Blocks while a node waits;
+  // cancelling `step` ends the wait.
   virtual absl::StatusOr<std::vector<Tensor>> Call(Step& step, absl::Span<const Tensor> args) = 0;
-  // Whether a call may wait.
+  // Whether a call may block.
   virtual bool has_waits() const = 0;
 };
 
-// `body` has an _Arg for every argument, a _Retval for every result, no calls of
-// functions, and a NoOp "_effects" that waits for the nodes with effects. All of
-// it runs on `device`, which must outlive the result.
+// `body` has an _Arg per argument, a _Retval per result, no function calls, and a NoOp
+// "_effects" with control inputs from the nodes with side effects. It runs on `device`,
+// which must outlive the result.
 using FunctionCompiler = absl::StatusOr<std::unique_ptr<CompiledFunction>> (*)(Graph body, Device& device);
 
-// Part of the registries that are complete before main().
+// Called during static initialization, like the registration of ops.
 void SetFunctionCompiler(FunctionCompiler compiler);
-// UNIMPLEMENTED in a program without the runtime.
+// UNIMPLEMENTED in a program that does not link the runtime.
 absl::StatusOr<std::unique_ptr<CompiledFunction>> CompileFunction(Graph body, Device& device);
 
 }  // namespace thalweg

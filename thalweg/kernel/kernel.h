@@ -1,8 +1,8 @@
 // The contract between an op's code and the runtime that calls it.
 //
-// A Kernel is made once per node and called once per step, by several steps at
-// once: what it keeps is constant after Init or guarded by itself. It never
-// waits: an op that must is an AsyncKernel, which starts the wait and returns.
+// A Kernel is created once per node and called once per step. Concurrent steps call it
+// concurrently, so its members are constant after Init() or guarded by a lock. Compute()
+// must not block: an op that waits is an AsyncKernel, which starts the wait and returns.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +24,25 @@
 
 namespace thalweg {
 
-// What an edge carries: a tensor or, for ref types, a variable; or that it is
-// dead, of a branch that was not taken.
+// The value on an edge: a tensor or, for ref types, a variable. It may be dead, which
+// means that it belongs to a branch that was not taken.
 struct Slot {
   Tensor tensor;
   Variable* variable = nullptr;  // kept alive by the kernel that produced it
   bool dead = false;
 };
 
-// What a step gives to its kernels. Outlives all of its calls.
+// The environment of a step, shared by its kernels. Outlives all of their calls.
 struct Step {
   int64_t id = 0;
   Rendezvous* rendezvous = nullptr;
   Cancellation* cancellation = nullptr;
-  ThreadPool* pool = nullptr;                    // where completions go on
-  ResourceManager* resources = nullptr;          // that live as long as the step: stacks, tensor arrays
-  ResourceManager* session_resources = nullptr;  // that live as long as the session: values kept by handle
+  ThreadPool* pool = nullptr;                    // runs the rest of the step after a wait
+  ResourceManager* resources = nullptr;          // resources of the step: stacks, tensor arrays
+  ResourceManager* session_resources = nullptr;  // resources of the session: tensors kept by handle
 };
 
-// What a kernel learns when it is made.
+// The argument of Kernel::Init().
 class KernelInit {
  public:
   KernelInit(const Node& node, Device& device) : node_(node), device_(device) {}
@@ -69,11 +69,11 @@ class Kernel {
   virtual bool is_async() const { return false; }
 };
 
-// An op that may have to wait. `done` is called exactly once, on any thread, at
-// once or later, after the outputs are set; the context lives until then, but its
-// inputs must be read, or copied (a Tensor shares its buffer), before ComputeAsync
-// returns: others may take them over. When the step is cancelled, the kernel must
-// call `done` with an error soon.
+// An op that may have to wait. ComputeAsync() sets the outputs and then calls `done`
+// exactly once, before it returns or later, on any thread. The context stays valid until
+// then, but the inputs do not: read or copy them (a Tensor shares its buffer) before
+// ComputeAsync() returns, because other nodes may reuse their memory. When the step is
+// cancelled, the kernel must call `done` with an error soon.
 class AsyncKernel : public Kernel {
  public:
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
@@ -85,14 +85,14 @@ class AsyncKernel : public Kernel {
 // One call of a kernel: inputs, outputs and environment. Not thread-safe.
 class KernelContext {
  public:
-  // What is called, and which slots are its inputs and outputs: the same in
-  // every step. Filled by the runtime.
+  // The node to run, and the slots of its inputs and outputs. The same in every step.
+  // Filled in by the runtime.
   struct Call {
     const int32_t* inputs = nullptr;  // indices of slots
     int32_t num_inputs = 0;
     int32_t first_output = 0;  // outputs are slots[first_output...]
     int32_t num_outputs = 0;
-    uint32_t last_use = 0;  // bit i: nobody reads input i after this call
+    uint32_t last_use = 0;  // bit i is set if no later call reads input i
     const Node* node = nullptr;
     Device* device = nullptr;
   };
@@ -118,20 +118,21 @@ class KernelContext {
 
   // Memory for output i; its contents are undefined (strings are empty).
   absl::StatusOr<Tensor*> Allocate(int i, const Shape& shape);
-  // The tensor that Allocate would give if it is there already, from an earlier
-  // step; nullptr if not. Few tensors are, but those are most of the small ones.
-  // REQUIRES: `dtype` is the output's type.
+  // Like Allocate(), but only if the tensor of an earlier step is still in the output's
+  // slot and can be overwritten; otherwise nullptr. This is the fast path for most small
+  // tensors. REQUIRES: `dtype` is the output's type.
   Tensor* Recycle(int i, DType dtype, const Shape& shape) const {
     Tensor& kept = output(i).tensor;
     return kept.recyclable() && kept.dtype() == dtype && kept.shape() == shape ? &kept : nullptr;
   }
-  // The memory of one of `inputs` if that input has the output's type and as
-  // many bytes, and nobody else sees it or will; else fresh memory. Elementwise
-  // kernels may write output element k once they have read input elements k.
+  // Reuses the memory of one of `inputs` for output i, if that input has the output's
+  // type and size and nothing else uses it now or later. Otherwise allocates. With a
+  // reused input, an elementwise kernel may write element k of the output only after it
+  // has read element k of the inputs.
   absl::StatusOr<Tensor*> ForwardOrAllocate(std::initializer_list<int> inputs, int i, const Shape& shape);
-  // Input i, for keeping: moved out if this is its last use.
+  // Returns input i to keep; moves it out if this is its last use.
   Tensor TakeInput(int i);
-  // Memory that no output shows.
+  // Scratch memory, which is not an output.
   absl::StatusOr<Tensor> AllocateTemporary(DType dtype, const Shape& shape);
 
   const Node& node() const { return *call_->node; }
@@ -140,12 +141,12 @@ class KernelContext {
   uint64_t frame() const { return frame_; }
   int64_t iteration() const { return iteration_; }
 
-  // Runs body(begin, end) over [0, n) in pieces, on several threads if the work
-  // (n times nanos_each) is worth it.
+  // Runs body(begin, end) over shards of [0, n), on several threads if the work
+  // (n * nanos_each) is large enough.
   void ParallelFor(int64_t n, double nanos_each, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 
-  // True if ParallelFor has shared work with other threads since this was
-  // cleared: such a kernel takes about as many times longer on one.
+  // True if ParallelFor() has used other threads since clear_used_pool(). Such a kernel
+  // takes about that many times longer on one thread.
   bool used_pool() const { return used_pool_; }
   void clear_used_pool() { used_pool_ = false; }
 
@@ -171,8 +172,9 @@ class KernelRegistry {
 
   void Add(absl::string_view op, absl::string_view device_type, Factory factory);
   bool Has(absl::string_view op, absl::string_view device_type) const;
-  // NOT_FOUND, saying for which device types there are kernels, if there is
-  // none; the error of Init, if it fails.
+  // Creates and initializes a kernel. NOT_FOUND, listing the device types that have a
+  // kernel for the op, if there is none for this device; the error of Init() if it
+  // fails.
   absl::StatusOr<std::unique_ptr<Kernel>> Make(const Node& node, Device& device) const;
 
  private:

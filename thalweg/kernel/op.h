@@ -1,4 +1,4 @@
-// An op in one expression: signature, shapes, kernel and gradient.
+// Registers an op in one expression: signature, shape function, kernel and gradient.
 //
 //   const OpRegistration kRelu =
 //       Op("Relu").Input("features: T").Output("activations: T").Attr("T: realnumbertype")
@@ -44,7 +44,7 @@ class Op {
   }
   Op& NotDifferentiable() { return schema_.differentiability = Differentiability::kNo, *this; }
 
-  // A kernel class, made with `args` for every node.
+  // A kernel class, constructed with `args` for every node.
   template <typename K, typename... Args>
   Op& Kernel(Args... args) {
     return KernelOn<K>("CPU", args...);
@@ -58,12 +58,12 @@ class Op {
       return AddKernel(device_type, [args...] { return std::make_unique<K>(args...); });
     }
   }
-  // A kernel that needs no attributes, as a function.
+  // A kernel without state and attributes, as a function.
   Op& Compute(absl::Status (*fn)(KernelContext&));
 
  private:
   friend class OpRegistration;
-  // Not inline, like all that thousands of registrations would repeat.
+  // Not inline: the code would be repeated in more than a thousand registrations.
   Op& AddKernel(absl::string_view device_type, std::unique_ptr<thalweg::Kernel> (*make)());
   Op& AddKernel(absl::string_view device_type, KernelRegistry::Factory make);
 
@@ -71,7 +71,7 @@ class Op {
   std::vector<std::pair<std::string, KernelRegistry::Factory>> kernels_;
 };
 
-// Puts an op into the registries; meant for constants of namespace scope.
+// Adds an op to the registries. Meant for constants at namespace scope.
 class OpRegistration {
  public:
   OpRegistration(const Op& op);  // NOLINT: implicit, so that a list of ops is an array of these

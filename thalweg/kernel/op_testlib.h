@@ -1,4 +1,4 @@
-// For tests of ops: run one, compare tensors, check gradients by numbers.
+// For tests of ops: run an op, compare tensors, check gradients numerically.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,12 @@
 
 namespace thalweg {
 
-// /job:localhost/replica:0/task:0/device:CPU:0 with a helper thread; one for
-// the whole test program.
+// The device /job:localhost/replica:0/task:0/device:CPU:0, with a helper thread. The
+// whole test program shares it.
 Device& TestDevice();
 
-// Adds `op` to a graph of placeholders for `inputs` and runs it. Ops with list
-// arguments take one entry per argument.
+// Adds `op` to a graph with placeholders for `inputs` and runs it. A list argument is
+// one entry.
 struct OpArg {
   OpArg(Tensor t) : tensors{std::move(t)} {}                                    // NOLINT
   OpArg(std::vector<Tensor> list) : tensors(std::move(list)), is_list(true) {}  // NOLINT
@@ -36,20 +36,21 @@ absl::StatusOr<std::vector<Tensor>> RunOp(absl::string_view op, std::vector<OpAr
 absl::StatusOr<std::string> InferShape(absl::string_view op, const std::vector<std::pair<DType, PartialShape>>& inputs,
                                        std::vector<AttrArg> attrs = {});
 
-// Same type, shape and elements: floats within `tolerance` (absolute, and
-// relative to the expected value), others exactly.
+// Expects the same type, shape and elements. Floating-point elements may differ by
+// `tolerance` (absolute, and relative to the expected value).
 void ExpectTensor(const Tensor& actual, const Tensor& expected, double tolerance = 1e-5);
 
-// d(sum(w * y))/dx by the graph's gradient against central differences, for
-// random weights w. `build` makes y of the xs; xs are double or float
-// (double is far more exact).
+// Compares d(sum(w * y))/dx, computed by the graph's gradient, with central differences,
+// for random weights w. `build` computes y from the xs. The xs are double or float;
+// double is far more precise.
 void ExpectGradient(const std::function<Output(const Scope&, const std::vector<Output>&)>& build,
                     const std::vector<Tensor>& xs, double tolerance = 1e-5);
 
-// The op types that ExpectGradient went through so far, from an x to the y.
+// The op types whose gradients ExpectGradient() has checked so far: those between an x
+// and the y.
 const std::set<std::string>& OpsOfCheckedGradients();
 
-// A tensor of values in [low, high) from a fixed sequence.
+// A tensor of pseudo-random values in [low, high), the same in every run.
 Tensor TestValues(DType dtype, Shape shape, double low = -1, double high = 1, int seed = 1);
 
 }  // namespace thalweg

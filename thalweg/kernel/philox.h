@@ -1,8 +1,8 @@
 // Random numbers as TensorFlow draws them, bit for bit: Philox4x32-10 (Salmon
 // et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011). A generator
-// is a function of a 128-bit counter and a 64-bit key, so any part of the
-// sequence can be had at once: threads skip to theirs and results do not depend
-// on how many there are.
+// is a function of a 128-bit counter and a 64-bit key, so it can jump to any place of
+// the sequence. Threads skip to their part, and results do not depend on the number of
+// threads.
 #pragma once
 
 #include <array>
@@ -13,14 +13,13 @@
 
 namespace thalweg {
 
-// A value: copies go on independently from where they are.
+// A value type: a copy continues independently from the same state.
 class Philox {
  public:
   using Block = std::array<uint32_t, 4>;  // four numbers per count
   using Key = std::array<uint32_t, 2>;
 
-  // From the seeds of an op: the key is the first, the upper half of the
-  // counter the second.
+  // From the seeds of an op: `seed` is the key, `seed2` the upper half of the counter.
   explicit Philox(uint64_t seed, uint64_t seed2 = 0)
       : counter_{0, 0, static_cast<uint32_t>(seed2), static_cast<uint32_t>(seed2 >> 32)},
         key_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)} {}
@@ -44,10 +43,10 @@ class Philox {
     if (low < count && ++counter_[2] == 0) ++counter_[3];
   }
 
-  // The next 4 * blocks numbers, vectorized.
+  // Writes the next 4 * blocks numbers to `out`. Vectorized.
   void Fill(int64_t blocks, uint32_t* out);
 
-  // The function itself.
+  // The Philox function: the numbers at counter `c` for key `k`.
   static Block At(Block c, Key k) {
     for (int round = 0; round < 10; ++round) {
       const uint64_t p0 = static_cast<uint64_t>(kMultiply0) * c[0];
@@ -70,7 +69,7 @@ class Philox {
   Key key_;
 };
 
-// One number at a time.
+// Returns one number at a time.
 class PhiloxSingle {
  public:
   explicit PhiloxSingle(Philox generator) : generator_(generator) {}
@@ -88,14 +87,14 @@ class PhiloxSingle {
   int used_ = 4;
 };
 
-// A generator that calls of one kernel share. Each call takes a stretch of the
+// A generator that all calls of one kernel share. Each call reserves its part of the
 // sequence. Thread-safe.
 class SharedPhilox {
  public:
-  // Both seeds 0: a sequence that nobody can repeat.
+  // If both seeds are 0, the sequence is seeded randomly and cannot be reproduced.
   void Seed(int64_t seed, int64_t seed2);
 
-  // The state now; the next call starts `blocks` blocks of four later.
+  // Returns the current state and advances by `blocks` blocks of four numbers.
   Philox Reserve(int64_t blocks) {
     MutexLock lock(&mutex_);
     const Philox reserved = generator_;

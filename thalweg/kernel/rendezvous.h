@@ -1,5 +1,5 @@
-// Rendezvous: where a tensor that one part of a step produces meets the part
-// that wants it, in either order. One per step. A producer never waits.
+// A rendezvous passes tensors from one part of a step to another by key. Send and
+// receive may come in either order. There is one per step. Senders never block.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct RendezvousKey {
   int64_t iteration = 0;
 
   std::string ToString() const;
-  // INVALID_ARGUMENT, with the text, if it is not of that form.
+  // INVALID_ARGUMENT, quoting the text, if it does not have that form.
   static absl::StatusOr<RendezvousKey> Parse(absl::string_view text);
 };
 
@@ -32,17 +32,17 @@ class Rendezvous {
  public:
   struct Value {
     Tensor tensor;
-    bool dead = false;  // of a branch that was not taken
+    bool dead = false;  // it belongs to a branch that was not taken
   };
   using RecvDone = absl::AnyInvocable<void(const absl::Status&, Value)>;
 
   virtual ~Rendezvous() = default;
-  // Fails if the step was aborted, or the same key was sent twice.
+  // Fails if the step was aborted or the key was sent before.
   virtual absl::Status Send(const std::string& key, Value value) = 0;
-  // `done` runs once: with the value, on the thread of this call or of Send, or
-  // with the status of Abort.
+  // Calls `done` once: with the value, on the thread of this call or of Send(), or with
+  // the status of Abort().
   virtual void RecvAsync(const std::string& key, RecvDone done) = 0;
-  // Ends every wait, now and later, with `status`.
+  // Ends all current and future waits with `status`.
   virtual void Abort(const absl::Status& status) = 0;
 };
 
@@ -57,7 +57,7 @@ class LocalRendezvous : public Rendezvous {
  private:
   struct Entry {
     bool has_value = false;
-    bool taken = false;  // a key is good for one transfer
+    bool taken = false;  // the value was received; a key serves one transfer only
     Value value;
     RecvDone waiter;
   };

@@ -1,6 +1,5 @@
-// Resources: what outlives a step. Variables, queues, readers and the like are
-// kept by name in containers, and shared by every session of a task that names
-// the same ones.
+// Resources are objects that outlive a step: variables, queues, readers and the like.
+// Containers hold them by name. Sessions of a task that use the same names share them.
 #pragma once
 
 #include <functional>
@@ -22,12 +21,12 @@ namespace thalweg {
 class Resource {
  public:
   virtual ~Resource() = default;
-  // What it is, for messages: "a variable of float [2,3]".
+  // A description for messages: "a variable of float [2,3]".
   virtual std::string Describe() const = 0;
 };
 
-// Resources by (container, type, name). Thread-safe. A resource lives on while
-// somebody holds it, after it was removed here too.
+// Resources by (container, type, name). Thread-safe. A removed resource stays alive as
+// long as a shared_ptr to it exists.
 class ResourceManager {
  public:
   explicit ResourceManager(std::string default_container = "") : default_container_(std::move(default_container)) {}
@@ -44,8 +43,8 @@ class ResourceManager {
     return std::static_pointer_cast<T>(std::move(found));
   }
 
-  // `make`, returning StatusOr<shared_ptr<T>>, runs at most once per name, under
-  // the lock: it must not call back.
+  // If there is no such resource, creates it with `make`, which returns
+  // StatusOr<shared_ptr<T>>. `make` runs under the lock and must not call this class.
   template <typename T, typename Make>
   absl::StatusOr<std::shared_ptr<T>> FindOrCreate(absl::string_view container, absl::string_view name, Make&& make) {
     const auto make_untyped = [&]() -> absl::StatusOr<std::shared_ptr<Resource>> { return make(); };
@@ -67,7 +66,7 @@ class ResourceManager {
     return DeleteUntyped(container, typeid(T).name(), name);
   }
 
-  // The same for a resource of any type: what a handle names.
+  // The same for a resource of any type.
   absl::Status DeleteNamed(absl::string_view container, absl::string_view name);
 
   // Removes everything in a container ("" is the default one), or everything.
@@ -75,7 +74,7 @@ class ResourceManager {
   void ClearAll();
 
   int size() const;
-  // Those that there are now, of all containers and types.
+  // The current resources of all containers and types.
   std::vector<std::shared_ptr<Resource>> All() const;
 
  private:

@@ -1,4 +1,4 @@
-// What _Send and _Recv nodes say about their transfer.
+// The rendezvous key in the attributes of _Send and _Recv nodes.
 #pragma once
 
 #include "absl/status/statusor.h"

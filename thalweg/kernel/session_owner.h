@@ -1,5 +1,5 @@
-// SessionOwner: the task whose program opened a session, kept among the
-// session's resources. Tasks that run parts of its steps learn from it for whom.
+// The task whose program opened a session, kept among the session's resources. Tasks
+// that run partitions of its steps read it to learn which task they work for.
 #pragma once
 
 #include <string>

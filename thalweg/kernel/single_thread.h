@@ -1,11 +1,10 @@
-// Work that is not worth sharing.
+// Keeps small work on one thread.
 #pragma once
 
 namespace thalweg {
 
-// From construction to destruction, on this thread: if `alone`, kernels do all of
-// their work on this thread, and KernelContext::ParallelFor asks nobody for help.
-// Nests.
+// While it lives and if `alone` is true, KernelContext::ParallelFor() on this thread does
+// all of its work on this thread. May be nested.
 class ScopedSingleThread {
  public:
   explicit ScopedSingleThread(bool alone);
@@ -13,7 +12,7 @@ class ScopedSingleThread {
   ScopedSingleThread(const ScopedSingleThread&) = delete;
   ScopedSingleThread& operator=(const ScopedSingleThread&) = delete;
 
-  // Whether it is so now.
+  // Whether kernels on this thread currently run on one thread.
   static bool Get();
 
  private:

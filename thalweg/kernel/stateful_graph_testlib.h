@@ -15,8 +15,8 @@
 
 namespace thalweg {
 
-// A test with a graph that it builds and runs piece by piece. State, as that of
-// variables, lives on a device of the test's own.
+// A fixture with a graph that the test builds and runs step by step. State, such as
+// variables, lives on the fixture's own device.
 class StatefulGraphTest : public testing::Test {
  protected:
   using Feeds = absl::flat_hash_map<Output, Tensor>;
@@ -34,7 +34,7 @@ class StatefulGraphTest : public testing::Test {
     return value.ok() ? *value : Tensor();
   }
   std::string Error(Output output, const Feeds& feeds = {}) { return Try(output, feeds).status().ToString(); }
-  // A value of no known shape, so that nothing is noticed before it runs.
+  // An argument of unknown shape, so that shape errors appear only when the node runs.
   Output Arg(DType dtype) { return s_.Add("_Arg", {}, {{"T", dtype}, {"index", index_++}}); }
 
   Device device_{*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool()};

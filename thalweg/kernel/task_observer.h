@@ -1,5 +1,5 @@
-// TaskObserver: a resource that other tasks share, and that must know when one of
-// them has left for good.
+// For resources that several tasks use and that must know when one of them has left,
+// such as the token queue of synchronous training.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@ namespace thalweg {
 class TaskObserver {
  public:
   virtual ~TaskObserver() = default;
-  // The program of `task` ("/job:worker/replica:0/task:1") has said that its work
-  // is done. It may come back if it is started again.
+  // The program of `task` ("/job:worker/replica:0/task:1") has announced that it is
+  // done. It may come back if it is restarted.
   virtual void TaskLeft(const std::string& task) = 0;
 };
 
-// Tells those among the resources that observe tasks.
+// Notifies the resources that are TaskObservers.
 inline void TellTaskLeft(const ResourceManager& resources, const std::string& task) {
   for (const auto& resource : resources.All()) {
     if (auto* const observer = dynamic_cast<TaskObserver*>(resource.get())) observer->TaskLeft(task);

@@ -9,13 +9,13 @@
 
 namespace thalweg {
 
-// For rendezvous whose receivers ask for what they want. The receiver gets what the
-// variable holds when it asks, not when it was sent: in TensorFlow a tensor that
-// waits to be fetched is the variable's own memory. Thread-safe.
+// Implemented by rendezvous whose receivers request values. The receiver gets the value
+// that the variable has at the time of the request, not of the send. In TensorFlow, a
+// tensor that waits to be fetched is the variable's own memory. Thread-safe.
 class VariableRendezvous {
  public:
   virtual ~VariableRendezvous() = default;
-  // Fails as Rendezvous::Send() does, and if the variable has no value.
+  // Fails like Rendezvous::Send(), and if the variable is not initialized.
   virtual absl::Status SendVariable(const std::string& key, std::shared_ptr<const Variable> variable) = 0;
 };
 

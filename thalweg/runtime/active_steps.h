@@ -1,5 +1,5 @@
-// The steps of a session that run now, and what ends one of them early: its
-// deadline, its caller, and the end of the session.
+// The running steps of a session. A step can be ended early by its deadline, by its
+// caller, or by closing the session.
 #pragma once
 
 #include <functional>
@@ -18,10 +18,10 @@
 namespace thalweg {
 
 struct ActiveStepsOptions {
-  std::string closing = "Session::Close";                     // what Close() is, for the log
-  Timer* timer = nullptr;                                     // borrowed: deadlines
+  std::string closing = "Session::Close";                     // the name of Close() in the log
+  Timer* timer = nullptr;                                     // borrowed; runs the deadlines
   absl::Duration default_timeout = absl::InfiniteDuration();  // for steps that set none
-  absl::Duration report_after = absl::Seconds(10);            // a Close() that waits so long is logged, repeatedly
+  absl::Duration report_after = absl::Seconds(10);            // how long Close() waits before it logs, repeatedly
 };
 
 // Thread-safe. Must outlive its scopes.
@@ -29,12 +29,12 @@ class ActiveSteps {
  public:
   explicit ActiveSteps(ActiveStepsOptions options) : options_(std::move(options)) {}
 
-  absl::Status CheckOpen() const;  // FAILED_PRECONDITION once it is closed
+  absl::Status CheckOpen() const;  // FAILED_PRECONDITION after Close()
   bool empty() const {
     MutexLock lock(&mutex_);
     return active_.empty();
   }
-  // Cancels the steps that run and waits for their end. No step begins afterwards.
+  // Cancels the running steps and waits for their end. No step can begin afterwards.
   void Close();
 
  private:
@@ -49,11 +49,11 @@ class ActiveSteps {
   mutable Mutex mutex_;
   CondVar step_ended_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  // Shared with scopes: a step may end while Close() cancels it.
+  // Shared with the scopes, because a step may end while Close() cancels it.
   absl::flat_hash_set<std::shared_ptr<ActiveStep>> active_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One step, or its preparation, from its beginning to its end.
+// Registers one step, or its preparation, with ActiveSteps while it runs.
 class StepScope {
  public:
   explicit StepScope(ActiveSteps& steps) : steps_(steps) {}
@@ -61,16 +61,16 @@ class StepScope {
   StepScope(const StepScope&) = delete;
   StepScope& operator=(const StepScope&) = delete;
 
-  // FAILED_PRECONDITION if the session is closed; the caller's reason if it has
-  // cancelled already. `caller` may be nullptr. REQUIRES: called once.
+  // Returns FAILED_PRECONDITION if the session is closed, and the reason of `caller` if
+  // that is already cancelled. `caller` may be nullptr. REQUIRES: called once.
   absl::Status Begin(absl::Duration timeout, Cancellation* caller);
 
   Cancellation& cancellation() { return step_->cancellation; }
-  // For those that may still cancel the step when it has ended.
+  // For callers that may cancel the step after its end.
   std::shared_ptr<Cancellation> shared_cancellation() { return {step_, &step_->cancellation}; }
 
-  // What the step waits for, if Close() wants to tell; called under a lock, any
-  // time until it is replaced. nullptr: the step computes.
+  // Sets a function that describes what the step waits for; Close() logs it. It is
+  // called under a lock until it is replaced. nullptr if the step does not wait.
   void set_describe_waits(std::function<std::string()> describe);
 
  private:

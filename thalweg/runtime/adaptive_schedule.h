@@ -1,11 +1,10 @@
-// Where a plan runs on two threads at once.
+// Decides which parts of a plan run on two threads.
 //
-// Straight-line code is cheapest on one thread; a hop to another costs several
-// microseconds, and many more if that thread sleeps. So the first steps measure
-// what every instruction takes, with the help of the device's pool and alone, and
-// then the code is cut into stages: runs of it that are either serial, with help
-// or without, or two lanes that do not depend on each other and have enough to
-// do, both of them.
+// Straight-line code is cheapest on one thread. A hop to another thread costs several
+// microseconds, and more if that thread sleeps. The first steps therefore measure how
+// long each instruction takes with and without the device's pool. Then the code is cut
+// into stages. A stage is either serial, with or without the pool, or consists of two
+// lanes that do not depend on each other and both have enough work.
 #pragma once
 
 #include <atomic>
@@ -19,52 +18,51 @@
 
 namespace thalweg {
 
-// Instructions to run one after the other and, beside them, others. Slots that
-// both lanes read are emptied when both are done.
+// One or two lanes of instructions; each lane runs serially. Slots that both lanes read
+// are emptied when both are done.
 struct Stage {
   std::vector<Instruction> first;
   std::vector<Instruction> second;  // empty: a serial stage
-  bool alone = false;               // the pool's help is not worth its price
+  bool alone = false;               // run without the pool, because waking it costs more than it saves
   std::vector<int32_t> frees;
 };
 
 struct InstructionCost {
-  // What takes so long with the pool's help keeps it, whatever was measured: the
-  // machine may have been busy then.
+  // An instruction that takes this long with the pool keeps using it, whatever was
+  // measured without: the machine may have been busy during the measurement.
   static constexpr double kLongNanos = 100'000;
 
-  double nanos = 0;         // with the help of other threads, if it asks for it
-  double serial_nanos = 0;  // without
-  bool used_pool = false;   // it asks for it
+  double nanos = 0;         // with the pool, if the instruction uses it
+  double serial_nanos = 0;  // without the pool
+  bool used_pool = false;
 };
 
-// The stages of code [begin, end) of a plan; empty if it should run as it is.
-// AdaptiveSchedule where both lanes have at least `min_lane_nanos` and the lanes together
-// are faster than the code one after the other.
+// Divides instructions [begin, end) of a plan into stages. Empty if the code should run
+// serially. A stage gets two lanes only if each has at least `min_lane_nanos` of work
+// and the two together are faster than serial code.
 std::vector<Stage> FindStages(const Plan& plan, int32_t begin, int32_t end, absl::Span<const InstructionCost> costs,
                               double min_lane_nanos = 50'000);
 
-// What a plan has learnt. Thread-safe.
+// The measurements of a plan, and the stages found from them. Thread-safe.
 class AdaptiveSchedule {
  public:
   static constexpr int kWarmUpRuns = 4;
   static constexpr int kMeasuredRuns = 16;
 
-  // What a run measures.
+  // What a run of the plan measures.
   enum class Measure { kNothing, kWithPool, kSerial };
 
-  // Stages by segment, once they are known; nullptr before, and if code runs best
-  // as it is.
+  // Stages by segment. nullptr until they are known, and if serial code is best.
   const std::vector<std::vector<Stage>>* stages() const { return stages_.load(std::memory_order_acquire); }
 
-  // Asked by every run as long as done() is false.
+  // True when all measurements are made. Until then, every run calls StartRun().
   bool done() const { return done_.load(std::memory_order_relaxed); }
   Measure StartRun();
-  // Whether this run should do without the pool here. Long work always has its
-  // help, and is not made longer to learn how long.
+  // Whether this run executes the instruction without the pool. Long instructions always
+  // use the pool, so that measuring does not slow them down.
   bool Alone(Measure measure, int32_t instruction) const;
   void Record(const Plan& plan, int32_t instruction, bool alone, int64_t nanos, bool used_pool, int concurrency);
-  // After a run that measured; the last of them finds the stages.
+  // Called after a run that measured. The last such run computes the stages.
   void EndRun(const Plan& plan);
 
   AdaptiveSchedule() = default;
@@ -74,7 +72,7 @@ class AdaptiveSchedule {
   }
 
  private:
-  // The fastest of the runs: others met something else.
+  // The fastest of the measured runs; slower ones were disturbed by other work.
   struct Best {
     static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
     std::atomic<int64_t> nanos{kNone};
@@ -88,7 +86,7 @@ class AdaptiveSchedule {
   std::atomic<bool> done_{false};
   std::atomic<int> started_{0};
   std::atomic<int> ended_{0};
-  std::atomic<Best*> bests_{nullptr};  // by instruction; owned, made when something is recorded
+  std::atomic<Best*> bests_{nullptr};  // by instruction; owned, allocated by the first Record()
   std::atomic<const std::vector<std::vector<Stage>>*> stages_{nullptr};
 };
 

@@ -1,4 +1,4 @@
-// The callables of a session, by the keys of their signatures. Each is made once.
+// The callables (compiled signatures) of a session, by the keys of their signatures.
 #pragma once
 
 #include <memory>
@@ -16,16 +16,17 @@
 
 namespace thalweg {
 
-// Thread-safe. No lock is held while a callable is made: others can be found and
-// made meanwhile. Only those who ask for the same one wait for it.
+// Thread-safe. No lock is held while a callable is made, so other callables can be found
+// and made meanwhile. Only callers that ask for the same one wait.
 template <typename T>
 class CallableCache {
  public:
   using Result = absl::StatusOr<std::shared_ptr<T>>;
 
-  // The callable of `key`. If there is none, the first caller runs `make` and the
-  // others wait, until `cancellation` ends their wait. An error is not kept, since
-  // it may be the caller's own, as its deadline is: the next caller tries again.
+  // Returns the callable of `key`. If there is none, the first caller runs `make` and the
+  // others wait for it, or until their `cancellation` is cancelled. Errors are not
+  // cached, because they may belong to that caller, such as its deadline: the next caller
+  // tries again.
   Result FindOrMake(const std::string& key, Cancellation& cancellation, absl::FunctionRef<Result()> make) {
     ASSIGN_OR_RETURN(std::shared_ptr<T> found, FindOrClaim(key, cancellation));
     if (found != nullptr) return found;
@@ -38,13 +39,13 @@ class CallableCache {
   }
 
   void Clear() {
-    absl::flat_hash_map<std::string, std::shared_ptr<T>> cleared;  // destroyed after the lock is gone
+    absl::flat_hash_map<std::string, std::shared_ptr<T>> cleared;  // destroyed after the lock is released
     MutexLock lock(&mutex_);
     callables_.swap(cleared);
   }
 
  private:
-  // nullptr: the caller has to make it.
+  // nullptr: the caller must make it.
   Result FindOrClaim(const std::string& key, Cancellation& cancellation) {
     {
       MutexLock lock(&mutex_);
@@ -73,7 +74,7 @@ class CallableCache {
   Mutex mutex_;
   CondVar changed_;  // a callable was made, failed to be, or a wait was cancelled
   absl::flat_hash_map<std::string, std::shared_ptr<T>> callables_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_set<std::string> claimed_ ABSL_GUARDED_BY(mutex_);  // somebody makes them now
+  absl::flat_hash_set<std::string> claimed_ ABSL_GUARDED_BY(mutex_);  // keys of the callables that are being made
 };
 
 }  // namespace thalweg

@@ -29,7 +29,7 @@ struct DirectSessionOptions {
   int threads = 0;  // 0: one per core
   bool allow_soft_placement = false;
   bool log_device_placement = false;
-  absl::Duration operation_timeout = absl::InfiniteDuration();  // of steps that set none
+  absl::Duration operation_timeout = absl::InfiniteDuration();  // for steps without a timeout of their own
   absl::Duration report_after = absl::Seconds(10);              // how long a wait may last before it is logged
   GraphOptimizerOptions optimizer;
 };
@@ -38,10 +38,10 @@ struct StepOptions {
   absl::Duration timeout = absl::InfiniteDuration();
   bool trace = false;                    // fill RunMetadata.step_stats
   bool partition_graphs = false;         // fill RunMetadata.partition_graphs
-  Cancellation* cancellation = nullptr;  // from outside; may be nullptr
+  Cancellation* cancellation = nullptr;  // the caller's; may be nullptr
 };
 
-// Thread-safe: many steps run at once, each on the thread that asked for it.
+// Thread-safe. Steps run concurrently, each on the thread that calls Run().
 class DirectSession {
  public:
   // A compiled signature. Valid as long as the session.
@@ -60,27 +60,27 @@ class DirectSession {
   };
 
   explicit DirectSession(const DirectSessionOptions& options);
-  ~DirectSession();  // closes it
+  ~DirectSession();  // Close()
 
-  // Adds nodes; all or, with an error, none.
+  // Adds nodes to the graph. On an error, adds none.
   absl::Status Extend(const tensorflow::GraphDef& def);
 
-  // Compiles a signature, or finds it.
+  // Compiles a signature, or returns the cached callable.
   absl::StatusOr<Callable> Prepare(const Signature& signature);
 
-  // One step: `feeds` in the order of the signature's, results in the order of
-  // its fetches. `metadata` may be nullptr.
+  // Runs one step. `feeds` are in the order of the signature's feeds, `results` in the
+  // order of its fetches. `metadata` may be nullptr.
   absl::Status Run(const Callable& callable, const StepOptions& options, absl::Span<const Tensor> feeds,
                    std::vector<Tensor>* results, tensorflow::RunMetadata* metadata);
-  // Prepares it, too, within the time that the step has.
+  // Also prepares the signature; the step's timeout includes this.
   absl::Status Run(const Signature& signature, const StepOptions& options, absl::Span<const Tensor> feeds,
                    std::vector<Tensor>* results, tensorflow::RunMetadata* metadata);
 
-  // Cancels the steps that run and waits for their end. Afterwards every call
-  // is FAILED_PRECONDITION.
+  // Cancels the running steps and waits for their end. Afterwards every call returns
+  // FAILED_PRECONDITION.
   absl::Status Close();
 
-  absl::Status CheckOpen() const { return steps_.CheckOpen(); }  // FAILED_PRECONDITION once it is closed
+  absl::Status CheckOpen() const { return steps_.CheckOpen(); }  // FAILED_PRECONDITION after Close()
   const LocalDevices& devices() const { return devices_; }
 
  private:
@@ -88,7 +88,7 @@ class DirectSession {
   absl::StatusOr<std::unique_ptr<Executable>> CompileSignature(const Signature& signature, Cancellation& cancellation);
   absl::Status Execute(const Callable& callable, const StepOptions& options, StepScope& scope,
                        absl::Span<const Tensor> feeds, std::vector<Tensor>* results, tensorflow::RunMetadata* metadata);
-  // Runs a step that may wait for others, or for what they send.
+  // Runs a step with nodes that may wait.
   absl::Status RunWaiting(Execution& execution, LocalRendezvous& rendezvous, StepScope& scope,
                           absl::Span<const Tensor> feeds);
 
@@ -97,7 +97,7 @@ class DirectSession {
   const PrepareOptions prepare_options_;
   Timer timer_;
   std::atomic<int64_t> next_step_{1};
-  ResourceManager resources_;  // tensors that steps leave for later ones
+  ResourceManager resources_;  // tensors that steps keep for later steps, by handle
   ActiveSteps steps_;
   SessionGraph graph_;
   CallableCache<const Callable::Compiled> callables_;

@@ -1,9 +1,9 @@
-// Functions that kernels call while they run, such as that of MapDataset. A node
-// that names one carries its body with it, as a GraphDef in the attribute
-// "_graph_of_<attr>": kernels know no library.
+// Functions that kernels call at run time, such as the function of a MapDataset. Kernels
+// cannot see the graph's function library, so a node that names a function carries its
+// body, as a GraphDef in the attribute "_graph_of_<attr>".
 //
-// The body has an _Arg for every argument, a _Retval for every result, no calls,
-// and a NoOp "_effects" that waits for what has effects.
+// The body has an _Arg per argument, a _Retval per result, no function calls, and a NoOp
+// "_effects" with control inputs from the nodes with side effects.
 #pragma once
 
 #include "absl/status/status.h"
@@ -11,9 +11,9 @@
 
 namespace thalweg {
 
-// REQUIRES: the calls of `graph` are inlined. NOT_FOUND if there is no such
-// function, UNIMPLEMENTED if one calls itself, RESOURCE_EXHAUSTED if bodies are
-// nested too deep, or have more than `max_bytes` all together.
+// Attaches the bodies to the nodes of `graph`. NOT_FOUND if a function does not exist,
+// UNIMPLEMENTED if one calls itself, RESOURCE_EXHAUSTED if bodies nest too deep or exceed
+// `max_bytes` in total. REQUIRES: the calls of `graph` are inlined.
 absl::Status EmbedFunctions(Graph& graph, int64_t max_bytes);
 
 }  // namespace thalweg

@@ -1,4 +1,4 @@
-// Copies of function bodies in a graph that calls them.
+// Copies function bodies into the graph that calls them.
 #pragma once
 
 #include <memory>
@@ -16,35 +16,35 @@
 
 namespace thalweg {
 
-// How a call came about: the function it stands in, the one that called that
-// one, and so on.
+// The chain of calls that leads to a node: the function that contains it, the function
+// that calls that one, and so on. Used to detect recursion.
 struct Callers {
   std::string function;
   std::shared_ptr<const Callers> outer;
   int depth = 1;
-  int gradients = 0;  // how many of them are called for their gradients
+  int gradients = 0;  // number of gradient functions in the chain
 };
 
-// Those of what stands in `function`, which is called, or of which the gradient
-// is made, in `outer`. UNIMPLEMENTED if it is there already: it calls itself.
-// RESOURCE_EXHAUSTED if there are too many.
+// Extends the chain `outer` by `function`, which is called, or whose gradient is built,
+// there. UNIMPLEMENTED if the chain already contains it: the function is recursive.
+// RESOURCE_EXHAUSTED if the chain is too long.
 absl::StatusOr<std::shared_ptr<const Callers>> CallersIn(const std::string& function,
                                                          std::shared_ptr<const Callers> outer,
                                                          bool for_gradient = false);
 
-// An op that stands for calls of functions, which its attributes name.
+// Whether an op calls functions that its attributes name.
 bool IsCallOp(absl::string_view op);
 
 // A node that calls a function, to be replaced.
 struct FunctionCall {
   Node* node = nullptr;
-  // In a loop or a branch made of single nodes: its inputs tell in which
-  // iteration it is, and whether it is dead.
+  // True inside a loop or branch that consists of v1 control flow nodes. The iteration
+  // and the deadness of the call then follow from its inputs.
   bool by_input = false;
-  std::shared_ptr<const Callers> callers;  // nullptr: in the graph of a step
+  std::shared_ptr<const Callers> callers;  // nullptr for a call in the step's graph itself
 };
 
-// Nodes in the order of their coming, each once.
+// A set of nodes in insertion order.
 class NodeList {
  public:
   void Add(Node* node) {
@@ -57,8 +57,8 @@ class NodeList {
   absl::flat_hash_set<Node*> seen_;
 };
 
-// An argument of a body. A guarded one is dead, or late, whenever the body has
-// to be.
+// An argument of a body. A guarded argument is dead or delayed whenever the body must
+// be, so nodes that depend on it need no other control input.
 struct BodyArg {
   Output value;
   bool guarded = false;
@@ -67,34 +67,34 @@ struct BodyArg {
 struct InlinedBody {
   std::vector<Output> results;
   NodeList effects;
-  NodeList ends;  // when these are done, so is the body: effects and results
+  NodeList ends;  // effects and producers of results: when these have run, the body has
 };
 
-// Writes bodies into a graph, and keeps a list of the calls that are in it.
+// Inlines bodies into a graph, and keeps the list of calls that are left in it.
 class FunctionInliner {
  public:
-  // Nodes with effects are added to `targets`. Both are borrowed. `callers` are
-  // those of the graph itself.
+  // `graph` and `targets` are borrowed. Nodes with side effects are added to `targets`.
+  // `callers` is the call chain of `graph` itself.
   FunctionInliner(Graph& graph, std::vector<std::string>* targets, const InlineLimits& limits,
                   std::shared_ptr<const Callers> callers);
 
-  // Finds the calls that the graph has to begin with.
+  // Finds the calls in the original graph.
   absl::Status Start();
-  // Bodies add the calls in them at the end.
+  // The calls; each inlined body appends those that it contains.
   const std::vector<FunctionCall>& calls() const { return calls_; }
   void AddCall(FunctionCall call) { calls_.push_back(std::move(call)); }
-  // A graph that has the functions, those that were added too.
+  // A graph whose library has all functions, including those of AddFunction().
   const Graph& library() const { return scratch_; }
-  // A function that was made for a call. REQUIRES: the name is new.
+  // Adds a synthesized function. REQUIRES: the name is new.
   absl::Status AddFunction(tensorflow::FunctionDef function);
-  // RESOURCE_EXHAUSTED if `more` nodes are too many.
+  // RESOURCE_EXHAUSTED if `more` additional nodes would exceed the limit.
   absl::Status CheckSize(int more) const;
 
   absl::StatusOr<FunctionBody> Instantiate(const tensorflow::NameAttrList& function, const std::string& prefix) const;
 
-  // Adds the nodes of a function that `call` calls, named "call/part/...".
-  // Those that nothing else holds back wait for `pivot`, if there is one.
-  // `output_types` is empty where the caller takes what there is.
+  // Adds the nodes of a function that `call` calls, named "call/part/...". Nodes that
+  // depend on no guarded input get a control input from `pivot`, if it is given. An empty
+  // `output_types` accepts any types.
   absl::StatusOr<InlinedBody> Add(const FunctionCall& call, const tensorflow::NameAttrList& function,
                                   absl::string_view part, const std::vector<BodyArg>& args, Node* pivot,
                                   const std::vector<DType>& output_types);
@@ -112,10 +112,10 @@ class FunctionInliner {
   std::vector<std::string>& targets_;
   const InlineLimits limits_;
   const std::shared_ptr<const Callers> callers_;
-  int64_t bytes_ = 0;  // of the bodies
+  int64_t bytes_ = 0;  // size of the bodies so far
   absl::flat_hash_map<std::string, const tensorflow::FunctionDef*> functions_;
   std::vector<std::unique_ptr<const tensorflow::FunctionDef>> added_;
-  Graph scratch_;  // where a body is read before its nodes are copied
+  Graph scratch_;  // a body is imported here before its nodes are copied
   std::vector<FunctionCall> calls_;
 };
 

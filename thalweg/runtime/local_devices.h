@@ -16,10 +16,10 @@ struct LocalDevicesOptions {
   std::string job = "localhost";
   int task = 0;
   int cpus = 1;     // devices CPU:0, CPU:1, ...
-  int threads = 0;  // that work on one node, and that go on with steps; 0: one per core
+  int threads = 0;  // size of the intra-op pool and of the inter-op pool; 0: one per core
 
   static constexpr int kMaxCpus = 1024, kMaxThreads = 1024;
-  // INVALID_ARGUMENT, with the limits, if there cannot be so many.
+  // INVALID_ARGUMENT, with the limits, if a number is out of range.
   absl::Status Check() const;
 };
 
@@ -31,9 +31,9 @@ class LocalDevices {
 
   Device* Find(const std::string& full_name) const;  // nullptr if there is none
   const std::vector<std::shared_ptr<Device>>& devices() const { return devices_; }
-  // The same devices as task `task` of `job`, with the same resources or with
-  // their own: for a session that calls this task so, or shares no state. They
-  // use these threads.
+  // The same devices under the name of task `task` of `job`, with shared or with separate
+  // resources. For sessions with their own cluster definition or isolated state. The
+  // views use the threads of this object.
   std::vector<std::shared_ptr<Device>> ViewAs(const std::string& job, int task, bool share_resources);
   ThreadPool& pool() { return pool_; }
 

@@ -1,18 +1,17 @@
-// A plan: a graph compiled for running. Straight-line code over slots.
+// A plan is a graph compiled for execution: straight-line code over slots.
 //
-// Nodes become *instructions* in topological order; every edge becomes a *slot*
-// of a frame. Which slots an instruction reads and writes, and which values die
-// with it, is known beforehand, so a step looks nothing up. Constants lie in
-// their slots for good; an Identity shares the slot of its input.
+// Nodes become *instructions* in topological order, and every edge becomes a *slot* of a
+// frame. The compiler determines which slots an instruction reads and writes, and which
+// values die with it, so a step does no lookups. Constants stay in their slots. An
+// Identity shares the slot of its input.
 //
-// An instruction that waits (a receive, a dequeue) splits the code into
-// *segments*: a segment holds the instructions that depend on the same waits,
-// and runs without a pause once its predecessors are done. A plan without waits
-// is one segment, run like a function.
+// An instruction that waits (a receive, a dequeue) splits the code into *segments*. A
+// segment holds the instructions that depend on the same waits, and runs without
+// interruption once its predecessors are done. A plan without waits is one segment and
+// runs like a function.
 //
-// A loop is one instruction with a plan of its own for an iteration. In code
-// that a Switch may have turned off, instructions check for dead inputs and
-// pass deadness on.
+// A loop is one instruction with its own plan for an iteration. Instructions that a
+// Switch may have turned off check for dead inputs and propagate deadness.
 #pragma once
 
 #include <atomic>
@@ -39,21 +38,20 @@ struct OperandRange {
 };
 
 struct Instruction {
-  // What every step needs of every instruction comes first: a line of the
-  // cache.
+  // The fields that every step needs come first, in one cache line.
   Kernel* kernel = nullptr;  // owned by the plan or the session
-  KernelContext::Call call;  // its inputs are those of `inputs`, once the plan is complete
+  KernelContext::Call call;  // BindCalls() sets its inputs from `inputs`
   OperandRange frees;        // slots to empty afterwards
-  bool plain = false;        // a kernel, and nothing of what follows
+  bool plain = false;        // calls a kernel and uses none of the fields below
   bool async = false;
   OperandRange inputs;       // slots read, in the node's order
   LoopPlan* loop = nullptr;  // instead of a kernel
-  OperandRange reads;        // pairs (variable slot, value slot): variables whose value is wanted
+  OperandRange reads;        // pairs (variable slot, value slot): variables to read before the call
   OperandRange dead_if;      // slots: if one is dead, so is this
-  int32_t status_slot = -1;  // where control consumers look for deadness; -1 if none do
+  int32_t status_slot = -1;  // holds the deadness for control outputs; -1 if there are none
   bool is_merge = false;     // dead only if all inputs are
   bool is_switch = false;    // sets deadness itself
-  bool runs_dead = false;    // a send: tells the other side
+  bool runs_dead = false;    // runs on dead inputs: a send, which passes deadness to the receiver
   int32_t async_index = -1;  // among the waiting instructions of the plan
 };
 
@@ -64,8 +62,8 @@ struct Segment {
   std::vector<int32_t> successors;  // segments
 };
 
-// The slots of one running copy of a plan. Reused from step to step; concurrent
-// steps have one each.
+// The slots of one running instance of a plan. Reused from step to step; concurrent
+// steps use separate frames.
 struct PlanFrame {
   explicit PlanFrame(const Plan& plan);
   std::vector<Slot> slots;
@@ -79,18 +77,18 @@ struct Plan {
   Plan& operator=(const Plan&) = delete;
 
   OperandRange AddOperands(const std::vector<int32_t>& list);
-  // Points calls at their inputs. Operands are not added afterwards.
+  // Points the calls at their inputs. No operands may be added afterwards.
   void BindCalls();
   const int32_t* at(OperandRange r) const { return operands.data() + r.begin; }
 
   std::vector<Instruction> code;
-  std::vector<std::vector<int32_t>> before;  // by instruction: those that it depends on
+  std::vector<std::vector<int32_t>> before;  // by instruction: the instructions that it depends on
   std::vector<Segment> segments;
   std::vector<std::vector<int32_t>> wait_successors;  // by async_index: segments
   std::vector<int32_t> operands;
   int32_t num_slots = 0;
   std::vector<std::pair<int32_t, Tensor>> constants;  // slot, value: set when a frame is made
-  std::vector<int32_t> kept_slots;                    // emptied when a step ends, not before
+  std::vector<int32_t> kept_slots;                    // emptied only at the end of a step
   std::vector<int32_t> arg_slots;                     // by _Arg index; -1 if nothing uses it
   std::vector<const Node*> arg_nodes;
   struct Result {
@@ -100,11 +98,12 @@ struct Plan {
   std::vector<Result> results;  // by _Retval index
   std::vector<std::unique_ptr<LoopPlan>> loops;
   std::vector<std::shared_ptr<Kernel>> kernels;
-  bool has_waits = false;                   // here or in a loop inside
-  std::unique_ptr<AdaptiveSchedule> forks;  // where it runs on two threads; learnt from the first steps
+  bool has_waits = false;                   // in this plan or in a nested loop
+  std::unique_ptr<AdaptiveSchedule> forks;  // where to run on two threads; measured in the first steps
 };
 
-// One loop: what goes in, round and out.
+// A loop: its body, and the slots through which values enter, are passed to the next
+// iteration, and leave.
 struct LoopPlan {
   struct Enter {
     int32_t outer_slot;
@@ -117,18 +116,18 @@ struct LoopPlan {
   };
   Plan body;
   std::string name;
-  uint64_t name_hash = 0;  // of which its frames have their numbers
+  uint64_t name_hash = 0;  // frame ids are derived from it
   int32_t index = 0;       // among the loops of the enclosing plan
   std::vector<Enter> enters;
-  // Inner slots: NextIteration's input -> its output. In an order in which none
-  // is written before it was read.
+  // Inner slots: the input of a NextIteration -> its output. Ordered so that no slot is
+  // written before it is read.
   std::vector<Move> back_edges;
-  std::vector<int32_t> passed_on;  // of those inputs: slots that the next iteration fills anew
+  std::vector<int32_t> passed_on;  // the slots among those inputs that the next iteration overwrites
   std::vector<Move> exits;         // inner slot -> outer slot
 };
 
-// The whole of what a signature compiles to. Owns the graph that its
-// instructions point into. Thread-safe: frames come from a pool.
+// A compiled signature. Owns the graph that its instructions point into. Thread-safe:
+// frames come from a pool.
 class Executable {
  public:
   Executable() = default;
@@ -142,7 +141,7 @@ class Executable {
 
  private:
   static constexpr size_t kMaxIdleFrames = 16;
-  // The frame that a lone client uses over and over: no lock.
+  // A one-entry cache without a lock, for the common case of one step at a time.
   std::atomic<PlanFrame*> last_frame_{nullptr};
   Mutex mutex_;
   std::vector<std::unique_ptr<PlanFrame>> idle_ ABSL_GUARDED_BY(mutex_);

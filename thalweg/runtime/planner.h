@@ -11,13 +11,13 @@
 
 namespace thalweg {
 
-// Makes, or finds among those of the session, the kernel for a node.
+// Creates the kernel for a node, or returns the one that the session already has.
 using KernelSource = std::function<absl::StatusOr<std::shared_ptr<Kernel>>(const Node& node, Device& device)>;
-// The device of a full name; nullptr if there is none.
+// Finds a device by its full name; nullptr if there is none.
 using DeviceFinder = std::function<Device*(const std::string& name)>;
 
-// REQUIRES: every node is placed on a device that `find_device` knows; values
-// enter by _Arg and leave by _Retval nodes, numbered from 0.
+// REQUIRES: every node is placed on a device that `find_device` knows, and arguments and
+// results are _Arg and _Retval nodes, numbered from 0.
 absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph, const DeviceFinder& find_device,
                                                     const KernelSource& make_kernel);
 

@@ -1,7 +1,7 @@
-// From a session's graph to the graph that the steps of one signature run:
-// prune, inline functions, place, optimize. Every kind of session prepares its
-// signatures here; what differs is what they do with the result. A DirectSession
-// compiles it, a master partitions it, and ExplainPlacement() only looks at it.
+// Turns a session's graph into the graph of one signature: prune, inline functions,
+// place, optimize. Every kind of session prepares its signatures here. They differ in
+// what they do with the result: a DirectSession compiles it, a master partitions it, and
+// ExplainPlacement() reports it.
 #pragma once
 
 #include <cstdint>
@@ -22,31 +22,31 @@
 namespace thalweg {
 
 struct PrepareOptions {
-  PlacerOptions placer;  // `states` is ignored: the graph brings its own
+  PlacerOptions placer;  // `states` is ignored; SessionGraph has its own
   bool log_device_placement = false;
-  // Tasks that have left the cluster. If a node has no place, they are the likely
+  // Tasks that have left the cluster. If a node cannot be placed, they are the likely
   // reason, and the error names them.
   std::vector<std::string> absent_tasks;
   Device* folding_device = nullptr;  // borrowed; computes constants. REQUIRED by Prepare()
   GraphOptimizerOptions optimizer;
 };
 
-// The graph of a session, which only grows. Thread-safe. The lock is held while
-// the graph is read or extended and while nodes are placed, never while functions
-// are inlined or constants folded, so that signatures are prepared side by side.
+// The graph of a session, which can only grow. Thread-safe. The lock is held while the
+// graph is read or extended and while nodes are placed, but not while functions are
+// inlined or constants folded, so signatures can be prepared concurrently.
 class SessionGraph {
  public:
-  // Adds nodes; all or, with an error, none.
+  // Adds nodes. On an error, adds none.
   absl::Status Import(const tensorflow::GraphDef& def);
-  // The same, for a client that has seen `expected_version`. Returns the new
-  // version; ABORTED if the graph has another. The first version is 0.
+  // The same, if the graph still has `expected_version`; otherwise ABORTED. Returns the
+  // new version. The first version is 0.
   absl::StatusOr<int64_t> Extend(const tensorflow::GraphDef& def, int64_t expected_version);
 
-  // The graph for `signature`, ready to be compiled or partitioned.
-  // `cancellation` ends it, with its reason. UNAVAILABLE, naming them, if a node
-  // has no place and tasks are absent.
+  // The graph for `signature`, ready to be compiled or partitioned. If `cancellation` is
+  // cancelled, returns its status. UNAVAILABLE, naming the absent tasks, if a node cannot
+  // be placed and tasks are absent.
   absl::StatusOr<Graph> Prepare(const Signature& signature, const PrepareOptions& options, Cancellation& cancellation);
-  // Where each node of that graph goes, before it is optimized.
+  // The placement of each node of that graph, before it is optimized.
   absl::StatusOr<std::vector<Placed>> ExplainPlacement(const Signature& signature, const PrepareOptions& options);
 
   // Calls `read` with the graph, under the lock.
@@ -55,7 +55,7 @@ class SessionGraph {
  private:
   struct PlacedGraph {
     Graph graph;
-    std::vector<std::string> targets;  // those of the signature and of what was inlined
+    std::vector<std::string> targets;  // of the signature and of inlined functions
     std::vector<Placed> placement;
   };
   absl::StatusOr<PlacedGraph> PlaceSignature(const Signature& signature, const PrepareOptions& options);

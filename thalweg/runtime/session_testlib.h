@@ -1,5 +1,5 @@
-// What tests of sessions share: a session in this process, a gate that steps wait
-// at, and loops.
+// Shared by tests of sessions: a session in this process, an op that blocks until the
+// test continues it, and loops.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ namespace thalweg {
 // The graph may grow between runs; it must outlive the session.
 class TestSession {
  public:
-  // A tensor, or a node that runs for its effect: one without outputs, or Target().
+  // A tensor, or a node that runs for its side effect: one without outputs, or Target().
   struct Fetch {
     Fetch(Output output);                                   // NOLINT: implicit by design
     Fetch(std::string tensor) : name(std::move(tensor)) {}  // NOLINT
@@ -46,7 +46,7 @@ class TestSession {
 
   static absl::StatusOr<std::unique_ptr<TestSession>> Create(const Graph& graph,
                                                              const DirectSessionOptions& options = {});
-  // Results stand where their fetches do; a node's is an empty Tensor.
+  // Results are in the order of the fetches. The result of a node is an empty Tensor.
   absl::StatusOr<std::vector<Tensor>> Run(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds = {},
                                           const StepOptions& options = {}, tensorflow::RunMetadata* metadata = nullptr);
   absl::Status Close() { return session_.Close(); }
@@ -60,8 +60,8 @@ class TestSession {
   DirectSession session_;
 };
 
-// Where the op TestGate(x) -> x stands: until the step is cancelled or the test
-// calls `done`.
+// The op TestGate(x) -> x waits here until the step is cancelled or the test calls
+// `done`.
 struct Gate {
   Notification entered;
   AsyncKernel::Done done;
@@ -69,11 +69,12 @@ struct Gate {
 // The gate that the next TestGate enters. Set it before the step.
 extern std::atomic<Gate*> the_gate;
 
-// How often the op TestStuck(x) -> x has begun. It has no effects, so that it
-// runs while constants are folded, and goes on only when it is cancelled.
+// How many times the op TestStuck(x) -> x has started. It has no side effects, so it also
+// runs during constant folding, and it returns only when it is cancelled.
 extern std::atomic<int> stuck_begun;
 
-// Nodes of a GraphDef. Loops are imported, since they point back.
+// Add nodes to a GraphDef. Graphs with loops must be imported, because of their back
+// edges.
 tensorflow::NodeDef* AddDef(tensorflow::GraphDef& def, const std::string& name, const std::string& op,
                             const std::vector<std::string>& inputs);
 // With an attribute "T".

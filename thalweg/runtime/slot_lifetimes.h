@@ -1,4 +1,4 @@
-// Which values die with which instruction.
+// Determines which instruction is the last to use each value.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 namespace thalweg {
 
 struct SlotLifetimes {
-  std::vector<int32_t> kept;       // leave the plan, or come round: emptied when it ends
+  std::vector<int32_t> kept;       // results and loop variables: emptied at the end of the plan
   std::vector<int32_t> constants;  // never emptied
 };
 
-// Fills what instructions free and what their last uses are, and the slots
-// that the plan empties in the end.
+// Sets `frees` and `last_use` of the instructions, and the slots that the plan empties
+// at its end.
 //
-// A slot that is read in one segment only dies with its last reader there. One
-// that several segments read, or that leaves the plan, is kept to the end.
+// A slot that only one segment reads is emptied after its last reader there. A slot that
+// several segments read, or that leaves the plan, is kept until the end.
 void FindSlotLifetimes(const SlotLifetimes& lives, Plan& plan);
 
 }  // namespace thalweg

@@ -1,6 +1,5 @@
-// The kernels of a session that keep state between steps: a random op goes on
-// with its sequence, and a variable is the same one, whichever signature they
-// are in.
+// The kernels of a session that keep state between steps. All signatures share them, so
+// that a random op continues its sequence and a variable is the same in all of them.
 #pragma once
 
 #include <memory>
@@ -19,14 +18,14 @@ namespace thalweg {
 // Thread-safe.
 class StatefulKernels {
  public:
-  // A kernel for a node: the one that it had before if the node keeps state, else
-  // a new one.
+  // Returns the kernel for a node: the existing one if the op is stateful, otherwise a
+  // new one.
   absl::StatusOr<std::shared_ptr<Kernel>> Make(const Node& node, Device& device);
   void Clear();
 
  private:
-  // Op, name and device: a node of a function's body may have the name of another
-  // in another signature. With their types, since a kernel relies on them.
+  // Op, node name, device, input and output types. The name alone is not enough: inlined
+  // nodes of different signatures may have the same name. Kernels rely on the types.
   using Key = std::tuple<std::string, std::string, std::string, std::vector<DType>, std::vector<DType>>;
 
   Mutex mutex_;

@@ -1,5 +1,5 @@
-// Step statistics: when every node ran, and where. Collected only when a step
-// asks for it.
+// Step statistics: when and where every node ran. Collected only if the step requests
+// it.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ class StepStatsCollector {
  public:
   StepStatsCollector();
 
-  // A node that ran from `start_nanos` to `end_nanos` (monotonic). `outputs`
-  // are its slots; nullptr if they are not known.
+  // Adds a node that ran from `start_nanos` to `end_nanos` (monotonic). `outputs` are its
+  // slots; nullptr if they are not known.
   void Add(const Node& node, const Device* device, int64_t start_nanos, int64_t end_nanos, const Slot* outputs);
 
-  // For nodes of the graph that need no instruction, since their values are
-  // there before the step: constants, and names for other values.
+  // Adds the nodes that have no instruction because their values exist before the step:
+  // constants, and aliases of other values.
   void AddResident(const Graph& graph);
 
-  // By device, in TensorFlow's form.
+  // Writes the statistics by device, in TensorFlow's format.
   void Fill(tensorflow::StepStats* stats) const;
 
  private:

@@ -1,4 +1,4 @@
-// Cuts out of a graph what one signature of a step needs.
+// Extracts the subgraph that one signature needs.
 #pragma once
 
 #include <optional>
@@ -10,28 +10,27 @@
 
 namespace thalweg {
 
-// What a step is asked: tensors that are given ("node:0"), tensors that are
-// wanted, nodes that must run.
+// The interface of a step: tensors that are fed ("node:0"), tensors that are fetched, and
+// nodes that run for their side effects.
 struct Signature {
   std::vector<std::string> feeds;
   std::vector<std::string> fetches;
   std::vector<std::string> targets;
-  // Of feeds whose text decides how the step is compiled, as the device of a
-  // RemoteCall does: by their place in feeds, which may go on after the last.
+  // By feed index: the values of string feeds that must be known when the step is
+  // compiled, such as the device of a RemoteCall. May be shorter than `feeds`.
   std::vector<std::optional<std::string>> texts;
 
-  std::string Key() const;  // to find what was compiled for it
+  std::string Key() const;  // identifies the signature in caches
 };
 
-// A copy of the nodes that lead to the fetches and targets, with an _Arg (by
-// its place in feeds) for every fed tensor, or a Const if it is among the texts,
-// and a _Retval (by its place in fetches) for every fetched one.
-// INVALID_ARGUMENT or NOT_FOUND for names that are not there, for an empty
-// signature, and for nodes that only the runtime adds.
+// Copies the nodes that the fetches and targets need. Every fed tensor becomes an _Arg
+// with its index in `feeds`, or a Const if `texts` has its value. Every fetched tensor
+// gets a _Retval with its index in `fetches`. INVALID_ARGUMENT or NOT_FOUND for unknown
+// names, for an empty signature, and for nodes that only the runtime may add.
 absl::StatusOr<Graph> Extract(const Graph& graph, const Signature& signature);
 
-// INVALID_ARGUMENT, naming it, for a node that only the runtime adds: _Arg and
-// _Retval, whose indices it relies on. For nodes that come from outside.
+// Checks a node from a client. INVALID_ARGUMENT, naming it, for _Arg and _Retval, which
+// only the runtime may add because it relies on their indices.
 absl::Status CheckNoArgument(const tensorflow::NodeDef& def);
 
 }  // namespace thalweg

@@ -1,5 +1,5 @@
-// Functions that the runtime writes itself, for calls that are more than a call:
-// the gradient of a function, and a counting loop as a While.
+// Functions that the runtime generates: the gradient of a function, and the condition and
+// body that turn a For into a While.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace thalweg {
 
-// g(x..., dy...) = d(sum of f(x) * dy) / dx: what SymbolicGradient(f) calls.
-// `library` has f, and what f calls. An x on which no result depends gets
-// zeros. UNIMPLEMENTED or the like if an op of f has no gradient. `callers` are
-// those of the body of f.
+// g(x..., dy...) = d(sum of f(x) * dy) / dx, the function that SymbolicGradient(f) calls.
+// `library` has f and the functions that f calls. If no result depends on an x, its
+// gradient is zero. Fails if an op of f has no gradient. `callers` is the call chain of
+// the body of f.
 absl::StatusOr<tensorflow::FunctionDef> GradientFunction(const Graph& library, const tensorflow::NameAttrList& f,
                                                          const std::string& name,
                                                          std::shared_ptr<const Callers> callers);
