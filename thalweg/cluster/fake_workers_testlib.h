@@ -1,4 +1,4 @@
-// Workers whose answers the test decides, for tests of what talks to workers.
+// Fake workers for tests of code that calls workers. The test decides their answers.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace thalweg {
 
-// Answers every call at once with success and without content, except where the
-// test has set a function for it. Set them before the calls.
+// Answers every call immediately with success and an empty response, unless the test has
+// set a function for it. Set the functions before the calls.
 class FakeWorker : public Worker {
  public:
   std::function<void(const CallOptions&, tensorflow::GetStatusResponse*, Done)> get_status;
@@ -94,8 +94,8 @@ class FakeWorker : public Worker {
   }
 };
 
-// Has its call ended by its cancellation, as those to a task that hangs are. `done`
-// may be called by the test instead; only the first counts.
+// Makes a call that only its cancellation ends, like a call to a task that hangs. The
+// test may also call the result; only the first of the two counts.
 inline Worker::Done EndedByCancellation(const CallOptions& options, Worker::Done done) {
   struct Call {
     Worker::Done done;
@@ -113,7 +113,7 @@ inline Worker::Done EndedByCancellation(const CallOptions& options, Worker::Done
   return [call](const absl::Status& status) { call->End(status); };
 }
 
-// A cluster of them, by the names of their tasks.
+// A cluster of fake workers, by task name.
 class FakeWorkers : public Workers {
  public:
   explicit FakeWorkers(const std::vector<std::string>& tasks) {

@@ -1,8 +1,8 @@
-// Which tasks a session has, and their devices.
+// Finds the tasks of a session and their devices.
 //
-// A task that was never seen is waited for: it may not have started yet. One
-// that was seen, here or by another task, and does not answer now has left: it
-// is not waited for, and steps that need it fail, naming it.
+// A task that was never seen may not have started yet, so sessions wait for it. A task
+// that was seen, by this task or another, and does not answer now has left: sessions do
+// not wait for it, and steps that need it fail with an error that names it.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct ClusterDevices {
   struct Task {
     std::string name;
     std::vector<tensorflow::DeviceAttributes> devices;
-    bool takes_pushes = false;  // of tensors that steps send
+    bool takes_pushes = false;  // it accepts pushed tensors
   };
   std::vector<Task> tasks;
   std::vector<std::string> absent;  // tasks that have left
@@ -37,35 +37,36 @@ struct ClusterDevices {
   uint64_t Incarnation(const std::string& device) const;  // 0 if there is no such device
 };
 
-// What this server remembers of the tasks around it. Thread-safe.
+// What this server knows about the other tasks. Thread-safe.
 class Membership {
  public:
   using DiscoverDone = absl::AnyInvocable<void(absl::StatusOr<ClusterDevices>)>;
 
-  // Asks every task that a filter matches (all, if there are none), and `self`,
-  // for its devices, and whom it has seen. Every 10 s it logs whom it still
-  // waits for. Fails only if the call is cancelled.
+  // Asks `self` and every task that matches a filter (all, if there is no filter) for its
+  // devices and for the tasks that it has seen. Logs every 10 s which tasks have not
+  // answered. Fails only if the call is cancelled.
   //
-  // No thread waits: `done` runs on this one, or on that of the last answer. This
+  // Does not block: `done` runs on this thread or on the thread of the last answer. This
   // object, the timer and the cancellation must live until then.
   void Discover(const CallOptions& options, Timer& timer, std::shared_ptr<Workers> workers, const std::string& self,
                 const std::vector<DeviceName>& filters, DiscoverDone done);
 
-  // Somebody called, or was reached.
+  // Records that a task called or answered.
   void MarkSeen(const std::string& task);
   std::vector<std::string> SeenTasks() const;
   bool Seen(const std::string& task) const;
 
  private:
   class Discovery;
-  // What the tasks have answered.
+  // The result of a discovery whose tasks have all answered or left.
   absl::StatusOr<ClusterDevices> Devices(const Discovery& discovery);
-  // Logs, now and then, that a task has left.
+  // Logs that a task has left, but not too often.
   void LogAbsent(const std::string& task, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
   std::set<std::string> seen_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, absl::Time> logged_absent_ ABSL_GUARDED_BY(mutex_);  // tasks that have left, and when last
+  // Tasks that have left, with the time when that was last logged.
+  std::map<std::string, absl::Time> logged_absent_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace thalweg

@@ -1,5 +1,5 @@
-// Watches the tasks that calls wait for. A connection that breaks ends its calls
-// by itself; a task that hangs or is cut off is found by asking it.
+// Failure detector for the tasks that calls wait for. A broken connection ends its calls
+// by itself. A task that hangs or is cut off is detected with heartbeats.
 #pragma once
 
 #include <algorithm>
@@ -28,13 +28,12 @@ using Peers = std::shared_ptr<const std::vector<Peer>>;
 
 // Thread-safe.
 //
-// While something waits for a peer, the peer is asked for its status every
-// kHeartbeat. It is dead if it cannot be reached, or if it has not answered for
-// `timeout`, counted from the last answer or, if that is later, from the
-// beginning of the wait: every wait grants the whole timeout. Time counts only
-// while this process runs: one that was stopped itself has heard nobody, which
-// says nothing about the others. A peer that answers is alive, however long its
-// kernels take.
+// While a call waits for a peer, the peer is asked for its status every kHeartbeat. It is
+// dead if it cannot be reached, or if it has not answered for `timeout`. The timeout
+// counts from the last answer or, if that is later, from the beginning of the wait, so
+// every wait grants the whole timeout. Only time during which this process runs counts:
+// a process that was stopped itself has heard nobody, which says nothing about its peers.
+// A peer that answers is alive, however long its kernels take.
 class PeerHealth {
  public:
   static constexpr absl::Duration kHeartbeat = absl::Milliseconds(200);
@@ -45,15 +44,14 @@ class PeerHealth {
   PeerHealth& operator=(const PeerHealth&) = delete;
 
   absl::Duration timeout() const { return timeout_; }
-  // A peer that is heard so soon is certainly not dead yet.
+  // A peer that answers within this time is never declared dead.
   absl::Duration earliest_death() const { return std::max(timeout_ - 2 * kHeartbeat, timeout_ / 2); }
 
-  // Until Unwatch(), `step` is cancelled, with UNAVAILABLE and the task's name,
-  // when a peer is dead.
+  // Cancels `step` with UNAVAILABLE, naming the task, if a peer dies before Unwatch().
   int64_t Watch(Peers peers, std::shared_ptr<Cancellation> step);
   void Unwatch(int64_t id);
 
-  // Asks nobody any more, and waits for the questions under way.
+  // Stops the heartbeats and waits for those in flight.
   void Stop();
 
  private:
@@ -62,10 +60,10 @@ class PeerHealth {
     Peers peers;
     std::shared_ptr<Cancellation> step;
   };
-  // What is known of a peer.
+  // The state of a peer.
   struct Pulse {
     absl::Duration answered = -absl::InfiniteDuration();
-    bool asked = false;  // without an answer yet
+    bool asked = false;  // a heartbeat is in flight
   };
   struct Dead {
     std::shared_ptr<Cancellation> step;
@@ -73,7 +71,7 @@ class PeerHealth {
   };
 
   void Run();
-  // Peers to ask, and waits that are over, at this beat.
+  // Finds the peers to ask and the waits to end at this heartbeat.
   void Beat(std::vector<Peer>* ask, std::vector<Dead>* dead) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Ask(const Peer& peer);
   void Answered(const Peer& peer, const absl::Status& status);
@@ -84,15 +82,16 @@ class PeerHealth {
   CondVar changed_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t next_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Duration now_ ABSL_GUARDED_BY(mutex_);  // for how long this process has been seen running
+  absl::Duration now_ ABSL_GUARDED_BY(mutex_);  // the time during which this process was running
   absl::flat_hash_map<int64_t, Watched> watched_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Worker*, Pulse> pulses_ ABSL_GUARDED_BY(mutex_);
-  int questions_ ABSL_GUARDED_BY(mutex_) = 0;  // under way
+  int questions_ ABSL_GUARDED_BY(mutex_) = 0;  // heartbeats in flight
   std::unique_ptr<Thread> thread_;
 };
 
-// Calls to peers that are watched while this lives: ended by `outside`, which may
-// be nullptr, or by the death of a peer. Without a `health` only the former.
+// Watches calls to peers while it lives. Their cancellation is triggered by `outside`,
+// which may be nullptr, or by the death of a peer. If `health` is nullptr, only by the
+// former.
 class WatchedCalls {
  public:
   WatchedCalls(PeerHealth* health, std::vector<Peer> peers, Cancellation* outside);
@@ -100,10 +99,11 @@ class WatchedCalls {
   WatchedCalls(const WatchedCalls&) = delete;
   WatchedCalls& operator=(const WatchedCalls&) = delete;
 
-  // For the calls. They may outlive this object if they hold the pointer.
+  // The cancellation to pass to the calls. They may outlive this object if they hold the
+  // pointer.
   const std::shared_ptr<Cancellation>& cancellation() const { return cancellation_; }
-  // Why a call that returned `status` has failed: what cancelled it says more than
-  // that it was cancelled.
+  // The reason why a call that returned `status` failed. If it was cancelled, this is the
+  // reason of the cancellation.
   absl::Status Explain(const absl::Status& status) const;
 
  private:

@@ -1,4 +1,4 @@
-// Random numbers that name things across processes.
+// Random identifiers that are unique across processes.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,6 @@ namespace thalweg {
 
 int64_t NewRequestId();   // never 0
 int64_t NewStepId();      // 57 bits, never negative
-std::string NewHandle();  // 16 hex digits: sessions and graphs. Nobody can guess one.
+std::string NewHandle();  // 16 hex digits that cannot be guessed, for sessions and graphs
 
 }  // namespace thalweg

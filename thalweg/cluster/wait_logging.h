@@ -1,4 +1,4 @@
-// When a wait is long enough to be told.
+// How long a wait may last before it is logged.
 #pragma once
 
 #include "absl/time/time.h"

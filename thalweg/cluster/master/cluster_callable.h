@@ -1,4 +1,4 @@
-// A signature compiled for a cluster: a graph in each of the tasks that its steps
+// A signature compiled for a cluster: a registered graph in each task that its steps
 // need.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace thalweg {
 
 struct MasterSessionOptions;
 
-// Constant once it is made.
+// Immutable after construction.
 struct ClusterCallable {
   struct Part {
     std::string task;
@@ -29,29 +29,30 @@ struct ClusterCallable {
     std::vector<std::pair<int, std::string>> fetches;
   };
   Signature signature;
-  std::vector<Part> parts;                         // the master's own, if it has one, last
+  std::vector<Part> parts;                         // the master's own part, if any, is the last
   std::shared_ptr<const std::vector<Peer>> peers;  // the tasks of the other parts
-  bool cleans_up = false;                          // after success, by itself
-  int64_t collective_graph_key = 0;                // 0: it has no collectives
-  bool updates = false;                            // changes variables, of other tasks if it spans several
+  bool cleans_up = false;                          // workers clean up by themselves after a successful step
+  int64_t collective_graph_key = 0;                // 0: no collectives
+  bool updates = false;                            // updates variables; if it spans tasks, those of other tasks
   bool saves = false;                              // writes variables to a checkpoint
 
-  // Tells the tasks to let go of what is left of a step.
+  // Tells the tasks to discard what is left of a step.
   void CleanUp(int64_t step_id) const;
 };
 
-// How a master prepares the signatures of a session.
+// The options with which a master prepares the signatures of a session.
 absl::StatusOr<PrepareOptions> PrepareOptionsOf(const MasterSessionOptions& session);
 
-// Cuts a prepared graph into a part per task and registers the parts with their
-// workers. `number` differs for each call of a session. `cancellation` ends it,
-// with its reason. REQUIRES: no lock is held, since it waits for other tasks.
+// Partitions a prepared graph by task and registers the partitions with their workers.
+// `number` must be unique in the session. If `cancellation` is cancelled, returns its
+// status. REQUIRES: no lock is held, because this waits for other tasks.
 absl::StatusOr<std::shared_ptr<const ClusterCallable>> RegisterParts(Graph graph, const Signature& signature,
                                                                      int64_t number,
                                                                      const MasterSessionOptions& session,
                                                                      Cancellation& cancellation);
 
-// An error of a task, as clients know it: "From /job:ps/replica:0/task:0:\n...".
+// Prefixes an error with its task in TensorFlow's format: "From
+// /job:ps/replica:0/task:0:\n...".
 absl::Status FromTask(const absl::Status& status, const std::string& task);
 
 }  // namespace thalweg

@@ -1,4 +1,4 @@
-// The master of this server: finds the session that a call is for.
+// The master service of this server: creates sessions and dispatches calls to them.
 #pragma once
 
 #include <memory>
@@ -22,12 +22,12 @@ struct LocalMasterOptions {
   LocalDevices* devices = nullptr;   // borrowed
   Membership* membership = nullptr;  // borrowed
   std::shared_ptr<Workers> workers;
-  WorkersFactory make_workers;             // for sessions that bring a cluster of their own
-  tensorflow::ConfigProto default_config;  // under what a session asks for
+  WorkersFactory make_workers;             // for sessions with their own cluster definition
+  tensorflow::ConfigProto default_config;  // defaults for what a session does not set
   PeerHealth* health = nullptr;            // borrowed; shared with the server's worker
   UpdateGate* gate = nullptr;              // borrowed; shared with the server's worker
   CollectiveStepIds* sequences = nullptr;  // borrowed; shared with the server's worker
-  // A session that no client has called for so long, and that runs no step, is closed.
+  // A session is closed if it runs no step and no client has called it for this long.
   absl::Duration client_lease = absl::Hours(24);
   int max_sessions = 10'000;
 };
@@ -56,7 +56,7 @@ class LocalMaster : public Master {
   void ReleaseCallable(const CallOptions& options, const tensorflow::ReleaseCallableRequest& request,
                        Done done) override;
 
-  // Ends every session, and with them the steps that run.
+  // Closes all sessions and ends their running steps.
   void CloseAll();
 
  private:
@@ -68,7 +68,7 @@ class LocalMaster : public Master {
 
   absl::Status Add(const std::shared_ptr<MasterSession>& session);
   void SetAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Closes the sessions of clients that have gone without a word.
+  // Closes the sessions whose client lease has expired.
   void CloseAbandoned();
   void CleanUpAll(const CallOptions& options, const ClusterDevices& devices, const tensorflow::ResetRequest& request,
                   Done done);
@@ -78,7 +78,7 @@ class LocalMaster : public Master {
   Mutex mutex_;
   absl::flat_hash_map<std::string, Entry> sessions_ ABSL_GUARDED_BY(mutex_);
   bool alarm_set_ ABSL_GUARDED_BY(mutex_) = false;
-  Timer timer_;  // ends first
+  Timer timer_;  // the last member: destroyed first, so that no alarm uses the others
 };
 
 }  // namespace thalweg

@@ -1,5 +1,5 @@
-// Master: what a client asks for. A server's own is LocalMaster; rpc/ has one
-// that passes calls on to another process.
+// The master service, as clients see it. LocalMaster implements it; rpc/ has a stub that
+// forwards calls to another process.
 #pragma once
 
 #include <string>
@@ -27,18 +27,18 @@ struct RunStepCall {
 struct RunStepResult {
   std::vector<Tensor> fetches;  // in the order of the call
   tensorflow::RunMetadata metadata;
-  // The step ran and failed, as opposed to a call that could not be served.
+  // True if the step itself failed, false if the call could not be served.
   bool step_failed = false;
 };
 
-// Thread-safe. `done` as in Worker; calls may block until it has run.
+// Thread-safe. `done` runs as in Worker. Calls may block until it has run.
 class Master {
  public:
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
   virtual ~Master() = default;
 
-  // Whether there is such a session, before anything is done for a call that
-  // names it. A master elsewhere finds out with the call itself.
+  // Checks that a session exists before the rest of a call is decoded. A stub returns OK:
+  // the remote master checks.
   virtual absl::Status CheckSession(const std::string& handle) { return absl::OkStatus(); }
 
   virtual void CreateSession(const CallOptions& options, const tensorflow::CreateSessionRequest& request,

@@ -1,4 +1,5 @@
-// A step of a master's session that the client feeds and fetches piece by piece.
+// A partial run: a step of a master's session that the client feeds and fetches in several
+// calls.
 #pragma once
 
 #include <functional>
@@ -20,16 +21,16 @@ class MasterPartialRun : public std::enable_shared_from_this<MasterPartialRun> {
   // `health` is borrowed.
   MasterPartialRun(std::string session_handle, std::shared_ptr<const ClusterCallable> callable, PeerHealth* health);
 
-  // Whether a fetch needs none of those that have not been fed.
+  // Checks that a fetch does not depend on feeds that have not been fed yet.
   using CheckComputable = std::function<absl::Status(const std::string& fetch, const std::set<std::string>& not_fed)>;
-  // Counts off what a call feeds and fetches, each of which comes once. Sets
-  // `is_last` if nothing is left.
+  // Checks and records the feeds and fetches of a call. Each feed and fetch is allowed
+  // once. Sets `is_last` if none is left.
   absl::Status Take(const RunStepCall& call, const CheckComputable& check, bool* is_last);
 
-  // Passes the call on to the parts. REQUIRES: Take() was content with it.
+  // Forwards the call to the partitions. REQUIRES: Take() returned OK.
   void Exchange(const CallOptions& options, RunStepCall call, bool is_last, RunStepResult* result, Master::Done done);
 
-  // Ends it in its tasks.
+  // Ends the step in its tasks.
   void CleanUp() const { callable_->CleanUp(step_id_); }
 
  private:

@@ -1,5 +1,4 @@
-// One session of a master: its graph, the callables that it was compiled to, and
-// the steps that run.
+// One session of a master: its graph, its compiled callables, and its running steps.
 #pragma once
 
 #include <atomic>
@@ -35,20 +34,20 @@ struct MasterSessionOptions {
   tensorflow::ConfigProto config;
   std::shared_ptr<Workers> workers;
   ClusterDevices devices;
-  std::shared_ptr<Device> folding_device;  // runs what can be computed beforehand
-  Timer* timer = nullptr;                  // borrowed: deadlines of steps
+  std::shared_ptr<Device> folding_device;  // computes constants during optimization
+  Timer* timer = nullptr;                  // borrowed; runs the deadlines of steps
   PeerHealth* health = nullptr;            // borrowed
   UpdateGate* gate = nullptr;              // borrowed; nullptr: steps are not held back
   CollectiveStepIds* sequences = nullptr;  // borrowed; shared with the server's worker
 
-  // Where nodes go that may go anywhere: the master's own tasks come first.
+  // The default device for unconstrained nodes: the first device of the master's own task.
   const std::string& client_device() const { return devices.tasks[0].devices[0].name(); }
 };
 
 class MasterPartialRun;
 struct MasterStepCall;
 
-// Thread-safe. Steps that run share it.
+// Thread-safe. Running steps hold a reference to it.
 class MasterSession : public std::enable_shared_from_this<MasterSession> {
  public:
   using Done = Master::Done;
@@ -57,11 +56,11 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
 
   const std::string& handle() const { return options_.handle; }
 
-  // Makes the worker sessions, without waiting for them. `cluster` is given if the
-  // session brings its own. If it fails, Close() lets go of those that were made.
+  // Creates the worker sessions, asynchronously. `cluster` is set if the session has its
+  // own cluster definition. If this fails, Close() deletes those that were created.
   void Open(const CallOptions& options, const ClusterSpec* cluster, Done done);
 
-  // Adds nodes, if the graph is at `expected_version`; returns the new version.
+  // Adds nodes if the graph has `expected_version`. Returns the new version.
   absl::StatusOr<int64_t> Extend(const tensorflow::GraphDef& def, int64_t expected_version);
   absl::Status Create(const tensorflow::GraphDef& def);
 
@@ -73,12 +72,12 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   absl::Status ReleaseCallable(int64_t handle);
   void ListDevices(tensorflow::ListDevicesResponse* response) const;
 
-  // Cancels the steps that run and waits for their end; workers forget the
-  // session. Every later call is FAILED_PRECONDITION.
+  // Cancels the running steps, waits for their end, and deletes the worker sessions. Every
+  // later call returns FAILED_PRECONDITION.
   absl::Status Close();
 
   const MasterSessionOptions& options() const { return options_; }
-  bool busy() const;  // a step runs, or is prepared
+  bool busy() const;  // a step is running or being prepared
 
  private:
   struct Opening;
@@ -88,12 +87,12 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   using PreparedCallable = absl::StatusOr<std::shared_ptr<const ClusterCallable>>;
 
   PreparedCallable Prepare(const Signature& signature, Cancellation& cancellation);
-  // The same for a signature that may depend on the texts of feeds.
+  // The same for a signature that may depend on the values of string feeds.
   PreparedCallable Prepare(const Signature& signature, const std::vector<Tensor>& feeds, Cancellation& cancellation);
-  // Begins a step, or a preparation.
+  // Registers the beginning of a step or a preparation.
   absl::StatusOr<std::unique_ptr<StepScope>> Begin(const CallOptions& options,
                                                    const tensorflow::RunOptions& run_options);
-  std::vector<Peer> Others() const;  // the tasks of the session, without the master\'s
+  std::vector<Peer> Others() const;  // the tasks of the session except the master's own
   void RunPartial(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done);
   absl::Status CheckComputable(const std::string& fetch, const std::set<std::string>& not_fed) const;
   void Run(MasterStepCall call);
@@ -110,14 +109,14 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   ActiveSteps steps_;
   SessionGraph graph_;
   CallableCache<const ClusterCallable> callables_;
-  std::atomic<int64_t> next_number_{0};  // of what is registered with workers
+  std::atomic<int64_t> next_number_{0};  // numbers the callables that are registered with workers
   std::atomic<bool> any_by_text_{false};
 
   mutable Mutex mutex_;
-  // The feeds whose text a signature depends on, by its key.
+  // By signature key: the indices of the string feeds on whose values it depends.
   absl::flat_hash_map<std::string, std::vector<int>> by_text_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<MasterPartialRun>> partial_runs_ ABSL_GUARDED_BY(mutex_);
-  // Callables that the client has a handle of.
+  // Callables that the client created with MakeCallable().
   struct ClientCallable {
     std::shared_ptr<const ClusterCallable> callable;
     tensorflow::RunOptions run_options;

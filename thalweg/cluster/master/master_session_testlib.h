@@ -1,4 +1,4 @@
-// A master's session whose workers are the test's.
+// A master session with fake workers.
 #pragma once
 
 #include <memory>
@@ -31,9 +31,9 @@ struct ClientCall {
   }
 };
 
-// A session of a master and two parameter servers with a node each ("own", "near"
-// and "far"), and with a function of a placeholder on each server: "near_y" of
-// "near_x" and "far_y" of "far_x".
+// A session with a master and two parameter servers. Each has a node ("own", "near" and
+// "far"). Each parameter server also computes a function of a placeholder: "near_y" of
+// "near_x", and "far_y" of "far_x".
 class MasterSessionTest : public testing::Test {
  protected:
   static constexpr const char* kMaster = "/job:worker/replica:0/task:0";

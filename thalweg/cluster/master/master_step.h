@@ -1,5 +1,5 @@
-// One step of a master's session: runs its parts in their tasks and puts their
-// results together.
+// One step of a master's session: runs its partitions in their tasks and combines the
+// results.
 #pragma once
 
 #include <atomic>
@@ -17,19 +17,20 @@
 
 namespace thalweg {
 
-// What a step is asked for.
+// The arguments of a step.
 struct MasterStepCall {
   CallOptions options;
   std::unique_ptr<StepScope> scope;
   std::shared_ptr<const ClusterCallable> callable;
   std::vector<Tensor> feeds;
   tensorflow::RunOptions run_options;
-  int64_t collective_step_id = 0;   // 0: it has no collectives
+  int64_t collective_step_id = 0;   // 0: no collectives
   RunStepResult* result = nullptr;  // borrowed until `done` has run
   Master::Done done;
 };
 
-// Lives until its last part has ended. The first error ends the others.
+// Keeps itself alive until its last partition has ended. The first error cancels the
+// other partitions.
 class MasterStep : public std::enable_shared_from_this<MasterStep> {
  public:
   MasterStep(std::shared_ptr<MasterSession> session, MasterStepCall call);

@@ -1,4 +1,4 @@
-// The worker of this task: what it does for masters and for other workers.
+// The worker service of this task, which serves masters and other workers.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@
 
 namespace thalweg {
 
-// Gives the workers of a cluster in which this task is `self`.
+// Creates stubs for the workers of a cluster in which this task is `self`.
 using WorkersFactory =
     std::function<absl::StatusOr<std::shared_ptr<Workers>>(const ClusterSpec& cluster, const TaskId& self)>;
 
@@ -40,24 +40,24 @@ struct LocalWorkerOptions {
   TaskId task;
   LocalDevices* devices = nullptr;   // borrowed
   Membership* membership = nullptr;  // borrowed
-  // Of sessions that bring a cluster of their own.
+  // For sessions with their own cluster definition.
   WorkersFactory make_workers;
   CollectiveStepIds* sequences = nullptr;       // borrowed; shared with the server's master
-  std::string collective_leader;                // of graphs that name none
+  std::string collective_leader;                // for graphs that do not name one
   PeerHealth* health = nullptr;                 // borrowed; nullptr: other tasks are not watched
-  UpdateGate* gate = nullptr;                   // borrowed: that of the server's master; nullptr: it has none
-  absl::Duration report_after = kLogWaitAfter;  // a wait of so long is logged
-  // The sessions of a master that does not answer for so long are let go of.
+  UpdateGate* gate = nullptr;                   // borrowed; the gate of the server's master, if it has one
+  absl::Duration report_after = kLogWaitAfter;  // how long a wait may last before it is logged
+  // The sessions of a master are closed when it has not answered for this long.
   absl::Duration master_lease = absl::Minutes(10);
 };
 
 class LocalWorker : public Worker {
  public:
   explicit LocalWorker(const LocalWorkerOptions& options);
-  // Ends all steps. REQUIRES: no call comes any more.
+  // Ends all steps. REQUIRES: no more calls arrive.
   ~LocalWorker() override;
 
-  // The cluster that this task belongs to. REQUIRES: called once, before any call.
+  // Sets the cluster that this task belongs to. REQUIRES: called once, before any call.
   void SetWorkers(std::shared_ptr<Workers> workers);
 
   absl::Status CheckSession(const std::string& handle, bool has_session) override {
@@ -91,29 +91,28 @@ class LocalWorker : public Worker {
                        Done done) override;
   void PauseUpdates(const CallOptions& options, const tensorflow::PauseUpdatesRequest& request, Done done) override;
 
-  // Whether only masters of TensorFlow have worked with this task, and all of them
-  // have taken back the graphs that they registered: they have closed their
-  // sessions.
+  // Whether only TensorFlow masters have used this task and all of them have closed their
+  // sessions, which is when they have deregistered all of their graphs.
   bool ForeignClientsLeft() const;
 
-  // Cancels every step that runs here, for good: the task ends.
+  // Cancels all running steps and refuses new ones, because the task ends.
   void Shutdown(const absl::Status& why);
 
  private:
-  // Before a step goes on or begins: if this task has been stopped for so long that
-  // masters take it for dead, the steps that it had are over.
+  // Call this before a step starts or continues. If this process was stopped for so long
+  // that masters have declared it dead, it ends the steps that were running.
   void CheckSuspension() {
     if (suspensions_.has_value()) suspensions_->Check();
   }
-  // UNAVAILABLE if the call was under way for so long that its master has given the
-  // step up.
+  // UNAVAILABLE if the call was in transit for so long that its master has given up the
+  // step.
   absl::Status CheckFresh(const RunGraphCall& call, WorkerSession& session) const;
-  // This task's gate.
+  // Pauses or resumes this task's own gate.
   void PauseOwn(const tensorflow::PauseUpdatesRequest& request, Done done);
-  // The masters of the sessions that this task has, in other tasks.
+  // The masters in other tasks that have sessions here.
   std::vector<Peer> OtherMasters() const;
   absl::StatusOr<std::shared_ptr<WorkerSession>> FindSession(const std::string& handle, bool has_session) const;
-  // Lets go of sessions; steps of theirs that run hold them until they end.
+  // Removes sessions. Their running steps keep them alive until they end.
   void DropSessions(const std::vector<std::string>& handles);
 
   const LocalWorkerOptions options_;
@@ -127,12 +126,12 @@ class LocalWorker : public Worker {
   WorkerPartialRuns partial_runs_;
 
   std::atomic<bool> had_foreign_clients_{false};
-  std::atomic<bool> had_own_clients_{false};  // masters of ours, which announce their end
+  std::atomic<bool> had_own_clients_{false};  // Thalweg masters, which announce their end
 
   mutable Mutex mutex_;
   absl::Status shut_down_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions_ ABSL_GUARDED_BY(mutex_);
-  SessionLeases leases_;  // ends first
+  SessionLeases leases_;  // the last member: destroyed first, because it calls back
 };
 
 }  // namespace thalweg

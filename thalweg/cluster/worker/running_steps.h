@@ -1,5 +1,5 @@
-// The steps that run in a task, so that all of them can be ended, and long ones
-// explained.
+// The running steps of a task. Allows to cancel all of them, and logs what long steps wait
+// for.
 #pragma once
 
 #include <memory>
@@ -16,25 +16,25 @@ namespace thalweg {
 
 class WorkerStep;
 
-// Thread-safe. A thread of its own logs what steps wait for once they have waited
-// for `report_after`, and again each time that has doubled. Steps that only wait
-// for room in a queue, as those of queue runners do, are logged with --v=1.
+// Thread-safe. A background thread logs what a step waits for after `report_after`, and
+// again each time the duration has doubled. Steps that only wait for room in a full queue,
+// like those of queue runners, are logged with --v=1.
 class RunningSteps {
  public:
   RunningSteps(std::string task, absl::Duration report_after);
-  ~RunningSteps();  // REQUIRES: none is left
+  ~RunningSteps();  // REQUIRES: no step is left
   RunningSteps(const RunningSteps&) = delete;
   RunningSteps& operator=(const RunningSteps&) = delete;
 
-  // The step is here until Remove(). Fails with the reason of CancelAll() after that.
+  // Adds a step until Remove(). After CancelAll(), fails with its reason.
   absl::Status Add(WorkerStep* step);
   void Remove(WorkerStep* step);
 
   // Cancels the steps that run for masters in other tasks.
   void CancelForOthers(const absl::Status& why);
-  // Cancels every step, for good. The first reason stays.
+  // Cancels all current and future steps. The first reason is kept.
   void CancelAll(const absl::Status& why);
-  // Until there is none. REQUIRES: CancelAll() was called.
+  // Waits until all steps have ended. REQUIRES: CancelAll() was called.
   void WaitForEnds();
 
  private:
@@ -46,7 +46,7 @@ class RunningSteps {
   CondVar changed_;  // the last step has ended, or closing_ was set
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status cancelled_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<WorkerStep*, absl::Time> running_ ABSL_GUARDED_BY(mutex_);  // and since when
+  absl::flat_hash_map<WorkerStep*, absl::Time> running_ ABSL_GUARDED_BY(mutex_);  // with the time of its start
   std::unique_ptr<Thread> watcher_;
 };
 

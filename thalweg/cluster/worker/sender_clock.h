@@ -1,4 +1,5 @@
-// Tells how old a message is whose sender has a clock of its own.
+// Estimates how long a message was in transit, although sender and receiver have
+// different clocks.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +12,14 @@
 
 namespace thalweg {
 
-// Messages carry the time of the sender's monotonic clock. The smallest difference
-// to ours that was seen is the offset of the two clocks and the shortest way; a
-// message with a larger one has been under way for longer. Clocks of two machines
-// may drift apart by kDrift. Thread-safe.
+// Messages carry the time of the sender's monotonic clock. The smallest difference to our
+// clock seen so far is the offset of the clocks plus the shortest transit time. A message
+// with a larger difference has been in transit for longer. The clocks may drift apart by
+// one part in kDrift. Thread-safe.
 class SenderClock {
  public:
-  // How long a message that was sent at `sent_nanos` and came at `now_nanos` was
-  // under way, beyond the shortest way.
+  // How much longer than the shortest transit time a message took that was sent at
+  // `sent_nanos` and arrived at `now_nanos`.
   absl::Duration Age(int64_t sent_nanos, int64_t now_nanos) {
     MutexLock lock(&mutex_);
     const int64_t difference = now_nanos - sent_nanos;
@@ -30,7 +31,7 @@ class SenderClock {
 
  private:
   static constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
-  static constexpr int64_t kDrift = 1000;  // one part in so many
+  static constexpr int64_t kDrift = 1000;
 
   Mutex mutex_;
   int64_t offset_ ABSL_GUARDED_BY(mutex_) = kUnknown;

@@ -1,9 +1,9 @@
-// Which masters the sessions of a worker belong to, and whether those masters live.
+// Removes the sessions of masters that have died.
 //
-// A master ends its sessions itself, unless it dies. One that comes back under the same
-// name is another incarnation, and the sessions of the one before are of no use to
-// anybody. One that stays away is asked now and then: if it does not answer for as long
-// as a lease, its sessions go too. A master whose clients are idle answers.
+// A master deletes its worker sessions itself, unless it dies. If it restarts under the
+// same name, it has another incarnation, and nobody can use the sessions of the former one.
+// If it does not come back, it does not answer when it is asked for its status; after the
+// time of a lease, its sessions are removed. A master whose clients are idle answers.
 #pragma once
 
 #include <cstdint>
@@ -26,36 +26,36 @@ namespace thalweg {
 class SessionLeases {
  public:
   struct Master {
-    std::string task;                  // as its cluster calls it; empty if it did not say
-    std::string cluster;               // differs for clusters in which the same name is another task
-    int64_t incarnation = 0;           // 0 if it did not say
-    std::shared_ptr<Workers> workers;  // finds it
+    std::string task;                  // its name in its cluster; empty if unknown
+    std::string cluster;               // identifies the cluster, because names are unique only in one cluster
+    int64_t incarnation = 0;           // 0 if unknown
+    std::shared_ptr<Workers> workers;  // used to call it
   };
   using Drop = std::function<void(const std::vector<std::string>& handles, const std::string& why)>;
 
-  // `drop` is called for sessions that nobody will use again, with no lock held.
+  // `drop` is called, without a lock held, for sessions that nobody will use again.
   SessionLeases(absl::Duration lease, Drop drop) : lease_(lease), drop_(std::move(drop)) {}
   ~SessionLeases() { Stop(); }
   SessionLeases(const SessionLeases&) = delete;
   SessionLeases& operator=(const SessionLeases&) = delete;
 
-  // A master has made a session. Drops those of its earlier incarnations.
+  // Adds a session that a master has created. Drops those of its earlier incarnations.
   void Add(const std::string& handle, Master master);
   // The session has ended.
   void Remove(const std::string& handle);
-  // Asks nobody any more, and waits for the questions under way.
+  // Stops asking masters and waits for the calls in flight.
   void Stop();
 
  private:
   struct Entry {
     Master master;
-    absl::Time heard;  // when its master was last known to live
+    absl::Time heard;  // when its master was last known to be alive
   };
 
   void SetAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AskMasters();
   void Answered(const Master& master, const absl::Status& status, const tensorflow::GetStatusResponse& response);
-  // Takes the sessions for which `is_dead` out of the table.
+  // Removes the sessions for which `is_dead` holds, and returns their handles.
   template <typename IsDead>
   std::vector<std::string> Take(IsDead is_dead) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -65,9 +65,9 @@ class SessionLeases {
   Mutex mutex_;
   CondVar answered_;
   std::map<std::string, Entry> sessions_ ABSL_GUARDED_BY(mutex_);  // by handle
-  int questions_ ABSL_GUARDED_BY(mutex_) = 0;                      // under way
+  int questions_ ABSL_GUARDED_BY(mutex_) = 0;                      // status calls in flight
   bool alarm_set_ ABSL_GUARDED_BY(mutex_) = false;
-  Timer timer_;  // ends first
+  Timer timer_;  // the last member: destroyed first, so that no alarm uses the others
 };
 
 }  // namespace thalweg

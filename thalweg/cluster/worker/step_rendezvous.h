@@ -1,8 +1,8 @@
-// Where the part of a step that runs in this task meets the parts in others.
+// Exchanges tensors between the partition of a step in this task and those in other tasks.
 //
-// Between tasks of ours tensors are pushed, as soon as they are there; those for
-// one task that come together go together. With other tasks it is TensorFlow's
-// way: what is made here waits to be fetched, what is made there is fetched.
+// Between Thalweg tasks the sender pushes tensors as soon as they are computed; tensors
+// for the same task that are ready together share a message. With TensorFlow tasks the
+// receiver requests each tensor (RecvTensor), in both directions.
 #pragma once
 
 #include <cstdint>
@@ -23,25 +23,25 @@
 
 namespace thalweg {
 
-// How the tensors of one graph cross, as its master told all of its parts.
+// How the tensors of one graph are transferred. The master tells all partitions.
 struct TransferRules {
-  absl::flat_hash_set<std::string> push_tasks;  // what goes from one of these to another is pushed
+  absl::flat_hash_set<std::string> push_tasks;  // tensors between two of these are pushed
   std::string master_task;
-  bool all_pushed = false;  // every part of the step is in one of `push_tasks`
+  bool all_pushed = false;  // all partitions of the step are in `push_tasks`
 };
 
-// Thread-safe. Shared by the step, by the peers that bring or ask for its
-// tensors, and by the calls under way.
+// Thread-safe. Shared by the step, by the peers that push or request its tensors, and by
+// the calls in flight.
 class StepRendezvous : public Rendezvous,
                        public VariableRendezvous,
                        public std::enable_shared_from_this<StepRendezvous> {
  public:
-  // With a `health`, the tasks that this one calls are watched.
+  // If `health` is set, it watches the tasks that this one calls.
   explicit StepRendezvous(int64_t step_id, PeerHealth* health = nullptr) : step_id_(step_id), health_(health) {}
 
-  // Who this task is, and the others. A peer may ask or push before the step
-  // has come here; then this is called later. What goes to the task `hold_for`
-  // is kept for TakeHeld(). REQUIRES: called once, by the step that it is for.
+  // Sets this task's name and the other workers. Peers may request or push before the step
+  // arrives here; then this is called later. Tensors for the task `hold_for` are kept for
+  // TakeHeld(). REQUIRES: called once, by the step.
   void SetCluster(std::string task, std::shared_ptr<Workers> workers,
                   std::shared_ptr<const TransferRules> rules = nullptr, std::string hold_for = "");
 
@@ -51,15 +51,15 @@ class StepRendezvous : public Rendezvous,
   void RecvAsync(const std::string& key, RecvDone done) override;
   void Abort(const absl::Status& status) override;
 
-  // The reason of Abort(), if the step was over before it began.
+  // The status of Abort(), if it was called. The step may be over before it begins here.
   absl::Status status() const { return calls_.status(); }
 
-  // What was made here, for a peer that fetches it.
+  // Serves a peer that requests a tensor that was computed here.
   void RecvLocalAsync(const std::string& key, RecvDone done);
-  // What a peer has pushed.
+  // Accepts tensors that a peer has pushed.
   absl::Status Deliver(std::vector<Transfer> tensors);
 
-  // While one lives, small tensors wait to go together; they leave at its end.
+  // While it lives, small outgoing tensors are collected; its destructor sends them.
   class Batch {
    public:
     explicit Batch(std::shared_ptr<StepRendezvous> step);
@@ -71,10 +71,10 @@ class StepRendezvous : public Rendezvous,
     const std::shared_ptr<StepRendezvous> step_;
   };
 
-  // The tensors for `hold_for`, unless they are large: then they are pushed.
+  // Returns the tensors for `hold_for`. Large ones are pushed instead.
   std::vector<Transfer> TakeHeld();
-  // Sends what waits; `done` runs when everything that was pushed has arrived,
-  // or with the first error.
+  // Sends the collected tensors. Calls `done` when all pushes have arrived, or with the
+  // first error.
   void FinishPushes(Worker::Done done);
 
  private:
@@ -88,8 +88,8 @@ class StepRendezvous : public Rendezvous,
   void Flush();
   void Push(const std::string& task, std::vector<Transfer> tensors);
   void PushEnded(const absl::Status& status);
-  // Until the call that it is for has ended, the death of its task ends this step's
-  // calls. Nothing if nobody watches.
+  // Watches the task of a call until Unwatch(): if it dies, the calls of this step are
+  // cancelled. Returns nothing if there is no `health_`.
   std::optional<int64_t> Watch(const std::string& task, Worker* worker);
   void Unwatch(std::optional<int64_t> watch);
 
@@ -100,15 +100,15 @@ class StepRendezvous : public Rendezvous,
   std::shared_ptr<Workers> workers_;
   std::shared_ptr<const TransferRules> rules_;
 
-  LocalRendezvous local_;  // also has what was pushed here
-  Cancellation calls_;     // ends what is under way to other tasks
+  LocalRendezvous local_;  // also holds the tensors that peers pushed
+  Cancellation calls_;     // cancels the calls to other tasks
 
   Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<const Variable>> variables_ ABSL_GUARDED_BY(mutex_);  // sent, by key
   std::string hold_for_ ABSL_GUARDED_BY(mutex_);
   int batches_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, Outgoing, std::less<>> outgoing_ ABSL_GUARDED_BY(mutex_);
-  int pushes_ ABSL_GUARDED_BY(mutex_) = 0;  // under way
+  int pushes_ ABSL_GUARDED_BY(mutex_) = 0;  // in flight
   absl::Status push_status_ ABSL_GUARDED_BY(mutex_);
   Worker::Done pushed_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// The rendezvous of the steps that this task has heard of.
+// The rendezvous of the steps that this task knows, by step id.
 #pragma once
 
 #include <cstdint>
@@ -18,45 +18,45 @@
 namespace thalweg {
 
 struct StepTableOptions {
-  // For how long tensors are kept for a step that has not begun here: its peers may
-  // be a little ahead of it.
+  // How long tensors are kept for a step that has not begun here. Peers may be slightly
+  // ahead.
   absl::Duration keep_early = absl::Minutes(1);
-  // For how long a step that has ended is kept for tasks of TensorFlow, which fetch
-  // its tensors, if its master never says that it is over.
+  // How long an ended step is kept for TensorFlow tasks, which fetch its tensors, if its
+  // master does not clean it up.
   absl::Duration keep_ended = absl::Hours(1);
-  // What all steps that have not begun may hold.
+  // Limits for all steps together that have not begun.
   int64_t max_early_bytes = 0;  // 0: an eighth of the machine's memory, at least 1 GB
   int max_early_steps = 1 << 16;
   PeerHealth* health = nullptr;  // borrowed; watches the tasks that steps wait for
 };
 
-// A step is known from the first that is heard of it, which may be a tensor that a
-// peer pushes or asks for, until its master says that it is over. Steps that nobody
-// says that of are let go of when their session is gone, or after some time.
-// Thread-safe.
+// A step enters the table with the first message about it, which may be a tensor that a
+// peer pushes or requests. It leaves when its master cleans it up. Steps that are never
+// cleaned up are removed when their session is gone, or after some time. Thread-safe.
 class StepTable {
  public:
   explicit StepTable(const StepTableOptions& options = {}, Clock& clock = RealClock());
 
-  // The step begins here, in a session that `owner` stands for. If it has begun
-  // before, or is over, the rendezvous is an aborted one that nobody shares.
+  // Begins a step; `owner` expires with its session. If the step has begun before or is
+  // over, returns a new, aborted rendezvous.
   std::shared_ptr<StepRendezvous> Begin(int64_t step_id, std::weak_ptr<const void> owner);
-  // It has ended here. Peers may still ask for what it made.
+  // The step has ended here. Peers may still request its tensors.
   void End(int64_t step_id, const StepRendezvous& step);
 
-  // For peers, who may come before the step. An aborted one if it is over.
+  // For calls of peers, which may arrive before the step. Returns an aborted rendezvous if
+  // the step is over.
   std::shared_ptr<StepRendezvous> Find(int64_t step_id);
-  // Whether so many bytes may be kept for a step. RESOURCE_EXHAUSTED if it has not
-  // begun and others that have not hold too much.
+  // Whether `bytes` may be kept for a step. RESOURCE_EXHAUSTED if the step has not begun
+  // and the steps that have not begun would hold too much.
   absl::Status Admit(int64_t step_id, int64_t bytes);
 
-  // The step is over; whoever still waits for something of it gets `why`.
+  // The step is over. Waits for its tensors end with `why`.
   void Remove(int64_t step_id, const absl::Status& why);
-  // The step is over, and nobody asks for it any more.
+  // The step is over, and no peer will request its tensors.
   void Forget(int64_t step_id, const StepRendezvous& step);
   void AbortAll(const absl::Status& why);
 
-  // Lets go of steps that are kept for nobody. Runs by itself once a minute.
+  // Removes stale steps. Runs automatically once a minute.
   void Sweep();
   size_t size() const;
 
@@ -65,7 +65,7 @@ class StepTable {
   struct Entry {
     std::shared_ptr<StepRendezvous> step;
     Phase phase = Phase::kEarly;
-    int64_t since_nanos = 0;  // when it came to this phase, or when the last tensor did
+    int64_t since_nanos = 0;  // when it entered this phase, or when its last tensor arrived
     int64_t early_bytes = 0;
     std::weak_ptr<const void> owner;
   };
@@ -82,10 +82,11 @@ class StepTable {
   int early_steps_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t early_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool sweeping_ ABSL_GUARDED_BY(mutex_) = false;  // an alarm is set
-  // The last ones that were removed, the oldest first.
+  // The steps that were removed last, oldest first, so that late messages do not revive
+  // them.
   std::deque<int64_t> removed_order_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<int64_t> removed_ ABSL_GUARDED_BY(mutex_);
-  Timer timer_;  // ends first
+  Timer timer_;  // the last member: destroyed first, so that no alarm uses the others
 };
 
 }  // namespace thalweg

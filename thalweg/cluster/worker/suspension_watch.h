@@ -1,4 +1,4 @@
-// Notices that this process did not run for a while: it was stopped, or its
+// Detects that this process did not run for a while, because it was stopped or its
 // machine was suspended.
 #pragma once
 
@@ -14,21 +14,20 @@
 
 namespace thalweg {
 
-// Masters take a task that does not answer for dead and give up the steps that it
-// has a part in. If the task goes on later, it must not apply what those steps
-// would have changed: messages that came meanwhile are read before the
-// cancellations are. So whoever is about to let a step go on calls Check() first.
-// Thread-safe.
+// Masters declare a task that does not answer dead and give up its steps. If the task
+// resumes later, it must not apply the updates of those steps. The messages that arrived
+// meanwhile are read before the cancellations, so code that starts or continues a step
+// calls Check() first. Thread-safe.
 class SuspensionWatch {
  public:
-  // `then` is called, with how long it was, after a gap of more than `limit`: on
-  // the thread that notices first, while other calls of Check() wait.
+  // Calls `then` with the length of the gap after a gap of more than `limit`, on the thread
+  // that detects it first. Other calls of Check() wait for its end.
   SuspensionWatch(absl::Duration limit, std::function<void(absl::Duration)> then);
   ~SuspensionWatch();
   SuspensionWatch(const SuspensionWatch&) = delete;
   SuspensionWatch& operator=(const SuspensionWatch&) = delete;
 
-  // A clock's reading and a comparison, if there was none.
+  // Costs a clock reading and a comparison if there was no gap.
   void Check();
 
  private:
@@ -36,7 +35,7 @@ class SuspensionWatch {
 
   const int64_t limit_nanos_;
   const std::function<void(absl::Duration)> then_;
-  std::atomic<int64_t> seen_nanos_;  // when this process last was seen running
+  std::atomic<int64_t> seen_nanos_;  // when this process was last observed running
   Mutex mutex_;
   CondVar changed_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

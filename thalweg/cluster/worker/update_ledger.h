@@ -1,9 +1,9 @@
-// Exactly once: which updates of a training step this task has applied.
+// Exactly-once updates: records which updates of a training step this task has applied.
 //
-// A client that trains numbers its steps. If it does not learn how a step ended,
-// it runs the step again under the same number, and every task skips the updates
-// that it has applied before. What was applied late, by a part of a step that the
-// client has given up, is skipped, too: the client has gone on to a later number.
+// A training client numbers its steps. If it does not learn how a step ended, it repeats
+// the step under the same number, and every task skips the updates that it has already
+// applied. Late updates of a step that the client has given up are skipped, too, because
+// the client has moved on to a later number.
 #pragma once
 
 #include <cstdint>
@@ -20,51 +20,51 @@
 
 namespace thalweg {
 
-// A step of a client that numbers them.
+// Identifies a step of a client that numbers its steps.
 struct StepIdentity {
   uint64_t client = 0;  // 0: the step has no number
   int64_t sequence = 0;
   friend bool operator==(const StepIdentity&, const StepIdentity&) = default;
 };
 
-// The step of a worker session, as its kernels see it.
+// The Step that kernels of a worker session get.
 struct TrackedStep : Step {
   StepIdentity identity;
 };
 
-// Of one task. Thread-safe.
+// One per task. Thread-safe.
 class UpdateLedger {
  public:
-  // True if this update of the step is to be applied now: it counts as applied
-  // from here on. False if it was applied before, or if the client is at a later
-  // step.
+  // Returns true if the caller must apply this update of the step; it counts as applied
+  // from now on. Returns false if it was applied before, or if the client has moved on to
+  // a later step.
   bool Claim(const StepIdentity& step, uint64_t update);
-  // The update has failed.
+  // The claimed update has failed and may be applied again.
   void Unclaim(const StepIdentity& step, uint64_t update);
-  // Variables were given other values, as from a checkpoint: what was applied is
-  // gone with the old ones.
+  // Variables got new values, for example from a checkpoint, so the updates applied to the
+  // old values are lost and may be applied again.
   void Forget();
 
  private:
   struct Client {
     int64_t sequence = 0;
-    absl::flat_hash_set<uint64_t> applied;  // of that step
-    std::list<uint64_t>::iterator place;    // in recent_
+    absl::flat_hash_set<uint64_t> applied;  // the applied updates of step `sequence`
+    std::list<uint64_t>::iterator place;    // its position in recent_
   };
-  // Clients that come after so many others are forgotten.
+  // Beyond this number, the client that was not heard from for the longest time is dropped.
   static constexpr size_t kMaxClients = 4096;
 
   Mutex mutex_;
   absl::flat_hash_map<uint64_t, Client> clients_ ABSL_GUARDED_BY(mutex_);
-  std::list<uint64_t> recent_ ABSL_GUARDED_BY(mutex_);  // clients, the one that was heard last in front
+  std::list<uint64_t> recent_ ABSL_GUARDED_BY(mutex_);  // clients, most recently heard from first
 };
 
-// True for nodes whose whole effect is a change of the variable in input 0.
+// True for nodes whose only side effect is to update the variable in input 0.
 bool ChangesVariable(const Node& node);
 
-// The kernel of a node that changes a variable, so that it runs once per numbered
-// step; other kernels as they are. REQUIRES: the steps that run
-// it are TrackedSteps; the ledger outlives it.
+// Wraps the kernel of a node that updates a variable so that it runs once per numbered
+// step. Returns other kernels unchanged. REQUIRES: the kernel runs in TrackedSteps only, and
+// the ledger outlives it.
 std::shared_ptr<Kernel> OncePerStep(std::shared_ptr<Kernel> kernel, const Node& node, UpdateLedger* ledger);
 
 }  // namespace thalweg

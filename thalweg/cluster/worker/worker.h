@@ -1,5 +1,5 @@
-// Worker: one task as its masters and the other workers see it. What it does is
-// in LocalWorker; rpc/ has one that passes calls on to another process.
+// The worker service of a task, as masters and other workers see it. LocalWorker implements
+// it; rpc/ has a stub that forwards calls to another process.
 #pragma once
 
 #include <memory>
@@ -17,11 +17,11 @@
 
 namespace thalweg {
 
-// How long a call may take, and how it is stopped.
+// The deadline and the cancellation of a call.
 struct CallOptions {
   absl::Duration timeout = absl::InfiniteDuration();
   Cancellation* cancellation = nullptr;  // must outlive the call
-  bool wait_for_ready = false;           // wait until the task is there, instead of UNAVAILABLE
+  bool wait_for_ready = false;           // wait until the task is reachable instead of failing with UNAVAILABLE
 };
 
 // A tensor on its way from one task to another, by its rendezvous key.
@@ -30,18 +30,18 @@ struct Transfer {
   Rendezvous::Value value;
 };
 
-// One part of a step. Tensors go by their rendezvous keys.
+// A call that runs one partition of a step. Tensors are identified by rendezvous keys.
 struct RunGraphCall {
   std::string session_handle;
-  bool has_session = true;  // a worker session of that handle was made
+  bool has_session = true;  // a worker session with that handle was created
   std::string graph_handle;
   int64_t step_id = 0;
-  int64_t collective_step_id = 0;  // 0: the same
+  int64_t collective_step_id = 0;  // 0: the same as step_id
   int64_t request_id = 0;
-  uint64_t client = 0;  // and sequence: the step's number, see update_ledger.h; 0: it has none
+  uint64_t client = 0;  // client and sequence identify a repeatable step, see update_ledger.h; 0: none
   int64_t sequence = 0;
-  int64_t sent_nanos = 0;   // by the master's clock
-  int64_t valid_nanos = 0;  // the step must begin so soon after that; 0: whenever
+  int64_t sent_nanos = 0;   // send time on the master's clock
+  int64_t valid_nanos = 0;  // the step must begin within this time after sent_nanos; 0: no limit
   std::vector<std::pair<std::string, Tensor>> send;
   std::vector<std::string> recv_keys;
   bool is_partial = false;
@@ -53,23 +53,23 @@ struct RunGraphCall {
 
 struct RunGraphResult {
   std::vector<std::pair<std::string, Tensor>> recv;  // in the order of recv_keys
-  std::vector<Transfer> pushed;                      // for the master's own part
+  std::vector<Transfer> pushed;                      // tensors for the master's own partition
   tensorflow::StepStats step_stats;
   tensorflow::CostGraphDef cost_graph;
   std::vector<tensorflow::GraphDef> partition_graphs;
 };
 
-// Thread-safe. `done` runs exactly once, on any thread, at once or later; what
-// the call got by pointer or reference must live until then.
+// Thread-safe. `done` runs exactly once, before the call returns or later, on any thread.
+// Everything that a call gets by pointer or reference must live until then.
 class Worker {
  public:
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
   virtual ~Worker() = default;
 
-  // Whether there is such a session, before anything is done for a call that
-  // names it. A worker elsewhere finds out with the call itself.
+  // Checks that a session exists before the rest of a call is decoded. A stub returns OK:
+  // the remote worker checks.
   virtual absl::Status CheckSession(const std::string& handle, bool has_session) { return absl::OkStatus(); }
-  // Whether a push of so many bytes is taken, before it is acknowledged.
+  // Whether a push of `bytes` is accepted. Called before the push is acknowledged.
   virtual absl::Status AdmitPush(int64_t step_id, int64_t bytes) { return absl::OkStatus(); }
   virtual void GetStatus(const CallOptions& options, tensorflow::GetStatusResponse* response, Done done) = 0;
   virtual void CreateWorkerSession(const CallOptions& options, const tensorflow::CreateWorkerSessionRequest& request,
@@ -80,34 +80,34 @@ class Worker {
                              tensorflow::RegisterGraphResponse* response, Done done) = 0;
   virtual void DeregisterGraph(const CallOptions& options, const tensorflow::DeregisterGraphRequest& request,
                                Done done) = 0;
-  // Cancelling ends the step here.
+  // Cancelling the call ends the step in this task.
   virtual void RunGraph(const CallOptions& options, RunGraphCall call, RunGraphResult* result, Done done) = 0;
-  // The step is over: lets go of what was sent and never fetched.
+  // The step is over: discards tensors that were sent but never fetched.
   virtual void CleanupGraph(const CallOptions& options, int64_t step_id, Done done) = 0;
   virtual void CleanupAll(const CallOptions& options, const tensorflow::CleanupAllRequest& request, Done done) = 0;
   virtual void RecvTensor(const CallOptions& options, const tensorflow::RecvTensorRequest& request,
                           Rendezvous::Value* value, Done done) = 0;
-  // Brings what a step sends to this task. REQUIRES: its status says that it
+  // Delivers tensors that a step sends to this task. REQUIRES: its GetStatus() says that it
   // takes pushes.
   virtual void Push(const CallOptions& options, int64_t step_id, std::vector<Transfer> tensors, Done done) = 0;
 
-  // Collectives. A value that this task sends to another member; `value` is room
-  // for it, and is filled, or replaced by a tensor that has the bytes.
+  // Collectives: fetches data that this task sends to another member. `value` provides the
+  // memory; it is filled, or replaced by a tensor with the same bytes.
   virtual void RecvBuf(const CallOptions& options, const tensorflow::RecvBufRequest& request, Tensor* value,
                        Done done) = 0;
-  // To a group's leader: a device joins it; it has come to an op; the number of
-  // the next step.
+  // Calls to the leader of a group: a device joins the group, a device has reached a
+  // collective op, and the id of the next step is requested.
   virtual void CompleteGroup(const CallOptions& options, const tensorflow::CompleteGroupRequest& request,
                              tensorflow::CompleteGroupResponse* response, Done done) = 0;
   virtual void CompleteInstance(const CallOptions& options, const tensorflow::CompleteInstanceRequest& request,
                                 tensorflow::CompleteInstanceResponse* response, Done done) = 0;
   virtual void GetStepSequence(const CallOptions& options, const tensorflow::GetStepSequenceRequest& request,
                                tensorflow::GetStepSequenceResponse* response, Done done) = 0;
-  // A member has given up a step.
+  // Tells this task that a member has given up a step.
   virtual void AbortCollective(const CallOptions& options, const tensorflow::AbortCollectiveRequest& request,
                                Done done) = 0;
-  // Holds back the steps of this task's master that change variables, or lets them
-  // go on; see master/update_gate.h.
+  // Pauses or resumes the steps of this task's master that update variables; see
+  // master/update_gate.h.
   virtual void PauseUpdates(const CallOptions& options, const tensorflow::PauseUpdatesRequest& request, Done done) = 0;
 };
 

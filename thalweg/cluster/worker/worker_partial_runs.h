@@ -1,4 +1,4 @@
-// Steps of a task that the master feeds and fetches in several calls.
+// Partial runs: steps of a task that the master feeds and fetches in several calls.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ class WorkerPartialRuns {
  public:
   explicit WorkerPartialRuns(const StepEnvironment& environment) : environment_(environment) {}
 
-  // One call of the master's, as Worker::RunGraph(). The first of a step starts it.
+  // Serves one call, like Worker::RunGraph(). The first call of a step starts it.
   void Run(const CallOptions& options, RunGraphCall call, std::shared_ptr<WorkerSession> session,
            RunGraphResult* result, Worker::Done done);
-  // The step is over: it is cancelled if it still runs.
+  // The step is over. Cancels it if it still runs.
   void Remove(int64_t step_id, const absl::Status& why);
-  // Cancels all, for good.
-  // Ends those of a session, whose master will not come back for them.
+  // Ends the partial runs of a session whose master is gone.
   void RemoveOf(const WorkerSession& session, const absl::Status& why);
+  // Cancels all current and future partial runs.
   void CancelAll(const absl::Status& why);
 
  private:
   class PartialRun;
-  // The run of a step, and whether it is new.
+  // The partial run of a step, and whether it is new.
   absl::StatusOr<std::pair<std::shared_ptr<PartialRun>, bool>> FindOrMake(const RunGraphCall& call,
                                                                           std::shared_ptr<WorkerSession> session);
 

@@ -1,5 +1,5 @@
-// What one session keeps in one task: its devices, its compiled graphs, and the
-// kernels that keep state between steps.
+// The state of one session in one task: its devices, its compiled graphs, and the kernels
+// that keep state between steps.
 #pragma once
 
 #include <memory>
@@ -21,14 +21,14 @@
 
 namespace thalweg {
 
-// A part of a graph, compiled. What the master gives and wants is bound by
-// position: its keys are looked up here.
+// A compiled partition. Feeds and fetches of the master are bound by position; the maps
+// translate their rendezvous keys.
 class RegisteredGraph {
  public:
   std::shared_ptr<Executable> executable;
   absl::flat_hash_map<std::string, int> arg_by_key;
   absl::flat_hash_map<std::string, int> result_by_key;
-  bool has_transfers = false;                     // something crosses to or from another task
+  bool has_transfers = false;                     // exchanges tensors with other tasks
   std::shared_ptr<GraphCollectives> collectives;  // if it has any
   std::shared_ptr<const TransferRules> rules;
 };
@@ -36,8 +36,8 @@ class RegisteredGraph {
 // Thread-safe.
 class WorkerSession {
  public:
-  // `devices` are the task's own, shared with other sessions, or this session's.
-  // The ledger, which the task's sessions share, is borrowed.
+  // `devices` belong to the task and are shared with other sessions, or belong to this
+  // session only. The ledger is borrowed; all sessions of the task share it.
   WorkerSession(std::string task, std::shared_ptr<Workers> workers, std::vector<std::shared_ptr<Device>> devices,
                 UpdateLedger* ledger, std::string master_task = "")
       : task_(std::move(task)),
@@ -54,23 +54,23 @@ class WorkerSession {
   SenderClock& master_clock() { return master_clock_; }
   Device* FindDevice(const std::string& name) const;  // nullptr if there is none
 
-  // Compiles a graph; returns its handle. INVALID_ARGUMENT if a node is on a
-  // device that is not here. `collective_leader` is that of graphs whose config
-  // names none.
+  // Compiles a graph and returns its handle. INVALID_ARGUMENT if a node is placed on a
+  // device of another task. `collective_leader` is the leader of graphs whose config does
+  // not name one.
   absl::StatusOr<std::string> Register(const tensorflow::RegisterGraphRequest& request,
                                        const std::string& collective_leader);
   absl::Status Deregister(const std::string& handle);
   int num_graphs() const;
-  // ABORTED if there is none, as after a restart.
+  // ABORTED if there is no such graph, for example after a restart.
   absl::StatusOr<std::shared_ptr<RegisteredGraph>> Find(const std::string& handle) const;
-  // The same graph for a step that is fed and fetched piece by piece: what the
-  // master gives and wants goes through the step's rendezvous.
+  // The same graph for a partial run, in which feeds and fetches go through the step's
+  // rendezvous.
   absl::StatusOr<std::shared_ptr<Executable>> FindPartial(const std::string& handle);
 
  private:
   struct Graphs {
     std::shared_ptr<RegisteredGraph> whole;
-    std::shared_ptr<Executable> partial;  // made when first asked for
+    std::shared_ptr<Executable> partial;  // compiled on first use
     tensorflow::GraphDef def;
   };
   absl::StatusOr<std::shared_ptr<Executable>> CompileGraph(const tensorflow::GraphDef& def);
@@ -85,7 +85,7 @@ class WorkerSession {
 
   mutable Mutex mutex_;
   absl::flat_hash_map<std::string, Graphs> graphs_ ABSL_GUARDED_BY(mutex_);
-  // Random ops go on with their sequence whichever graph runs them.
+  // Shared by all graphs, so that random ops continue their sequence in each of them.
   StatefulKernels kernels_;
 };
 

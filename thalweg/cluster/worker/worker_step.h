@@ -1,4 +1,4 @@
-// One step of one graph in a task, from the call to its answer.
+// One step of one registered graph, from the RunGraph call to its response.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@
 
 namespace thalweg {
 
-// What the steps of a task share. All of it is borrowed.
+// Services that the steps of a task share. All are borrowed.
 struct StepEnvironment {
   ThreadPool* pool = nullptr;
   StepTable* rendezvous = nullptr;
@@ -29,9 +29,9 @@ struct StepEnvironment {
   PeerHealth* health = nullptr;  // nullptr: masters are not watched
 };
 
-// Owned by itself while it runs. Whatever ends it - the call that it came with,
-// an error, the end of the task - cancels the step's own Cancellation, which lives
-// as long as the step does: that of the call is gone with the answer.
+// Keeps itself alive while it runs. The cancellation of the call, an error, and the end of
+// the task all cancel the step's own Cancellation, which lives as long as the step. The
+// call's Cancellation does not: it is gone once the response is sent.
 class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
  public:
   WorkerStep(const StepEnvironment& environment, const CallOptions& options, RunGraphCall call,
@@ -44,8 +44,8 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   int64_t id() const { return call_.step_id; }
   bool waits() const { return graph_->executable->plan.has_waits || rendezvous_ != nullptr; }
   std::string Describe() const;  // what it waits for
-  // Whether its master is another task of ours, which gives it up if this one
-  // does not answer.
+  // Whether its master is another Thalweg task, which gives the step up if this task does
+  // not answer.
   bool has_remote_master() const;
   bool WaitsForRoom() const { return execution_->WaitsForRoom(); }
 
@@ -58,7 +58,7 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   absl::Status TakeResults();
 
   const StepEnvironment environment_;
-  Cancellation* const outside_;  // of the call, or nullptr
+  Cancellation* const outside_;  // the cancellation of the call, or nullptr
   RunGraphCall call_;
   const std::shared_ptr<WorkerSession> session_;
   const std::shared_ptr<RegisteredGraph> graph_;
@@ -73,7 +73,7 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   std::optional<Execution> execution_;
   std::optional<Cancellation::CallbackId> outside_id_;
   std::optional<int64_t> master_watch_;
-  bool listed_ = false;               // in environment_.running
+  bool listed_ = false;               // it is in environment_.running
   std::shared_ptr<WorkerStep> self_;  // while it runs
 };
 
