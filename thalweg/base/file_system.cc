@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/file_path.h"
 #include "thalweg/base/machine_memory.h"
 #include "thalweg/base/status.h"
@@ -59,6 +60,9 @@ class PosixWritableFile final : public WritableFile {
   absl::Status Write(absl::string_view data) {
     if (fd_ < 0) return FailedPrecondition("write ", path_, ": the file is closed");
     if (!failure_.ok()) return failure_;
+    if (absl::Status fault = FailPoint("disk.write"); !fault.ok()) {
+      return failure_ = Prepend(fault, absl::StrCat("write ", path_, ": "));
+    }
     while (!data.empty()) {
       const ssize_t written = write(fd_, data.data(), std::min(data.size(), kReadAtOnce));
       if (written < 0 && errno == EINTR) continue;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/file_path.h"
 #include "thalweg/base/status.h"
 #include "thalweg/checkpoint/bundle_index.h"
@@ -93,13 +94,16 @@ absl::StatusOr<Publication> Publication::Plan(FileSystem& files, const std::stri
 absl::Status Publication::Commit(FileSystem& files, const std::vector<std::string>& data,
                                  const std::string& index) const {
   const std::string folder = Folder(prefix_);
+  RETURN_IF_ERROR(FailPoint("save.before_rename"));
   for (size_t i = 0; i < data.size(); ++i) {
     RETURN_IF_ERROR(files.Rename(data[i], DataPath(prefix_, static_cast<int>(i), num_shards_)));
   }
   // A new index never comes to lie over names that are not there.
   if (replaces_) RETURN_IF_ERROR(files.SyncDirectory(folder));
+  RETURN_IF_ERROR(FailPoint("save.between_renames"));
   RETURN_IF_ERROR(files.Rename(index, IndexPath(prefix_)));
   RETURN_IF_ERROR(files.SyncDirectory(folder));
+  PassFailPoint("save.after_renames");
   for (const std::string& path : old_data_) files.DeleteFile(path).IgnoreError();  // if they stay they do no harm
   return absl::OkStatus();
 }

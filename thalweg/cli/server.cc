@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <memory>
@@ -23,6 +24,7 @@
 #include "thalweg/cli/command.h"
 #include "thalweg/cli/proto_file.h"
 #include "thalweg/client/task_completion.h"
+#include "thalweg/launch/fault_schedule.h"
 
 ABSL_FLAG(std::string, cluster, "",
           "tasks of the cluster: \"ps|host:2222;host:2223,worker|host:2224\"; a task may be given as index=host:port");
@@ -57,6 +59,7 @@ ABSL_FLAG(absl::Duration, client_lease, absl::Hours(24),
 ABSL_FLAG(absl::Duration, master_lease, absl::Minutes(10),
           "close the sessions of a remote master that has not answered for this long; \"inf\": never");
 ABSL_DECLARE_FLAG(bool, keep_tensorflow_semantics);  // defined in python.cc
+ABSL_DECLARE_FLAG(std::string, faults);              // defined in run.cc
 ABSL_FLAG(bool, local_links, true,
           "use shared memory instead of the network between tasks of one user on this machine");
 ABSL_FLAG(std::string, bind, "",
@@ -66,7 +69,14 @@ ABSL_FLAG(std::string, bind, "",
 namespace thalweg::cli {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Server>> StartServer() {
+// The task's faults, of --faults or of the launcher's variable.
+absl::StatusOr<std::unique_ptr<FaultInjector>> FaultsOf(const ClusterSpec& cluster, const TaskId& task) {
+  std::string text = absl::GetFlag(FLAGS_faults);
+  if (const char* const told = std::getenv(kFaultsVariable); text.empty() && told != nullptr) text = told;
+  return StartFaults(text, cluster, task);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> StartServer(std::unique_ptr<FaultInjector>* faults) {
   const ServerOptions options{.cpu_devices = absl::GetFlag(FLAGS_cpus),
                               .bind = absl::GetFlag(FLAGS_bind),
                               .peer_timeout = absl::GetFlag(FLAGS_peer_timeout),
@@ -92,12 +102,15 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer() {
     } else {
       RETURN_IF_ERROR(ReadProto(file, &def));
     }
+    ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromProto(def.cluster()));
+    ASSIGN_OR_RETURN(*faults, FaultsOf(cluster, {def.job_name(), def.task_index()}));
     return Server::Start(def, options);
   }
   if (absl::GetFlag(FLAGS_cluster).empty()) return InvalidArgument("Expected --cluster or --server_def");
   ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::Parse(absl::GetFlag(FLAGS_cluster)));
   TaskId task{absl::GetFlag(FLAGS_job_name), absl::GetFlag(FLAGS_task_index)};
   if (task.job.empty() && cluster.jobs().size() == 1) task.job = cluster.jobs()[0];
+  ASSIGN_OR_RETURN(*faults, FaultsOf(cluster, task));
   return Server::Start(cluster, task, options);
 }
 
@@ -250,7 +263,8 @@ absl::Status Run(std::ostream& out) {
   signal(SIGPIPE, SIG_IGN);  // the reader of our standard output may have exited
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  absl::StatusOr<std::unique_ptr<Server>> server = StartServer();
+  std::unique_ptr<FaultInjector> faults;  // outlives the server, whose calls they strike
+  absl::StatusOr<std::unique_ptr<Server>> server = StartServer(&faults);
   if (!server.ok()) {
     out << "Server failed: " << absl::StatusCodeToString(server.status().code()) << ": " << server.status().message()
         << std::endl;
@@ -269,7 +283,7 @@ Command ServerCommand() {
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
           .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "forever", "orphan_after",
                     "orphan_checkpoint", "idle_after", "peer_timeout", "client_lease", "master_lease", "local_links",
-                    "lifeline", "keep_tensorflow_semantics"},
+                    "lifeline", "keep_tensorflow_semantics", "faults"},
           .run = Run};
 }
 

@@ -28,7 +28,8 @@ std::string ProgramPath() {
 
 // `thalweg server` for a task, in a process that ends with this one. Returns
 // when it listens.
-pid_t StartProcess(const ClusterSpec& spec, const TaskId& task, const ServerOptions& options) {
+pid_t StartProcess(const ClusterSpec& spec, const TaskId& task, const ServerOptions& options,
+                   const std::string& faults) {
   std::vector<std::string> jobs;
   for (const std::string& job : spec.jobs()) {
     std::vector<std::string> tasks;
@@ -43,8 +44,10 @@ pid_t StartProcess(const ClusterSpec& spec, const TaskId& task, const ServerOpti
   const std::string index = absl::StrCat("--task_index=", task.index);
   const std::string timeout = absl::StrCat("--peer_timeout=", absl::FormatDuration(options.peer_timeout));
   const char* links = options.local_links ? "--local_links" : "--nolocal_links";
-  std::vector<const char*> args{program.c_str(), "server",        cluster.c_str(), job.c_str(),
-                                index.c_str(),   timeout.c_str(), links,           nullptr};
+  const std::string inject = absl::StrCat("--faults=", faults);
+  const std::string level = absl::StrCat("--minloglevel=", static_cast<int>(MinLogLevel()));
+  std::vector<const char*> args{program.c_str(), "server", cluster.c_str(), job.c_str(),   index.c_str(),
+                                timeout.c_str(), links,    inject.c_str(),  level.c_str(), nullptr};
 
   int output[2];
   CHECK(pipe2(output, O_CLOEXEC) == 0);
@@ -96,13 +99,13 @@ TestCluster::~TestCluster() {
   while (!processes_.empty()) Stop(processes_.begin()->first);
 }
 
-void TestCluster::Start(const TaskId& task) {
+void TestCluster::Start(const TaskId& task, const std::string& faults) {
   if (tasks_in_ == TasksIn::kThisProcess) {
     absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(spec_, task, options_);
     CHECK(server.ok()) << server.status();
     servers_[task] = *std::move(server);
   } else {
-    processes_[task] = StartProcess(spec_, task, options_);
+    processes_[task] = StartProcess(spec_, task, options_, faults);
   }
 }
 
@@ -120,6 +123,14 @@ void TestCluster::Signal(const TaskId& task, int signal) {
   CHECK(kill(process, signal) == 0);
   // It takes effect when the process is scheduled: it might still answer.
   if (signal == SIGSTOP) CHECK(waitpid(process, nullptr, WUNTRACED) == process);
+}
+
+bool TestCluster::Runs(const TaskId& task) {
+  const auto it = processes_.find(task);
+  if (it == processes_.end()) return false;
+  if (waitpid(it->second, nullptr, WNOHANG) != it->second) return true;
+  processes_.erase(it);
+  return false;
 }
 
 std::string TestCluster::target(const TaskId& task) const { return absl::StrCat("grpc://", *spec_.Address(task)); }

@@ -27,11 +27,15 @@ class TestCluster {
                        TasksIn tasks_in = TasksIn::kThisProcess, const ServerOptions& options = {});
   ~TestCluster();
 
-  // The server listens when it returns.
-  void Start(const TaskId& task);
+  // The server listens when it returns. `faults` (--faults) strike it if it is in a
+  // process of its own.
+  void Start(const TaskId& task, const std::string& faults = "");
   // In a process of its own it is killed, in this one stopped.
   void Stop(const TaskId& task);
   void Signal(const TaskId& task, int signal);  // REQUIRES: it is in a process of its own
+  // Whether its process runs; takes note of its end. REQUIRES: as above
+  bool Runs(const TaskId& task);
+  pid_t process(const TaskId& task) const { return processes_.at(task); }
   std::string target(const TaskId& task) const;
   Server& server(const TaskId& task) { return *servers_.at(task); }  // REQUIRES: it is in this process
   const ClusterSpec& spec() const { return spec_; }

@@ -25,6 +25,8 @@
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/launch/child_process.h"
+#include "thalweg/launch/fake_clock.h"
+#include "thalweg/launch/fault_schedule.h"
 #include "thalweg/launch/progress_table.h"
 
 namespace thalweg {
@@ -94,6 +96,15 @@ class LocalJob {
 
   absl::Status Start(std::vector<Task> tasks) {
     tasks_ = std::move(tasks);
+    if (!options_.faults.faults.empty()) Say(absl::StrCat("faults: ", options_.faults.ToString()));
+    const bool has_clock = std::any_of(options_.faults.faults.begin(), options_.faults.faults.end(),
+                                       [](const Fault& fault) { return fault.kind == Fault::Kind::kClock; });
+    if (has_clock) {
+      ASSIGN_OR_RETURN(FakeClock clock, FakeClock::Make());
+      clock_.emplace(std::move(clock));
+      for (Task& task : tasks_) task.variables.merge(clock_->variables());
+    }
+    faults_.emplace(options_.faults, absl::Now());
     for (size_t i = 0; i < tasks_.size(); ++i) RETURN_IF_ERROR(StartTask(i));
     return absl::OkStatus();
   }
@@ -104,6 +115,7 @@ class LocalJob {
       Wait();
       ReadSignals();
       ReadStreams();
+      InjectFaults();
       Reap();
       Advance();
     }
@@ -121,6 +133,7 @@ class LocalJob {
   absl::Status StartTask(size_t i) {
     Task& task = tasks_[i];
     task.start_at = absl::InfiniteFuture();
+    task.variables[kFaultsVariable] = faults_->ForTask(FaultName(task), task.restarts > 0, absl::Now());
     ASSIGN_OR_RETURN(const ChildProcess child, StartChild(task.args, task.variables));
     task.pid = child.pid;
     streams_.push_back({child.out, i, false, ""});
@@ -134,6 +147,7 @@ class LocalJob {
     for (const Stream& stream : streams_) fds.push_back({.fd = stream.fd, .events = POLLIN, .revents = 0});
     absl::Time until = std::min(kill_at_, ps_told_ ? absl::InfiniteFuture() : end_ps_at_);
     if (options_.terminal) until = std::min(until, absl::Now() + kRedraw);
+    until = std::min(until, faults_->next());
     for (const Task& task : tasks_) until = std::min(until, task.start_at);
     // In a process with other threads, SIGCHLD may have gone to one of them.
     const absl::Duration pause = std::clamp(until - absl::Now(), absl::ZeroDuration(), kLookAgain);
@@ -178,6 +192,25 @@ class LocalJob {
       streams_.erase(streams_.begin() + static_cast<ptrdiff_t>(i));
     }
   }
+
+  // Signals reach all processes of the task: with a script go its servers.
+  void InjectFaults() {
+    using Kind = FaultSchedule::Action::Kind;
+    for (const FaultSchedule::Action& action : faults_->Take(absl::Now())) {
+      Say(absl::StrCat(action.kind == Kind::kContinue ? "end of injected fault: " : "injected fault: ", action.text));
+      if (action.kind == Kind::kClock) {
+        if (const absl::Status set = clock_->Set(action.jump); !set.ok()) Say(std::string(set.message()));
+      }
+      for (const Task& task : tasks_) {
+        if (task.pid < 0 || FaultName(task) != action.task) continue;
+        if (action.kind == Kind::kKill) kill(-task.pid, SIGKILL);
+        if (action.kind == Kind::kTerminate) kill(task.pid, SIGTERM);
+        if (action.kind == Kind::kStop) kill(-task.pid, SIGSTOP);
+        if (action.kind == Kind::kContinue) kill(-task.pid, SIGCONT);
+      }
+    }
+  }
+  static std::string FaultName(const Task& task) { return absl::StrCat(task.id.job, ":", task.id.index); }
 
   void Reap() {
     for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -310,6 +343,8 @@ class LocalJob {
   sigset_t old_mask_;
   int signals_ = -1;
   std::vector<Task> tasks_;
+  std::optional<FaultSchedule> faults_;
+  std::optional<FakeClock> clock_;
   std::vector<Stream> streams_;
   int signal_ = 0;       // that was passed on
   int code_ = 0;         // of the task that failed
@@ -352,6 +387,23 @@ absl::StatusOr<std::vector<Task>> MakeTasks(const LocalJobOptions& options) {
   return tasks;
 }
 
+absl::Status CheckFaults(const FaultPlan& plan, const std::vector<Task>& tasks) {
+  const auto check = [&](const std::string& name, const Fault& fault) {
+    const bool known = name.empty() || std::any_of(tasks.begin(), tasks.end(), [&](const Task& task) {
+                         return name == absl::StrCat(task.id.job, ":", task.id.index);
+                       });
+    if (known) return absl::OkStatus();
+    return InvalidArgument("--faults: \"", fault.ToString(), "\": the job has no task ", name);
+  };
+  for (const Fault& fault : plan.faults) {
+    RETURN_IF_ERROR(check(fault.task, fault));
+    for (const auto& side : fault.sides) {
+      for (const std::string& name : side) RETURN_IF_ERROR(check(name, fault));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<int> RunLocalJob(const LocalJobOptions& options) {
@@ -362,6 +414,7 @@ absl::StatusOr<int> RunLocalJob(const LocalJobOptions& options) {
                            options.workers);
   }
   ASSIGN_OR_RETURN(std::vector<Task> tasks, MakeTasks(options));
+  RETURN_IF_ERROR(CheckFaults(options.faults, tasks));
   std::vector<std::string> names;
   for (const Task& task : tasks) names.push_back(task.name);
   LocalJob job(options, names);

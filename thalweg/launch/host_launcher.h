@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "thalweg/base/faults/fault_plan.h"
 
 namespace thalweg {
 
@@ -25,6 +26,8 @@ struct LocalJobOptions {
   // when it was told to end.
   absl::Duration ps_grace = absl::Seconds(3);
   absl::Duration kill_after = absl::Seconds(15);
+  // Faults that strike the tasks, times counted from the start of the job.
+  FaultPlan faults;
   bool terminal = false;  // a board instead of lines that tell steps
   std::ostream* out = nullptr;
   std::ostream* err = nullptr;

@@ -217,5 +217,61 @@ TEST_F(SignalledLauncherTest, TasksDieWithTheLauncher) {
   EXPECT_EQ(Wait(), -SIGKILL);
 }
 
+FaultPlan Faults(const std::string& text) {
+  absl::StatusOr<FaultPlan> plan = FaultPlan::Parse(text);
+  CHECK(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+TEST_F(HostLauncherTest, AFaultKillsATaskOnce) {
+  const std::string script = "echo \"run of $1 $2\"; if [ $1 = ps ]; then sleep 1; else sleep 1; fi";
+  const auto code =
+      Run(script, {.ps = 0, .workers = 2, .max_restarts = 3, .faults = Faults("seed=1,kill=worker:1@200ms")});
+  ASSERT_THAT(code, IsOk());
+  EXPECT_EQ(*code, 0) << err_;
+  EXPECT_THAT(err_, AllOf(HasSubstr("faults: seed=1,kill=worker:1@200ms"), HasSubstr("worker 1 was ended by signal 9"),
+                          HasSubstr("(1 of 3)"), Not(HasSubstr("(2 of 3)"))));
+}
+
+TEST_F(HostLauncherTest, AFaultStopsATaskForAWhile) {
+  // Says how long its longest pause was, in tenths of a second.
+  const std::string script =
+      "most=0; last=$(date +%s%N); for i in $(seq 20); do sleep 0.05; now=$(date +%s%N); "
+      "gap=$(( (now - last) / 100000000 )); last=$now; [ $gap -gt $most ] && most=$gap; done; "
+      "[ $most -ge 8 ] && echo \"$2 was stopped\"; exit 0";
+  const auto code = Run(script, {.ps = 0, .workers = 2, .faults = Faults("stop=worker:1@200ms+1s")});
+  ASSERT_THAT(code, IsOk());
+  EXPECT_EQ(*code, 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("1 was stopped"));
+  EXPECT_THAT(err_, HasSubstr("end of injected fault: stop=worker:1@200ms+1s"));
+}
+
+TEST_F(HostLauncherTest, TasksAreToldOfTheirOwnFaultsOnce) {
+  const std::string script = "echo \"$1 $2 has <$THALWEG_FAULTS>\"; if [ $2 = 1 ] && mkdir once; then exit 130; fi";
+  const auto code = Run(absl::StrCat("cd ", Path(""), "; ", script),
+                        {.ps = 1,
+                         .workers = 2,
+                         .max_restarts = 1,
+                         .faults = Faults("seed=4,fail=worker:1@restore,disk=ps:0:full@1h,kill=ps:0@2h")});
+  ASSERT_THAT(code, IsOk());
+  EXPECT_EQ(*code, 0) << err_;
+  EXPECT_THAT(out_, AllOf(HasSubstr("worker 0 has <>"), HasSubstr("worker 1 has <seed=4,fail=worker:1@restore:1>"),
+                          HasSubstr("worker 1 has <>"), HasSubstr("ps 0 has <seed=4,disk=ps:0:full@")));
+  EXPECT_THAT(out_, Not(HasSubstr("kill=")));
+}
+
+TEST_F(HostLauncherTest, AFaultSetsTheClockOfTheTasks) {
+  const std::string script = "before=$(date +%s); sleep 0.6; after=$(date +%s); echo \"jumped $(( after - before ))\"";
+  const auto code = Run(script, {.ps = 0, .workers = 1, .faults = Faults("clock=+1000s@300ms")});
+  ASSERT_THAT(code, IsOk());
+  EXPECT_EQ(*code, 0) << err_;
+  EXPECT_THAT(out_, testing::ContainsRegex("jumped 100[01]"));
+}
+
+TEST_F(HostLauncherTest, AFaultOfATaskThatThereIsNot) {
+  EXPECT_THAT(Run("true", {.ps = 0, .workers = 1, .faults = Faults("kill=ps:0@1s")}),
+              Fails(absl::StatusCode::kInvalidArgument, "the job has no task ps:0"));
+}
+
 }  // namespace
 }  // namespace thalweg

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "thalweg/base/status.h"
+#include "thalweg/launch/fault_schedule.h"
 #include "thalweg/launch/job_sources.h"
 
 // They are read from the arguments themselves, so that a program need not parse
@@ -191,6 +192,8 @@ absl::StatusOr<Job> Job::FromFlagsOrEnvironment(int argc, char** argv) {
   // Launchers collect what tasks print through pipes: lines come when they are
   // printed.
   if (job.ok() && !job->source.empty()) std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (!job.ok()) return job;
+  ASSIGN_OR_RETURN(job->faults, StartFaults(environment[kFaultsVariable], job->cluster, job->task));
   return job;
 }
 

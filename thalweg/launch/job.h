@@ -21,6 +21,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,12 +30,17 @@
 
 namespace thalweg {
 
+class FaultInjector;
+
 struct Job {
   using Environment = std::map<std::string, std::string>;
 
   ClusterSpec cluster;
   TaskId task;
   std::string source;  // where it is from: "flags", "TF_CONFIG", ..., "" if there is no cluster
+  // The faults that THALWEG_FAULTS asks for (docs/reliability.md), while a copy of
+  // this lives; nullptr: none.
+  std::shared_ptr<FaultInjector> faults;
 
   // The task that initializes, saves and restores: "chief" or "master" if the
   // cluster has one, else the first worker.

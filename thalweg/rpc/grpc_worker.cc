@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/message.h"
 #include "thalweg/rpc/recv_buf.h"
@@ -184,7 +185,14 @@ class GrpcWorker : public Worker {
       calls.emplace_back("/thalweg.TransferService/Push", *std::move(request));
     }
     const auto all = std::make_shared<AllCalls>(static_cast<int>(calls.size()), std::move(done));
-    for (const auto& [method, request] : calls) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const auto& [method, request] = calls[i];
+      const bool half_sent = i > 0 && method == calls[i - 1].first;
+      const absl::Status fault = half_sent ? FailPoint("transfer.piece") : absl::OkStatus();
+      if (!fault.ok()) {
+        all->Ended(fault);
+        continue;
+      }
       remote_->channel->Call(method, request, options,
                              [remote = remote_, all](const absl::Status& status, grpc::ByteBuffer&) {
                                all->Ended(status.ok() ? status : remote->Explain(status));

@@ -17,6 +17,7 @@
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/event_loop.h"
+#include "thalweg/rpc/faulty_network.h"
 #include "thalweg/rpc/same_host_channel.h"
 #include "thalweg/rpc/status.h"
 
@@ -24,6 +25,8 @@ namespace thalweg {
 
 class RpcClient::State {
  public:
+  explicit State(std::string address) : network(std::in_place, std::move(address)) {}
+
   std::unique_ptr<SocketLoop> links;  // nullptr: none
   std::vector<std::weak_ptr<SameHostChannel>> local ABSL_GUARDED_BY(mutex);
   grpc::CompletionQueue queue;
@@ -34,7 +37,8 @@ class RpcClient::State {
   bool closed ABSL_GUARDED_BY(mutex) = false;
   absl::flat_hash_set<PendingCall*> pending ABSL_GUARDED_BY(mutex);
 
-  Timer timer;  // of calls over links; ends first
+  Timer timer;                           // of calls over links
+  std::optional<FaultyNetwork> network;  // used while faults are injected; ends first
 };
 
 // A call that found nobody to connect to was not sent. The task may have just
@@ -161,20 +165,29 @@ class RpcClient::PendingCall : public RpcEvent {
   std::unique_ptr<grpc::ClientContext> context_;  // replaced under the mutex
 };
 
-class RpcClient::Channel : public RpcChannel {
+class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_this<Channel> {
  public:
   Channel(State* state, const std::string& address)
-      : state_(state), channel_(Make(address)), local_(MakeLocal(state, address, channel_)) {}
+      : state_(state), address_(address), channel_(Make(address)), local_(MakeLocal(state, address, channel_)) {}
   ~Channel() override {
     if (local_ != nullptr) local_->Abandon();
   }
 
   void Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) override {
-    if (local_ != nullptr && local_->Call(method, request, options, done)) return;
-    (new PendingCall(state_, channel_, method, request, options, std::move(done)))->Start();
+    if (auto faults = ActiveNetworkFaults(); faults != nullptr) {
+      const auto send = [self = shared_from_this(), method, request](const CallOptions& to, Done then) {
+        self->Send(method, request, to, std::move(then));
+      };
+      return state_->network->Call(std::move(faults), address_, options, send, std::move(done));
+    }
+    Send(method, request, options, std::move(done));
   }
 
  private:
+  void Send(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) {
+    if (local_ != nullptr && local_->Call(method, request, options, done)) return;
+    (new PendingCall(state_, channel_, method, request, options, std::move(done)))->Start();
+  }
   // nullptr if the server is elsewhere.
   static std::shared_ptr<SameHostChannel> MakeLocal(State* state, const std::string& address,
                                                     const std::shared_ptr<grpc::Channel>& channel) {
@@ -215,16 +228,18 @@ class RpcClient::Channel : public RpcChannel {
   }
 
   State* const state_;
+  const std::string address_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::shared_ptr<SameHostChannel> local_;
 };
 
-RpcClient::RpcClient(bool links) : state_(std::make_unique<State>()) {
+RpcClient::RpcClient(bool links, std::string address) : state_(std::make_unique<State>(std::move(address))) {
   if (links) state_->links = std::make_unique<SocketLoop>("local-client");
   state_->loop = std::make_unique<EventLoop>("rpc-client", &state_->queue);
 }
 
 RpcClient::~RpcClient() {
+  state_->network.reset();
   std::vector<std::weak_ptr<SameHostChannel>> local;
   {
     MutexLock lock(&state_->mutex);

@@ -27,7 +27,9 @@ class RpcChannel {
 class RpcClient {
  public:
   // With `links`, calls to servers on this machine go over links if those have any.
-  explicit RpcClient(bool links = true);
+  // `address` is the "host:port" of the server that makes the calls, "" for a
+  // client's: injected faults may cut it off from others.
+  explicit RpcClient(bool links = true, std::string address = "");
   ~RpcClient();  // cancels the calls under way and waits for their ends
 
   // The client must outlive it.

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/job_completion.h"
@@ -24,7 +25,7 @@ namespace thalweg {
 // outlives it.
 class Server::State {
  public:
-  explicit State(bool links) : client(links) {}
+  State(bool links, const std::string& address) : client(links, address) {}
 
   TaskId task;
   std::string target;
@@ -55,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   const LocalDevicesOptions devices{
       .job = task.job, .task = task.index, .cpus = options.cpu_devices, .threads = options.threads};
   RETURN_IF_ERROR(devices.Check());
-  auto state = std::make_unique<State>(options.local_links);
+  auto state = std::make_unique<State>(options.local_links, address);
   State* s = state.get();
   s->task = task;
   s->orphan_checkpoint = options.orphan_checkpoint;
@@ -146,6 +147,7 @@ void Server::Stop() {
     if (state_->stopping) return;
     state_->stopping = true;
   }
+  PassFailPoint("server.stop", state_->task.ToString());
   state_->watch->Stop();
   // Steps end first, so that every call can be answered.
   state_->worker->Shutdown(Unavailable("Server ", state_->task, " was stopped"));
@@ -160,6 +162,7 @@ void Server::Drain(absl::Duration timeout) {
   // Workers that were told to leave at the same time need this task for their last
   // checkpoint: steps go on as long as there are any, for half of the time.
   constexpr absl::Duration kQuiet = absl::Milliseconds(300);
+  PassFailPoint("server.drain", state_->task.ToString());
   const absl::Time deadline = absl::Now() + timeout;
   const absl::Status why = Unavailable(state_->task, " is leaving");
   state_->gate.CloseForSessions(why);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/collectives/ring.h"
 #include "thalweg/cluster/collectives/tree_broadcast.h"
@@ -81,6 +82,7 @@ void TaskCollectives::Run::ResolveGroup() {
 }
 
 void TaskCollectives::Run::AskGroup(Worker& leader, bool wait_for_ready) {
+  if (absl::Status fault = FailPoint("collective.group", graph_->task); !fault.ok()) return End(std::move(fault));
   struct Question {
     tensorflow::CompleteGroupRequest request;
     tensorflow::CompleteGroupResponse response;
@@ -129,6 +131,7 @@ void TaskCollectives::Run::GotGroup(std::shared_ptr<const CollectiveGroup> group
 
 void TaskCollectives::Run::ResolveInstance() {
   const std::string& device = call_.device->name();
+  if (absl::Status fault = FailPoint("collective.instance", graph_->task); !fault.ok()) return End(std::move(fault));
   if (const auto source = graph_->FindSource(call_.group_key, call_.instance_key, device)) return Execute(*source);
   struct Question {
     tensorflow::CompleteInstanceRequest request;
@@ -181,6 +184,7 @@ void TaskCollectives::Run::UnwatchLeader() {
 }
 
 void TaskCollectives::Run::Execute(int source) {
+  if (absl::Status fault = FailPoint("collective.execute", graph_->task); !fault.ok()) return End(std::move(fault));
   std::shared_ptr<const CollectiveGroup> group;
   {
     MutexLock lock(&mutex_);
@@ -262,6 +266,9 @@ void TaskCollectives::Run::Receive(int from, std::string key, Tensor into, Links
   }
   Worker* const worker = graph_->workers->Find(member.task);
   if (worker == nullptr) return received(Internal("No worker known as ", member.task), {});
+  if (const absl::Status fault = FailPoint("collective.receive", graph_->task); !fault.ok()) {
+    return received(fault, {});
+  }
   struct Fetch {
     tensorflow::RecvBufRequest request;
     Tensor value;

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
 #include "thalweg/base/clock.h"
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
@@ -163,6 +164,7 @@ absl::StatusOr<std::shared_ptr<const ClusterCallable>> RegisterParts(Graph graph
       .incarnation = [&](const std::string& device) { return session.devices.Incarnation(device); },
       .pushes = [&](const std::string& from, const std::string& to) { return takes_pushes(from) && takes_pushes(to); },
       .suffix = all_ours ? "" : absl::StrCat("_S", number)};
+  RETURN_IF_ERROR(FailPoint("master.register_graph", session.self));
   ASSIGN_OR_RETURN(std::vector<GraphPart> parts, Partition(std::move(graph), signature, partition));
   // The master's own part runs on the thread that starts the others, after them.
   std::stable_partition(parts.begin(), parts.end(), [&](const GraphPart& p) { return p.task != session.self; });

@@ -7,6 +7,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "thalweg/base/clock.h"
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
 
@@ -72,6 +73,7 @@ class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
  private:
   absl::Status Discover() {
     const LocalMasterOptions& o = master_.options_;
+    RETURN_IF_ERROR(FailPoint("master.create_session", o.task.ToString()));
     session_ = {.handle = NewHandle(),
                 .self = o.task.ToString(),
                 .config = o.default_config,

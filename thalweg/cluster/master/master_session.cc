@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/master/master_partial_run.h"
@@ -211,9 +212,11 @@ void MasterSession::RunStep(const CallOptions& options, RunStepCall call, RunSte
   absl::StatusOr<std::unique_ptr<StepScope>> scope = Begin(options, call.options);
   if (!scope.ok()) return done(scope.status());
   PreparedCallable callable = Prepare(signature, feeds, (*scope)->cancellation());
-  if (!callable.ok()) {
+  absl::Status ready = callable.status();
+  if (ready.ok()) ready = FailPoint("master.run_step", options_.self);
+  if (!ready.ok()) {
     scope->reset();
-    return done(callable.status());
+    return done(ready);
   }
   Run({.options = options,
        .scope = *std::move(scope),

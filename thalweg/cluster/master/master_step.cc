@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "thalweg/base/clock.h"
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
 
@@ -123,6 +124,7 @@ void MasterStep::Collect() {
 
 void MasterStep::Finish(const absl::Status& status) {
   if (watch_.has_value()) session_->options().health->Unwatch(*watch_);
+  PassFailPoint("master.answer", session_->options().self);
   Master::Done done = std::move(call_.done);
   call_.scope.reset();
   done(status);

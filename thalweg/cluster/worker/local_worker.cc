@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "thalweg/base/clock.h"
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/session_owner.h"
 
@@ -84,6 +85,7 @@ void LocalWorker::GetStatus(const CallOptions&, tensorflow::GetStatusResponse* r
 void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::CreateWorkerSessionRequest& request,
                                       Done done) {
   const auto create = [&]() -> absl::Status {
+    RETURN_IF_ERROR(FailPoint("worker.create_session", default_session_->task()));
     if (request.session_handle().empty()) return InvalidArgument("A worker session needs a handle");
     std::shared_ptr<Workers> workers = default_session_->workers();
     TaskId task = options_.task;
@@ -149,6 +151,7 @@ void LocalWorker::DropSessions(const std::vector<std::string>& handles) {
 void LocalWorker::RegisterGraph(const CallOptions&, const tensorflow::RegisterGraphRequest& request,
                                 tensorflow::RegisterGraphResponse* response, Done done) {
   const auto compile = [&]() -> absl::Status {
+    RETURN_IF_ERROR(FailPoint("worker.register_graph", default_session_->task()));
     ASSIGN_OR_RETURN(const auto session, FindSession(request.session_handle(), request.create_worker_session_called()));
     const std::string& master = request.thalweg().master_task();
     const std::string& leader = !options_.collective_leader.empty() ? options_.collective_leader
@@ -175,6 +178,9 @@ void LocalWorker::DeregisterGraph(const CallOptions&, const tensorflow::Deregist
 void LocalWorker::RunGraph(const CallOptions& options, RunGraphCall call, RunGraphResult* result, Done done) {
   absl::StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(call.session_handle, call.has_session);
   if (!session.ok()) return done(session.status());
+  if (const absl::Status fault = FailPoint("worker.run_graph", default_session_->task()); !fault.ok()) {
+    return done(fault);
+  }
   CheckSuspension();
   if (const absl::Status fresh = CheckFresh(call, **session); !fresh.ok()) return done(fresh);
   if (call.is_partial) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "thalweg/base/clock.h"
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
 #include "thalweg/kernel/evaluate.h"
@@ -102,6 +103,7 @@ void StepRendezvous::RecvLocalAsync(const std::string& key, RecvDone done) {
 void StepRendezvous::Push(const std::string& task, std::vector<Transfer> tensors) {
   Worker* worker = workers_ == nullptr ? nullptr : workers_->Find(task);
   if (worker == nullptr) return PushEnded(Internal("No worker known as ", task));
+  if (const absl::Status fault = FailPoint("transfer.push", task_); !fault.ok()) return PushEnded(fault);
   worker->Push({.cancellation = &calls_}, step_id_, std::move(tensors),
                [self = shared_from_this(), watch = Watch(task, worker)](const absl::Status& status) {
                  self->Unwatch(watch);

@@ -2,6 +2,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/strings/match.h"
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
@@ -38,8 +39,10 @@ class OnceKernel final : public Kernel {
       if (c.num_outputs() > 0) c.set_variable(0, &c.variable(0));
       return absl::OkStatus();
     }
-    absl::Status status = kernel_->Compute(c);
+    absl::Status status = FailPoint("worker.apply");
+    if (status.ok()) status = kernel_->Compute(c);
     if (!status.ok()) ledger_->Unclaim(step, update);
+    PassFailPoint("worker.applied");
     return status;
   }
 

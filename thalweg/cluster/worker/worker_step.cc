@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 
@@ -120,6 +121,7 @@ void WorkerStep::End(absl::Status status) {
 
 void WorkerStep::Finish(absl::Status status) {
   const std::shared_ptr<WorkerStep> self = std::move(self_);
+  PassFailPoint("worker.answer", session_->task());
   if (listed_) environment_.running->Remove(this);
   if (outside_id_.has_value()) outside_->TryDeregister(*outside_id_);
   if (master_watch_.has_value()) environment_.health->Unwatch(*master_watch_);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/checkpoint/bundle_reader.h"
 #include "thalweg/checkpoint/bundle_writer.h"
@@ -139,6 +140,7 @@ absl::Status ComputeRestore(KernelContext& c) {
     return InvalidArgument("Got ", names.num_elements(), " tensor names, but ", c.num_outputs(), " expected dtypes.");
   }
   RETURN_IF_ERROR(CheckInputs(c));
+  RETURN_IF_ERROR(FailPoint("restore"));
   const std::string& prefix = c.input(0).scalar<std::string>();
   std::vector<Wanted> wanted;
   for (int i = 0; i < c.num_outputs(); ++i) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
@@ -44,6 +45,7 @@ void WaitList::Start(std::shared_ptr<void> owner, Mutex* mutex, absl::string_vie
       }
     }
   }
+  PassFailPoint("worker.wait");
   End(std::move(ended), call.get());
 }
 
