@@ -1,12 +1,11 @@
-// TensorFlow's checkpoints (V2), as a whole: a *tensor bundle* named by a path
-// prefix. Tensors lie one after the other in data files, and an index says
-// where:
+// TensorFlow's V2 checkpoints: a *tensor bundle*, named by a path prefix. Data files hold
+// the tensors one after the other, and the index says where each of them is:
 //
-//   model.ckpt-100.index                  a table: name -> type, shape, file, place, checksum
+//   model.ckpt-100.index                  a table: name -> type, shape, file, offset, checksum
 //   model.ckpt-100.data-00000-of-00002    bytes, little endian
 //   model.ckpt-100.data-00001-of-00002
 //
-// The index is what makes a checkpoint: it comes last.
+// The checkpoint exists once its index does, so the index is written last.
 #pragma once
 
 #include <string>
@@ -23,43 +22,43 @@ std::string IndexPath(absl::string_view prefix);
 std::string DataPath(absl::string_view prefix, int shard, int num_shards);
 
 struct MergeOptions {
-  bool allow_missing_files = false;  // skip bundles that are not there, if one is
+  bool allow_missing_files = false;  // skip bundles that do not exist, as long as one does
 };
 
-// Makes one bundle of several by moving their data files and joining their
-// indexes, which are then deleted. INVALID_ARGUMENT if two have the same tensor.
-// All that can fail for want of space is done before the first file moves.
+// Merges bundles by renaming their data files and merging their indexes, which are then
+// deleted. INVALID_ARGUMENT if two bundles contain the same tensor. Everything that can fail
+// for lack of space is done before the first file is renamed.
 absl::Status MergeBundles(FileSystem& files, const std::vector<std::string>& prefixes, const std::string& merged_prefix,
                           const MergeOptions& options = {});
 
 namespace internal {
 
-// The one spelling of a path, for comparisons: "a/b" for "a//b/", "./a/b" and
-// "a/./b", "." for "". What is before a ".." may be a link, and stays.
+// Normalizes a path for comparisons: "a/b" for "a//b/", "./a/b" and "a/./b", "." for "".
+// Does not resolve "..", because the component before it may be a link.
 std::string CleanPath(absl::string_view path);
-// "/a/b" for "/a/b/c", "." for "c"; clean.
+// The normalized folder of a path: "/a/b" for "/a/b/c", "." for "c".
 std::string Folder(absl::string_view path);
-// Makes a folder if it is not there. As in TensorFlow, the one it lies in must be:
-// else NOT_FOUND, so that a wrong path is not taken for a new one.
+// Creates a folder if it does not exist. As in TensorFlow, its parent must exist; otherwise
+// NOT_FOUND, so that a mistyped path is noticed.
 absl::Status MakeFolder(FileSystem& files, const std::string& folder);
-// A name beside `path` that nobody else uses: it, kTemporarySuffix and a number.
+// A unique temporary name beside `path`: `path`, kTemporarySuffix and a number.
 constexpr char kTemporarySuffix[] = ".tempstate";
 std::string TemporaryPath(const std::string& path);
-// Writes header and entries, synced, into a new file.
+// Writes header and entries into a new file and syncs it.
 absl::Status WriteIndex(FileSystem& files, const std::string& path, const tensorflow::BundleHeaderProto& header,
                         const std::vector<std::pair<std::string, const tensorflow::BundleEntryProto*>>& entries);
 
-// New data files beside those of a checkpoint of the same name that is there
-// already, which stays whole until the new index takes the place of its own. For
-// this the new files have other names: they speak of another number of files.
+// Replaces a checkpoint of the same name atomically. The old data files must stay intact
+// until the new index replaces the old one, so the new data files need different names. They
+// get them by stating a different number of shards.
 class Publication {
  public:
-  // For `count` data files under the name `prefix`.
+  // Plans the names of `count` data files of checkpoint `prefix`.
   static absl::StatusOr<Publication> Plan(FileSystem& files, const std::string& prefix, int count);
 
   int num_shards() const { return num_shards_; }  // for the header and the names
-  // Gives the files their names, the index last, and deletes those that it
-  // replaces. REQUIRES: all are synced; data[i] is shard i.
+  // Renames the temporary files to their final names, the index last, and deletes the files
+  // that they replace. REQUIRES: all files are synced; data[i] is shard i.
   absl::Status Commit(FileSystem& files, const std::vector<std::string>& data, const std::string& index) const;
 
  private:
@@ -69,8 +68,8 @@ class Publication {
   std::vector<std::string> old_data_;
 };
 
-// Deletes the files that were added, unless they were kept: half-written ones
-// of a save that failed.
+// Deletes the added files in its destructor, unless Keep() was called. Cleans up after a
+// failed save.
 class TemporaryFiles {
  public:
   explicit TemporaryFiles(FileSystem& files) : files_(files) {}

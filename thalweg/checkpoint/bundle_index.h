@@ -12,19 +12,19 @@
 
 namespace thalweg {
 
-// A value. Entries stay encoded until somebody asks for them.
+// A value type. Entries are decoded on demand.
 class BundleIndex {
  public:
-  // DATA_LOSS, naming the file, if it is no index; NOT_FOUND if there is none;
-  // INVALID_ARGUMENT if it wants a newer reader.
+  // DATA_LOSS, naming the file, if it is not a valid index; NOT_FOUND if it does not exist;
+  // INVALID_ARGUMENT if it needs a newer reader.
   static absl::StatusOr<BundleIndex> Read(FileSystem& files, absl::string_view prefix);
 
   const tensorflow::BundleHeaderProto& header() const { return header_; }
-  // By key, in order, without the header. Among them are the parts of
-  // partitioned tensors, whose keys begin with a 0.
+  // The entries in key order, without the header. They include the slices of partitioned
+  // tensors, whose keys begin with a zero byte.
   const std::vector<Table::Entry>& entries() const { return entries_; }
 
-  // "Key x not found in checkpoint" (NOT_FOUND) if there is none.
+  // NOT_FOUND ("Key x not found in checkpoint") if there is no such key.
   absl::StatusOr<tensorflow::BundleEntryProto> Find(absl::string_view key) const;
   absl::StatusOr<tensorflow::BundleEntryProto> Parse(absl::string_view key, absl::string_view value) const;
 

@@ -17,28 +17,28 @@
 
 namespace thalweg {
 
-// The index is read at once; tensors are read, straight into their memory, when
-// they are asked for, and checked against sizes and checksums. What is damaged
-// is DATA_LOSS, naming the file and the tensor. Thread-safe.
+// Open() reads the index. Tensors are read on demand, directly into their memory, and checked
+// against their sizes and checksums. Damage is DATA_LOSS, naming the file and the tensor.
+// Thread-safe.
 class BundleReader {
  public:
   struct Info {
     DType dtype = kInvalid;
     Shape shape;
-    int shard = 0;  // where it lies, for reading in order
+    int shard = 0;  // shard and offset allow to read tensors in file order
     int64_t offset = 0;
   };
 
   // `files` must outlive the reader. Errors are those of BundleIndex::Read.
   static absl::StatusOr<std::unique_ptr<BundleReader>> Open(FileSystem& files, std::string prefix);
 
-  // Tensors, in order; partitioned ones once.
+  // The names of all tensors in order. A partitioned tensor appears once.
   std::vector<std::string> Names() const;
-  // "Key x not found in checkpoint" (NOT_FOUND) if there is no such tensor.
+  // NOT_FOUND ("Key x not found in checkpoint") if there is no such tensor.
   absl::StatusOr<Info> Find(absl::string_view name) const;
-  // The whole tensor; a partitioned one is put together.
+  // Reads a whole tensor. A partitioned tensor is assembled from its slices.
   absl::StatusOr<Tensor> Read(absl::string_view name) const;
-  // A part, from whatever parts were saved. INVALID_ARGUMENT if these leave a gap.
+  // Reads a slice, assembled from the saved slices. INVALID_ARGUMENT if they do not cover it.
   absl::StatusOr<Tensor> ReadSlice(absl::string_view name, const TensorSlice& slice) const;
 
  private:

@@ -15,23 +15,22 @@
 
 namespace thalweg {
 
-// A bundle of one data file. Everything goes into temporary files, which take
-// their names in Finish(), after they are safe on disk: whatever happens before
-// leaves an older checkpoint of the same name as it was. After an error every
-// call gives it again. Not thread-safe.
+// Writes a bundle with one data file. Everything is written to temporary files, which
+// Finish() renames after they are synced. A failure before that leaves an older checkpoint of
+// the same name unchanged. After an error, every call returns that error. Not thread-safe.
 //
 //   ASSIGN_OR_RETURN(auto writer, BundleWriter::Create(PosixFileSystem(), "/tmp/model.ckpt"));
 //   RETURN_IF_ERROR(writer->Add("w", w));
 //   RETURN_IF_ERROR(writer->Finish());
 class BundleWriter {
  public:
-  // `files` must outlive the writer. Makes the folder if it is not there.
+  // `files` must outlive the writer. Creates the folder if it does not exist.
   static absl::StatusOr<std::unique_ptr<BundleWriter>> Create(FileSystem& files, std::string prefix);
 
-  // INVALID_ARGUMENT if there is one of this name already, UNIMPLEMENTED for
-  // types that do not outlive the process.
+  // INVALID_ARGUMENT if the name was added before, UNIMPLEMENTED for types that cannot leave
+  // the process.
   [[nodiscard]] absl::Status Add(absl::string_view name, const Tensor& value);
-  // A part of a tensor of `shape`. REQUIRES: the slice of the shape is
+  // Adds a slice of a tensor of shape `shape`. REQUIRES: slice.SliceShape(shape) is
   // value.shape().
   [[nodiscard]] absl::Status AddSlice(absl::string_view name, const Shape& shape, const TensorSlice& slice,
                                       const Tensor& value);
@@ -51,8 +50,8 @@ class BundleWriter {
   std::string data_path_;
   internal::TemporaryFiles temporary_;
   std::unique_ptr<WritableFile> data_;
-  int64_t size_ = 0;  // bytes of data so far
-  uint32_t crc_ = 0;  // of the tensor that is being written
+  int64_t size_ = 0;  // size of the data file so far, in bytes
+  uint32_t crc_ = 0;  // checksum of the tensor that is being written
   std::map<std::string, tensorflow::BundleEntryProto> entries_;
   absl::Status status_;
 };

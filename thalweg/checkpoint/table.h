@@ -1,10 +1,11 @@
-// Tables: files of sorted keys and values, in leveldb's format and with the
-// block sizes that TensorFlow uses, so that equal contents are equal bytes.
+// Tables: files of sorted keys and values in leveldb's format. The block size is
+// TensorFlow's, so equal contents give equal bytes.
 //
-//   block*, index of no filters, index of the blocks, footer (48 bytes)
+//   block*, metaindex block (empty), index block, footer (48 bytes)
 //
-// A block is entries whose keys share prefixes, then the places of entries with
-// whole keys; one byte says whether it is compressed, four are its checksum.
+// A block consists of entries with prefix-compressed keys and the offsets of the restart
+// points, which have complete keys. One byte for the compression and four bytes of checksum
+// follow.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +24,16 @@ class TableBuilder;
 
 namespace thalweg {
 
-// Writes a table into a file, which it borrows. Not thread-safe.
+// Writes a table to a borrowed file. Not thread-safe.
 class TableWriter {
  public:
   explicit TableWriter(WritableFile& file);
   ~TableWriter();
 
-  // REQUIRES: keys come in rising order.
+  // REQUIRES: keys are added in strictly ascending order.
   void Add(absl::string_view key, absl::string_view value);
-  // The first error of all that was written. The file is neither synced nor
-  // closed.
+  // Completes the table. Returns the first error of any write. Neither syncs nor closes the
+  // file.
   [[nodiscard]] absl::Status Finish();
 
  private:
@@ -44,9 +45,8 @@ class TableWriter {
   bool finished_ = false;
 };
 
-// A table of a file. Every length, place and checksum is checked before it is
-// used: a file that is damaged or no table at all is DATA_LOSS, naming it.
-// Thread-safe.
+// Reads a table. Every length, offset and checksum is checked before it is used. DATA_LOSS,
+// naming the file, if it is damaged or not a table. Thread-safe.
 class Table {
  public:
   using Entry = std::pair<std::string, std::string>;
@@ -55,7 +55,7 @@ class Table {
 
   // NOT_FOUND if there is no such key.
   absl::StatusOr<std::string> Find(absl::string_view key) const;
-  // All of it, in order.
+  // All entries in key order.
   absl::StatusOr<std::vector<Entry>> ReadAll() const;
 
  private:
@@ -83,8 +83,8 @@ class Table {
   std::vector<BlockRef> blocks_;  // constant after Open
 };
 
-// Numbers of seven bits a byte, low ones first. Takes it off the front of
-// `bytes`; false if there is none.
+// Varints: seven bits per byte, lowest first. TakeVarint() removes one from the front of
+// `bytes`, and returns false if there is none.
 bool TakeVarint(absl::string_view* bytes, uint64_t* value);
 void AppendVarint(std::string* bytes, uint64_t value);
 

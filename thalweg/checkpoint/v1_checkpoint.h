@@ -1,5 +1,4 @@
-// TensorFlow's older checkpoints (V1): each file is one table with the tensors
-// in it.
+// TensorFlow's V1 checkpoints: each file is one table that contains the tensors.
 #pragma once
 
 #include <map>
@@ -17,14 +16,13 @@
 
 namespace thalweg {
 
-// Collects tensors and writes them in Finish(), under a temporary name first.
-// Not thread-safe.
+// Collects tensors. Finish() writes them to a temporary file and renames it. Not thread-safe.
 class V1CheckpointWriter {
  public:
   explicit V1CheckpointWriter(FileSystem& files, std::string path);
 
-  // A part of a tensor of `shape`, or all of it. REQUIRES: the slice of the shape
-  // is value.shape().
+  // Adds a slice, or the whole, of a tensor of `shape`. REQUIRES: slice.SliceShape(shape) is
+  // value.shape().
   [[nodiscard]] absl::Status Add(const std::string& name, const Shape& shape, const TensorSlice& slice,
                                  const Tensor& value);
   [[nodiscard]] absl::Status Finish();
@@ -33,15 +31,15 @@ class V1CheckpointWriter {
   FileSystem& files_;
   const std::string path_;
   tensorflow::SavedTensorSlices meta_;
-  absl::flat_hash_map<std::string, int> places_;  // of tensors in meta_
+  absl::flat_hash_map<std::string, int> places_;  // indices of the tensors in meta_
   std::map<std::string, std::string> data_;       // by key
 };
 
 // The tensors of all files that match a pattern. Thread-safe.
 class V1CheckpointReader {
  public:
-  // NOT_FOUND if no file matches, DATA_LOSS if one is no checkpoint. `files`
-  // must outlive it.
+  // NOT_FOUND if no file matches, DATA_LOSS if a file is not a checkpoint. `files` must
+  // outlive the reader.
   static absl::StatusOr<std::unique_ptr<V1CheckpointReader>> Open(FileSystem& files, const std::string& pattern);
 
   // NOT_FOUND if there is no such tensor.

@@ -1,5 +1,5 @@
-// A cluster for tests: its tasks are real servers, each on a port of its own, in
-// this process or each in one of its own.
+// A cluster for tests. Its tasks are real servers, each on its own port, either all in this
+// process or each in a process of its own.
 #pragma once
 
 #include <sys/types.h>
@@ -17,12 +17,12 @@ namespace thalweg {
 enum class TasksIn {
   kThisProcess,
   kProcesses,
-  kProcessesOverGrpc,  // as on several machines
+  kProcessesOverGrpc,  // without same-host links, as on several machines
 };
 
 class TestCluster {
  public:
-  // So many tasks of each job; all are started, but for those in `later`.
+  // `jobs` gives the number of tasks per job. Starts all tasks except those in `later`.
   explicit TestCluster(const std::map<std::string, int>& jobs, const std::vector<TaskId>& later = {},
                        TasksIn tasks_in = TasksIn::kThisProcess, const ServerOptions& options = {});
   ~TestCluster();
@@ -30,7 +30,7 @@ class TestCluster {
   // The server listens when it returns. `faults` (--faults) strike it if it is in a
   // process of its own.
   void Start(const TaskId& task, const std::string& faults = "");
-  // In a process of its own it is killed, in this one stopped.
+  // Kills the task's process or, if it runs in this process, stops its server.
   void Stop(const TaskId& task);
   void Signal(const TaskId& task, int signal);  // REQUIRES: it is in a process of its own
   // Whether its process runs; takes note of its end. REQUIRES: as above

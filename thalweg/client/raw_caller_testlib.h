@@ -1,4 +1,4 @@
-// Calls with any bytes, as no client of ours would make them.
+// Makes calls with arbitrary bytes, which Thalweg's own clients would not send.
 #pragma once
 
 #include <memory>

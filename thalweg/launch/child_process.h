@@ -1,4 +1,4 @@
-// A program that this process starts, and that does not outlive it.
+// Starts a program that does not outlive this process.
 #pragma once
 
 #include <sys/types.h>
@@ -13,16 +13,16 @@ namespace thalweg {
 
 struct ChildProcess {
   pid_t pid = -1;
-  int out = -1, err = -1;  // where its output can be read, without blocking; the caller closes them
+  int out = -1, err = -1;  // non-blocking pipes with its output; the caller closes them
 };
 
-// The file that `program` names, as a shell finds it. NOT_FOUND or
-// PERMISSION_DENIED if it cannot be run.
+// Finds the file of `program` as a shell does. NOT_FOUND or PERMISSION_DENIED if it cannot be
+// run.
 absl::StatusOr<std::string> FindProgram(const std::string& program);
 
-// Starts `args`, whose first is a path, in a process group of its own, with
-// /dev/null as its input and `variables` added to this environment. It is killed
-// when the thread that called this ends.
+// Starts the program args[0], a path, in its own process group. Its input is /dev/null, and
+// `variables` are added to the environment. It is killed when the thread that called this
+// ends.
 absl::StatusOr<ChildProcess> StartChild(const std::vector<std::string>& args,
                                         const std::map<std::string, std::string>& variables);
 

@@ -1,5 +1,5 @@
-// Runs a job on this host: starts its tasks, shows what they print, restarts
-// those that failed, and ends when the workers have.
+// Runs a job on this host: starts its tasks, shows their output, restarts failed tasks, and
+// ends when the workers have.
 #pragma once
 
 #include <ostream>
@@ -15,30 +15,30 @@ namespace thalweg {
 struct LocalJobOptions {
   int ps = 1;
   int workers = 1;
-  // The program and its arguments, for every task. In them {ps_hosts},
-  // {worker_hosts}, {job_name} and {task_index} stand for the task's own.
+  // The program and its arguments. In them {ps_hosts}, {worker_hosts}, {job_name} and
+  // {task_index} are replaced by the values of each task.
   std::vector<std::string> command;
-  int base_port = 0;  // ports count from here; 0: any that are free
-  // A task that ended by a signal or with a code of 128 or more is started again,
-  // so many times.
+  int base_port = 0;  // the first task's port, the others follow; 0: any free ports
+  // A task that a signal ended, or that exited with code 128 or more, is restarted this many
+  // times.
   int max_restarts = 0;
-  // Parameter servers may stay so long when the workers have ended, and any task
-  // when it was told to end.
+  // How long parameter servers may run after the workers have ended, before they get SIGTERM.
   absl::Duration ps_grace = absl::Seconds(3);
+  // How long a task may take to exit after SIGTERM, before it gets SIGKILL.
   absl::Duration kill_after = absl::Seconds(15);
   // Faults that strike the tasks, times counted from the start of the job.
   FaultPlan faults;
-  bool terminal = false;  // a board instead of lines that tell steps
+  bool terminal = false;  // show a table of the tasks' progress instead of their step lines
   std::ostream* out = nullptr;
   std::ostream* err = nullptr;
 };
 
-// Returns the exit code of the job: 0 if all workers ended with 0; else that of
-// the task that failed first, 128 and the number of the signal if one ended it;
-// the same if this process got SIGINT, SIGTERM or SIGHUP, which it passes on to
-// the workers. An error if the tasks could not be started.
+// Returns the exit code of the job: 0 if all workers exited with 0; otherwise the code of the
+// task that failed first, or 128 + the signal that ended it. If this process gets SIGINT,
+// SIGTERM or SIGHUP, it passes the signal on to the workers and returns 128 + the signal.
+// Returns an error if the tasks could not be started.
 //
-// Blocks these signals and SIGCHLD, in this thread.
+// Blocks these signals and SIGCHLD in this thread.
 absl::StatusOr<int> RunLocalJob(const LocalJobOptions& options);
 
 }  // namespace thalweg

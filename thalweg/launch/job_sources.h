@@ -1,4 +1,4 @@
-// The places where a task can learn who it is, one function for each.
+// The sources from which a task can learn its role, one function for each.
 #pragma once
 
 #include <optional>
@@ -10,23 +10,23 @@
 
 namespace thalweg {
 
-// A text of the description, and what it is called in errors: "--task_index",
+// A flag or environment variable, with its name for error messages: "--task_index",
 // "SLURM_PROCID".
 struct Setting {
   std::string name;
   std::string value;
 };
 
-// What the launchers below do not know.
+// Settings that Slurm and MPI do not provide.
 struct Roles {
   Setting num_ps, base_port, hosts;  // empty values: not given
 };
 
-// The variable; nullopt if it is not there or empty.
+// An environment variable; nullopt if it is unset or empty.
 std::optional<Setting> Variable(const Job::Environment& environment, const std::string& name);
-// The first of them that is there.
+// The first of these variables that is set.
 std::optional<Setting> FirstVariable(const Job::Environment& environment, std::initializer_list<const char*> names);
-// A number that is not negative. INVALID_ARGUMENT names the setting.
+// Parses a non-negative number. INVALID_ARGUMENT names the setting.
 absl::StatusOr<int> Number(const Setting& setting);
 
 // {"cluster": {...}, "task": {"type": "worker", "index": 0}}
@@ -36,10 +36,10 @@ absl::StatusOr<Job> JobFromTony(const Setting& cluster_spec, const Job::Environm
 absl::StatusOr<Job> JobFromSlurm(const Job::Environment& environment, const Roles& roles);
 absl::StatusOr<Job> JobFromMpi(const Setting& rank, const Job::Environment& environment, const Roles& roles);
 
-// The task is in its cluster, or is an evaluator, which needs no place in it.
+// Checks that the task is in its cluster, or is an evaluator, which need not be.
 absl::Status CheckTask(const Job& job, const std::string& where);
 
-// "node[1-3,07],other" as the names of hosts.
+// Expands "node[1-3,07],other" to the names of the hosts.
 absl::StatusOr<std::vector<std::string>> ExpandNodeList(const Setting& list);
 
 }  // namespace thalweg

@@ -1,7 +1,7 @@
-// What a job that runs on this host looks like: a row for each task with its
-// state, step, rate and loss, and one for the whole.
+// The progress of a job as a table: a row per task with its state, step, rate and loss, and a
+// row for the whole job.
 //
-// Steps are read from the lines that tasks print: "step 1200/5000  loss 0.12",
+// Steps are parsed from the lines that tasks print: "step 1200/5000  loss 0.12",
 // "Train step 100, loss: 0.5", "step=7 loss=2e-3".
 #pragma once
 
@@ -19,30 +19,30 @@ namespace thalweg {
 
 struct StepLine {
   int64_t step = 0;
-  int64_t total = 0;  // 0: not said
+  int64_t total = 0;  // 0: unknown
   std::optional<double> loss;
 };
 
-// nullopt if the line tells no step.
+// nullopt if the line does not report a step.
 std::optional<StepLine> ParseStepLine(absl::string_view line);
 
-// A value: it draws nothing by itself.
+// A value type that produces text; the caller draws it.
 class ProgressTable {
  public:
-  // `total_steps`: 0 if it is not known; lines may tell it.
+  // `total_steps` is 0 if unknown; lines may report it.
   ProgressTable(std::vector<std::string> tasks, int64_t total_steps);
 
   void SetState(size_t task, std::string state) { rows_[task].state = std::move(state); }
-  // True if the line told a step.
+  // Returns true if the line reports a step.
   bool AddLine(size_t task, absl::string_view line, absl::Time now);
 
-  // One line for each task, and "total" if any has told a step; each is cut to
-  // `columns`. Of more than `max_lines`, which is at least 3, some tasks are left
-  // out, and their number is told.
+  // One line per task, and "total" if any task has reported a step, each cut to `columns`. If
+  // there are more than `max_lines` (at least 3), some tasks are omitted and their number is
+  // shown.
   std::vector<std::string> Rows(absl::Time now, size_t columns, size_t max_lines = 1000) const;
 
  private:
-  // Steps over time. The rate is that of the last seconds.
+  // Steps over time. The rate covers the last seconds.
   struct Track {
     void Add(int64_t step, absl::Time now);
     double rate(absl::Time now) const;
@@ -56,7 +56,7 @@ class ProgressTable {
   std::string Steps(const Track& track, absl::Time now) const;
 
   std::vector<Row> rows_;
-  Track total_;  // workers share a global step: the highest that any has told
+  Track total_;  // workers share a global step: the highest that any worker has reported
   int64_t total_steps_;
 };
 

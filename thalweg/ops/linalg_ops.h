@@ -6,9 +6,9 @@
 namespace thalweg {
 
 struct AdjointOptions {
-  bool adjoint = false;  // of the conjugate transpose
+  bool adjoint = false;  // use the conjugate transpose
 };
-// Lower triangular, of symmetric positive definite matrices.
+// The lower triangular Cholesky factors of symmetric positive definite matrices.
 Output Cholesky(const Scope& s, Output input);
 Output MatrixInverse(const Scope& s, Output input, AdjointOptions options = {});
 Output MatrixDeterminant(const Scope& s, Output input);

@@ -1,8 +1,8 @@
-// Calls that come twice run once.
+// Deduplicates repeated calls.
 //
-// A client that lost its connection repeats a call under the same id. If the
-// first is still running, the second waits for its answer; if it has ended, the
-// second gets the answer that was kept.
+// A client that lost its connection repeats a call with the same id. If the first call is
+// still running, the repetition waits for its response. If it has ended, the repetition
+// gets the cached response.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -22,12 +22,12 @@ namespace thalweg {
 // Thread-safe.
 class CallDeduplicator {
  public:
-  // How many answers are kept, and how many bytes they may have together.
+  // Limits of the cache: the number of responses and their total size.
   explicit CallDeduplicator(size_t max_answers = 256, size_t max_bytes = 64 << 20)
       : max_answers_(max_answers), max_bytes_(max_bytes) {}
 
-  // True if the call is to be served, and then answered through Reply(). False
-  // if it is a repetition: it is answered from here. An id of 0 never repeats.
+  // Returns true if the caller must serve the call and answer it through Reply(). Returns
+  // false for a repetition, which this class answers. Calls with id 0 are not deduplicated.
   bool Begin(int64_t id, ServerCall& call);
   // Answers `call` and its repetitions.
   void Reply(int64_t id, ServerCall& call, const absl::Status& status, const grpc::ByteBuffer& answer);
@@ -44,7 +44,7 @@ class CallDeduplicator {
   Mutex mutex_;
   absl::flat_hash_map<int64_t, Entry> calls_ ABSL_GUARDED_BY(mutex_);
   std::deque<int64_t> ended_ ABSL_GUARDED_BY(mutex_);  // oldest first
-  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;           // of the answers that are kept
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;           // total size of the cached responses
 };
 
 }  // namespace thalweg

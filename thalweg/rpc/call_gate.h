@@ -1,5 +1,5 @@
-// A gate in front of a server's methods: it knows how many calls that start work
-// are under way, and can be closed for new ones.
+// A gate in front of a server's methods. It counts the running calls that start work, and
+// can be closed for new ones, so that a server can drain.
 #pragma once
 
 #include <atomic>
@@ -16,20 +16,20 @@ namespace thalweg {
 // Thread-safe. Outlives the server of its methods.
 class CallGate {
  public:
-  // The same methods, behind this gate. Those that start sessions and steps are
-  // counted; the others, which steps under way need, always pass.
+  // Wraps the methods. Calls that start sessions and steps are counted. All others always
+  // pass, because running steps need them.
   std::vector<RpcMethod> Guard(std::vector<RpcMethod> methods);
 
-  // From now on calls that start sessions are answered with `why`; those that
-  // start steps still pass.
+  // From now on, calls that start sessions fail with `why`. Calls that start steps still
+  // pass.
   void CloseForSessions(const absl::Status& why);
-  // Until no step was started for `quiet`, though not longer than `timeout`.
+  // Waits until no step has been started for `quiet`, at most for `timeout`.
   void WaitUntilQuiet(absl::Duration quiet, absl::Duration timeout) const;
-  // Steps are refused, too. Waits for those under way; false if the time was over
-  // first.
+  // From now on, calls that start steps fail, too. Waits for the running ones; returns
+  // false on timeout.
   bool Close(const absl::Status& why, absl::Duration timeout);
 
-  // When a call came; now, if one that was counted is under way.
+  // The time of the last call; now, if a counted call is running.
   absl::Time last_call() const;
 
  private:

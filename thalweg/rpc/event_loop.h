@@ -1,12 +1,12 @@
-// Threads that wait for gRPC's events and run what they are for, in place.
+// Threads that poll a gRPC completion queue and run its events on the polling thread.
 //
-// One thread waits; the others sleep. What an event is for may take long (a whole
-// step) or block: before that, it passes the waiting on to another thread. What is
-// done at once costs no thread more, nor does what is expected to be: if it takes
-// long after all, a thread that looks after it now and then has another one wait.
-// Nobody waits for a queue on which nothing is
-// under way: gRPC would let such a thread find the events of other queues, only to
-// wake the threads that wait for them.
+// One thread, the leader, polls; the others sleep. An event whose work may take long (a
+// whole step) or block first makes another thread the leader. Calls that finish immediately
+// run on the polling thread. Methods whose recent calls were short do too; if such a call
+// takes long after all, a relief thread notices and makes another thread poll.
+//
+// No thread polls a queue without pending operations: gRPC would let it find the events of
+// other queues, only to wake the threads that wait for them.
 #pragma once
 
 #include <grpcpp/completion_queue.h>
@@ -25,11 +25,11 @@ namespace thalweg {
 
 class EventLoop;
 
-// What an operation on a completion queue is tagged with.
+// The tag of an operation on a completion queue.
 //
-// gRPC sees to it that the thread which takes an event off a queue knows what was
-// done before it was put there. The thread sanitizer does not see gRPC's locks:
-// Publish(), before an event is handed to gRPC, and Acquire() tell it.
+// gRPC orders memory between the thread that starts an operation and the thread that gets
+// its event. The thread sanitizer does not see gRPC's locks, so Publish(), before an event
+// is passed to gRPC, and Acquire() express that order.
 class RpcEvent {
  public:
   virtual ~RpcEvent() = default;
@@ -38,9 +38,8 @@ class RpcEvent {
     return this;
   }
   void Acquire() const { (void)published_.load(std::memory_order_acquire); }
-  // `ok` is gRPC's: false if the operation did not take place. Calls
-  // loop.PassOn() before anything that may take long, or runs it with
-  // loop.RunBriefly().
+  // `ok` comes from gRPC: false if the operation did not take place. Implementations call
+  // loop.PassOn() before work that may take long, or run the work with loop.RunBriefly().
   virtual void Run(bool ok, EventLoop& loop) = 0;
 
  private:
@@ -55,15 +54,15 @@ class EventLoop {
   // Shuts the queue down, and waits until it is empty.
   ~EventLoop();
 
-  // An operation is put on the queue; its event has come.
+  // Call Begin() when an operation is started on the queue, End() when its event arrives.
   void Begin();
   void End();
-  // From an event: another thread waits from now on. Does nothing the second time.
-  // False if the system has no more threads: this one stays the one that waits, and
-  // must come back soon.
+  // Called by an event: makes another thread poll from now on. Has no effect the second
+  // time. Returns false if the system has no more threads: this thread remains the one that
+  // polls, and must return soon.
   bool PassOn();
-  // From an event: runs what will most likely be over soon. Another thread waits
-  // only once it has taken a millisecond or two.
+  // Called by an event: runs work that is probably short. Another thread starts to poll
+  // only if it takes more than a millisecond or two.
   void RunBriefly(absl::FunctionRef<void()> work);
 
  private:
@@ -71,13 +70,14 @@ class EventLoop {
   bool AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AddThread(absl::AnyInvocable<void()> run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Becomes the thread that waits; false if this thread is to end.
+  // Makes this thread the leader. Returns false if this thread should exit.
   bool Lead();
   bool Leads();
   void Run();
   void LookAfterBriefWork();
 
-  // More than these end. Threads that come and go cost more than some that sleep.
+  // Threads beyond this number of sleepers exit. Sleeping threads cost less than creating
+  // new ones.
   static constexpr int kMaxAsleep = 16;
   static constexpr int kMaxThreads = 4096;
   const std::string name_;
@@ -87,15 +87,15 @@ class EventLoop {
   CondVar ended_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   int under_way_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::thread::id leader_ ABSL_GUARDED_BY(mutex_);  // who waits, or runs what it has not passed on
+  std::thread::id leader_ ABSL_GUARDED_BY(mutex_);  // polls, or runs an event without having called PassOn()
   int threads_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool starved_ ABSL_GUARDED_BY(mutex_) = false;  // there was no thread to wait for events
+  bool starved_ ABSL_GUARDED_BY(mutex_) = false;  // no thread could be created to poll
   int asleep_ ABSL_GUARDED_BY(mutex_) = 0;
 
-  // Brief work is numbered.
+  // RunBriefly() numbers its work.
   uint64_t last_brief_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t brief_ ABSL_GUARDED_BY(mutex_) = 0;         // what the leader runs, or 0
-  bool looked_after_ ABSL_GUARDED_BY(mutex_) = false;  // by a thread, which may be asleep
+  uint64_t brief_ ABSL_GUARDED_BY(mutex_) = 0;         // the work that the leader runs, or 0
+  bool looked_after_ ABSL_GUARDED_BY(mutex_) = false;  // a relief thread exists; it may be asleep
   bool relief_asleep_ ABSL_GUARDED_BY(mutex_) = false;
   CondVar relief_;
 };

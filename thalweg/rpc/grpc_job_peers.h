@@ -1,4 +1,4 @@
-// The end of a job, told to tasks in other processes.
+// Announces the end of a job to tasks in other processes.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace thalweg {
 
-// The tasks of a cluster. `client` is borrowed. Connections are made when they
-// are first needed.
+// Stubs for the tasks of a cluster. `client` is borrowed. Connections are opened on first
+// use.
 std::unique_ptr<JobPeers> MakeGrpcJobPeers(ClusterSpec cluster, RpcClient* client);
 
-// A client tells its master that its work is done.
+// Tells a client's master that the client is done.
 void CallAnnounceDone(RpcChannel& master, const CallOptions& options, AnnounceDoneResponse* response,
                       Worker::Done done);
 

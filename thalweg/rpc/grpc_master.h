@@ -1,4 +1,4 @@
-// A master in another process.
+// The stub of a master in another process.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Workers in other processes.
+// Stubs of workers in other processes.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace thalweg {
 
-// A task at an address. Its errors name both.
+// The stub of one task. Errors name the task and the address.
 std::unique_ptr<Worker> MakeGrpcWorker(std::string task, std::string address, std::shared_ptr<RpcChannel> channel);
 
 // The workers of a cluster: this task's own, and the others over gRPC.

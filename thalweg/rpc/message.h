@@ -1,5 +1,5 @@
-// Messages in gRPC's buffers. Large tensors lie in a message as their own
-// memory, which the buffer keeps alive: nothing is copied to send them.
+// Messages in gRPC's buffers. A message refers to the memory of large tensors and keeps it
+// alive, so sending them needs no copy.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -25,26 +25,26 @@
 
 namespace thalweg {
 
-// Below this a copy is cheaper than a slice of its own.
+// Tensors below this size are copied, which is cheaper than a separate slice.
 inline constexpr int64_t kSliceBytes = 4096;
 
-// How many bytes of repeated values the tensors of one message may leave out. Those
-// who write feeds and fetches write all values; a few constants need not.
+// How many bytes of repeated values the tensors of one message may omit. Clients encode all
+// values of feeds; only a few constants rely on repetition.
 inline constexpr int64_t kExpansionBytes = 1 << 20;
 
-// INVALID_ARGUMENT, naming the message, if the bytes are not one.
+// INVALID_ARGUMENT, naming the message type, if the bytes do not parse.
 absl::Status ParseMessage(grpc::ByteBuffer& buffer, google::protobuf::MessageLite* message);
 grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message);
 
-// The same bytes, shared.
+// Wraps the bytes without copying them.
 grpc::ByteBuffer FromHeld(HeldBytes bytes);
-// Sends a message with these bytes as its body.
+// Sends a message with `body` over a same-host link.
 absl::Status SendOver(SameHostLink& link, const LinkMessage& message, const grpc::ByteBuffer& body);
 
 // Writes a message field by field.
 class MessageWriter {
  public:
-  void Varint(int field, uint64_t value);  // left out if 0
+  void Varint(int field, uint64_t value);  // omitted if 0
   void Bytes(int field, absl::string_view value);
   void Message(int field, const google::protobuf::MessageLite& message);
   void AddTensor(int field, const Tensor& tensor);                               // a TensorProto
@@ -52,7 +52,7 @@ class MessageWriter {
 
   void AddTransfer(int field, const Transfer& transfer);  // a PushedTensor
 
-  // RESOURCE_EXHAUSTED if it is larger than a message can be (2 GB).
+  // RESOURCE_EXHAUSTED if the message exceeds 2 GB.
   absl::StatusOr<grpc::ByteBuffer> Finish();
 
  private:
@@ -61,12 +61,12 @@ class MessageWriter {
   void Body(const Tensor& tensor, const std::string& head);
   void Flush();
 
-  std::string text_;  // what was written since the last slice
+  std::string text_;  // bytes since the last slice
   std::vector<grpc::Slice> slices_;
   size_t bytes_ = 0;  // in slices_
 };
 
-// A PushRequest, the same way.
+// A PushRequest, written without copying large tensors.
 absl::StatusOr<grpc::ByteBuffer> SerializePushRequest(int64_t step_id, const std::vector<Transfer>& tensors);
 struct Push {
   int64_t step_id = 0;
@@ -74,36 +74,36 @@ struct Push {
 };
 absl::StatusOr<Push> ParsePushRequest(grpc::ByteBuffer& buffer);
 
-// A PushPieceRequest: the bytes from `offset` on of a tensor.
+// A PushPieceRequest: `bytes` bytes of a tensor, starting at `offset`.
 grpc::ByteBuffer SerializePiece(int64_t step_id, const Transfer& transfer, int64_t offset, int64_t bytes);
 
-// Puts tensors together from their pieces. Tensors of which no piece has come for a
-// minute are let go of. Thread-safe.
+// Assembles tensors from their pieces. Discards tensors for which no piece has arrived for
+// a minute. Thread-safe.
 class PieceTable {
  public:
   PieceTable();
 
-  // The tensor, if this was its last piece. INVALID_ARGUMENT if the bytes are no
-  // piece, or not one of the tensor that others are of. RESOURCE_EXHAUSTED if the
-  // tensors of which some pieces are missing take more than a quarter of the
-  // machine's memory together.
+  // Adds a piece, and returns the tensor if this was its last piece. INVALID_ARGUMENT if the
+  // bytes are not a piece, or do not match the other pieces of the tensor.
+  // RESOURCE_EXHAUSTED if all incomplete tensors together would take more than a quarter of
+  // the machine's memory.
   absl::StatusOr<std::optional<Push>> Add(grpc::ByteBuffer& buffer);
-  // Lets go of what has come of a step.
+  // Discards the pieces of a step.
   void Remove(int64_t step_id);
-  // Lets go of tensors of which no piece has come since `then`. Runs by itself.
+  // Discards tensors for which no piece has arrived since `then`. A timer calls it.
   void RemoveAbandoned(absl::Time then);
-  int64_t bytes() const;  // of tensors of which some pieces are missing
+  int64_t bytes() const;  // total size of the incomplete tensors
 
  private:
   struct Incoming {
     Tensor tensor;
-    std::map<int64_t, int64_t> pieces;  // that have come: where each begins and ends
-    int64_t missing = 0;                // bytes
-    absl::Time last;                    // when a piece came
+    std::map<int64_t, int64_t> pieces;  // begin -> end of the pieces that have arrived
+    int64_t missing = 0;                // number of missing bytes
+    absl::Time last;                    // when the last piece arrived
   };
-  using Key = std::pair<int64_t, std::string>;  // step and name
+  using Key = std::pair<int64_t, std::string>;  // step id and rendezvous key
 
-  // The tensor that a piece is of.
+  // The tensor that a piece belongs to.
   absl::StatusOr<Incoming*> FindOrAdd(const Key& key, DType dtype, const Shape& shape)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   template <typename Which>
@@ -115,15 +115,15 @@ class PieceTable {
   std::map<Key, Incoming> incoming_ ABSL_GUARDED_BY(mutex_);
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool alarm_set_ ABSL_GUARDED_BY(mutex_) = false;
-  Timer timer_;  // ends first
+  Timer timer_;  // the last member: destroyed first, so that no alarm uses the others
 };
 
-// Tensors that go with another message.
+// Tensors that are part of another message.
 tensorflow::PushedTensor ToPushedTensor(const Transfer& transfer);
 // `allowance` as in TensorFromProto().
 absl::StatusOr<Transfer> FromPushedTensor(tensorflow::PushedTensor& pushed, int64_t* allowance);
 
-// A RecvTensorResponse: the elements are copied once, into a tensor.
+// Parses a RecvTensorResponse. The elements are copied once, into the tensor.
 absl::Status ParseRecvTensorResponse(grpc::ByteBuffer& buffer, Rendezvous::Value* value);
 absl::StatusOr<grpc::ByteBuffer> SerializeRecvTensorResponse(const Rendezvous::Value& value);
 

@@ -8,12 +8,12 @@
 
 namespace thalweg {
 
-// Large values lie in the message as their own memory, which it keeps alive.
-// RESOURCE_EXHAUSTED if it is larger than a message can be (2 GB).
+// The message refers to the memory of large values and keeps it alive.
+// RESOURCE_EXHAUSTED if the message exceeds 2 GB.
 absl::StatusOr<grpc::ByteBuffer> SerializeRecvBufResponse(const Tensor& value);
 
-// Copies the bytes into the memory of `value`. INVALID_ARGUMENT if it is no such
-// message, INTERNAL if there are more or fewer of them.
+// Copies the bytes into the memory of `value`. INVALID_ARGUMENT if the message does not
+// parse, INTERNAL if it has more or fewer bytes.
 absl::Status ParseRecvBufResponse(grpc::ByteBuffer& buffer, Tensor* value);
 
 }  // namespace thalweg

@@ -1,5 +1,5 @@
-// A server of methods that take and give bytes: over gRPC, and over links for
-// clients on the same machine.
+// A server of methods whose requests and responses are bytes. It serves gRPC clients, and
+// clients on the same machine over same-host links.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -14,12 +14,12 @@
 
 namespace thalweg {
 
-// One call under way. Reply() exactly once, from any thread; it is gone then.
+// One running call. Call Reply() exactly once, from any thread; it destroys the object.
 class ServerCall {
  public:
   virtual ~ServerCall() = default;
   virtual grpc::ByteBuffer& request() = 0;
-  // Cancelled when the client gives up or goes away. Valid until Reply().
+  // Cancelled when the client cancels the call or disconnects. Valid until Reply().
   virtual Cancellation& cancellation() = 0;
   virtual void Reply(const absl::Status& status, const grpc::ByteBuffer& response) = 0;
   void Reply(const absl::StatusOr<grpc::ByteBuffer>& response);
@@ -27,26 +27,26 @@ class ServerCall {
 
 struct RpcMethod {
   std::string path;  // "/tensorflow.MasterService/RunStep"
-  // Runs on the thread that received the call, and may stay there.
+  // Runs on the thread that received the call, and may block.
   std::function<void(ServerCall&)> handler;
 };
 
 struct RpcServerOptions {
-  std::vector<std::string> hosts = {"0.0.0.0"};  // where it listens
-  int port = 0;                                  // 0: one that is free; then there must be one host
-  bool links = true;                             // serves processes of this machine over links, too
+  std::vector<std::string> hosts = {"0.0.0.0"};  // addresses to listen on
+  int port = 0;                                  // 0: any free port; `hosts` must then have one element
+  bool links = true;                             // also serve same-host links
 };
 
 class RpcServer {
  public:
-  // Listens when it returns. UNKNOWN, naming the address, if it cannot be had.
+  // The server listens when this returns. UNKNOWN, naming the address, if it cannot.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const RpcServerOptions& options,
                                                           std::vector<RpcMethod> methods);
   ~RpcServer();  // Shutdown()
 
   int port() const;
-  // Takes no calls any more, cancels those under way, and waits for their
-  // replies. The handlers must be able to give them.
+  // Stops accepting calls, cancels the running ones, and waits for their replies. The
+  // handlers must still be able to reply.
   void Shutdown();
 
  private:

@@ -1,4 +1,4 @@
-// Calls to a server on this machine, over a link instead of a connection.
+// Calls to a server on this machine over a same-host link instead of gRPC.
 #pragma once
 
 #include <cstdint>
@@ -18,31 +18,31 @@
 
 namespace thalweg {
 
-// The server of a port of this machine, as links know it.
+// A server on this machine, as links address it.
 struct LinkTarget {
   int port = 0;
-  std::vector<std::string> hosts;  // addresses at which it may listen; "" for all of them
+  std::vector<std::string> hosts;  // addresses on which it may listen; "" for all addresses
 };
-// nullopt if the address is not one of this machine.
+// nullopt if the address does not belong to this machine.
 std::optional<LinkTarget> FindLinkTarget(const std::string& address);
 
 // Thread-safe.
 class SameHostChannel : public std::enable_shared_from_this<SameHostChannel> {
  public:
-  // Makes a call without a link.
+  // Makes a call without a link, over gRPC.
   using Otherwise = std::function<void(const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
                                        RpcChannel::Done done)>;
-  // The loop must live until Close(), the timer longer. Calls over a link that the
-  // server does not take, as when it has no more file descriptors, go on `otherwise`.
+  // `loop` must live until Close(), `timer` longer. If the server refuses a link, for example
+  // because it has no file descriptors left, calls are made with `otherwise`.
   SameHostChannel(SocketLoop* loop, Timer* timer, LinkTarget target, Otherwise otherwise)
       : loop_(loop), timer_(timer), target_(std::move(target)), otherwise_(std::move(otherwise)) {}
 
-  // As RpcChannel::Call(). False if the server has no link: then nothing was
-  // called, and `done` is as it was.
+  // Like RpcChannel::Call(). Returns false if the server has no link; then the call was not
+  // made, and `done` is unchanged.
   bool Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, RpcChannel::Done& done);
-  // There will be no more calls: the link ends with the last of those under way.
+  // There will be no more calls. The link is closed after the last running one.
   void Abandon();
-  // Calls under way end with CANCELLED.
+  // Ends the running calls with CANCELLED.
   void Close();
 
  private:
@@ -57,7 +57,7 @@ class SameHostChannel : public std::enable_shared_from_this<SameHostChannel> {
     Cancellation* cancellation = nullptr;
     std::optional<Cancellation::CallbackId> callback;
     std::optional<Timer::AlarmId> alarm;
-    std::unique_ptr<Request> request;  // if the server had not greeted when it was sent
+    std::unique_ptr<Request> request;  // kept for a retry until the server has accepted the link
   };
 
   // The link, and the number of the next call over it; nullptr if there is none.
@@ -71,7 +71,7 @@ class SameHostChannel : public std::enable_shared_from_this<SameHostChannel> {
   void End(Pending pending, const absl::Status& status, grpc::ByteBuffer body);
 
   SocketLoop* const loop_;
-  Timer* const timer_;  // of deadlines
+  Timer* const timer_;  // runs the deadlines
   const LinkTarget target_;
   const Otherwise otherwise_;
   Mutex mutex_;

@@ -1,4 +1,4 @@
-// The methods of a server for the processes of this machine.
+// Serves the methods of a server to processes on the same machine over same-host links.
 #pragma once
 
 #include <memory>
@@ -11,14 +11,14 @@ namespace thalweg {
 
 class SameHostServer {
  public:
-  // Listens when it returns. `port` is the one that gRPC has, at these addresses
-  // ("" for all), which name it. UNAVAILABLE if another process has a name.
+  // The server listens when this returns. The sockets are named after `port` and `hosts` of
+  // the gRPC server ("" for all addresses). UNAVAILABLE if another process uses a name.
   // `methods` is borrowed.
   static absl::StatusOr<std::unique_ptr<SameHostServer>> Start(int port, const std::vector<std::string>& hosts,
                                                                const std::vector<RpcMethod>& methods);
   ~SameHostServer();  // Shutdown()
 
-  // As RpcServer::Shutdown().
+  // Like RpcServer::Shutdown().
   void Shutdown();
 
  private:

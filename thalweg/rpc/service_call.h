@@ -1,5 +1,4 @@
-// What the services share: a call of a method that takes one message and gives
-// another.
+// Adapts a function from one message to another to a method of a server.
 #pragma once
 
 #include <functional>

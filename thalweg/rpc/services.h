@@ -1,4 +1,4 @@
-// A master, a worker and the end of a job as methods of a server.
+// The methods through which a server exposes its master, its worker and the end of its job.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Status in gRPC's form and back.
+// Conversion between absl::Status and grpc::Status.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -9,8 +9,8 @@
 
 namespace thalweg {
 
-// gRPC sends messages in headers, which have a limit: long ones are cut. The
-// numbers of the codes are the same.
+// gRPC sends error messages in headers, whose size is limited, so long messages are
+// truncated. The codes have the same numbers.
 inline grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   constexpr size_t kMaxBytes = 3072;

@@ -1,4 +1,4 @@
-// Where a server listens.
+// Chooses the addresses that a server listens on.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace thalweg {
 
-// The hosts at which the task's port is opened. With `bind` it is that one. Without,
-// nobody reaches the server who need not:
-// - in a cluster whose addresses are all of this machine's loopback, only that;
-// - otherwise the address that the cluster gives the task, and loopback, which its own
-//   programs use;
-// - all ("0.0.0.0") if that address is none of this machine's, as behind a proxy or in
-//   a container whose ports are published by another host.
+// The hosts on which the task's port is opened. If `bind` is given, only that. Otherwise as
+// few as possible, because servers have no authentication:
+// - loopback only, if all addresses of the cluster are loopback addresses;
+// - otherwise the address that the cluster gives the task, and loopback for programs on the
+//   same machine;
+// - all ("0.0.0.0") if that address does not belong to this machine, as behind a proxy or in
+//   a container with published ports.
 // REQUIRES: the cluster has the task.
 std::vector<std::string> ListenHosts(const ClusterSpec& cluster, const TaskId& task, const std::string& bind);
 
-// The host by which programs of this machine call a server that listens there.
+// The host with which programs on this machine can reach a server that listens on `hosts`.
 std::string TargetHost(const std::vector<std::string>& hosts);
 
 }  // namespace thalweg

@@ -1,5 +1,5 @@
-// The variables of a task into a checkpoint, without a graph or a session: for
-// a task whose workers are gone.
+// Saves the variables of a task without a graph or a session, for a parameter server whose
+// workers are gone.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace thalweg {
 
-// Writes every variable of these devices that has a value, of types that outlive
-// the process, into the checkpoint `prefix`, each under its own name: those of
-// parts, too ("table/part_0"). Returns how many there are; no checkpoint is made
-// of none.
+// Writes all initialized variables of the devices, except those of types that cannot leave
+// the process, into the checkpoint `prefix`. Each is stored under its own name, partitions
+// too ("table/part_0"). Returns the number of variables. If there are none, no checkpoint is
+// written.
 absl::StatusOr<int> SaveVariables(FileSystem& files, const std::vector<std::shared_ptr<Device>>& devices,
                                   const std::string& prefix);
 

@@ -1,4 +1,4 @@
-// What tests of sessions and checkpoints share.
+// Shared by tests of sessions and checkpoints.
 #pragma once
 
 #include <sys/resource.h>
@@ -10,8 +10,7 @@
 
 namespace thalweg {
 
-// No file of this process gets larger than `bytes`: to the writer it is a disk
-// that is full. Ends with the object.
+// While it lives, no file of this process can grow beyond `bytes`, as if the disk was full.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

@@ -1,5 +1,5 @@
-// What StridedSlice and its relatives slice: NumPy's x[a:b:c, ..., None, d],
-// told by vectors of begins, ends and strides and by masks over their entries.
+// Shared by StridedSlice and its variants. They select NumPy's x[a:b:c, ..., None, d], encoded
+// as vectors of begins, ends and strides and masks over their entries.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ struct SliceVectors {
   const Dims* strides = nullptr;
 };
 
-// The same for every dimension of the input: `size` elements from `begin` on,
-// `stride` apart, without masks or negative begins; and the dimensions of the
-// result, with new ones and without those that shrink.
+// A resolved slice. For every dimension of the input: `size` elements starting at `begin`,
+// `stride` apart, without masks or negative begins. Also the dimensions of the result, with
+// new axes and without shrunk ones.
 struct SliceBlock {
   Dims begin;
   Dims stride;
@@ -48,16 +48,15 @@ absl::StatusOr<StridedSliceOptions> SliceMasks(const Context& c) {
 }
 std::vector<AttrArg> MaskAttrs(const StridedSliceOptions& masks);
 
-// INVALID_ARGUMENT for what slices nothing that is there: too many entries, two
-// ellipses, a stride of zero, an index out of bounds.
+// INVALID_ARGUMENT for an invalid slice: too many entries, two ellipses, a stride of zero, an
+// index out of bounds.
 absl::StatusOr<SliceBlock> ResolveSlice(absl::Span<const int64_t> dims, const SliceVectors& vectors,
                                         const StridedSliceOptions& masks);
 // For kernels, from the tensors of the vectors.
 absl::StatusOr<SliceBlock> ResolveSlice(absl::Span<const int64_t> dims, const Tensor& begin, const Tensor& end,
                                         const Tensor& strides, const StridedSliceOptions& masks);
 
-// `value` as it goes into the block: it may lack leading dimensions of the
-// result, or have ones, and then repeats. INVALID_ARGUMENT if it does not fit.
+// Broadcasts `value` to the shape of the block. INVALID_ARGUMENT if it does not fit.
 absl::StatusOr<Tensor> ExpandSliceValue(KernelContext& c, const SliceBlock& block, const Tensor& value);
 
 // StridedSlice's target: a slice of a variable, by reference or handle.

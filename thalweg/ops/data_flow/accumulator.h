@@ -1,6 +1,5 @@
-// Accumulator: gradients of several workers, until enough are there for their
-// mean or sum to be taken. Those computed from values older than the step the
-// accumulator is at are stale, and dropped.
+// Collects the gradients of several workers until enough have arrived to take their mean or sum.
+// A gradient computed from variables older than the accumulator's step is stale and is dropped.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +24,19 @@ struct AccumulatorOptions {
   DType dtype = kFloat;
   PartialShape shape;
   bool sparse = false;
-  bool mean = true;  // else the sum
+  bool mean = true;  // false: the sum
 };
 
-// A gradient, or the sum of some: dense, or rows and where they belong.
+// A gradient or a sum of gradients: dense, or rows with their indices.
 struct AccumulatedGradient {
   Tensor values;
   Tensor indices;               // sparse only
-  std::vector<int32_t> counts;  // sparse only: how many gradients are in each row; empty: one
-  int64_t count = 1;            // gradients that are in it
+  std::vector<int32_t> counts;  // sparse only: number of gradients in each row; empty: one each
+  int64_t count = 1;            // number of gradients in the sum
 };
 
-// Thread-safe. It keeps references to the gradients it gets and adds them up in
-// one pass when they are taken, on the thread of the step that takes them.
+// Thread-safe. Keeps references to the gradients, and adds them up in one pass on the thread of the
+// step that takes them.
 class Accumulator : public Resource, public std::enable_shared_from_this<Accumulator> {
  public:
   static constexpr char kTypeName[] = "N10tensorflow26ConditionalAccumulatorBaseE";
@@ -48,36 +47,34 @@ class Accumulator : public Resource, public std::enable_shared_from_this<Accumul
 
   const AccumulatorOptions& options() const { return options_; }
 
-  // What became of the gradients of a worker.
+  // How many gradients of a worker were accepted and refused.
   struct Entry {
     int64_t accepted = 0;
-    int64_t stale = 0;  // refused: too old, or given before
+    int64_t stale = 0;  // refused: too old, or a repetition
     int64_t last_step = -1;
   };
   using Ledger = std::map<int64_t, Entry>;
   static constexpr int64_t kUnknownWorker = -1;
 
-  // Keeps a gradient computed at `local_step`, or drops it if that is stale.
-  // With `once`, the worker counts once per step: a second gradient until the
-  // next Take is that of a step that was run again, and is dropped, too.
-  // INVALID_ARGUMENT if it does not fit.
+  // Adds a gradient computed at `local_step`, or drops it if it is stale. With `once`, each worker
+  // counts once per step: a second gradient before the next Take() comes from a repeated step and
+  // is dropped, too. INVALID_ARGUMENT if type or shape do not fit.
   absl::Status Apply(int64_t local_step, AccumulatedGradient gradient, int64_t worker = kUnknownWorker,
                      bool once = false);
 
-  // Waits until there are `required`, or as many as those who have not left can
-  // give, and takes all there are; the step goes up by one.
+  // Waits for `required` gradients, or for as many as the remaining workers can contribute. Then
+  // takes all gradients and increments the step.
   void Take(int64_t required, const WaitingCaller& caller, TakeDone done);
 
-  // Smaller than it is: a warning in the log, and the gradients that are there
-  // are dropped.
+  // If `step` is smaller than the current step, logs a warning and drops the collected gradients.
   void SetGlobalStep(int64_t step);
 
-  // One of `total` workers has left, or is back (-1: all are).
+  // One of `total` workers has left, or has come back (-1: all have).
   void Leave(int64_t worker, int64_t total);
   void Join(int64_t worker);
 
   int64_t num_accumulated() const;
-  // Since it was made. Nothing is dropped without being counted.
+  // Totals since its creation. Every dropped gradient is counted.
   int64_t accepted() const;
   int64_t stale() const;
   Ledger ledger() const;
@@ -95,13 +92,13 @@ class Accumulator : public Resource, public std::enable_shared_from_this<Accumul
   Ledger ledger_ ABSL_GUARDED_BY(mutex_);
   std::set<int64_t> given_ ABSL_GUARDED_BY(mutex_);  // workers with a gradient in gradients_
   std::set<int64_t> left_ ABSL_GUARDED_BY(mutex_);
-  int64_t total_ ABSL_GUARDED_BY(mutex_) = 0;  // workers, once one has left
+  int64_t total_ ABSL_GUARDED_BY(mutex_) = 0;  // number of workers; set when one leaves
   WaitList takes_{/*in_order=*/true};          // guarded by mutex_
 };
 
-// Adds gradients up, in the order they came; `mean`: over those that have the
-// row or, dense, over all. `context`, which may be nullptr, shares the work with
-// other threads. REQUIRES: at least one; they fit together.
+// Adds up gradients in their order of arrival. With `mean`, divides each sparse row by the number of
+// gradients that contain it, and a dense sum by the number of gradients. `context` provides threads
+// and may be nullptr. REQUIRES: at least one gradient; all have the same type and shape.
 absl::StatusOr<AccumulatedGradient> SumGradients(const Accumulator::Gradients& gradients, bool mean,
                                                  KernelContext* context);
 

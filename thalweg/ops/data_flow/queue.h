@@ -1,5 +1,5 @@
-// Queue: tuples of tensors that steps put in and take out, in the order that a
-// store decides. Whoever cannot go on waits, without a thread.
+// A queue of tuples of tensors. A store determines the order. Steps that must wait do not occupy a
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace thalweg {
 
 using Tuple = std::vector<Tensor>;
 
-// Where the elements of a queue are. Guarded by the queue.
+// The storage of a queue's elements. Guarded by the queue.
 class QueueStore {
  public:
   virtual ~QueueStore() = default;
@@ -31,67 +31,66 @@ class QueueStore {
   virtual void Push(Tuple tuple) = 0;
   // REQUIRES: size() > 0.
   virtual Tuple Pop() = 0;
-  // Takes back what Pop gave; the last one popped comes first.
+  // Puts back what Pop() returned, last popped first.
   virtual void PutBack(Tuple tuple) = 0;
 };
 std::unique_ptr<QueueStore> FifoStore();
-// The lowest first component, an int64, comes first.
+// Orders tuples by their first component, an int64, lowest first.
 std::unique_ptr<QueueStore> PriorityStore();
 
 struct QueueOptions {
   std::string kind;  // "FIFOQueue": for messages, and to tell queues apart
   std::string name;
-  int64_t capacity = -1;  // without limit if negative
+  int64_t capacity = -1;  // negative: no limit
   std::vector<DType> types;
   std::vector<PartialShape> shapes;  // one per type, or none at all
-  bool may_pad = false;              // shapes may be partial: batches are filled up with zeros
-  bool whole_batches = false;        // DequeueMany waits until all are there, and takes them at once
+  bool may_pad = false;              // shapes may be partial; batches are padded with zeros
+  bool whole_batches = false;        // DequeueMany waits until all elements are present and takes them atomically
   bool share_batches = false;        // elements of an EnqueueMany may share its memory
-  int64_t min_after_dequeue = 0;     // so many stay while it is open
-  int64_t seed = 0, seed2 = 0;       // of the store
+  int64_t min_after_dequeue = 0;     // minimum number of elements that remain while the queue is open
+  int64_t seed = 0, seed2 = 0;       // seeds of the store
 };
 
-// Thread-safe. Attempts are served in the order they came, those to put in and
-// those to take out each for themselves. Callbacks run without the lock: that
-// of the caller's own attempt on this thread if it need not wait, others on
-// their pool.
+// Thread-safe. Enqueues are served in their order of arrival, and so are dequeues. Callbacks run
+// without the lock. The callback of a call that does not wait runs on the caller's thread,
+// others on their pool.
 class Queue : public Resource, public std::enable_shared_from_this<Queue> {
  public:
   static constexpr char kTypeName[] = "N10tensorflow14QueueInterfaceE";
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
   using DequeueDone = absl::AnyInvocable<void(const absl::Status&, Tuple)>;
 
-  // Who asks. What it points to lives until the callback has run.
+  // The caller. What it points to lives until the callback has run.
   struct Caller {
-    Cancellation* cancellation = nullptr;  // ends a wait: CANCELLED, and nothing is lost
-    ThreadPool* pool = nullptr;            // where to go on after a wait; nullptr: anywhere
-    std::string task;                      // whose session it is, if the queue wants to know
+    Cancellation* cancellation = nullptr;  // ends a wait with CANCELLED; no element is lost
+    ThreadPool* pool = nullptr;            // runs the callback after a wait; nullptr: any thread
+    std::string task;                      // the task of the session, if wants_tasks()
   };
 
-  // INVALID_ARGUMENT if types and shapes do not fit together.
+  // INVALID_ARGUMENT if types and shapes do not match.
   static absl::StatusOr<std::shared_ptr<Queue>> Make(QueueOptions options, std::unique_ptr<QueueStore> store);
   static absl::Status Check(const QueueOptions& options);
 
   const QueueOptions& options() const { return options_; }
-  // INVALID_ARGUMENT if another queue of this name is wanted. `op`: that asks.
+  // INVALID_ARGUMENT if `wanted` describes a different queue. `op` is for the message.
   absl::Status Matches(const QueueOptions& wanted, absl::string_view op) const;
 
-  // INVALID_ARGUMENT, at once, for a tuple that does not fit. CANCELLED if the
-  // queue is closed.
+  // INVALID_ARGUMENT, immediately, for a tuple that does not fit. CANCELLED if the queue is
+  // closed.
   void Enqueue(Tuple tuple, const Caller& caller, Done done);
-  // One tuple per row. Those that were put in stay if the rest is cancelled.
+  // Enqueues one tuple per row. If the call is cancelled, rows that were enqueued stay.
   void EnqueueMany(Tuple batch, const Caller& caller, Done done);
-  // OUT_OF_RANGE if the queue is closed and has not enough.
+  // OUT_OF_RANGE if the queue is closed and has too few elements.
   void Dequeue(const Caller& caller, DequeueDone done);
-  // n tuples as the rows of one. With `fewer_at_end` a closed queue gives what
-  // it has, if that is anything. REQUIRES: n >= 0
+  // Dequeues n tuples as one batch. With `fewer_at_end`, a closed queue returns the elements that
+  // are left, if any. REQUIRES: n >= 0
   void DequeueMany(int64_t n, bool fewer_at_end, const Caller& caller, DequeueDone done);
-  // No more can be put in. What waits to be put in comes first or, with
-  // `cancel_pending_enqueues`, is refused.
+  // Closes the queue for new enqueues. Waiting enqueues still complete or, with
+  // `cancel_pending_enqueues`, fail.
   void Close(bool cancel_pending_enqueues, const Caller& caller, Done done);
 
-  // Nobody is left who would put anything in: whoever waits to take something out
-  // gets `why`, and so do those that come, until something is put in again.
+  // No producer is left. Current and future dequeues fail with `why`, until an element is
+  // enqueued again.
   void Starve(const absl::Status& why);
 
   virtual bool wants_tasks() const { return false; }  // of its callers
@@ -103,7 +102,7 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   Queue(QueueOptions options, std::unique_ptr<QueueStore> store)
       : options_(std::move(options)), store_(std::move(store)) {}
 
-  // An element of `task` was put in, or taken out.
+  // Called when `task` has enqueued or dequeued an element.
   virtual void HasPut(const std::string& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
   virtual void HasTaken(const std::string& task, const Tuple& element) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
 
@@ -118,7 +117,7 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   void Start(AttemptPtr attempt);
   void Cancel(const AttemptPtr& attempt);
   void CancelLocked(const AttemptPtr& attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Ends what the flush completed: that of `mine` here, others on their pools.
+  // Runs the callbacks of completed attempts: `mine` on this thread, others on their pools.
   void End(std::vector<AttemptPtr> completed, const Attempt* mine);
   void EndOne(Attempt& attempt);
   void Return(std::vector<Tuple> taken);

@@ -1,4 +1,4 @@
-// The kernels of the ops that make queues, but for what each kind has of its own.
+// Shared by the ops that create queues.
 #pragma once
 
 #include <memory>
@@ -36,8 +36,7 @@ class QueueKernel : public ResourceKernel<Queue> {
   std::string op_;
 };
 
-// The signature that they share, with `handle` of the form that the name says:
-// a ref to two strings, or a resource for "...V2".
+// Their common signature. `handle` is a ref to two strings, or a resource for "...V2".
 inline Op QueueOp(absl::string_view name, absl::string_view types, absl::string_view shapes) {
   const bool resource = name.size() > 2 && name.substr(name.size() - 2) == "V2";
   Op op(name);

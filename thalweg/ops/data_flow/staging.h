@@ -1,5 +1,5 @@
-// What the ops of staging areas share. They have no handle: ops that name the
-// same area (or, without a name, one node each) find it themselves.
+// Shared by the ops of staging areas. Staging areas have no handle: ops find them by shared name or,
+// without one, by node name.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct StagingLimits {
   int64_t memory_limit = 0;  // bytes; 0: no limit
 };
 
-// RESOURCE_EXHAUSTED for a tuple that would never fit.
+// RESOURCE_EXHAUSTED for a tuple that can never fit.
 inline absl::Status CheckFits(const StagingLimits& limits, int64_t bytes) {
   if (limits.memory_limit == 0 || bytes <= limits.memory_limit) return absl::OkStatus();
   return ResourceExhausted("Attempted to insert tensors with combined size of '", bytes,
@@ -34,7 +34,7 @@ inline int64_t BytesOf(const Tuple& tuple) {
   return bytes;
 }
 
-// INVALID_ARGUMENT unless tuple[i] is of types[i].
+// INVALID_ARGUMENT unless tuple[i] has type types[i].
 inline absl::Status CheckTypes(const Tuple& tuple, const std::vector<DType>& types) {
   if (tuple.size() != types.size()) {
     return InvalidArgument("Mismatch stage/unstage: ", tuple.size(), " vs. ", types.size());
@@ -48,17 +48,16 @@ inline absl::Status CheckTypes(const Tuple& tuple, const std::vector<DType>& typ
   return absl::OkStatus();
 }
 
-// What both kinds of area have in common: calls that wait for room, and for what
-// others put. Thread-safe.
+// Base class of both kinds of staging areas: calls that wait for room or for elements. Thread-safe.
 class StagingBase : public Resource, public std::enable_shared_from_this<StagingBase> {
  public:
   using Done = AsyncKernel::Done;
 
  protected:
-  // `puts_in_order`: each waits for those before it.
+  // With `puts_in_order`, each put waits for the puts before it.
   StagingBase(const StagingLimits& limits, bool puts_in_order) : limits_(limits), puts_(puts_in_order) {}
 
-  // Puts and gets when `attempt`, which is called under the lock, says so.
+  // Start a put or a get, which completes when `attempt`, called under the lock, returns true.
   void StartPut(const WaitingCaller& caller, WaitList::Try attempt, WaitList::EndFn end) {
     Start(puts_, "Stage", caller, std::move(attempt), std::move(end));
   }
@@ -93,7 +92,7 @@ class StagingBase : public Resource, public std::enable_shared_from_this<Staging
     list.Start(shared_from_this(), &mutex_, what, caller, std::move(attempt), std::move(end),
                [this](WaitList::Ended* ended) { Flush(ended); });
   }
-  // What one puts the other may be waiting for.
+  // Tries both lists, because a put may unblock a get and vice versa.
   void Flush(WaitList::Ended* ended) {
     bool changed = true;
     while (changed) {
@@ -105,7 +104,7 @@ class StagingBase : public Resource, public std::enable_shared_from_this<Staging
   WaitList puts_, gets_{/*in_order=*/false};  // guarded by mutex_
 };
 
-// Sets the output of an op that asks for a number of elements.
+// Sets the output of the ops that return the number of elements.
 inline void SetSize(KernelContext& c, int64_t size, AsyncKernel::Done done) {
   absl::StatusOr<Tensor*> out = c.Allocate(0, Shape());
   if (!out.ok()) return done(out.status());
@@ -113,8 +112,8 @@ inline void SetSize(KernelContext& c, int64_t size, AsyncKernel::Done done) {
   done(absl::OkStatus());
 }
 
-// An op on an area of type Area, which is made, by whoever comes first, from
-// limits and the types of the attribute "dtypes". `access` ends the call.
+// An op on an area of type Area. The first op creates the area from the limits and the types of
+// attribute "dtypes". `access` must call `done`.
 template <typename Area>
 class StagingKernel final : public AsyncKernel {
  public:
@@ -150,7 +149,7 @@ inline WaitingCaller WaiterOf(KernelContext& c) {
   return {.cancellation = c.step().cancellation, .pool = c.step().pool};
 }
 
-// The attributes that all of these ops have; `types`: that of "dtypes".
+// An op with the attributes that all staging ops share.
 inline Op StagingOp(absl::string_view name) {
   Op op(name);
   op.Stateful().NotDifferentiable();

@@ -1,5 +1,5 @@
-// TensorArray: tensors by number, written once and read, which live as long as
-// the step. The gradient of one is another in which writes to one place add up.
+// A TensorArray: tensors by index, written once, which live as long as the step. Its gradient is
+// another TensorArray, in which writes to the same index add up.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct TensorArrayOptions {
   std::string name;
   DType dtype = kInvalid;
   PartialShape element_shape;
-  bool identical_shapes = false;  // the first write tells the shape of all
-  bool dynamic_size = false;      // writes may make it longer
+  bool identical_shapes = false;  // the first write determines the shape of all elements
+  bool dynamic_size = false;      // writes may extend it
   bool clear_after_read = true;
   bool is_gradient = false;
 };
@@ -31,13 +31,13 @@ struct TensorArrayOptions {
 class TensorArray final : public Resource {
  public:
   static constexpr char kTypeName[] = "N10tensorflow11TensorArrayE";
-  // More elements than this are refused: a wrong index must not take all memory.
+  // The maximum number of elements, so that a wrong index cannot exhaust memory.
   static constexpr int64_t kMaxSize = 1 << 26;
 
   // RESOURCE_EXHAUSTED if the size is too large. REQUIRES: size >= 0.
   static absl::StatusOr<std::shared_ptr<TensorArray>> Make(TensorArrayOptions options, int64_t size);
-  // That of its gradients: as long, full of zeros where this one was written.
-  // `prefix` comes before the shapes. It cannot grow any more.
+  // Creates the array of its gradients: of the same size, zero where this one was written. `prefix`
+  // is prepended to the element shapes. This array can no longer grow.
   absl::StatusOr<std::shared_ptr<TensorArray>> MakeGradient(std::string name, const Shape& prefix);
 
   const std::string& name() const { return options_.name; }
@@ -47,27 +47,27 @@ class TensorArray final : public Resource {
   absl::StatusOr<std::vector<Tensor>> Read(absl::Span<const int32_t> indices);
 
   absl::StatusOr<int64_t> Size() const;
-  // What Pack and Concat read: all or, of a gradient, as many as Unpack or Split
-  // wrote to the array it belongs to.
+  // The number of elements that Pack and Concat read: all or, for a gradient array, as many as
+  // Unpack or Split wrote to the forward array.
   absl::StatusOr<int64_t> PackSize() const;
   void MarkSize(int64_t size);
   bool has_dynamic_size() const;
-  // Adds what is known of the elements. INVALID_ARGUMENT if it contradicts.
+  // Refines the known element shape. INVALID_ARGUMENT if they contradict.
   absl::Status MergeElementShape(const PartialShape& shape);
   void Close();
 
   std::string Describe() const override;
 
-  Variable strings;  // its handle, for ref edges
+  Variable strings;  // its handle as strings, for ref edges
 
  private:
   struct Element {
-    Tensor value;  // none, if written is set: zeros
+    Tensor value;  // if unset although written: zeros
     Shape shape;
     bool written = false;
     bool read = false;
     bool cleared = false;
-    bool own = false;  // the memory is not shared: sums may be written to it
+    bool own = false;  // the memory is not shared, so sums can be computed in place
   };
 
   explicit TensorArray(TensorArrayOptions options);
@@ -80,7 +80,7 @@ class TensorArray final : public Resource {
   mutable Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool dynamic_size_ ABSL_GUARDED_BY(mutex_);
-  bool summed_ ABSL_GUARDED_BY(mutex_) = false;  // several writes to one place: no gradient
+  bool summed_ ABSL_GUARDED_BY(mutex_) = false;  // an element was written several times: no gradient possible
   int64_t marked_size_ ABSL_GUARDED_BY(mutex_) = -1;
   PartialShape element_shape_ ABSL_GUARDED_BY(mutex_);
   std::vector<Element> elements_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,5 @@
-// What the ops on TensorArrays have in common: their three versions, of which
-// the handle is a ref to strings, strings or a resource; what they check; and
-// the array that gradients are collected in.
+// Shared by the ops on TensorArrays: their three versions, in which the handle is a ref to strings,
+// strings, or a resource; argument checks; and the array that collects gradients.
 #pragma once
 
 #include <memory>
@@ -16,24 +15,24 @@ using ArrayPtr = std::shared_ptr<TensorArray>;
 
 enum class ArrayVersion { kRef = 1, kString = 2, kResource = 3 };
 
-// The name of an op, and its input or output `name` that is a handle.
+// The name of an op, and the specification of its handle `name`.
 std::string ArrayOpName(absl::string_view what, ArrayVersion v);
 std::string ArrayHandle(absl::string_view name, ArrayVersion v);
 
 // An op whose first input is the handle.
 Op ArrayUser(absl::string_view what, ArrayVersion v);
-// Only the newest version is in the way of gradients of C++ models.
+// Sets the gradient for the newest version only, which is the one that C++ models use.
 Op WithGradient(Op op, ArrayVersion v, GradientFn gradient);
 
 // INVALID_ARGUMENT if the array has elements of another type.
 absl::Status CheckArrayWrite(const TensorArray& array, const Tensor& value);
 absl::Status CheckArrayRead(const TensorArray& array, DType dtype);
 
-// What the op that made the array says of its elements.
+// The element shape that the op which created the array declares.
 PartialShape ArrayElementShape(const ShapeContext& c);
 
-// The gradient of what was read is written to the array of gradients and the
-// other way round; the flow of it is the gradient of the flow.
+// The gradient of a read is a write to the gradient array, and vice versa. The flow of the gradient
+// array is the gradient of the flow.
 struct GradientArray {
   Output handle, flow;
 };

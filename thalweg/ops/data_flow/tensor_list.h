@@ -1,6 +1,6 @@
-// TensorList: a value that is a list of tensors of one type. What TensorFlow 2's
-// loops collect in. As every variant it is immutable; an op that is the last to
-// see one changes it in place.
+// A list of tensors of one type, as a variant value. TensorFlow 2's loops collect values in such
+// lists. Like every variant value it is immutable, but an op that holds the last reference changes
+// it in place.
 #pragma once
 
 #include <cstdint>
@@ -19,29 +19,29 @@ namespace thalweg {
 class TensorList final : public VariantValue {
  public:
   static constexpr char kTypeName[] = "tensorflow::TensorList";
-  // More elements than this are refused: a wrong index must not take all memory.
+  // The maximum number of elements, so that a wrong index cannot exhaust memory.
   static constexpr int64_t kMaxSize = 1 << 26;
 
   std::string TypeName() const override { return kTypeName; }
   std::string ToString() const override;
-  // As TensorFlow encodes it.
+  // Uses TensorFlow's encoding.
   bool Encode(tensorflow::VariantTensorDataProto* proto) const override;
-  // INVALID_ARGUMENT if it is no list.
+  // INVALID_ARGUMENT if it is not a list.
   static absl::StatusOr<std::shared_ptr<TensorList>> Decode(const tensorflow::VariantTensorDataProto& proto);
 
   DType dtype = kInvalid;
   PartialShape element_shape;
   int64_t max_elements = -1;    // no limit
-  PoolVector<Tensor> elements;  // some may have no value yet
+  PoolVector<Tensor> elements;  // some may not be set yet
 };
 
-// The list in a variant, also one that came from another process.
+// The list in a variant, which may have come from another process.
 absl::StatusOr<std::shared_ptr<const TensorList>> ListIn(const Variant& variant);
 
-// A tensor with a list in it.
+// A scalar variant tensor that holds the list.
 Tensor TensorOf(std::shared_ptr<const TensorList> list);
 
-// Sums of the elements in one place; zeros as the elements.
+// Elementwise sums of two lists, and a list of zeros like another.
 absl::StatusOr<std::shared_ptr<TensorList>> AddLists(const TensorList& a, const TensorList& b);
 absl::StatusOr<std::shared_ptr<TensorList>> ZerosLike(const TensorList& list);
 

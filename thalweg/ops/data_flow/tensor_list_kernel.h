@@ -1,5 +1,5 @@
-// What the ops on lists of tensors have in common. Every op gives a new list; the
-// old one stays as it was for who else has it.
+// Shared by the ops on tensor lists. Every op returns a new list; other holders of the old list see
+// it unchanged.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ using ListPtr = std::shared_ptr<const TensorList>;
 
 // The list in input i.
 absl::StatusOr<ListPtr> ListInput(KernelContext& c, int i);
-// The integer in input i, which is called `what` in the error.
+// The integer in input i. `what` names it in errors.
 absl::StatusOr<int64_t> IntegerInput(KernelContext& c, int i, const char* what);
 
-// A shape with unknown sizes (-1), or -1: nothing is known.
+// Reads an element shape: sizes, in which -1 is unknown, or a scalar -1 for an unknown rank.
 absl::StatusOr<PartialShape> ListShapeIn(const Tensor& t);
 
 // INVALID_ARGUMENT if the list has elements of another type.
@@ -29,16 +29,15 @@ absl::Status CheckListType(const TensorList& list, DType dtype);
 // INVALID_ARGUMENT if `t` has no rows.
 absl::Status CheckListRows(const Tensor& t);
 
-// Makes the list of input 0 the output, for `change` to work on: itself if
-// nobody else sees it, else a copy. What is read before must be checked before.
+// Moves the list of input 0 to the output and applies `change` to it: in place if nobody else holds
+// it, otherwise to a copy. Check arguments before.
 void ChangeList(KernelContext& c, ListPtr list, absl::FunctionRef<void(TensorList&)> change);
 
-// The shape of elements without value: what the list and input i know, and the
-// other elements.
+// The shape of elements that are not set, from the list, input i, and the other elements.
 absl::StatusOr<PartialShape> MergeElementShapes(const PartialShape& a, const PartialShape& b);
 absl::StatusOr<PartialShape> KnownElementShape(KernelContext& c, const TensorList& list, int i);
 absl::Status MergeElements(absl::Span<const Tensor> elements, PartialShape* shape);
-// An element that was not set.
+// The value of an element that was not set: zeros.
 absl::StatusOr<Tensor> ZeroElement(DType dtype, const Shape& shape);
 
 // Output 0 is a list, others are not known.

@@ -1,12 +1,11 @@
-// TokenQueue: the queue of TensorFlow's SyncReplicasOptimizer in Python.
+// The token queue of TensorFlow's SyncReplicasOptimizer in Python.
 //
-// Each token allows one gradient of the step that it names. A worker applies its
-// gradient, then waits for a token, whose step its next gradient is for. The chief
-// puts in one token per replica whenever enough gradients were there for an
-// update. A worker that leaves takes a token with it, so that an update may lack
-// a gradient for ever; TensorFlow's jobs hang then. This queue knows who has which
-// token: that of a worker that leaves goes to those that are left, and when
-// nobody is left who puts tokens in, those that wait end with OUT_OF_RANGE, as at
+// Each token permits one gradient for the step that it names. A worker applies its gradient,
+// then waits for a token, which names the step of its next gradient. The chief enqueues one
+// token per replica after each update. A worker that leaves takes a token with it, so that the
+// next update waits forever for a gradient; TensorFlow's jobs hang in this case. This queue
+// records which task holds which token. The token of a worker that leaves goes to the remaining
+// workers. When no task is left that enqueues tokens, waiting workers get OUT_OF_RANGE, as at
 // the end of any queue.
 #pragma once
 
@@ -25,7 +24,7 @@ namespace thalweg {
 // Thread-safe.
 class TokenQueue final : public Queue, public TaskObserver {
  public:
-  // True for the queue that SyncReplicasOptimizer makes.
+  // True for the queue that SyncReplicasOptimizer creates.
   static bool Is(const QueueOptions& options);
   // REQUIRES: Is(options)
   static absl::StatusOr<std::shared_ptr<Queue>> Make(QueueOptions options);
@@ -37,15 +36,15 @@ class TokenQueue final : public Queue, public TaskObserver {
   using Queue::Queue;
   void HasPut(const std::string& task) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HasTaken(const std::string& task, const Tuple& token) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The token that the task has, which it will not use.
+  // The token that the task holds and will not use.
   std::optional<Tuple> TokenOf(const std::string& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A token of no particular step, for the first gradient of a worker that never
-  // came: the first needs none.
+  // A token that names no particular step, in place of a worker that never arrived: the first
+  // gradient of a worker needs no token.
   Tuple TokenOfAnyStep() const;
 
   bool has_had_tokens_ ABSL_GUARDED_BY(mutex_) = false;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;                     // the last source has left
-  std::set<std::string> sources_ ABSL_GUARDED_BY(mutex_);         // tasks that put tokens in
+  std::set<std::string> sources_ ABSL_GUARDED_BY(mutex_);         // tasks that enqueue tokens
   std::map<std::string, Tuple> holders_ ABSL_GUARDED_BY(mutex_);  // the last token that each task took
   std::atomic<int64_t> returned_ = 0;
 };

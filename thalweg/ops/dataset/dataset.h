@@ -1,6 +1,5 @@
-// Datasets: a scalar variant that says how to make a sequence of elements, each
-// a list of tensors. Ops like BatchDataset wrap one around another; an iterator
-// (iterator.h) draws the elements.
+// A dataset is a scalar variant that describes how to produce a sequence of elements, each a list of
+// tensors. Ops like BatchDataset wrap one dataset in another. An iterator (iterator.h) produces the elements.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,7 @@ namespace thalweg {
 using Element = std::vector<Tensor>;
 using NextElement = absl::StatusOr<std::optional<Element>>;  // none: the sequence has ended
 
-// The files, or the elements, that a task of several reads: every `count`-th,
-// from `index` on.
+// The files or elements that one of several tasks reads: every `count`-th, starting at `index`.
 struct Shard {
   int64_t count = 1;
   int64_t index = 0;
@@ -31,32 +29,31 @@ struct Shard {
 
 class StatsAggregator;
 
-// Where datasets count what they do, under names with this prefix; nowhere if
-// there is no aggregator.
+// Collects the statistics of datasets under names with this prefix. Does nothing without an aggregator.
 struct StatsSink {
   std::shared_ptr<StatsAggregator> aggregator;
   std::string prefix;
 };
 
-// Under what circumstances a sequence is started, or an element made.
+// The context in which a sequence is started or an element is produced.
 struct Iteration {
-  IteratorContext& context;    // what all parts of an iterator share
-  Cancellation& cancellation;  // ends the call that wants the element
-  // While a sequence is started: the kinds of the datasets around it, the
-  // outermost first, and which of the files are to be read.
+  IteratorContext& context;    // shared by all stages of an iterator
+  Cancellation& cancellation;  // of the call that requests the element
+  // While a sequence is started: the kinds of the enclosing datasets, outermost first, and the shard of the
+  // files to read.
   std::vector<std::string> path = {};
   std::optional<Shard> files = std::nullopt;
-  bool files_found = false;  // a part that reads files has heeded it
-  // The pipeline comes from TensorFlow 1.15, which makes one of Repeat(Shuffle(x)).
+  bool files_found = false;  // a stage that reads files has applied the shard
+  // The pipeline comes from TensorFlow 1.15, which fuses Repeat(Shuffle(x)).
   bool fuses_shuffle_and_repeat = false;
   StatsSink stats = {};
 
   Device& device() const { return context.device(); }
-  // The reason if nobody wants the element any more. Loops ask in every round.
+  // Not OK if the request was cancelled. Loops check this in every iteration.
   absl::Status Check() const { return cancellation.status(); }
 };
 
-// Makes the next element. One call at a time.
+// Produces the next element. One call at a time.
 class Next {
  public:
   Next() = default;
@@ -64,7 +61,7 @@ class Next {
   template <typename F>
   requires std::is_invocable_r_v<NextElement, F&, Iteration&> Next(F call)  // NOLINT: lambdas are these
       : call_(std::move(call)) {}
-  // `ready` tells whether a call would not wait now.
+  // `ready` tells whether a call would return without waiting.
   Next(absl::AnyInvocable<NextElement(Iteration&)> call, absl::AnyInvocable<bool()> ready)
       : call_(std::move(call)), ready_(std::move(ready)) {}
 
@@ -77,13 +74,13 @@ class Next {
   absl::AnyInvocable<bool()> ready_;
 };
 
-// Immutable, as every variant.
+// Immutable, like every variant value.
 class Dataset final : public VariantValue {
  public:
   static constexpr int64_t kInfinite = -1, kUnknown = -2;
   using Start = std::function<absl::StatusOr<Next>(Iteration&)>;
 
-  // A sequence of several rounds, where that is not the same as one after the other.
+  // Starts a sequence of several epochs, for datasets in which that differs from concatenated epochs.
   using StartRounds = std::function<absl::StatusOr<Next>(Iteration&, int64_t rounds)>;
 
   Dataset(std::string kind, int64_t cardinality, Start start, StartRounds start_rounds = nullptr)
@@ -92,9 +89,9 @@ class Dataset final : public VariantValue {
         start_(std::move(start)),
         start_rounds_(std::move(start_rounds)) {}
 
-  // How many elements there are, or kInfinite, or kUnknown.
+  // The number of elements, kInfinite or kUnknown.
   int64_t cardinality() const { return cardinality_; }
-  // A new sequence, from the first element on.
+  // Starts a new sequence at the first element.
   absl::StatusOr<Next> Iterate(Iteration& iteration) const;
   const StartRounds& start_rounds() const { return start_rounds_; }
 
@@ -103,7 +100,7 @@ class Dataset final : public VariantValue {
   bool Encode(tensorflow::VariantTensorDataProto*) const override { return false; }
 
  private:
-  const std::string kind_;  // the op that made it
+  const std::string kind_;  // the op that created it
   const int64_t cardinality_;
   const Start start_;
   const StartRounds start_rounds_;
@@ -114,23 +111,22 @@ using DatasetPtr = std::shared_ptr<const Dataset>;
 // INVALID_ARGUMENT if it is not a dataset.
 absl::StatusOr<DatasetPtr> DatasetIn(const Tensor& tensor);
 Tensor TensorOf(DatasetPtr dataset);
-// Shows in output 0 a dataset of the op's own kind.
+// Sets output 0 to a dataset of the op's kind.
 absl::Status SetDataset(KernelContext& c, int64_t cardinality, Dataset::Start start,
                         Dataset::StartRounds start_rounds = nullptr);
 // A dataset of these elements.
 DatasetPtr ListedDataset(std::string kind, std::vector<Element> elements);
-// Every `count`-th element of another, from `index` on. With `require`, fewer
-// elements than shards are an error.
+// The elements of one shard of `input`. With `require`, fewer elements than shards are an error.
 absl::StatusOr<Next> ShardOf(const Dataset& input, const Shard& shard, bool require, Iteration& it);
 
-// The value of input i, which has one element. INVALID_ARGUMENT if it has not.
+// The value of input i, which must have one element; otherwise INVALID_ARGUMENT.
 absl::StatusOr<int64_t> IntArgument(KernelContext& c, int i, absl::string_view name);
 absl::StatusOr<bool> BoolArgument(KernelContext& c, int i, absl::string_view name);
 absl::StatusOr<std::string> StringArgument(KernelContext& c, int i, absl::string_view name);
 
 // Adds at most `count` elements of `next`, fewer if it ends before, to `elements`.
 absl::Status Collect(Next& next, int64_t count, Iteration& it, std::vector<Element>* elements);
-// Elements of the same shapes as one, with a new first dimension.
+// Stacks elements of the same shapes along a new first dimension.
 absl::StatusOr<Element> MakeBatch(const std::vector<Element>& rows);
 // The cardinality of batches of `size` elements out of `n`.
 int64_t BatchCardinality(int64_t n, int64_t size, bool drop_remainder);

@@ -1,4 +1,4 @@
-// Functions that datasets call.
+// Functions that datasets call for their elements.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,18 @@
 
 namespace thalweg {
 
-// The body of a function, which the runtime has put beside its name
-// (runtime/embedded_functions.h). Immutable.
+// The body of a function, which the runtime has attached to the node (runtime/embedded_functions.h).
+// Immutable.
 class CarriedFunction {
  public:
-  // Of attribute `attr` of `node`. NOT_FOUND if there is no body.
+  // Reads the body of attribute `attr` of `node`. NOT_FOUND if there is none.
   static absl::StatusOr<std::shared_ptr<const CarriedFunction>> Read(const tensorflow::NodeDef& node,
                                                                      absl::string_view attr);
-  // Of a body that was made here.
+  // From a body that a kernel has built.
   static absl::StatusOr<std::shared_ptr<const CarriedFunction>> Make(tensorflow::GraphDef body);
-  // A copy with new nodes.
+  // A new copy of the body.
   absl::StatusOr<Graph> Body() const;
-  // Whether there are datasets in it, which may wait when they are iterated.
+  // Whether it contains datasets, which may wait when they are iterated.
   bool has_datasets() const { return has_datasets_; }
   // Whether it, or a function in it, reads files.
   bool reads_files() const { return reads_files_; }
@@ -32,19 +32,19 @@ class CarriedFunction {
   bool reads_files_ = false;
 };
 
-// A function with the arguments that come after those of every call. Copies call
-// the same one.
+// A function with its captured arguments, which follow the arguments of every call. Copies share the compiled
+// function.
 class CapturedFunction {
  public:
   CapturedFunction() = default;
   CapturedFunction(std::shared_ptr<const CarriedFunction> function, Element captured)
       : function_(std::move(function)), captured_(std::move(captured)) {}
 
-  // Compiles it for the iterator, unless a part of it has done so already.
+  // Compiles it for the iterator, unless another stage has done so.
   absl::Status Prepare(IteratorContext& context);
-  // REQUIRES: it is prepared. Thread-safe. May wait.
+  // Calls the function. Thread-safe. May wait. REQUIRES: Prepare() was called.
   absl::StatusOr<Element> operator()(Iteration& it, Element args) const;
-  // The same for a function whose result is a dataset, which it starts.
+  // The same for a function that returns a dataset; starts the dataset.
   absl::StatusOr<Next> Open(Iteration& it, Element args) const;
 
   const CarriedFunction& function() const { return *function_; }
@@ -55,12 +55,12 @@ class CapturedFunction {
   std::shared_ptr<CompiledFunction> compiled_;
 };
 
-// Reads a function and how many inputs of its node are captured for it: those of
-// the list attribute `types_attr`.
+// Reads a function and the number of captured inputs of its node, which is the length of the list attribute
+// `types_attr`.
 class FunctionAttr {
  public:
   absl::Status Read(const KernelInit& init, const char* attr, const char* types_attr);
-  // With the inputs from `first` on, which it moves behind the last of them.
+  // Captures the inputs starting at `first`, and advances `first` past them.
   CapturedFunction Capture(KernelContext& c, int* first) const;
   int num_captured() const { return captured_; }
   const CarriedFunction& function() const { return *function_; }
@@ -70,13 +70,11 @@ class FunctionAttr {
   int captured_ = 0;
 };
 
-// The scalar that a function gives. INVALID_ARGUMENT, with `what` for the
-// message, if it is something else.
+// The bool that a predicate returned. INVALID_ARGUMENT, naming `what`, if it is not a scalar bool.
 absl::StatusOr<bool> BoolResult(const Element& results, absl::string_view what);
 absl::StatusOr<int64_t> IntResult(const Element& results, absl::string_view what);
 
-// Whether a function may end a sequence with the error OUT_OF_RANGE, or this is an
-// error like others.
+// Whether OUT_OF_RANGE from a function ends the sequence, or is an error like others.
 using ResultRule = NextElement (*)(absl::StatusOr<Element> result);
 NextElement MayEnd(absl::StatusOr<Element> result);
 NextElement NotAnEnd(absl::StatusOr<Element> result);

@@ -1,5 +1,4 @@
-// How ops that make datasets are declared: most differ only in a few inputs and
-// attributes.
+// Declares dataset ops, most of which differ only in a few inputs and attributes.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -12,7 +11,7 @@ namespace thalweg {
 // for Targuments. The order is that of TensorFlow's registry.
 Op SpecifiedOp(absl::string_view name, absl::string_view inputs, absl::string_view outputs, absl::string_view attrs);
 
-// One whose output is a dataset.
+// An op whose output is a dataset.
 Op DatasetOp(absl::string_view name, absl::string_view inputs, absl::string_view attrs);
 
 }  // namespace thalweg

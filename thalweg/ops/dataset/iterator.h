@@ -1,4 +1,4 @@
-// Iterators: where a program stands in the sequence of a dataset's elements.
+// Iterators: the position of a program in the sequence of a dataset's elements.
 #pragma once
 
 #include <memory>
@@ -12,23 +12,22 @@
 
 namespace thalweg {
 
-// A sequence that has begun, and all that its parts share. Thread-safe; elements
-// go to one caller at a time.
+// A started sequence with the context that its stages share. Thread-safe; callers get elements one at a time.
 class RunningSequence {
  public:
   using MakeDataset = absl::AnyInvocable<absl::StatusOr<DatasetPtr>(Iteration&)>;
-  // The dataset is made first, with the sequence's own context.
+  // Creates the dataset with `make`, in the context of the new sequence, and starts it.
   static absl::StatusOr<std::shared_ptr<RunningSequence>> Start(KernelContext& c, MakeDataset make);
   static absl::StatusOr<std::shared_ptr<RunningSequence>> Start(KernelContext& c, DatasetPtr dataset);
 
   IteratorContext& context() { return context_; }
   NextElement Take(Cancellation& cancellation);
-  // The same if that does not wait; false if it might.
+  // The same, but returns false instead of waiting.
   bool TryTake(Cancellation& cancellation, NextElement* element);
 
-  // The number of elements that were taken; after the end, -1 minus that.
+  // The number of elements taken so far, n; after the end, -1 - n.
   int64_t position();
-  // Goes to `position` from the beginning, which this must be.
+  // Skips to `position`. REQUIRES: no element was taken.
   absl::Status Skip(int64_t position, Cancellation& cancellation);
   const DatasetPtr& dataset() const { return dataset_; }
 
@@ -55,17 +54,17 @@ class Iterator final : public Resource {
   const std::vector<DType>& types() const { return types_; }
   const std::vector<PartialShape>& shapes() const { return shapes_; }
 
-  // Begins, or begins anew.
+  // Sets the sequence; replaces an earlier one.
   void Set(std::shared_ptr<RunningSequence> sequence);
-  // Begins unless it has.
+  // Starts a sequence unless there is one.
   absl::Status StartOnce(absl::AnyInvocable<absl::StatusOr<std::shared_ptr<RunningSequence>>()> start);
-  // FAILED_PRECONDITION, which names `what` was asked for, if it has not begun.
+  // FAILED_PRECONDITION, naming `what`, if the iterator is not initialized.
   absl::StatusOr<std::shared_ptr<RunningSequence>> Current(absl::string_view what) const;
 
-  // The next element: on this thread if it can be had without waiting, else on
-  // one of the iterator's. `step` lives until then.
+  // Gets the next element: on this thread if that does not wait, otherwise on a thread of the iterator. `step`
+  // must live until `done` has run.
   void Get(Step& step, absl::AnyInvocable<void(NextElement)> done);
-  // Runs `work` on the iterator's thread if the sequence may wait, else on this.
+  // Runs `work` on the iterator's thread if the sequence may wait, otherwise on this thread.
   void Run(Step& step, RunningSequence& sequence, absl::AnyInvocable<void()> work);
 
   std::string Describe() const override { return "an iterator"; }
@@ -75,23 +74,22 @@ class Iterator final : public Resource {
 
   const std::vector<DType> types_;
   const std::vector<PartialShape> shapes_;
-  Mutex start_mutex_;  // one begins at a time
+  Mutex start_mutex_;  // serializes StartOnce()
   mutable Mutex mutex_;
   std::shared_ptr<RunningSequence> sequence_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<SerialThread> thread_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The iterator that input i names: one of the device, or an anonymous one, which
-// lives as long as the step.
+// The iterator that input i names: a resource of the device, or an anonymous one, which lives as long as the
+// step.
 absl::StatusOr<std::shared_ptr<Iterator>> FindIterator(KernelContext& c, int i);
 
-// Shows an element, if it is what the op promises.
+// Sets the outputs to an element. Fails if it does not match the op's types and shapes.
 absl::Status ShowElement(KernelContext& c, Element element);
-// The shapes that the op promises.
+// Shape function: the shapes of attribute output_shapes.
 absl::Status ElementShapes(ShapeContext& c);
 
-// Goes through a dataset inside of one op. `work` runs on another thread if the
-// elements may have to wait for something.
+// Iterates over a dataset inside of one op. `work` runs on another thread if the sequence may wait.
 void IterateAsync(KernelContext& c, DatasetPtr dataset,
                   absl::AnyInvocable<absl::Status(RunningSequence&, Cancellation&)> work, AsyncKernel::Done done);
 

@@ -1,4 +1,4 @@
-// What all parts of one iterator share: a device, compiled functions and threads.
+// Shared by all stages of one iterator: a device, compiled functions and threads.
 #pragma once
 
 #include <atomic>
@@ -20,9 +20,9 @@ namespace thalweg {
 
 class CarriedFunction;
 
-// Runs closures one after the other on a thread of its own, which starts with the
-// first. Destruction waits for them, unless one of them destroys it: then `pool`,
-// which must outlive it, waits. Thread-safe.
+// Runs closures one after the other on a thread of its own, which starts with the first closure. The destructor
+// waits for them, unless a closure itself runs it: then `pool`, which must outlive this object, waits.
+// Thread-safe.
 class SerialThread {
  public:
   explicit SerialThread(ThreadPool* pool) : pool_(pool) {}
@@ -36,28 +36,28 @@ class SerialThread {
   std::atomic<std::thread::id> id_{};
 };
 
-// Lives as long as the iterator, or until it begins anew. Thread-safe.
+// Lives as long as the iterator, or until the iterator is initialized again. Thread-safe.
 class IteratorContext {
  public:
-  // For an iterator among the resources of `device`, which outlives them. `pool`
-  // (borrowed) is the step's: it lives as long as the device does.
+  // For an iterator among the resources of `device`, which outlives them. `pool` (borrowed) is the step's pool,
+  // which lives as long as the device.
   IteratorContext(Device& device, ThreadPool* pool) : device_(device), pool_(pool) {}
 
   Device& device() { return device_; }
   ThreadPool* pool() { return pool_; }
 
-  // Compiles a function, once: where several parts call it, or one part for every
-  // element, its random ops go on with their sequences.
+  // Compiles a function once, even if several stages call it, so that its random ops continue their sequences
+  // across calls.
   absl::StatusOr<std::shared_ptr<CompiledFunction>> Compile(const std::shared_ptr<const CarriedFunction>& function);
   absl::StatusOr<std::vector<Tensor>> Call(CompiledFunction& function, absl::Span<const Tensor> args,
                                            Cancellation& cancellation);
 
-  // Threads that help to make elements: as many as there are cores. A closure may
-  // wait only for what other threads are working on.
+  // A pool with one thread per core that helps to produce elements. A closure may wait only for work that another
+  // thread has started.
   ThreadPool& helpers();
 
-  // Whether making an element may wait, for a thread or for a node of a function.
-  // Then it must not be made by the thread that runs the step.
+  // Whether producing an element may wait, for a thread or for a node of a function. If so, the thread that runs the
+  // step must not produce it.
   bool may_wait() const { return may_wait_.load(std::memory_order_relaxed); }
   void set_may_wait() { may_wait_.store(true, std::memory_order_relaxed); }
 

@@ -1,4 +1,4 @@
-// OptionalValue: some tensors, or none, as the value of a variant.
+// An optional list of tensors, as the value of a variant.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-// Elements that are made before they are asked for, on other threads, in the same
-// order as without.
+// Produces elements ahead of time on other threads, in the same order as without them.
 #pragma once
 
 #include <deque>
@@ -15,47 +14,47 @@ namespace thalweg {
 
 constexpr int64_t kAutotune = -1;
 
-// A buffer that a thread of its own keeps full. One taker at a time.
+// A buffer that a background thread keeps full. One consumer at a time.
 class PrefetchBuffer {
  public:
-  // At most `limit` elements, or as many as turn out to be useful for kAutotune.
-  // `context` and all that `next` uses must outlive it.
+  // Holds at most `limit` elements; with kAutotune, the limit adapts. `context` and everything that `next` uses
+  // must outlive the buffer.
   PrefetchBuffer(IteratorContext& context, Next next, int64_t limit);
   ~PrefetchBuffer();  // ends the thread
 
   NextElement Take(Iteration& it);
-  bool ready() const;  // Take would not wait
+  bool ready() const;  // Take() would not wait
 
  private:
   void Fill();
   NextElement Pop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   IteratorContext& context_;
-  Next next_;  // only the thread calls it
+  Next next_;  // called by the thread only
   const bool tune_;
-  Cancellation cancellation_;  // of what the thread is doing
+  Cancellation cancellation_;  // ends the work of the thread
   mutable Mutex mutex_;
   CondVar changed_;
   std::deque<NextElement> buffer_ ABSL_GUARDED_BY(mutex_);
   int64_t limit_ ABSL_GUARDED_BY(mutex_);
   bool was_full_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // the thread makes no more
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // the thread produces no more elements
   std::unique_ptr<Thread> thread_;
 };
 
-// A piece of work that one thread does: a helper, or, if none has begun, the
-// thread that needs the result. Nobody ever waits for work that has not begun, so
-// that helpers which wait for work of others cannot wait for each other.
+// A unit of work that one thread does: a helper or, if no helper has started it, the thread that needs the
+// result. No thread ever waits for work that has not been started, so helpers that wait for other work cannot
+// deadlock.
 class ClaimableWork {
  public:
   virtual ~ClaimableWork() = default;
-  // Does the work unless somebody else does.
+  // Does the work unless another thread has claimed it.
   void RunIfUnclaimed(Cancellation& cancellation);
-  // Returns when it is done: true; or when `cancellation` is cancelled.
+  // Waits until the work is done and returns true, or false when `cancellation` is cancelled.
   bool Finish(Cancellation& cancellation);
   bool done() const;
-  // After it was done: it may be claimed again.
+  // Makes finished work claimable again.
   void Reset();
 
  protected:
@@ -68,7 +67,7 @@ class ClaimableWork {
   State state_ ABSL_GUARDED_BY(mutex_) = State::kUnclaimed;
 };
 
-// Calls of a function on the elements of a sequence, several at a time.
+// Calls a function on the elements of a sequence, several at a time.
 class ParallelCalls {
  public:
   ParallelCalls(IteratorContext& context, Next input, CapturedFunction function, int64_t calls,
@@ -91,14 +90,13 @@ class ParallelCalls {
   bool ended_ = false;
 };
 
-// Several sequences in turn, `block` elements of each, `cycle` at a time, each a
-// block ahead. A sequence that ends makes room for the next when it is its turn
-// again.
+// Interleaves sequences: `cycle` at a time, `block` elements of each in turn. Each is produced one block ahead. A
+// sequence that has ended is replaced by the next one when its turn comes again.
 class InterleavedStreams {
  public:
-  // Opens the next sequence; none after the last.
+  // Opens the next sequence; returns none after the last.
   using Open = absl::AnyInvocable<absl::StatusOr<std::optional<Next>>(Iteration&)>;
-  // `parallel`: whether helpers make blocks ahead.
+  // With `parallel`, helpers produce the blocks.
   InterleavedStreams(IteratorContext& context, Open open, int64_t cycle, int64_t block, bool parallel);
   ~InterleavedStreams();
   NextElement Take(Iteration& it);
@@ -115,13 +113,12 @@ class InterleavedStreams {
   const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();
   std::vector<std::shared_ptr<Stream>> streams_;  // grows to cycle_; nullptr: free
   size_t at_ = 0;
-  int64_t taken_ = 0;  // of the current block
+  int64_t taken_ = 0;  // elements taken from the current block
   int64_t num_open_ = 0;
   bool ended_ = false;  // there is no other sequence to open
 };
 
-// How many calls at a time are meant. INVALID_ARGUMENT if it is neither positive
-// nor kAutotune.
+// Reads the number of parallel calls. INVALID_ARGUMENT if it is neither positive nor kAutotune.
 absl::StatusOr<int64_t> ParallelismArgument(KernelContext& c, int i);
 
 }  // namespace thalweg

@@ -1,4 +1,4 @@
-// Where the statistics of input pipelines are gathered.
+// Collects the statistics of input pipelines.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// GIF files: a canvas, and frames of up to 256 colours that are painted on it
-// one after the other, their pixels compressed by LZW.
+// GIF files: a canvas, and frames of up to 256 colours that are painted on it one after the
+// other. Their pixels are compressed with LZW.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,12 @@
 
 namespace thalweg {
 
-// Gives memory for frames * height * width pixels of three bytes.
+// Allocates memory for frames * height * width pixels of three bytes.
 using FrameMemory = absl::FunctionRef<absl::StatusOr<uint8_t*>(int64_t frames, int64_t height, int64_t width)>;
 
-// Paints the frames of a file, or only the first of them. As in TensorFlow, the
-// canvas is black and as large as the largest frame, a frame leaves what it
-// covers to the next one whatever the file says of its disposal, and of a file
-// that is cut off or damaged those frames count that are whole.
-// INVALID_ARGUMENT if there is none.
+// Decodes all frames of a file, or only the first. As in TensorFlow, the canvas is black and as
+// large as the largest frame, disposal methods are ignored, and the complete frames of a
+// truncated or damaged file are used. INVALID_ARGUMENT if there is no complete frame.
 absl::Status DecodeGif(absl::string_view bytes, bool all_frames, FrameMemory memory);
 
 }  // namespace thalweg

@@ -1,5 +1,5 @@
-// PNG, JPEG and BMP, in and out of memory. The C libraries report errors by
-// longjmp; here they are statuses, and whatever bytes are given do no worse.
+// Encodes and decodes PNG, JPEG and BMP in memory. The C libraries report errors with longjmp;
+// here they become statuses, whatever the input bytes are.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,12 @@ struct ImageView {
   int bits = 8;  // of a channel: 8 or 16
 };
 
-// Gives memory for the pixels once the size is known.
+// Allocates memory for the pixels once the size is known.
 using PixelMemory = absl::FunctionRef<absl::StatusOr<void*>(const ImageSize& size)>;
 
 // `compression` is 0 to 9, or -1 for the default.
 absl::StatusOr<std::string> EncodePng(const ImageView& image, int compression);
-// `channels` 0 takes what the file has. `bits` is 8 or 16.
+// With `channels` 0, uses the channels of the file. `bits` is 8 or 16.
 absl::Status DecodePng(absl::string_view bytes, int channels, int bits, PixelMemory memory);
 
 struct JpegEncodeOptions {
@@ -55,11 +55,11 @@ struct CropWindow {
   int64_t width = 0;
 };
 struct JpegDecodeOptions {
-  int channels = 0;  // 0 takes what the file has
-  int ratio = 1;     // 1, 2, 4 or 8: how much smaller it gets
+  int channels = 0;  // 0: the channels of the file
+  int ratio = 1;     // downscaling factor: 1, 2, 4 or 8
   bool fancy_upscaling = true;
-  bool try_recover_truncated = false;  // repeat the last line that is there
-  float acceptable_fraction = 1;       // of the lines
+  bool try_recover_truncated = false;  // fill a truncated image with its last complete line
+  float acceptable_fraction = 1;       // the fraction of the lines that must be present
   bool fast_dct = true;
   std::optional<CropWindow> crop;
 };

@@ -1,5 +1,4 @@
-// How the resizing ops map places of the new image to the old one, and what
-// they check.
+// Shared by the resizing ops: how positions of the new image map to the old one, and checks.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +13,8 @@
 namespace thalweg {
 
 struct ResizeMode {
-  bool align_corners = false;       // corner pixels go to corner pixels
-  bool half_pixel_centers = false;  // a pixel lies around its center, not right of it
+  bool align_corners = false;       // corner pixels map to corner pixels
+  bool half_pixel_centers = false;  // the center of pixel i is at i + 0.5, not at i
 };
 
 inline absl::StatusOr<ResizeMode> ReadResizeMode(const KernelInit& init) {
@@ -27,7 +26,7 @@ inline absl::StatusOr<ResizeMode> ReadResizeMode(const KernelInit& init) {
   return mode;
 }
 
-// Along one dimension.
+// The scale of one dimension.
 struct ResizeScale {
   int64_t in = 0;
   int64_t out = 0;
@@ -43,14 +42,14 @@ struct ResizeScale {
                   : static_cast<float>(in_size) / static_cast<float>(out_size)),
         half_pixel(mode.half_pixel_centers) {}
 
-  // Where the center of pixel i of the new image is in the old one.
+  // The position in the old image of the center of pixel i of the new one.
   float operator()(int64_t i) const {
     return half_pixel ? (static_cast<float>(i) + 0.5f) * scale - 0.5f : static_cast<float>(i) * scale;
   }
 };
 
-// The two pixels of the old image between which a new one lies, and how far
-// from the first.
+// The two pixels of the old image between which a new pixel lies, and its distance from the
+// first.
 struct Lerp {
   int64_t low;
   int64_t high;
@@ -59,7 +58,7 @@ struct Lerp {
 inline Lerp LerpAt(const ResizeScale& scale, int64_t i) {
   const float place = scale(i);
   const float floor = std::floor(place);
-  // Rounding may put the last ones behind the end.
+  // Rounding may place the last ones behind the end.
   return {std::clamp<int64_t>(static_cast<int64_t>(floor), 0, scale.in - 1),
           std::min<int64_t>(static_cast<int64_t>(std::ceil(place)), scale.in - 1), place - floor};
 }
@@ -73,14 +72,15 @@ struct ResizeShapes {
   Shape shape;  // of the output
 };
 
-// For the ops themselves: an image and its new size. INVALID_ARGUMENT, in
-// TensorFlow's words, for what cannot be.
+// Reads the inputs of the ops: an image and its new size. INVALID_ARGUMENT, with TensorFlow's
+// message, if they are invalid.
 absl::StatusOr<ResizeShapes> ReadResize(const KernelContext& c, const ResizeMode& mode);
-// For their gradients: that of the new image, and [height, width] of the old.
+// The same for their gradients: the gradient of the new image, and height and width of the old
+// one.
 absl::StatusOr<ResizeShapes> ReadResizeGradient(const Tensor& gradient, int64_t height, int64_t width,
                                                 const ResizeMode& mode);
 
-// The shape function of the ops; of the gradients that take the old image.
+// Shape functions: of the ops, and of gradients that take the old image.
 absl::Status ResizeShape(ShapeContext& c);
 absl::Status LikeInput1Shape(ShapeContext& c);
 

@@ -11,19 +11,19 @@
 
 namespace thalweg {
 
-// How a line is written, and which of its fields are wanted.
+// The format of a line, and the columns to read.
 struct CsvFormat {
   char delimiter = ',';
-  bool quotes = true;            // a field may be in quotes, in which a quote is written twice
-  std::string na_value;          // stands for a missing field, as an empty one does
-  std::vector<int64_t> columns;  // those that are wanted; all if empty
+  bool quotes = true;            // fields may be quoted; a quote inside is doubled
+  std::string na_value;          // marks a missing field, like an empty field
+  std::vector<int64_t> columns;  // columns to read; empty: all
 
-  // INVALID_ARGUMENT unless the columns are as many as `outputs`, and in order.
+  // INVALID_ARGUMENT unless there are `outputs` columns, in ascending order.
   absl::Status Check(absl::string_view delimiter_text, size_t outputs) const;
-  // The fields that are wanted.
+  // The fields of the selected columns.
   absl::StatusOr<std::vector<std::string>> Split(absl::string_view line) const;
-  // Element `record` of `out`: the value of a field, or the default if it is
-  // missing. Errors name the column and the record.
+  // Sets element `record` of `out` to the value of a field, or to the default if it is missing. Errors name
+  // the column and the record.
   absl::Status Parse(const std::string& field, const Tensor& default_value, int column, int64_t record,
                      Tensor* out) const;
 
@@ -31,7 +31,7 @@ struct CsvFormat {
   absl::StatusOr<std::string> TakeField(absl::string_view* text) const;
 };
 
-// INVALID_ARGUMENT if a default is not one value or none.
+// INVALID_ARGUMENT if a default has more than one value.
 absl::Status CheckCsvDefault(const Tensor& value, int column);
 
 }  // namespace thalweg

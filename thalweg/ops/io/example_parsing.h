@@ -1,5 +1,5 @@
-// What the ops that parse Examples and SequenceExamples share: a feature in all
-// records of a batch becomes a dense, sparse or ragged tensor.
+// Shared by the ops that parse Examples and SequenceExamples: a feature of all records of a batch becomes a
+// dense, sparse or ragged tensor.
 #pragma once
 
 #include <functional>
@@ -17,23 +17,22 @@ namespace thalweg {
 // The type of its values; kInvalid if it has none.
 DType FeatureType(const tensorflow::Feature& feature);
 
-// Values of one of the three types, in a row.
+// A growing list of values of one of the three types.
 class FeatureValues {
  public:
   // REQUIRES: kFloat, kInt64 or kString.
   explicit FeatureValues(DType dtype);
   int64_t size() const;
-  // REQUIRES: it is of this type.
+  // REQUIRES: the feature has this type.
   void Append(const tensorflow::Feature& feature);
-  // REQUIRES: as many elements.
+  // REQUIRES: the shape has the right number of elements.
   absl::StatusOr<Tensor> Take(const Shape& shape);
 
  private:
   std::variant<std::vector<float>, std::vector<int64_t>, std::vector<std::string>> values_;
 };
 
-// The same for a tensor whose size is known before, and may be more than there
-// is memory for.
+// The same for a tensor of known size, which may exceed the memory.
 class FeatureWriter {
  public:
   static absl::StatusOr<FeatureWriter> Create(DType dtype, const Shape& shape);
@@ -55,28 +54,28 @@ class FeatureWriter {
 
 int64_t CountValues(const tensorflow::Feature& feature);
 
-// What is wanted of a dense feature.
+// The specification of a dense feature.
 struct DenseFeature {
   std::string key;
   DType dtype = kInvalid;
-  PartialShape shape;            // of one record; the first dimension may be unknown
-  bool variable_length = false;  // that dimension is; or, of a list: it may be missing
-  int64_t stride = 1;            // elements of the known dimensions
+  PartialShape shape;            // the shape in one record; the first dimension may be unknown
+  bool variable_length = false;  // that dimension is unknown; for a feature list: it may be missing
+  int64_t stride = 1;            // product of the known dimensions
   Tensor default_value;
 };
 // INVALID_ARGUMENT unless only the first dimension is unknown. `index` is for
 // the message.
 absl::StatusOr<DenseFeature> MakeDenseFeature(int index, DType dtype, const PartialShape& shape);
-// The default must fit.
+// Checks that the default value fits.
 absl::Status CheckDefault(int index, const DenseFeature& feature);
 
-// One feature in all records; nullptr where it is missing.
+// One feature of all records; nullptr if it is missing in a record.
 using FeatureColumn = std::vector<const tensorflow::Feature*>;
 
-// An error of record i: says where.
+// Makes an error that names the record.
 using RecordError = std::function<absl::Status(int64_t record, const std::string& text)>;
 
-// [records, max, ...] for `is_batch`, else of the only record.
+// Shape [records, max, ...] with `is_batch`, otherwise that of the only record.
 absl::StatusOr<Tensor> ParseDense(const DenseFeature& feature, const FeatureColumn& column, bool is_batch,
                                   const RecordError& error);
 
@@ -95,11 +94,11 @@ struct RaggedTensors {
 absl::StatusOr<RaggedTensors> ParseRagged(DType dtype, DType splits_dtype, const FeatureColumn& column,
                                           const RecordError& error);
 
-// Row splits in the type that is wanted.
+// Row splits as a tensor of type `dtype`.
 Tensor MakeSplits(DType dtype, const std::vector<int64_t>& splits);
 
-// The messages of a vector or scalar of strings, parsed by several threads.
-// INVALID_ARGUMENT, by `error`, for one that is none.
+// Parses the messages in a vector or scalar of strings on several threads. INVALID_ARGUMENT, made by `error`,
+// for one that does not parse.
 template <typename Message>
 absl::StatusOr<std::vector<Message>> ParseMessages(KernelContext& c, const Tensor& serialized,
                                                    const RecordError& error) {
@@ -117,7 +116,7 @@ absl::StatusOr<std::vector<Message>> ParseMessages(KernelContext& c, const Tenso
   return messages;
 }
 
-// The column of `key`, where `features` gives the map of a message.
+// The column of `key`; `features` returns the feature map of a message.
 template <typename Value, typename Message, typename Features>
 std::vector<const Value*> Column(const std::vector<Message>& messages, const std::string& key, Features&& features) {
   std::vector<const Value*> column;

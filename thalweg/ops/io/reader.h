@@ -1,5 +1,4 @@
-// Reader: gives the records of files whose names come from a queue, one after
-// the other.
+// A reader returns the records of files, one after the other. The file names come from a queue.
 #pragma once
 
 #include <atomic>
@@ -22,20 +21,19 @@ struct Record {
   std::string key, value;
 };
 
-// What is read: a kind of file. Not thread-safe: the reader calls it from one
-// call at a time.
+// Reads the records of one kind of file. Not thread-safe: the reader serializes its calls.
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
-  // Begins with a file. An error ends the call; the next one takes another file.
+  // Opens a file. An error ends the call; the next call uses another file.
   virtual absl::Status Start(const std::string& file) = 0;
   // False at the end of the file.
   virtual absl::StatusOr<bool> Next(Record* record) = 0;
-  // Lets go of the file.
+  // Closes the file.
   virtual void Stop() = 0;
-  // Whether it is somewhere inside of a file: then its state cannot be saved.
+  // Whether it is in the middle of a file, so that its state cannot be saved.
   virtual bool has_state() const { return true; }
-  // A file has one record: it is done with it at once.
+  // Whether each file is a single record.
   virtual bool one_record_per_file() const { return false; }
 };
 
@@ -46,17 +44,17 @@ class Reader : public Resource, public std::enable_shared_from_this<Reader> {
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
   using ReadDone = absl::AnyInvocable<void(const absl::Status&, std::vector<Record>)>;
 
-  // `name`: for messages, "TextLineReader 'node'".
+  // `name` is for messages: "TextLineReader 'node'".
   Reader(std::string name, std::unique_ptr<RecordSource> source) : name_(std::move(name)), source_(std::move(source)) {}
 
-  // Up to n records, at least one. Waits for a file name only if it has none
-  // yet. OUT_OF_RANGE if the queue is closed and empty. REQUIRES: n >= 1.
+  // Reads 1 to n records. Waits for a file name only while it has no record. OUT_OF_RANGE if the queue is
+  // closed and empty. REQUIRES: n >= 1.
   void Read(int64_t n, std::shared_ptr<Queue> queue, const WaitingCaller& caller, ReadDone done);
-  // Forgets where it is.
+  // Returns to the initial state.
   void Reset(const WaitingCaller& caller, Done done);
-  // UNIMPLEMENTED for sources that have more state than this saves.
+  // UNIMPLEMENTED for sources whose state cannot be saved.
   void Save(const WaitingCaller& caller, std::string* state, Done done);
-  // An error forgets where it is.
+  // On an error, returns to the initial state.
   void Restore(std::string state, const WaitingCaller& caller, Done done);
 
   int64_t records_produced() const;
@@ -66,11 +64,11 @@ class Reader : public Resource, public std::enable_shared_from_this<Reader> {
  private:
   struct Reading;
 
-  // Runs `turn` when no other call is under way. It ends with EndTurn().
+  // Runs `turn` when no other call is running. The turn ends with EndTurn().
   void TakeTurn(const WaitingCaller& caller, Done turn);
   void EndTurn();
   void Continue(std::shared_ptr<Reading> reading);
-  // What to do with a file name, or with what is read. True: the call is over.
+  // Handle a new file name, or read records. Return true if the call is complete.
   bool StartFile(Reading& reading);
   bool ReadRecords(Reading& reading);
   void Finish(Reading& reading);
@@ -78,11 +76,11 @@ class Reader : public Resource, public std::enable_shared_from_this<Reader> {
   absl::Status RestoreLocked(const std::string& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string name_;
-  const std::unique_ptr<RecordSource> source_;  // whose turn it is uses it
+  const std::unique_ptr<RecordSource> source_;  // used by the call that has the turn
   mutable Mutex mutex_;
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;
-  int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;   // files begun
-  int64_t finished_ ABSL_GUARDED_BY(mutex_) = 0;  // and done with; smaller while one is open
+  int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;   // number of files opened
+  int64_t finished_ ABSL_GUARDED_BY(mutex_) = 0;  // number of files read completely
   int64_t produced_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string file_ ABSL_GUARDED_BY(mutex_);
   WaitList turns_{/*in_order=*/true};  // guarded by mutex_

@@ -1,13 +1,12 @@
 // Dense linear algebra by LAPACK and BLAS, which Debian packages as OpenBLAS.
 //
-// S is float, double, std::complex<float> or std::complex<double>. Matrices are
-// dense and stored by columns, unless a name says Rows. Tensors store matrices by
-// rows, so what a tensor holds is the transpose to LAPACK; the functions that can
-// work on that directly do, and say so.
+// S is float, double, std::complex<float> or std::complex<double>. Matrices are dense and
+// column-major. Tensors are row-major, so LAPACK sees the transpose of a tensor's matrix;
+// functions with Rows in their name work on it directly.
 //
-// All run on the calling thread and are thread-safe. Sizes are int, as in LAPACK.
-// `work` is memory for one function: empty before the first call, and kept for
-// further calls with the same sizes, which then need not ask how much they want.
+// All functions run on the calling thread and are thread-safe. Sizes are int, as in LAPACK.
+// `work` is the workspace of one function: empty before the first call, and reused by further
+// calls with the same sizes, which then skip the workspace query.
 #pragma once
 
 #include <complex>
@@ -34,26 +33,26 @@ std::complex<R> Conj(std::complex<R> x) {
   return std::conj(x);
 }
 
-// a, stored by rows, becomes L in its lower triangle, with a = L L^H; the upper
-// triangle is neither read nor written. False if a is not positive definite.
+// Replaces the lower triangle of a (row-major) by L with a = L L^H. The upper triangle is
+// neither read nor written. Returns false if a is not positive definite.
 template <typename S>
 bool CholeskyRows(int n, S* a);
 
-// a becomes L (whose diagonal is 1) and U with P a = L U. Row i was swapped with
-// row pivots[i], counted from 1, one after the other. False if a pivot is zero.
+// Replaces a by L (with a unit diagonal) and U with P a = L U. Row i was swapped with row
+// pivots[i], counted from 1, in this order. Returns false if a pivot is zero.
 template <typename S>
 bool Lu(int n, S* a, int* pivots);
-// b, n x k and stored by rows, becomes x with A x = b, where `lu` is of A.
+// Replaces b (n x k, row-major) by x with A x = b, where `lu` is the result of Lu() for A.
 template <typename S>
 void SolveLuRows(int n, int k, const S* lu, const int* pivots, S* b);
 
 enum class Triangle { kLower, kUpper };
 enum class Form { kPlain, kTransposed, kAdjoint };
-// b, m x n, becomes x with x op(t) = b: `form` is op, and only that triangle of
-// t, whose columns are `stride` apart, is read. `unit`: its diagonal is 1.
+// Replaces b (m x n) by x with x op(t) = b, where `form` is op. Reads only the given triangle of
+// t, whose columns are `stride` apart. With `unit`, its diagonal counts as 1.
 template <typename S>
 void SolveTriangleRight(Triangle triangle, Form form, bool unit, int m, int n, const S* t, int stride, S* b);
-// b, n x k, becomes x with op(t) x = b; t and b are stored by rows.
+// Replaces b (n x k) by x with op(t) x = b. t and b are row-major.
 template <typename S>
 void SolveTriangleRows(Triangle triangle, bool adjoint, int n, int k, const S* t, S* b);
 
@@ -61,43 +60,44 @@ void SolveTriangleRows(Triangle triangle, bool adjoint, int n, int k, const S* t
 template <typename S>
 void Multiply(Form form_a, Form form_b, int m, int n, int k, const S* a, const S* b, S* c);
 
-// The upper triangle of c, n x n, becomes a a^H (a is n x k) or, with kAdjoint,
-// a^H a (a is k x n).
+// Sets the upper triangle of c (n x n) to a a^H (a is n x k) or, with kAdjoint, to a^H a (a is
+// k x n).
 template <typename S>
 void Gram(Form form, int n, int k, const S* a, S* c);
 
-// a (m x n) becomes Householder's vectors below R.
+// Replaces a (m x n) by R with the Householder vectors below it.
 template <typename S>
 void Qr(int m, int n, S* a, std::vector<S>& tau, std::vector<S>& work);
-// The first `columns` columns of Q from what Qr left in the first of q (m x columns).
+// Computes the first `columns` columns of Q in place. q (m x columns) holds the columns that
+// Qr() left.
 template <typename S>
 void QOf(int m, int columns, S* q, std::vector<S>& tau, std::vector<S>& work);
 
-// a (m x n, overwritten) = u diag(s) v, s decreasing, u with kAll m x m and v
-// n x n, with kThin m x k and k x n, where k = min(m, n). False if it does not
-// converge. REQUIRES: all elements are finite, here and below.
+// a (m x n, overwritten) = u diag(s) v with decreasing s. With kAll, u is m x m and v is n x n;
+// with kThin, m x k and k x n, where k = min(m, n). Returns false if it does not converge.
+// REQUIRES: all elements are finite, here and below.
 enum class SvdVectors { kNone = 'N', kThin = 'S', kAll = 'A' };
 template <typename S>
 bool Svd(SvdVectors vectors, int m, int n, S* a, Real<S>* s, S* u, S* v, std::vector<S>& work);
 
-// Eigenvalues, increasing, of a Hermitian matrix, from its upper triangle; a
-// becomes the eigenvectors if asked for.
+// Computes the eigenvalues of a Hermitian matrix, in increasing order, from its upper triangle.
+// With `vectors`, replaces a by the eigenvectors.
 template <typename S>
 bool HermitianEigen(bool vectors, int n, S* a, Real<S>* values, std::vector<S>& work);
 
-// Eigenvalues, and right eigenvectors of length 1 if `vectors` is not nullptr. a
-// is overwritten.
+// Computes the eigenvalues and, if `vectors` is not nullptr, the right eigenvectors of length 1.
+// Overwrites a.
 template <typename S>
 bool Eigen(int n, S* a, std::complex<Real<S>>* values, std::complex<Real<S>>* vectors, std::vector<S>& work);
 
-// a = u t u^H; t, which is upper triangular, takes the place of a.
+// Schur decomposition a = u t u^H. Replaces a by t, which is upper triangular.
 bool Schur(int n, std::complex<double>* a, std::complex<double>* u);
-// The same in real numbers; t has blocks of two on its diagonal for complex pairs
-// of eigenvalues.
+// The same in real numbers. t has 2 x 2 blocks on its diagonal for complex pairs of eigenvalues.
 bool RealSchur(int n, double* a, double* u);
 
-// b (max(m, n) x k, of which the first m rows count) becomes in its first n rows
-// the x of least |x| among those of least |a x - b|; a (m x n) is overwritten.
+// Least squares: replaces the first n rows of b by the x of minimum |x| among those that
+// minimize |a x - b|. b is max(m, n) x k, and its first m rows are the input. Overwrites a
+// (m x n).
 template <typename S>
 void LeastSquares(int m, int n, int k, S* a, S* b, std::vector<S>& work);
 

@@ -1,6 +1,6 @@
-// What the ops of linear algebra share. Their matrices are the last two
-// dimensions of tensors; all before is a batch. Half-precision matrices are
-// computed as floats, the others in their own type.
+// Shared by the linear algebra ops. Matrices are the last two dimensions of tensors, all
+// dimensions before are batch dimensions. Half precision is computed in float, other types in
+// their own type.
 #pragma once
 
 #include <algorithm>
@@ -18,24 +18,23 @@ namespace thalweg {
 // Shapes of a batch of matrices.
 struct MatrixBatch {
   Dims batch;
-  int64_t count = 1;  // matrices
+  int64_t count = 1;  // number of matrices
   int64_t rows = 0;
   int64_t columns = 0;
 
-  // INVALID_ARGUMENT unless the rank is 2 at least.
+  // INVALID_ARGUMENT unless the rank is at least 2.
   static absl::StatusOr<MatrixBatch> Of(const Tensor& t, int input = 0);
   // INVALID_ARGUMENT ("Input matrix must be square.") if it is not.
   static absl::StatusOr<MatrixBatch> OfSquare(const Tensor& t);
-  // The shape of as many matrices, vectors (columns < 0) or scalars (both).
+  // The shape of a batch of `count` matrices, vectors (columns < 0) or scalars (both < 0).
   absl::StatusOr<Shape> With(int64_t rows = -1, int64_t columns = -1) const;
 };
 
-// INVALID_ARGUMENT if a side is longer than LAPACK can count.
+// INVALID_ARGUMENT if a side does not fit into LAPACK's int.
 absl::Status CheckSides(std::initializer_list<int64_t> sides);
 
-// The elements of matrices [i, i + 1) of a tensor into `to`, and back; S is the
-// type they are computed in. LoadColumns and StoreColumns change between the
-// tensor's order, by rows, and LAPACK's, by columns.
+// Copy matrix i of a tensor to `to`, and back. S is the type of the computation. LoadColumns and
+// StoreColumns convert between the tensor's row-major and LAPACK's column-major order.
 template <typename S>
 void LoadRows(const Tensor& t, int64_t i, int64_t size, S* to);
 template <typename S>
@@ -45,7 +44,7 @@ void LoadColumns(const Tensor& t, int64_t i, int64_t rows, int64_t columns, S* t
 template <typename S>
 void StoreColumns(const S* from, int64_t i, int64_t rows, int64_t columns, Tensor* t);
 
-// Where matrix i of a tensor lies, or a copy in `copy` if it is of another type.
+// A pointer to matrix i of a tensor, or to a converted copy in `copy` if its type is not S.
 template <typename S>
 const S* RowsOf(const Tensor& t, int64_t i, int64_t size, PoolVector<S>& copy) {
   if (ElementSize(t.dtype()) == sizeof(S)) return t.data<S>() + i * size;
@@ -53,7 +52,7 @@ const S* RowsOf(const Tensor& t, int64_t i, int64_t size, PoolVector<S>& copy) {
   LoadRows(t, i, size, copy.data());
   return copy.data();
 }
-// The same to write to; StoreIfCopied brings a copy to its place.
+// The same for writing; StoreIfCopied() copies the result back.
 template <typename S>
 S* MutableRowsOf(Tensor* t, int64_t i, int64_t size, PoolVector<S>& copy) {
   if (ElementSize(t->dtype()) == sizeof(S)) return t->mutable_data<S>() + i * size;
@@ -75,7 +74,7 @@ S NaN() {
   return S(std::numeric_limits<lapack::Real<S>>::quiet_NaN());
 }
 
-// Memory that one thread reuses for all matrices of its part of a batch.
+// Memory that one thread reuses for all matrices of its share of a batch.
 template <typename S>
 struct MatrixScratch {
   PoolVector<S> a, b, c;
@@ -84,9 +83,9 @@ struct MatrixScratch {
   std::vector<S> tau, work, more_work;
 };
 
-// Runs f.operator()<S>(scratch, i), which returns a status, for every matrix of a
-// batch, where S is the type to compute in for matrices of `type`; in parallel if
-// it is worth it. The first error.
+// Runs f.operator()<S>(scratch, i), which returns a status, for every matrix of a batch, in
+// parallel if that pays. S is the type of the computation for matrices of `type`. Returns the
+// first error.
 template <typename F>
 absl::Status ForEachMatrix(KernelContext& context, DType type, int64_t count, double nanos, const F& f) {
   Mutex mutex;
@@ -118,13 +117,13 @@ absl::Status ForEachMatrix(KernelContext& context, DType type, int64_t count, do
   return first;
 }
 
-// Nanoseconds that so many elementary operations take, roughly.
+// Estimated nanoseconds for factor * a * b * c elementary operations.
 double LinalgCost(int64_t a, int64_t b, int64_t c, double factor = 1);
 
-// The known part of the shape of a batch of matrices: rank 2 at least, square if
-// asked for. An unknown rank stays one.
+// The inferred shape of a batch of matrices: at least rank 2, square if requested. An unknown
+// rank stays unknown.
 absl::StatusOr<PartialShape> MatrixShape(ShapeContext& c, int i, bool square);
-// Its batch dimensions with others behind. REQUIRES: it has a rank.
+// The batch dimensions of `matrices` followed by `dims`. REQUIRES: it has a rank.
 PartialShape BatchWith(const PartialShape& matrices, std::initializer_list<int64_t> dims);
 // The output is like input 0, a batch of square matrices.
 absl::Status SquareMatrixShape(ShapeContext& c);

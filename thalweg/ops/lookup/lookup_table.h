@@ -1,4 +1,4 @@
-// LookupTable: values by keys, in memory.
+// A lookup table from keys to values, in memory.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +18,28 @@ namespace thalweg {
 struct LookupTableOptions {
   enum class Kind {
     kFixed,    // filled once
-    kMutable,  // filled and changed at any time
-    kDense,    // the same, in TensorFlow a table with two keys that mark buckets
+    kMutable,  // can be changed at any time
+    kDense,    // the same, but two keys are reserved, which mark buckets in TensorFlow's implementation
   };
   Kind kind = Kind::kMutable;
   DType key_dtype = kInvalid;
   DType value_dtype = kInvalid;
   Shape key_shape;    // of one key
   Shape value_shape;  // of one value
-  // Of dense ones: no key may be one of these.
+  // The reserved keys of a dense table.
   Tensor empty_key, deleted_key;
   int64_t buckets = 0;
   float max_load = 0.8f;
 };
 
-// Keys, and in which row their values are. Not thread-safe.
+// Maps keys to the rows of their values. Not thread-safe.
 class RowsByKey {
  public:
   // REQUIRES: keys are tensors of this type, `width` elements each.
   RowsByKey(DType dtype, int64_t width) : dtype_(dtype), width_(width) {}
 
   int64_t size() const { return static_cast<int64_t>(numbers_.size() + texts_.size()); }
-  // -1 if there is none. Key i of `keys`.
+  // The row of key i of `keys`; -1 if there is none.
   int64_t Find(const Tensor& keys, int64_t i) const;
   void Set(const Tensor& keys, int64_t i, int64_t row);
   void Erase(const Tensor& keys, int64_t i);
@@ -48,7 +48,7 @@ class RowsByKey {
  private:
   bool IsNumber() const { return width_ == 1 && dtype_ != kString && ElementSize(dtype_) <= sizeof(uint64_t); }
   uint64_t NumberOf(const Tensor& keys, int64_t i) const;
-  // The bytes of a key that is no single number; `scratch` may hold them.
+  // The bytes of a key that is not a single number; `scratch` may hold them.
   absl::string_view TextOf(const Tensor& keys, int64_t i, std::string* scratch) const;
 
   const DType dtype_;
@@ -66,14 +66,14 @@ class LookupTable : public Resource {
 
   const LookupTableOptions& options() const { return options_; }
 
-  // `values` has room for all: a value per key, or its default, the one for all
-  // or, of as many, its own. FAILED_PRECONDITION before a fixed table is filled.
-  // REQUIRES: the types are the table's.
+  // Writes the value of each key to `values`, or its default: `defaults` is one value for all
+  // keys, or one per key. FAILED_PRECONDITION if a fixed table has not been filled. REQUIRES: the
+  // types are the table's, and `values` has the right shape.
   absl::Status Find(const Tensor& keys, const Tensor& defaults, Tensor* values) const;
   absl::Status Insert(const Tensor& keys, const Tensor& values);
   absl::Status Remove(const Tensor& keys);
-  // What was there goes. A fixed table is filled so, once; a second time with as
-  // many keys does nothing.
+  // Replaces the contents. Fills a fixed table, once; a second call with the same number of keys
+  // has no effect.
   absl::Status Import(const Tensor& keys, const Tensor& values);
   absl::Status Export(Tensor* keys, Tensor* values) const;
 
@@ -81,8 +81,8 @@ class LookupTable : public Resource {
   bool filled() const;
   std::string Describe() const override;
 
-  // The shape of the values of keys of this shape. INVALID_ARGUMENT if they are
-  // no keys.
+  // The shape of the values for keys of shape `keys`. INVALID_ARGUMENT if that is not a shape of
+  // keys.
   absl::StatusOr<Shape> ValuesShape(const Shape& keys) const;
 
  private:
@@ -99,7 +99,7 @@ class LookupTable : public Resource {
   mutable Mutex mutex_;
   bool filled_ ABSL_GUARDED_BY(mutex_) = false;
   RowsByKey rows_ ABSL_GUARDED_BY(mutex_);
-  // Row by row, with room for more.
+  // One row per key, with spare capacity.
   Tensor keys_ ABSL_GUARDED_BY(mutex_), values_ ABSL_GUARDED_BY(mutex_);
   int64_t capacity_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t buckets_ ABSL_GUARDED_BY(mutex_);

@@ -1,9 +1,9 @@
-// What reductions share: which dimensions go, and the loops.
+// Shared by reductions: which dimensions are reduced, and the loops.
 //
-// Neighbouring dimensions that are both reduced or both kept are one. What is
-// left is reduced one dimension at a time, the innermost first: every pass is a
-// loop over [outer, reduced, inner], of which the compiler makes something good
-// both for inner == 1 (a row to a number) and for inner > 1 (rows to a row).
+// Adjacent dimensions that are both reduced or both kept are merged. The remaining ones are
+// reduced one at a time, innermost first. Every pass is a loop over [outer, reduced, inner],
+// which compilers vectorize well both for inner == 1 (a row to a number) and for inner > 1
+// (rows to a row).
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Reduction {
   static absl::StatusOr<Reduction> Make(const Shape& input, const Tensor& axes, bool keep_dims);
 
   Shape shape;             // of the result
-  Dims sizes;              // outermost first; dimensions of size 1 left out
+  Dims sizes;              // merged dimensions, outermost first, without dimensions of size 1
   bool last_goes = false;  // whether the last of `sizes` is reduced; before it they alternate
   int64_t count = 1;       // elements per result
 
@@ -34,7 +34,7 @@ struct Reduction {
 // The node of a reduction.
 Output AddReduce(const Scope& s, absl::string_view op, Output input, const Axes& axes, ReduceOptions options);
 
-// Shape functions and gradients need to know the same without values.
+// The same for shape functions, from inferred shapes.
 absl::Status ReductionShape(ShapeContext& c);
 
 // [outer, reduced, inner] -> [outer, inner]. R has Identity<T>() and
@@ -42,7 +42,7 @@ absl::Status ReductionShape(ShapeContext& c);
 template <typename T, typename R>
 [[gnu::always_inline]] inline void ReducePass(const T* in, T* out, int64_t outer, int64_t reduced, int64_t inner) {
   if (inner == 1) {
-    // In lanes, so that it vectorizes, and rounding errors do not pile up.
+    // Separate accumulators per lane vectorize, and keep rounding errors small.
     constexpr int kLanes = 32;
     for (int64_t o = 0; o < outer; ++o, in += reduced) {
       T total = R::template Identity<T>();
@@ -107,8 +107,7 @@ ReduceLoop SelectReduce(DType dtype) {
 absl::Status RunReduction(KernelContext& context, const Reduction& reduction, ReduceLoop loop, const Tensor& in,
                           Tensor* out);
 
-// A reduction whose result has the input's type, with all work done by the
-// loop. Half precision is reduced in float.
+// A reduction whose result has the input's type. Half precision is reduced in float.
 class ReductionKernel : public Kernel {
  public:
   explicit ReductionKernel(ReduceLoop (*select)(DType)) : select_(select) {}
@@ -123,10 +122,10 @@ class ReductionKernel : public Kernel {
 
 // ---- for gradients ----
 
-// y, the result of the reduction `g` belongs to or something of its shape, with
-// the reduced dimensions put back as 1.
+// y, which has the shape of the reduction's result, with the reduced dimensions restored with
+// size 1.
 absl::StatusOr<Output> WithReducedDims(const GradientContext& g, Output y);
-// The same, repeated to the shape of the input.
+// The same, broadcast to the shape of the input.
 absl::StatusOr<Output> ToInputShape(const GradientContext& g, Output y);
 
 }  // namespace thalweg

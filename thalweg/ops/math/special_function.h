@@ -1,4 +1,4 @@
-// Special functions, which are computed in double whatever the type.
+// Special functions, which are computed in double for all types.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -16,7 +16,7 @@ struct InDouble {
   }
 };
 
-// The elementwise op of F, which takes about so many nanoseconds.
+// The elementwise op of F, which takes about `nanos` nanoseconds per element.
 template <double (*F)(double), int nanos>
 Op SpecialFunction(absl::string_view name, GradientFn gradient) {
   return Op(name)

@@ -4,9 +4,9 @@
 //   output[b, o, m] = sum over window positions k and channels c of
 //                     input[b, o * stride - pad + k * dilation, c] * filter[k, c, m]
 //
-// With groups, the channels of input and output fall into as many equal parts,
-// and each part of the output sees only its part of the input; the filter then
-// has shape [window, input channels / groups, output channels].
+// With groups, the channels of input and output are divided into that many equal parts, and
+// each part of the output depends only on its part of the input. The filter then has shape
+// [window, input channels / groups, output channels].
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct ConvolutionSize {
   int64_t groups = 1;
   Windows windows;
 
-  // Elements of an image (or volume) before and after, of the window, and of the
-  // filter.
+  // Numbers of elements: input and output positions of an image (or volume), the window, and
+  // the filter.
   int64_t input_positions() const { return InputPositions(windows); }
   int64_t output_positions() const { return OutputPositions(windows); }
   int64_t window_positions() const { return WindowPositions(windows); }
@@ -55,21 +55,21 @@ enum class ConvolutionKind {
   kBackpropFilter,  // (input, output's gradient) -> filter's gradient
 };
 
-// oneDNN's code for one size, made once and run often, on the calling thread.
+// oneDNN's code for one size. It is generated once and runs on the calling thread.
 class OneDnnConvolution {
  public:
-  // Null if the library has nothing good for this size.
+  // Null if the library has no fast implementation for this size.
   static std::unique_ptr<OneDnnConvolution> Make(ConvolutionKind kind, const ConvolutionSize& size);
   virtual ~OneDnnConvolution() = default;
 
-  // The library lays filters out in a way of its own: floats in that layout,
-  // and from and to it.
+  // The library has its own layout for filters: the size in that layout, and conversions from
+  // and to it.
   virtual int64_t filter_floats() const = 0;
   virtual absl::Status PackFilter(const float* filter, float* packed) const = 0;
   virtual absl::Status UnpackFilter(const float* packed, float* filter) const = 0;
-  // Floats that Run wants to write to.
+  // The size of the scratch memory for Run().
   virtual int64_t scratch_floats() const = 0;
-  // Thread-safe. The filter is packed.
+  // Thread-safe. The filter is in the library's layout.
   virtual absl::Status Run(const float* input, const float* filter, const float* output, float* scratch) const = 0;
 };
 
@@ -78,8 +78,8 @@ class Convolver {
  public:
   explicit Convolver(ConvolutionKind kind) : kind_(kind) {}
 
-  // The two operands and the result as `kind` says, of type float, double,
-  // int32, half or bfloat16. REQUIRES: they have the sizes.
+  // The meaning of the operands and the result depends on the kind. Their type is float,
+  // double, int32, half or bfloat16. REQUIRES: they have the given sizes.
   absl::Status Run(KernelContext& context, const ConvolutionSize& size, const Tensor& a, const Tensor& b,
                    Tensor* result);
 
@@ -90,7 +90,7 @@ class Convolver {
 
   const ConvolutionKind kind_;
   Mutex mutex_;
-  // Null where the library has nothing good.
+  // Null if the library has no fast implementation.
   absl::flat_hash_map<ConvolutionSize, std::shared_ptr<const OneDnnConvolution>> made_ ABSL_GUARDED_BY(mutex_);
 };
 

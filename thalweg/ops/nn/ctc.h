@@ -1,4 +1,4 @@
-// What the ops of connectionist temporal classification share.
+// Shared by the ops of connectionist temporal classification (CTC).
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,6 +1,5 @@
-// What the max poolings, their gradients and the gradients of those have in
-// common: the first largest element of a window, per channel, and the checks of
-// what comes in.
+// Shared by the max pooling ops, their gradients and second gradients: finding the first
+// largest element of a window per channel, and checking inputs.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +15,10 @@
 
 namespace thalweg {
 
-// Half precision is done in float: the results are elements of the input.
+// Half precision is computed in float, which is exact: results are elements of the input.
 using MaxPoolTypes = Types<float, double, int32_t, int64_t, uint8_t, int16_t, int8_t, uint16_t, uint32_t, uint64_t>;
 
-// What a pooling works on: an input whose channels come last.
+// The input of a pooling, with its channels last.
 struct Pool {
   Windows windows;
   int64_t batch = 0;
@@ -27,14 +26,14 @@ struct Pool {
 
   int64_t input_image() const { return InputPositions(windows) * channels; }
   int64_t output_image() const { return OutputPositions(windows) * channels; }
-  // Nanoseconds for an image, roughly.
+  // Estimated nanoseconds per image.
   double nanos() const {
     return 0.3 * static_cast<double>(WindowPositions(windows)) * static_cast<double>(output_image());
   }
 };
 
-// For every channel of the window at output position o, where its first largest
-// element is. The first element counts even if it is not a number.
+// Finds, for every channel of the window at output position o, the position of the first
+// largest element. The first element counts even if it is NaN.
 template <typename T>
 [[gnu::always_inline]] inline void FirstLargest(const Pool& p, const T* image, int64_t o, T* best, int32_t* where) {
   const int64_t n = p.channels;
@@ -56,7 +55,7 @@ template <typename T>
   });
 }
 
-// What all these kernels share: the attributes, and sizes from them.
+// Base class of the pooling kernels: reads the attributes and computes sizes.
 class PoolKernel : public Kernel {
  public:
   explicit PoolKernel(int spatial) : spatial_(spatial) {}
@@ -64,8 +63,7 @@ class PoolKernel : public Kernel {
   absl::Status Init(const KernelInit& init) override;
 
  protected:
-  // The attributes; of the second versions, with what inputs `first` and
-  // `first` + 1 say.
+  // The attributes. For V2 ops, ksize and strides are inputs `first` and `first` + 1.
   absl::StatusOr<WindowAttrs> Attrs(KernelContext& context, int first) const;
   static absl::StatusOr<Pool> PoolOf(const WindowAttrs& attrs, const Shape& input);
   static absl::Status CheckShape(const char* what, const Tensor& t, const Shape& expected);

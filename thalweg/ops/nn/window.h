@@ -1,6 +1,6 @@
-// Windows that slide over the spatial dimensions of images and volumes: what
-// convolution and pooling have in common. Everything is computed as if there
-// were three spatial dimensions; an image is a volume of depth 1.
+// Sliding windows over the spatial dimensions of images and volumes, shared by
+// convolution and pooling. There are always three spatial dimensions; an image is a
+// volume of depth 1.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace thalweg {
 
-// One spatial dimension. Output position o looks at the input positions
+// One spatial dimension. Output position o covers the input positions
 // o * stride - pad_before + k * dilation, 0 <= k < window.
 struct SlidingWindow {
   int64_t input = 1;
@@ -29,11 +29,11 @@ struct SlidingWindow {
 
   // The first input position of output position o; it may be outside.
   int64_t Start(int64_t o) const { return o * stride - pad_before; }
-  // Those of its input positions that are inside. REQUIRES: no dilation.
+  // The input positions of output position o that are inside. REQUIRES: no dilation.
   int64_t Begin(int64_t o) const { return std::max<int64_t>(0, Start(o)); }
   int64_t End(int64_t o) const { return std::min(Start(o) + window, input); }
-  // Sets output and, unless the padding is EXPLICIT, the pads. INVALID_ARGUMENT
-  // if there is no such output.
+  // Sets the output size and, unless the padding is EXPLICIT, the padding.
+  // INVALID_ARGUMENT if the window does not fit.
   absl::Status Slide(absl::string_view padding);
 
   friend bool operator==(const SlidingWindow&, const SlidingWindow&) = default;
@@ -48,7 +48,7 @@ inline int64_t InputPositions(const Windows& w) { return w[0].input * w[1].input
 inline int64_t OutputPositions(const Windows& w) { return w[0].output * w[1].output * w[2].output; }
 inline int64_t WindowPositions(const Windows& w) { return w[0].window * w[1].window * w[2].window; }
 
-// f(position) for the input positions inside the window of output position (z, y,
+// Calls f(position) for the input positions inside the window of output position (z, y,
 // x), in row-major order. REQUIRES: no dilation.
 template <typename F>
 [[gnu::always_inline]] inline void ForWindow(const Windows& w, int64_t z, int64_t y, int64_t x, const F& f) {
@@ -61,13 +61,14 @@ template <typename F>
   }
 }
 
-// The same for output position o. For neighbours the above is better: divisions take as long as a row of channels.
+// The same for output position o. Slower for adjacent positions: the divisions take as long
+// as a row of channels.
 template <typename F>
 [[gnu::always_inline]] inline void ForWindow(const Windows& w, int64_t o, const F& f) {
   ForWindow(w, o / (w[2].output * w[1].output), o / w[2].output % w[1].output, o % w[2].output, f);
 }
 
-// The attributes that such ops have.
+// The attributes of convolution and pooling ops.
 struct WindowAttrs {
   int spatial = 2;  // dimensions: images or volumes
   bool channels_first = false;
@@ -77,8 +78,8 @@ struct WindowAttrs {
   std::vector<int64_t> strides;
   std::vector<int64_t> dilations;
 
-  // Reads those that the node has and checks them: INVALID_ARGUMENT or
-  // UNIMPLEMENTED. Lists that come as inputs of the op are checked by Check.
+  // Reads and checks the attributes of a node: INVALID_ARGUMENT or UNIMPLEMENTED. Check()
+  // checks lists that are inputs of the op.
   static absl::StatusOr<WindowAttrs> Read(const tensorflow::NodeDef& def, int spatial);
   absl::Status Check() const;
 
@@ -91,11 +92,11 @@ struct WindowAttrs {
   absl::StatusOr<Windows> Slide(absl::Span<const int64_t> input, absl::Span<const int64_t> sizes) const;
   // With the sizes from ksize.
   absl::StatusOr<Windows> SlideKsize(absl::Span<const int64_t> input) const;
-  // The shape of the result of that many channels.
+  // The shape of a result with `channels` channels.
   absl::StatusOr<Shape> OutputShape(int64_t batch, const Windows& windows, int64_t channels) const;
 
-  // What is known of the result before the graph runs; sizes and dimensions may
-  // be -1. INVALID_ARGUMENT if it cannot be.
+  // The inferred shape of the result. Sizes and dimensions may be -1 (unknown).
+  // INVALID_ARGUMENT if they do not fit.
   absl::StatusOr<PartialShape> InferOutput(const PartialShape& input, absl::Span<const int64_t> sizes,
                                            int64_t channels) const;
 

@@ -1,5 +1,4 @@
-// Ragged tensors: the rows of `values` that belong together are given by the
-// places where they begin and end, level by level.
+// Ragged tensors: row splits say, level by level, where each row of `values` begins and ends.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +10,9 @@
 
 namespace thalweg {
 
-// INVALID_ARGUMENT unless they begin with 0, never fall and end with `length`.
+// INVALID_ARGUMENT unless the splits begin with 0, do not decrease, and end with `length`.
 absl::StatusOr<std::vector<int64_t>> ReadSplits(const Tensor& splits, int64_t length);
-// Into a tensor of as many int32 or int64.
+// Writes splits to an int32 or int64 tensor of the same length.
 absl::Status WriteSplits(absl::Span<const int64_t> splits, Tensor* out);
 
 }  // namespace thalweg

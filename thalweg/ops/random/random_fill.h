@@ -1,5 +1,5 @@
-// Filling tensors with random numbers, exactly as TensorFlow's CPU kernels do:
-// which numbers of the sequence make which element, and how.
+// Fills tensors with random numbers exactly as TensorFlow's CPU kernels do: the same numbers
+// of the sequence produce the same elements.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace thalweg {
 
-// Every element of `out`, from `generator` on. Types: half, bfloat16, float and
-// double. Large tensors are filled by several threads; the result is the same.
+// Fill `out` with numbers from `generator`. Types: half, bfloat16, float and double. Several
+// threads fill large tensors, with the same result.
 absl::Status FillUniform(KernelContext& context, const Philox& generator, Tensor& out);          // [0, 1)
 absl::Status FillNormal(KernelContext& context, const Philox& generator, Tensor& out);           // mean 0, deviation 1
 absl::Status FillTruncatedNormal(KernelContext& context, const Philox& generator, Tensor& out);  // within (-2, 2)
@@ -57,7 +57,7 @@ inline void BoxMuller(uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3, double
 // The generator of a stateless op, from its seed of two integers.
 absl::StatusOr<Philox> PhiloxFromSeed(const Tensor& seed);
 
-// The shape that a vector of sizes asks for.
+// The shape given by a vector of sizes.
 absl::StatusOr<Shape> RandomShape(const Tensor& sizes);
 
 }  // namespace thalweg

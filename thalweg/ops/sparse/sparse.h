@@ -1,5 +1,5 @@
-// Sparse tensors as ops take them: three tensors, of the places of the elements
-// that are there, the elements, and the shape of the whole.
+// Sparse tensors as inputs of ops: the indices of the elements that are present, their values,
+// and the dense shape.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ struct SparseValue {
   Dims dims;       // each >= 0; their product may not fit into an int64
 
   enum Order {
-    kUnchecked,  // the places may be anywhere
-    kUnordered,  // they are inside of dims
-    kOrdered,    // and in row-major order, none twice
+    kUnchecked,  // indices are not checked
+    kUnordered,  // indices are inside of dims
+    kOrdered,    // indices are inside of dims, in row-major order and without duplicates
   };
-  // Checks ranks and sizes, and the places as `order` says: INVALID_ARGUMENT.
+  // Checks ranks and sizes, and the indices according to `order`: INVALID_ARGUMENT.
   static absl::StatusOr<SparseValue> Make(const Tensor& indices, const Tensor& values, const Tensor& shape,
                                           Order order);
 
@@ -43,12 +43,12 @@ T SumOf(T a, T b) {
   }
 }
 
-// Sets outputs i, i + 1 and i + 2 of a kernel: the places, given as rows of
-// dims.size() numbers, the elements of `values` in the order `from`, and dims.
+// Sets outputs i, i + 1 and i + 2 of a kernel: the indices (rows of dims.size() numbers), the
+// elements of `values` in the order `from`, and dims.
 absl::Status SetSparseOutput(KernelContext& context, int i, absl::Span<const int64_t> places, const Tensor& values,
                              absl::Span<const int64_t> from, absl::Span<const int64_t> dims);
 
-// Checks the places of rows of `rank` numbers. The messages are TensorFlow's.
+// Checks indices, rows of `rank` numbers. The messages are TensorFlow's.
 absl::Status CheckSparseIndices(absl::Span<const int64_t> indices, absl::Span<const int64_t> dims,
                                 SparseValue::Order order);
 

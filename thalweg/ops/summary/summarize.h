@@ -1,5 +1,4 @@
-// Tensors as text, the way TensorFlow's Print, Assert and StringFormat show
-// them.
+// Formats tensors as text like TensorFlow's Print, Assert and StringFormat.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Sums of whole tensors, for what collects them: arrays and lists of tensors.
+// Sums of whole tensors, for arrays and lists of tensors.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,8 +6,8 @@
 
 namespace thalweg {
 
-// sum += x, element by element. UNIMPLEMENTED if they are no numbers.
-// REQUIRES: one type and shape, and nobody else sees the memory of `sum`.
+// sum += x, element by element. UNIMPLEMENTED if the type is not numeric. REQUIRES: same type and
+// shape, and the memory of `sum` is not shared.
 absl::Status AddInto(const Tensor& x, Tensor* sum);
 
 }  // namespace thalweg

@@ -16,8 +16,8 @@ inline Tensor Result(absl::string_view op, std::vector<OpArg> inputs, std::vecto
   return y.ok() ? (*y)[output] : Tensor();
 }
 
-// Error of a run in which the graph knows nothing of the inputs' shapes, so that
-// the kernel has to find it.
+// The error of a run in which the graph does not know the inputs' shapes, so that the kernel must find
+// it.
 inline absl::Status KernelError(absl::string_view op, const std::vector<OpArg>& inputs,
                                 std::vector<AttrArg> attrs = {}) {
   Graph graph;

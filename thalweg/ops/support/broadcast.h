@@ -10,9 +10,8 @@
 
 namespace thalweg {
 
-// How the elements of two operands meet. Neighbouring dimensions that are
-// repeated in the same way are one, dimensions of size 1 are left out;
-// innermost first, at least one.
+// How two operands are broadcast. Adjacent dimensions that are repeated in the same way are merged, and
+// dimensions of size 1 are dropped. Innermost first, at least one dimension.
 struct Broadcast {
   // INVALID_ARGUMENT ("Incompatible shapes: [2] vs. [3]").
   static absl::StatusOr<Broadcast> Make(const Shape& x, const Shape& y);
@@ -21,14 +20,14 @@ struct Broadcast {
   Dims sizes;
   Dims x_strides, y_strides;  // in elements; 0 where the operand is repeated
 
-  // Of dimension d, or as if there was one of size 1.
+  // The size and strides of dimension d; a missing dimension has size 1.
   int64_t size(size_t d) const { return d < sizes.size() ? sizes[d] : 1; }
   int64_t x_stride(size_t d) const { return d < sizes.size() ? x_strides[d] : 0; }
   int64_t y_stride(size_t d) const { return d < sizes.size() ? y_strides[d] : 0; }
 };
 
-// For gradients of ops that broadcast x against y: sums dx and dy, which have
-// the shape of the result, over what was repeated.
+// For gradients of ops that broadcast x and y: sums dx and dy, which have the shape of the result, over
+// the repeated dimensions.
 std::pair<Output, Output> SumBroadcast(const Scope& s, Output x, Output y, Output dx, Output dy);
 
 // A scalar of type `dtype`, which is a number type.

@@ -1,6 +1,5 @@
-// Moving elements from one place to another without regard to what they mean:
-// what most array ops are made of. Numbers move by their size, so that a loop
-// is compiled five times and not once per type.
+// Copies elements without regard to their meaning, which most array ops do. Numbers are dispatched
+// by size, so that a loop is compiled five times and not once per type.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +15,15 @@
 
 namespace thalweg {
 
-// Moves as a complex128 does.
+// A 16-byte element, such as a complex128.
 struct Bits128 {
   uint64_t low = 0;
   uint64_t high = 0;
   friend bool operator==(const Bits128&, const Bits128&) = default;
 };
 
-// Runs `f` for a C++ type that elements of `dtype` can be moved as: an unsigned
-// integer of their size; strings, resources and variants as themselves.
+// Runs `f` for a C++ type with which elements of `dtype` can be copied: an unsigned integer of the
+// same size; strings, resources and variants as themselves.
 template <typename F>
 absl::Status DispatchBySize(DType dtype, F&& f) {
   switch (ElementSize(dtype)) {
@@ -63,7 +62,7 @@ T* MutableElementData(Tensor* t) {
   return static_cast<T*>(t->raw());
 }
 
-// memcpy that is fast for a few bytes too.
+// A memcpy that is also fast for a few bytes.
 inline void CopyBytes(const void* from, size_t n, void* to) {
   const char* const f = static_cast<const char*>(from);
   char* const t = static_cast<char*>(to);
@@ -95,36 +94,34 @@ void CopyElements(const T* from, int64_t n, T* to) {
   }
 }
 
-// A place in the elements of a tensor and how far it is from one index to the
-// next in every dimension, in elements: 0 repeats, negative goes backwards.
+// An offset in a tensor and a stride per dimension, in elements. A stride of 0 repeats, a negative
+// one goes backwards.
 struct StridedPlace {
   int64_t offset = 0;
   Dims strides;
 };
 
-// Of the elements in row-major order.
+// The strides of a row-major tensor.
 Dims RowMajorStrides(absl::Span<const int64_t> dims);
 
-// to[to_place(i)] = from[from_place(i)] for every index i below `dims`; in
-// parallel if it is worth it. REQUIRES: both tensors have one type, all places
-// are inside of them, and no two indices have the same place in `to`.
+// to[to_place(i)] = from[from_place(i)] for every index i below `dims`, in parallel if that pays.
+// REQUIRES: both tensors have the same type, all positions are inside of them, and no two indices
+// have the same position in `to`.
 absl::Status CopyStrided(KernelContext& c, absl::Span<const int64_t> dims, const Tensor& from,
                          const StridedPlace& from_place, Tensor* to, const StridedPlace& to_place);
 
-// Rows side by side: row r of `to` is row r of every input from `first` on, one
-// after the other. Input first + i has widths[i] elements in each of its rows.
-// REQUIRES: types and sizes fit.
+// Concatenates rows: row r of `to` consists of row r of input `first`, row r of input first + 1, and
+// so on. Input first + i has widths[i] elements per row. REQUIRES: types and sizes fit.
 absl::Status ConcatRows(KernelContext& c, int first, absl::Span<const int64_t> widths, int64_t rows, Tensor* to);
 
-// Whether a view of `count` elements should share the buffer rather than copy:
-// a small output costs less in its slot's own memory, which is kept from step
-// to step unless somebody shares it.
+// Whether a view of `count` elements should share the buffer instead of copying. Copying a small
+// output is cheaper: its slot keeps its memory from step to step unless it is shared.
 inline bool WorthSharing(DType dtype, int64_t count) {
   constexpr int64_t kBytes = 256;
   return count * static_cast<int64_t>(Buffer::Stride(dtype)) > kBytes;
 }
 
-// Sets all elements to zero, the empty string or nothing.
+// Sets all elements to zero, the empty string, or an empty handle or variant.
 void ClearElements(Tensor* t);
 // Sets all elements to `value`, one element of the same type.
 absl::Status FillElements(KernelContext& c, const Tensor& value, Tensor* t);

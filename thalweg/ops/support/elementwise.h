@@ -1,6 +1,5 @@
-// What elementwise ops share: loops over elements, and the kernels that feed
-// them. The loops are typed and know nothing of shapes; the kernels know
-// shapes and broadcasting and nothing of types.
+// Shared by elementwise ops: loops over elements, and the kernels that call them. The loops are typed
+// and independent of shapes. The kernels handle shapes and broadcasting and are independent of types.
 //
 //   struct NegFn {
 //     template <typename T>
@@ -8,8 +7,8 @@
 //   };
 //   Op("Neg")....Kernel<UnaryKernel>(SelectUnary<NegFn, Types<float, double>>)
 //
-// Half and BFloat16 are converted to float in blocks and back: a functor never
-// sees them, and a list of types with float in it stands for both as well.
+// Half and BFloat16 are converted to float and back in blocks. Functors never see them, and a list of
+// types that contains float includes them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@
 
 namespace thalweg {
 
-// Types whose loops are compiled for several instruction sets; others are rare.
+// Types whose loops are compiled for several instruction sets. Other types are rarely used.
 template <typename T>
 inline constexpr bool kIsHot =
     std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, int32_t> || std::is_same_v<T, int64_t>;
@@ -31,7 +30,7 @@ inline constexpr bool kIsHot =
 struct UnaryFn {
   // Writes n elements of y; y may be x.
   void (*loop)(const void* x, void* y, int64_t n) = nullptr;
-  float nanos = 1;  // of one element, roughly
+  float nanos = 1;  // estimated time per element
 };
 
 template <typename T, typename F>
@@ -60,8 +59,7 @@ UnaryFn MakeUnary(float nanos) {
   }
 }
 
-// The loop of F for `dtype`, or none. F::kNanos, if there is one, is the cost
-// of an element.
+// The loop of F for `dtype`, or none. F::kNanos, if it exists, is the cost per element.
 template <typename F, typename... Ts>
 UnaryFn SelectUnaryOf(Types<Ts...>, DType dtype) {
   float nanos = 0.5f;
@@ -89,8 +87,8 @@ class UnaryKernel : public Kernel {
 
 // ---- z = f(x, y), with broadcasting ----
 
-// A matrix of results. Strides are those of the operands' rows, in elements;
-// rows of z are adjacent.
+// A matrix of results. The strides are those of the operands' rows, in elements. The rows of z are
+// adjacent.
 struct BinaryRows {
   const void* x = nullptr;
   const void* y = nullptr;
@@ -101,16 +99,16 @@ struct BinaryRows {
   int64_t y_stride = 0;
 };
 
-// In a row, both operands have an element per column, or one has a single one.
+// In a row, both operands have an element per column, or one of them has a single element.
 enum class BinaryForm { kBoth, kScalarX, kScalarY };
 
 struct BinaryFn {
-  // By form. False if an element was not allowed.
+  // By form. Return false if an element was invalid.
   bool (*loops[3])(const BinaryRows&) = {};
-  // Of single elements: most tensors of a step are scalars.
+  // For single elements: most tensors of a step are scalars.
   bool (*one)(const void* x, const void* y, void* z) = nullptr;
   float nanos = 0.5f;
-  const char* failure = nullptr;  // the message for false
+  const char* failure = nullptr;  // the error message if a loop returns false
   absl::StatusCode failure_code = absl::StatusCode::kInvalidArgument;
 };
 
@@ -149,7 +147,7 @@ THALWEG_SIMD bool HotBinaryLoop(const BinaryRows& a) {
   return !failed;
 }
 
-// The three forms in one, for types of which few are used: one copy of it.
+// All three forms in one loop, for rarely used types, to save code.
 template <typename T, typename F>
 [[gnu::noinline, gnu::noclone]] bool PlainBinaryRows(const BinaryRows& a, int64_t x_step, int64_t y_step) {
   bool failed = false;
@@ -158,8 +156,7 @@ template <typename T, typename F>
   const T* y = static_cast<const T*>(a.y);
   R* z = static_cast<R*>(a.z);
   for (int64_t r = 0; r < a.rows; ++r, x += a.x_stride, y += a.y_stride, z += a.columns) {
-    // An operand that is repeated may lie where the result goes only if there
-    // is one column.
+    // A repeated operand can share memory with the result only if there is one column.
     for (int64_t i = 0; i < a.columns; ++i) z[i] = CallBinary<F>(x[i * x_step], y[i * y_step], failed);
   }
   return !failed;
@@ -186,8 +183,8 @@ BinaryFn MakeBinary() {
   }
 }
 
-// The loops of F for `dtype`, or none. F::kNanos is the cost of an element,
-// F::kFailure what is wrong with elements that fail.
+// The loops of F for `dtype`, or none. F::kNanos is the cost per element, F::kFailure the error message
+// for invalid elements.
 template <typename F, typename... Ts>
 BinaryFn SelectBinaryOf(Types<Ts...>, DType dtype) {
   BinaryFn fn;
@@ -221,17 +218,17 @@ class BinaryKernel : public Kernel {
   BinaryFn fn_;
   DType in_ = kInvalid, out_ = kInvalid;
   size_t in_size_ = 0, out_size_ = 0;
-  bool shape_error_ = true;  // operands that do not fit are an error, not unequal
+  bool shape_error_ = true;  // incompatible shapes are an error; false: such operands are unequal
 };
 
-// For operands that must have the same shape: the helpers of gradients.
+// For operands that must have the same shape, such as those of gradient helpers.
 class SameShapeBinaryKernel : public BinaryKernel {
  public:
   using BinaryKernel::BinaryKernel;
   absl::Status Compute(KernelContext& context) override;
 };
 
-// ---- what registrations share ----
+// ---- shared by registrations ----
 
 using Floats = Types<float, double>;
 using FloatsAndComplex = Types<float, double, std::complex<float>, std::complex<double>>;
@@ -241,20 +238,20 @@ using Numbers = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t,
 
 inline constexpr char kFloatsAndComplex[] = "bfloat16, half, float, double, complex64, complex128";
 
-// y = f(x), of one type T among `types`.
+// y = f(x) with one type T among `types`.
 Op UnaryOp(absl::string_view name, absl::string_view types = kFloatsAndComplex);
 // z = f(x, y), the same.
 Op BinaryOp(absl::string_view name, absl::string_view types);
 // z = f(y, dy): the derivative of a unary op, from its result.
 Op GradientHelperOp(absl::string_view name);
 
-// The gradient of a binary op, summed over what was broadcast.
+// Sets the gradients of a binary op, summed over the broadcast dimensions.
 absl::Status SetSums(GradientContext& g, Output dx, Output dy);
 
 // ---- half precision ----
 
 inline bool IsHalfPrecision(DType t) { return t == kHalf || t == kBfloat16; }
-// REQUIRES: IsHalfPrecision of the type.
+// REQUIRES: IsHalfPrecision(type).
 void HalfToFloat(DType from, const void* x, float* y, int64_t n);
 void FloatToHalf(DType to, const float* x, void* y, int64_t n);
 

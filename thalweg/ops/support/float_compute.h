@@ -12,10 +12,10 @@
 
 namespace thalweg {
 
-// A tensor as float, if it is of half precision.
+// Converts a half-precision tensor to float; returns others unchanged.
 absl::StatusOr<Tensor> AsFloat(KernelContext& context, const Tensor& x);
 
-// Calls compute(result) with output 0, or with a float tensor that is narrowed
+// Calls compute(result) with output 0 or, if that has half precision, with a float tensor that is converted
 // to it.
 template <typename F>
 absl::Status ComputeInFloat(KernelContext& context, const Shape& shape, const F& compute) {
@@ -27,12 +27,12 @@ absl::Status ComputeInFloat(KernelContext& context, const Shape& shape, const F&
   return absl::OkStatus();
 }
 
-// The same for kernels of several outputs: inputs and outputs as floats. What is
-// of half precision is a copy; Finish() narrows that of the outputs.
+// The same for kernels with several outputs. Inputs and outputs of half precision are float copies; Finish()
+// converts the outputs back.
 class FloatComputation {
  public:
   explicit FloatComputation(KernelContext& context) : context_(context) {}
-  // REQUIRES: input i is float or of half precision; so is output i.
+  // REQUIRES: input i and output i are float or half precision.
   absl::StatusOr<const float*> Input(int i);
   absl::StatusOr<float*> Output(int i, const Shape& shape);
   void Finish();
@@ -40,7 +40,7 @@ class FloatComputation {
  private:
   KernelContext& context_;
   std::vector<Tensor> inputs_;                       // copies
-  std::vector<std::pair<Tensor*, Tensor>> outputs_;  // that are narrowed, and their copies
+  std::vector<std::pair<Tensor*, Tensor>> outputs_;  // half-precision outputs and their float copies
 };
 
 }  // namespace thalweg

@@ -1,5 +1,5 @@
-// What a fuzz of kernels runs under: who dies or hangs says in which case, memory
-// has a limit, and what takes long is cancelled.
+// The environment for fuzzing kernels: a crash or hang reports the current case, memory is limited, and
+// long runs are cancelled.
 #pragma once
 
 #include <signal.h>
@@ -18,7 +18,7 @@
 
 namespace thalweg {
 
-// What runs now, as text.
+// A description of the current case.
 std::string& FuzzCase();
 
 // Handlers and limits for the time of the test.
@@ -36,8 +36,8 @@ class FuzzGuard {
   char stack_[1 << 16];
 };
 
-// Cancels what takes long, as whoever waits for a step would: kernels that loop
-// over what they are told must listen. Thread-safe.
+// Cancels runs that take long, like the client of a step would. Kernels with loops whose length comes
+// from their inputs must react. Thread-safe.
 class FuzzWatch {
  public:
   FuzzWatch() : thread_("watch", [this] { Run(); }) {}
@@ -63,7 +63,7 @@ class FuzzWatch {
   Thread thread_;  // the last: joined first
 };
 
-// Refuses large blocks, so that a kernel that wants them shows how it fails.
+// Refuses large allocations, to test how kernels fail.
 class FuzzAllocator final : public Allocator {
  public:
   static constexpr size_t kLargestBlock = size_t{256} << 20;

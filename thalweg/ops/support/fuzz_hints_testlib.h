@@ -1,6 +1,5 @@
-// Hints for the fuzz of kernels: inputs and attributes that fit together, for
-// ops whose checks random ones hardly ever pass. What is changed from there on
-// reaches the kernel itself.
+// Hints for fuzzing kernels: inputs and attributes that fit together, for ops whose checks random ones
+// hardly ever pass. Mutations of these inputs reach the kernel itself.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +19,12 @@ struct FuzzHint {
   const char* attrs;
 };
 
-// The first that names the op; nullptr if none does.
+// The first hint for the op; nullptr if there is none.
 const FuzzHint* FindFuzzHint(absl::string_view op);
-// Sets the attributes that the hint has.
+// Sets the attributes that the hint specifies.
 void SetHintedAttrs(const FuzzHint& hint, const tensorflow::OpDef& op, tensorflow::NodeDef* node);
-// A value for an input of this name, if the hint has one. For a resource it is
-// the handle of a variable on `device`, of `element` type.
+// The hinted value for an input, if there is one. For a resource it is the handle of a variable of type
+// `element` on `device`.
 std::optional<Tensor> HintedInput(const FuzzHint& hint, absl::string_view input, DType dtype, DType element,
                                   uint64_t seed, Device& device);
 

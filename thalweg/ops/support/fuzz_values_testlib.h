@@ -1,5 +1,5 @@
-// Random values for the fuzz of kernels: mostly such that fit together, with edges
-// among them. Everything follows from the seed.
+// Random values for fuzzing kernels: mostly values that fit together, with edge cases among them.
+// Everything is determined by the seed.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,7 @@
 
 namespace thalweg {
 
-// What is drawn depends on the seed alone: no expression draws twice in an order
-// that is the compiler's choice.
+// Deterministic: no expression draws twice in an order that the compiler may choose.
 class FuzzValues {
  public:
   explicit FuzzValues(uint64_t seed) : random_(seed) {}
@@ -35,19 +34,19 @@ class FuzzValues {
 
   // What the inputs of one node have in common.
   void NewShapes(bool volumes);
-  // Shapes that often fit together: the same for all, its rows, vectors, scalars.
+  // Shapes that often fit together: one shape for all inputs, its rows, vectors, scalars.
   Shape InputShape(int index);
 
   // REQUIRES: no resources or variants.
   Tensor AnyNumbers(DType dtype, const Shape& shape);
-  // Another shape, other elements, or one element that is different.
+  // A mutation of t: another shape, other elements, or one changed element.
   Tensor Mutant(const Tensor& t);
 
-  // No elements, and a dimension that no loop gets through.
+  // A shape without elements that has a huge dimension.
   Shape HollowShape();
-  // The inputs of a node made hollow such that they still fit together: one size
-  // of their dimensions becomes 0 and another huge, wherever it stands; or two
-  // dimensions of those that have one shape; or one tensor only.
+  // Gives the inputs of a node such shapes, so that they still fit together: one dimension size becomes 0
+  // and another huge, wherever they occur; or two dimensions of inputs with the same shape; or only one
+  // tensor.
   void Hollow(absl::Span<Tensor> inputs);
 
   tensorflow::AttrValue AnyAttr(const tensorflow::OpDef::AttrDef& attr);

@@ -8,8 +8,8 @@
 
 namespace thalweg {
 
-// C = op(A) op(B), where op(A) is m x k, op(B) is k x n, and op transposes or
-// not. Matrices are dense: rows follow each other without gaps.
+// C = op(A) op(B), where op(A) is m x k, op(B) is k x n, and op optionally transposes. Matrices are
+// dense, without gaps between rows.
 struct Gemm {
   bool transpose_a = false;
   bool transpose_b = false;
@@ -19,19 +19,19 @@ struct Gemm {
   int64_t n = 0;
   int64_t k = 0;
 
-  // On the calling thread. T: float, double, (u)int8..64, complex; integers
-  // wrap around. RESOURCE_EXHAUSTED if there is no memory to pack into.
+  // Runs on the calling thread. T: float, double, (u)int8..64, complex; integers wrap around.
+  // RESOURCE_EXHAUSTED if there is no memory for packing.
   template <typename T>
   absl::Status Run(const T* a, const T* b, T* c) const;
 
-  // Shared between the threads of the kernel's device where it pays.
+  // Uses the threads of the kernel's device if that pays.
   template <typename T>
   absl::Status Run(KernelContext& context, const T* a, const T* b, T* c) const;
 
   double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
 };
 
-// Makes oneDNN's code, when the calling thread runs it, stay on that thread.
+// Keeps oneDNN from using other threads when the calling thread runs it.
 void UseOneOpenMpThread();
 
 // oneDNN's BLAS-like product on the calling thread only, with leading

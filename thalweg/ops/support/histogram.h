@@ -1,4 +1,4 @@
-// How values are spread, as TensorBoard shows it.
+// Histograms for TensorBoard.
 #pragma once
 
 #include <limits>
@@ -11,13 +11,13 @@
 
 namespace thalweg {
 
-// Counts values in buckets whose limits grow by a tenth.
+// Counts values in buckets whose limits grow by 10 %.
 class Histogram {
  public:
   Histogram();
-  // REQUIRES: a finite value.
+  // REQUIRES: the value is finite.
   void Add(double value);
-  // Empty buckets that follow each other become one.
+  // Merges adjacent empty buckets.
   void ToProto(tensorflow::HistogramProto* proto) const;
 
  private:
@@ -27,8 +27,7 @@ class Histogram {
   double num_ = 0, sum_ = 0, sum_squares_ = 0;
 };
 
-// INVALID_ARGUMENT, with the name of what they are, if a value is not finite or
-// they are no real numbers.
+// INVALID_ARGUMENT, with `name`, if a value is not finite or the type is not a real number type.
 absl::Status FillHistogram(const Tensor& values, absl::string_view name, tensorflow::HistogramProto* histogram);
 
 }  // namespace thalweg

@@ -1,6 +1,5 @@
-// PoolVector: a vector whose memory is from the pool that tensors come from. For
-// what kernels need beside tensors, so that a step that is warm asks malloc for
-// nothing large.
+// A vector with memory from the tensors' pool. For the scratch memory of kernels, so that a warm step makes
+// no large malloc calls.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +20,7 @@ class PoolAllocator {
 
   T* allocate(size_t n) {
     void* const memory = HostAllocator().Allocate(n * sizeof(T));
-    if (memory == nullptr) throw std::bad_alloc();  // what a vector expects
+    if (memory == nullptr) throw std::bad_alloc();  // as std::vector expects
     return static_cast<T*>(memory);
   }
   void deallocate(T* memory, size_t n) { HostAllocator().Deallocate(memory, n * sizeof(T)); }

@@ -1,7 +1,6 @@
-// What the ops have in common that make a resource (a queue, a table, a
-// reader...) and those that use one. The handle of a resource is an element of
-// type resource or, in the first version of most of these ops, two strings,
-// container and name, that a ref edge carries.
+// Shared by ops that create or use a resource (a queue, a table, a reader...). The handle of a resource
+// is an element of type resource or, in the first version of most of these ops, a ref to two strings:
+// container and name.
 #pragma once
 
 #include <memory>
@@ -18,18 +17,17 @@
 
 namespace thalweg {
 
-// Where a resource is kept.
+// The container and the name of a resource.
 struct ResourceName {
   std::string container;
   std::string name;
 };
 
-// What the handle in input i names. `type_name` is that of TensorFlow's C++
-// type, which handles carry. INVALID_ARGUMENT if the input is no handle, or one
-// of another type or device.
+// Reads the handle in input i. `type_name` is TensorFlow's C++ type name, which handles carry.
+// INVALID_ARGUMENT if the input is not a handle, or belongs to another type or device.
 absl::StatusOr<ResourceName> ResourceNameOf(KernelContext& context, int i, absl::string_view type_name);
 
-// NOT_FOUND, in TensorFlow's words.
+// NOT_FOUND with TensorFlow's message.
 absl::Status NoSuchResource(const ResourceName& name, absl::string_view type_name);
 
 // The resource that input i names. T has a constant kTypeName.
@@ -51,21 +49,20 @@ absl::StatusOr<std::shared_ptr<T>> FindStepResource(KernelContext& context, int 
   return found;
 }
 
-// Shows in output 0 the handle of a resource that was just put into the step:
-// of type resource, as two strings or, for a ref edge, as `strings`, which the
-// resource keeps.
+// Sets output 0 to the handle of a resource of the step: as a resource, as two strings or, for a ref
+// edge, as `strings`, which the resource owns.
 void SetStepHandle(KernelContext& context, const ResourceName& name, absl::string_view type_name, Variable* strings);
 
-// A number that nobody else gets: for names of resources that have none.
+// A unique number for the names of anonymous resources.
 int64_t NextResourceNumber();
 
-// The part of the kernel below that needs no type.
+// The type-independent part of ResourceKernel.
 class AnyResourceKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override;
 
  protected:
-  // Shows the handle in output 0.
+  // Sets output 0 to the handle.
   void SetHandle(KernelContext& context);
 
   ResourceName name_;
@@ -75,17 +72,17 @@ class AnyResourceKernel : public Kernel {
 
  private:
   Tensor handle_;                      // of type resource
-  std::unique_ptr<Variable> strings_;  // what a ref edge carries
+  std::unique_ptr<Variable> strings_;  // the handle for ref edges
 };
 
-// Makes a resource in the first step, or finds the one of the same shared name,
-// and gives its handle. It is made again if its container was cleared.
+// Creates a resource in the first step, or finds the one with the same shared name, and outputs its
+// handle. Creates it again if its container was cleared.
 template <typename T>
 class ResourceKernel : public AnyResourceKernel {
  public:
   ResourceKernel() { type_name_ = T::kTypeName; }
   ~ResourceKernel() override ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    // If it is gone already, so may be the device it was on.
+    // If the resource is gone, the device that held it may be gone, too.
     if (is_private_ && !made_.expired()) resources_->Delete<T>(name_.container, name_.name).IgnoreError();
   }
 
@@ -104,7 +101,7 @@ class ResourceKernel : public AnyResourceKernel {
 
  protected:
   virtual absl::StatusOr<std::shared_ptr<T>> Make(const std::string& name) = 0;
-  // INVALID_ARGUMENT if a resource of that name is another than wanted.
+  // INVALID_ARGUMENT if an existing resource of that name does not match.
   virtual absl::Status Verify(const T& found) { return absl::OkStatus(); }
 
  private:
@@ -112,8 +109,8 @@ class ResourceKernel : public AnyResourceKernel {
   std::weak_ptr<T> made_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Gives the handle of a resource that other ops make: its name is the attribute
-// "shared_name" or, without one, that of the node.
+// Outputs the handle of a resource that other ops create. Its name is the attribute "shared_name" or, if
+// that is empty, the name of the node.
 class HandleKernel final : public Kernel {
  public:
   explicit HandleKernel(const char* type_name) : type_name_(type_name) {}
@@ -122,13 +119,13 @@ class HandleKernel final : public Kernel {
 
  private:
   const char* const type_name_;
-  Tensor handle_;  // made once
+  Tensor handle_;  // constant after Init
 };
 
 // The shape of a handle.
 absl::Status HandleShape(ShapeContext& c);
 
-// The node that made the handle in input i, if it is in sight; else nullptr.
+// The node that created the handle in input i, if it can be found in the graph; otherwise nullptr.
 const Node* HandleSource(const ShapeContext& c, int i);
 
 }  // namespace thalweg

@@ -1,5 +1,5 @@
-// Reducing rows into rows: what the segment ops have in common. Element types
-// are dispatched once per call, to a function that combines two rows.
+// Reduces rows into rows; shared by the segment ops. Element types are dispatched once per call, to a
+// function that combines two rows.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ enum class SegmentReduction { kSum, kProd, kMax, kMin };
 // to[i] = combine(to[i], from[i]) for n elements.
 using CombineRow = void (*)(const void* from, void* to, int64_t n);
 
-// UNIMPLEMENTED if there is none for the type.
+// UNIMPLEMENTED if the type is not supported.
 absl::StatusOr<CombineRow> FindCombineRow(SegmentReduction reduction, DType dtype);
 
-// to[i] = to[i] / divisor for n elements: of integers rounded towards zero.
+// to[i] = to[i] / divisor for n elements; integers are rounded towards zero.
 using DivideRow = void (*)(void* to, double divisor, int64_t n);
 absl::StatusOr<DivideRow> FindDivideRow(DType dtype);
 
@@ -25,8 +25,7 @@ absl::StatusOr<DivideRow> FindDivideRow(DType dtype);
 using AddScaledRow = void (*)(const void* from, double scale, void* to, int64_t n);
 absl::StatusOr<AddScaledRow> FindAddScaledRow(DType dtype);
 
-// Sets all elements to what a reduction of nothing gives: 0, 1, or the lowest
-// or highest number of the type.
+// Sets all elements to the identity of the reduction: 0, 1, or the lowest or highest number of the type.
 absl::Status FillWithIdentity(SegmentReduction reduction, Tensor* t);
 
 }  // namespace thalweg

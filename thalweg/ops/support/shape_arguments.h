@@ -1,5 +1,5 @@
-// Reading the small tensors of integers that tell array ops what to do: sizes,
-// axes, permutations. Nothing here allocates for shapes of rank four or less.
+// Reads the small integer tensors that are arguments of array ops: sizes, axes, permutations. Does not
+// allocate for shapes of rank four or less.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,7 @@ namespace thalweg {
 Dims ReadIntegers(const Tensor& t);
 // Element i of it.
 int64_t ReadInteger(const Tensor& t, int64_t i = 0);
-// The only element of a scalar; INVALID_ARGUMENT, naming it `what`, for anything
-// else.
+// The element of a scalar. INVALID_ARGUMENT, naming `what`, if it is not a scalar.
 absl::StatusOr<int64_t> ReadScalar(const Tensor& t, absl::string_view what);
 
 // A valid shape from a vector of sizes; INVALID_ARGUMENT otherwise.
@@ -34,8 +33,7 @@ std::optional<Dims> ConstantIntegers(const ShapeContext& c, int i);
 // Dimensions that are known or not (-1).
 int64_t AddDims(int64_t a, int64_t b);
 int64_t MultiplyDims(int64_t a, int64_t b);
-// Of two that must be equal, the one that is known; INVALID_ARGUMENT if they
-// differ.
+// Merges two dimensions that must be equal; either may be unknown. INVALID_ARGUMENT if they differ.
 absl::StatusOr<int64_t> MergeDims(int64_t a, int64_t b);
 // Dimension i; unknown if the rank is.
 int64_t DimOf(const PartialShape& shape, int i);

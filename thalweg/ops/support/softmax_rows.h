@@ -53,16 +53,16 @@ template <typename T>
   }
 }
 
-// y = exp(x), over many rows at once: short rows would leave most of a vector
-// empty.
+// y = exp(x), over many rows at once, because short rows would leave most of a vector register
+// unused.
 template <typename T>
 [[gnu::always_inline]] inline void ExpAll(const T* x, T* y, int64_t n) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) y[i] = vec::Exp(x[i]);
 }
 
-// Rows that are worked on at a time: about a thousand elements, which stay in
-// the first-level cache from one pass to the next.
+// The number of rows to process at a time: about a thousand elements, which stay in the L1 cache from
+// one pass to the next.
 inline int64_t RowsAtOnce(int64_t classes) { return std::max<int64_t>(1, 1024 / std::max<int64_t>(classes, 1)); }
 
 }  // namespace thalweg

@@ -1,5 +1,5 @@
-// A tensor inside of a variant: how datasets and sparse tensors in one carry
-// tensors of different types.
+// A tensor inside of a variant. Datasets, and sparse tensors in a variant, use it to hold tensors of
+// different types.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-// Tuples of tensors and batches of them: what queues, barriers and staging
-// areas hold.
+// Tuples of tensors and batches of them, the elements of queues, barriers and staging areas.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +10,25 @@
 
 namespace thalweg {
 
-// Row `row` of every component. It has memory of its own unless `share`: then
-// the whole batch lives as long as one of its rows.
+// Row `row` of every component, as a copy. With `share`, it shares the batch's memory, so the whole batch
+// lives as long as one of its rows.
 std::vector<Tensor> RowOf(const std::vector<Tensor>& batch, int64_t row, bool share);
 
 // Row `row` of one tensor.
 Tensor RowOf(const Tensor& batch, int64_t row, bool share);
 
-// Component i of the result has component i of every tuple as its rows. Where
-// shapes[i] leaves a dimension open, rows are as large as the largest, and
-// filled up with zeros. REQUIRES: types and shapes fit.
+// Batches tuples: the rows of component i of the result are component i of every tuple. Dimensions that are
+// unknown in shapes[i] are padded with zeros to the largest row. REQUIRES: types and shapes fit.
 absl::StatusOr<std::vector<Tensor>> BatchTuples(const std::vector<std::vector<Tensor>>& tuples,
                                                 const std::vector<DType>& types,
                                                 const std::vector<PartialShape>& shapes);
 
-// `element` as row `row` of `batch`. REQUIRES: the type is the same, and the
-// element is as large as a row or smaller in some dimensions.
+// Copies `element` to row `row` of `batch`. REQUIRES: the types are the same, and no dimension of the
+// element is larger than that of a row.
 void CopyToRow(const Tensor& element, int64_t row, Tensor* batch);
 
-// The elements of one tensor after those of the other, in `out`; in parallel if
-// it is worth it. REQUIRES: they are of its type, and fill it.
+// Concatenates the elements of all tensors in `out`, in parallel if that pays. REQUIRES: they have its type
+// and fill it.
 absl::Status JoinTensors(KernelContext& c, absl::Span<const Tensor> values, Tensor* out);
 
 }  // namespace thalweg

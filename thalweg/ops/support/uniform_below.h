@@ -1,5 +1,4 @@
-// Whole numbers and fractions from a stream of random words, as TensorFlow
-// derives them.
+// Integers and floats from a stream of random words, derived as TensorFlow does.
 #pragma once
 
 #include <bit>
@@ -10,8 +9,7 @@
 
 namespace thalweg {
 
-// An unbiased number below n, a power of two or not: numbers that would favour
-// small results are drawn again.
+// An unbiased number below n. Draws again if the random word would favour small results.
 template <typename U, typename Draw>
 U UniformBelow(U n, const Draw& draw) {
   if ((n & (n - 1)) == 0) return draw() & (n - 1);
@@ -21,7 +19,7 @@ U UniformBelow(U n, const Draw& draw) {
   return x % n;
 }
 
-// The same of 64 bits. REQUIRES: n > 0.
+// The same with 64 bits. REQUIRES: n > 0.
 inline int64_t UniformBelow(int64_t n, PhiloxSingle& random) {
   return static_cast<int64_t>(UniformBelow<uint64_t>(static_cast<uint64_t>(n), [&] {
     const uint64_t low = random();

@@ -15,8 +15,8 @@ struct Utf8Character {
   bool valid = false;
 };
 
-// Takes a character off the front. Of bytes that are none it takes those that
-// could have begun one, at least one, as Unicode recommends.
+// Removes a character from the front. For invalid bytes, removes the longest prefix that could have begun
+// a character, at least one byte, as Unicode recommends.
 // REQUIRES: !text->empty()
 inline Utf8Character TakeUtf8(absl::string_view* text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>((*text)[i]); };
@@ -30,8 +30,7 @@ inline Utf8Character TakeUtf8(absl::string_view* text) {
   if (size == 1) c = {first, 1, true};
   if (size > 1) {
     char32_t code = first & (0x7f >> size);
-    // The second byte keeps out what has a shorter form, surrogates, and what is
-    // above the last character.
+    // The range of the second byte excludes overlong forms, surrogates, and code points above the last one.
     const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
     while (c.bytes < size && static_cast<size_t>(c.bytes) < text->size()) {

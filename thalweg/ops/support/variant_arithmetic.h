@@ -1,5 +1,5 @@
-// Sums and zeros of tensors of whatever has them: numbers, lists of tensors,
-// optionals. Gradients of loops and conditionals are such values.
+// Sums and zeros of tensors of numbers, lists of tensors and optionals. Gradients of loops and
+// conditionals are such values.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,7 +7,7 @@
 
 namespace thalweg {
 
-// What has no value counts as zeros.
+// A tensor without a value counts as zeros.
 absl::StatusOr<Tensor> AddTensors(const Tensor& a, const Tensor& b);
 absl::StatusOr<Tensor> ZerosLike(const Tensor& x);
 

@@ -1,9 +1,8 @@
-// Elementary functions written so that a loop of them vectorizes: no branches,
-// no tables, only what every SIMD unit has. Within 2 units in the last place
-// of the exact value (the tests check), with libm's results for zeros,
-// infinities and NaN.
+// Elementary functions written so that loops over them vectorize: no branches, no tables, only instructions
+// that every SIMD unit has. Results are within 2 ulp of the exact value (the tests check this), and equal libm's
+// for zeros, infinities and NaN.
 //
-// The double versions of what is missing here are libm's.
+// For double versions that are missing here, libm is used.
 #pragma once
 
 #include <bit>
@@ -15,8 +14,7 @@ namespace thalweg::vec {
 
 namespace internal {
 
-// Adding 1.5 * 2^(mantissa bits) leaves a number rounded to an integer in the
-// low bits of the sum.
+// Adding 1.5 * 2^(mantissa bits) rounds a number to an integer, which is then in the low bits of the sum.
 constexpr float kRoundF = 12582912.0f;
 constexpr double kRoundD = 6755399441055744.0;
 
@@ -65,8 +63,7 @@ inline float Exp(float x) {
   x = x > 89.0f ? 89.0f : x;
   const auto [n, r] = internal::ReduceByLn2(x);
   const float e = internal::ExpMinusOne(r) + 1.0f;
-  // In two steps: neither power leaves the range, and denormal results round
-  // once.
+  // Scale in two steps, so that neither power overflows, and denormal results are rounded once.
   const int32_t half = n >> 1;
   return e * internal::PowerOfTwo(half) * internal::PowerOfTwo(n - half);
 }
@@ -77,7 +74,7 @@ inline double Exp(double x) {
   const double shifted = x * 0x1.71547652b82fep+0 + internal::kRoundD;
   const double n = shifted - internal::kRoundD;
   const double r = (x - n * internal::kLn2HiD) - n * internal::kLn2LoD;
-  // Even and odd powers apart: two short chains instead of a long one.
+  // Even and odd powers separately: two short dependency chains instead of a long one.
   const double r2 = r * r;
   double a = 1.81844467398932345e-09;
   a = a * r2 + 2.75669253536500421e-07;
@@ -93,7 +90,7 @@ inline double Exp(double x) {
   const double e = ((a + b * r) * r2 + r) + 1.0;
   const int64_t bits =
       static_cast<int64_t>(std::bit_cast<uint64_t>(shifted) - std::bit_cast<uint64_t>(internal::kRoundD));
-  // Halved as 32-bit: arithmetic shifts of 64 bits are not in AVX2.
+  // Shift as 32-bit integers: AVX2 has no 64-bit arithmetic shift.
   const int64_t half = static_cast<int32_t>(bits) >> 1;
   return e * internal::PowerOfTwo(half) * internal::PowerOfTwo(bits - half);
 }
@@ -111,7 +108,7 @@ inline float Expm1(float x) {
   return n > 60 ? large : small;
 }
 
-// log(x) for finite x that are no smaller than the smallest normal number.
+// log(x) for finite x that are at least the smallest normal number.
 inline float LogOfNormal(float x) {
   // The mantissa in [sqrt(1/2), sqrt(2)), and the exponent that goes with it.
   const uint32_t bits = std::bit_cast<uint32_t>(x) - 0x3f3504f3;
@@ -122,8 +119,7 @@ inline float LogOfNormal(float x) {
   return (s * (h + internal::LogSeries(s * s)) + e * internal::kLn2LoF - h) + f + e * internal::kLn2HiF;
 }
 
-// What a logarithm is where it is no number: of 0, infinity, negative numbers
-// and NaN.
+// The logarithm of special values: 0, infinity, negative numbers and NaN.
 inline float SpecialLog(float x) {
   return x == 0.0f ? -std::numeric_limits<float>::infinity() : x > 0.0f ? x : std::numeric_limits<float>::quiet_NaN();
 }
@@ -136,7 +132,7 @@ inline float Log(float x) {
 
 inline float Log1p(float x) {
   const float u = 1.0f + x;
-  // What rounding took from 1 + x is put back, to first order.
+  // Corrects the rounding error of 1 + x to first order.
   const float y = LogOfNormal(u) + (x - (u - 1.0f)) / u;
   return u > 0.0f && u < std::numeric_limits<float>::infinity() ? y : SpecialLog(u);
 }
@@ -151,7 +147,7 @@ inline float Tanh(float x) {
   return std::copysign(e / (e + 2.0f), x);
 }
 
-// The largest magnitude for which Sin and Cos below are exact enough.
+// The largest magnitude for which Sin and Cos below are precise enough.
 constexpr float kLargestAngle = 8000.0f;
 
 // sin(x), or for quarter = 1 cos(x). REQUIRES: |x| <= kLargestAngle.
@@ -188,8 +184,7 @@ inline float Erf(float x) {
   small = small * z + 1.128373378e-01f;
   small = small * z - 3.761263614e-01f;
   small = small * z + 1.128379167e+00f;
-  // 1 - exp(log(erfc(a))): a polynomial of high degree would be needed without
-  // the logarithm.
+  // Uses 1 - exp(log(erfc(a))), because erfc itself would need a polynomial of high degree.
   a = a > 4.0f ? 4.0f : a;
   float log_erfc = -2.041825846e-05f;
   log_erfc = log_erfc * a + 4.266779307e-04f;

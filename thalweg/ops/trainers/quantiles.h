@@ -1,10 +1,9 @@
-// Approximate quantiles of weighted numbers that come as a stream, as
-// TensorFlow's boosted trees compute them: the same input gives the same
-// boundaries.
+// Approximate quantiles of a stream of weighted numbers, as TensorFlow's boosted trees compute
+// them: the same input gives the same boundaries.
 //
-// A summary is a sorted list of values with bounds of their ranks. Summaries are
-// merged without loss and compressed with a known one, level by level, so that the
-// error of the whole stays below epsilon (Zhang and Wang, "A fast algorithm for
+// A summary is a sorted list of values with bounds of their ranks. Summaries are merged without
+// loss and compressed with a known loss, level by level, so that the total error stays below
+// epsilon (Zhang and Wang, "A fast algorithm for
 // approximate quantiles in high speed data streams", 2007; the weights are those
 // of XGBoost, 2016).
 #pragma once
@@ -19,14 +18,14 @@ class QuantileSummary {
   struct Entry {
     float value;
     float weight;
-    float min_rank;  // of the first of its weight
-    float max_rank;  // of the last
+    float min_rank;  // lower bound of the rank
+    float max_rank;  // upper bound of the rank
     float PreviousMax() const { return max_rank - weight; }
     float NextMin() const { return min_rank + weight; }
   };
 
   QuantileSummary() = default;
-  // Of entries that are sorted by value.
+  // REQUIRES: the entries are sorted by value.
   explicit QuantileSummary(std::vector<Entry> entries) : entries_(std::move(entries)) {}
 
   const std::vector<Entry>& entries() const { return entries_; }
@@ -34,11 +33,12 @@ class QuantileSummary {
   float total() const { return entries_.empty() ? 0 : entries_.back().max_rank; }
 
   void Merge(const QuantileSummary& other);
-  // To about `size` entries. Adds at most max(1 / size, epsilon) to the error.
+  // Reduces the summary to about `size` entries. Adds at most max(1 / size, epsilon) to the
+  // error.
   void Compress(int64_t size, double epsilon);
 
-  // Values that divide the numbers into about so many parts, the first and the
-  // last included.
+  // Values that divide the numbers into about `count` parts, including the first and the last
+  // value.
   std::vector<float> Boundaries(int64_t count) const;
   // Exactly count + 1 values, some of which may be equal.
   std::vector<float> Quantiles(int64_t count) const;
@@ -54,10 +54,10 @@ class QuantileStream {
   // REQUIRES: 0 < epsilon < 1, max_elements > 0.
   QuantileStream(double epsilon, int64_t max_elements);
 
-  // Numbers of weight 0 or less do not count.
+  // Ignores numbers with a weight of 0 or less.
   void Push(float value, float weight);
   void Push(QuantileSummary summary);
-  // The summary of all; the stream is empty then.
+  // Returns the summary of all numbers and empties the stream.
   QuantileSummary Finish();
 
  private:
@@ -69,8 +69,8 @@ class QuantileStream {
   void Propagate(QuantileSummary summary);
 
   double epsilon_;
-  int64_t block_ = 2;  // entries of a level
-  int64_t buffered_;   // numbers that are collected before they become a summary
+  int64_t block_ = 2;  // entries per level
+  int64_t buffered_;   // how many numbers are collected before they become a summary
   std::vector<Number> buffer_;
   std::vector<QuantileSummary> levels_;
 };

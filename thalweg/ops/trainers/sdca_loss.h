@@ -12,8 +12,8 @@ namespace thalweg {
 // A loss as a function of a prediction (w x) and a label, and its dual. Constant.
 class SdcaLoss {
  public:
-  // INVALID_ARGUMENT if there is no such loss: logistic_loss, squared_loss,
-  // hinge_loss, smooth_hinge_loss, poisson_loss.
+  // `name` is logistic_loss, squared_loss, hinge_loss, smooth_hinge_loss or poisson_loss;
+  // INVALID_ARGUMENT otherwise.
   static absl::StatusOr<std::unique_ptr<SdcaLoss>> Make(absl::string_view name);
   virtual ~SdcaLoss() = default;
 
@@ -26,7 +26,7 @@ class SdcaLoss {
   virtual double Dual(double dual, double label) const = 0;
   // One over the Lipschitz constant of the derivative; 0 if it has none.
   virtual double Smoothness() const = 0;
-  // The label as the formulas want it; INVALID_ARGUMENT if it is none.
+  // Converts a label to the form that the formulas use. INVALID_ARGUMENT if it is not valid.
   virtual absl::StatusOr<float> Label(float label) const = 0;
 };
 

@@ -1,5 +1,5 @@
-// TreeEnsemble: the decision trees of a gradient boosting model, which grow layer
-// by layer. A resource; its ops are in boosted_trees.cc.
+// The decision trees of a gradient boosting model, which grow layer by layer. A resource; its
+// ops are in boosted_trees.cc.
 #pragma once
 
 #include <map>
@@ -16,8 +16,7 @@
 
 namespace thalweg {
 
-// A split of a leaf that was found to be good. Contributions are multiplied with
-// the learning rate already.
+// A split of a leaf. The contributions include the learning rate.
 struct TreeSplit {
   int32_t feature_id = 0;
   float gain = 0;
@@ -26,23 +25,22 @@ struct TreeSplit {
   float right_contribution = 0;
 };
 
-// The weight of a leaf with these sums of gradients and hessians, and what it
-// gains: with w the minimum of (h + l2) w^2 / 2 + g w + l1 |w|, the gain is
-// -2 times that minimum.
+// The weight w and the gain of a leaf with given sums of gradients g and hessians h. w minimizes
+// (h + l2) w^2 / 2 + g w + l1 |w|, and the gain is -2 times that minimum.
 struct LeafWeight {
   float weight = 0;
   float gain = 0;
   static LeafWeight Of(float gradient, float hessian, float l1, float l2);
 };
 
-// The buckets of the features of a batch of examples, one tensor [batch] or
-// [batch, dimensions] for every feature.
+// The bucketized features of a batch of examples: one tensor [batch] or [batch, dimensions] per
+// feature.
 class BucketizedBatch {
  public:
-  // INVALID_ARGUMENT if there is none or the sizes of the batches differ.
+  // INVALID_ARGUMENT if there are no features or their batch sizes differ.
   static absl::StatusOr<BucketizedBatch> Of(std::vector<Tensor> features);
   int64_t size() const { return features_[0].dim(0); }
-  // INVALID_ARGUMENT if a split asks for what is not there.
+  // INVALID_ARGUMENT if the feature or dimension, which comes from a split, does not exist.
   absl::StatusOr<int32_t> At(int64_t example, int32_t feature, int32_t dimension) const;
 
  private:
@@ -55,9 +53,8 @@ class TreeEnsemble final : public Resource {
   static constexpr char kTypeName[] = "N10tensorflow28BoostedTreesEnsembleResourceE";
   std::string Describe() const override { return "an ensemble of boosted trees"; }
 
-  // Replaces everything. INVALID_ARGUMENT unless it is a TreeEnsemble whose
-  // splits lead downwards to leaves with one logit. An empty text is an empty
-  // ensemble.
+  // Replaces all trees. INVALID_ARGUMENT unless `serialized` is a TreeEnsemble whose splits lead
+  // downwards to leaves with one logit. An empty string is an empty ensemble.
   absl::Status Deserialize(absl::string_view serialized, int64_t stamp);
   struct Snapshot {
     int64_t stamp;
@@ -68,22 +65,22 @@ class TreeEnsemble final : public Resource {
   struct States {
     int64_t stamp;
     int32_t trees, finalized_trees, attempted_layers;
-    int32_t last_layer_begin, last_layer_end;  // nodes of the layer that grows
+    int32_t last_layer_begin, last_layer_end;  // nodes of the layer that is growing
   };
   States GetStates() const;
 
   enum class Pruning { kNone = 0, kPre = 1, kPost = 2 };
-  // Adds a layer to the last tree: splits by node. A tree of `max_depth` layers is
-  // final, and a new one begins.
+  // Adds a layer to the last tree; `splits` are by node. A tree with `max_depth` layers is
+  // complete, and a new one begins.
   absl::Status Grow(const std::map<int32_t, TreeSplit>& splits, int32_t max_depth, Pruning pruning);
-  // Adds to the bias, the root of the first tree. True if that changed it enough
-  // to go on.
+  // Adds to the bias, the root of the first tree. Returns true if the change was large enough to
+  // continue.
   absl::StatusOr<bool> CenterBias(float logit);
 
-  // The sum of what all trees say of an example.
+  // The sum of the trees' logits for an example.
   absl::StatusOr<float> Predict(const BucketizedBatch& batch, int64_t example) const;
-  // The same from where an earlier prediction ended: what to add to it, and where
-  // this one ends. A node of -1 is no earlier prediction.
+  // Continues an earlier prediction: returns what to add to it, and where this one ends. A node of
+  // -1 means that there is no earlier prediction.
   struct Position {
     int32_t tree;
     int32_t node;
@@ -93,7 +90,7 @@ class TreeEnsemble final : public Resource {
     Position end;
   };
   absl::StatusOr<Partial> PredictFrom(Position start, const BucketizedBatch& batch, int64_t example) const;
-  // The features that decided on an example, and the logits after each.
+  // The features on the decision path of an example, and the logits after each.
   absl::StatusOr<std::string> Explain(const BucketizedBatch& batch, int64_t example) const;
 
  private:

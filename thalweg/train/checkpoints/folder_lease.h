@@ -1,4 +1,4 @@
-// FolderLease: one chief at a time writes the checkpoints of a folder.
+// Ensures that only one chief at a time writes checkpoints to a folder.
 #pragma once
 
 #include <string>
@@ -7,13 +7,12 @@
 
 namespace thalweg {
 
-// A lock on a file of the folder, which ends with the process that holds it,
-// however that ends. It holds on network file systems that share locks. Movable.
+// Holds a lock on a file in the folder. The lock ends with the process, however it ends. It
+// also works on network file systems that support locks. Movable.
 class FolderLease {
  public:
-  // Makes the folder if need be. FAILED_PRECONDITION, saying who, if another chief
-  // has it. A file system without locks gives a lease that excludes nobody, and a
-  // warning.
+  // Creates the folder if needed. FAILED_PRECONDITION, naming the holder, if another chief has
+  // the lock. On a file system without locks, logs a warning and excludes nobody.
   static absl::StatusOr<FolderLease> Take(const std::string& folder);
   FolderLease(FolderLease&& other) noexcept;
   FolderLease& operator=(FolderLease&& other) noexcept;
@@ -25,7 +24,7 @@ class FolderLease {
   FolderLease(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
   std::string path_;
-  int fd_ = -1;  // -1: nothing is held
+  int fd_ = -1;  // -1: the lock is not held
 };
 
 }  // namespace thalweg

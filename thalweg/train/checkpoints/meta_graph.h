@@ -1,4 +1,4 @@
-// A graph as TensorFlow's programs take it up: a MetaGraphDef.
+// Exports a graph as a MetaGraphDef, which TensorFlow's programs can import.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace thalweg {
 
-// The bytes of a MetaGraphDef: the graph, its variables and what saves them.
+// A serialized MetaGraphDef: the graph, its variables and its saver.
 std::string MetaGraph(const Graph& graph, const tensorflow::SaverDef& saver);
 
 }  // namespace thalweg

@@ -1,4 +1,4 @@
-// What layers say about a bad argument.
+// Checks the arguments of layers.
 #pragma once
 
 #include <functional>
@@ -9,13 +9,13 @@
 
 namespace thalweg::layers {
 
-// False if the scope has failed, or fails now: if x is missing, or with what
-// `check` finds. The error begins with the kind of layer and the full name of this
-// one.
+// Returns false if the scope has failed, if x is null, or if `check` returns an error. In the
+// last two cases the scope fails with an error that begins with the kind and the full name of
+// the layer.
 bool CheckLayer(const Scope& s, absl::string_view layer, absl::string_view name, const Output& x,
                 const std::function<absl::Status()>& check);
 
-// For a check: an error unless x is of a floating type.
+// An error unless x has a floating-point type. For use in `check`.
 absl::Status CheckFloating(const Output& x);
 
 }  // namespace thalweg::layers

@@ -1,6 +1,5 @@
-// What tests of models share: a graph with a session, weights
-// that every program makes alike, and a number for a tensor, to compare with
-// TensorFlow's.
+// Shared by tests of models: a graph with a session, deterministic weights, and a fingerprint
+// of tensors for comparison with TensorFlow.
 #pragma once
 
 #include <cmath>
@@ -33,7 +32,7 @@ struct Model {
 
   Graph graph;
   Scope s = graph.root();
-  std::unique_ptr<Session> session;  // made by the first Run
+  std::unique_ptr<Session> session;  // created by the first Run
 };
 
 // scale * sin(step * i) for element i.
@@ -46,7 +45,7 @@ inline Tensor Wave(const Shape& shape, double step = 0.7, double scale = 0.5) {
 }
 inline Output WaveInitializer(const Scope& s, const Shape& shape, DType) { return Const(s, Wave(shape)); }
 
-// The sum of t[i] * cos(0.3 * i).
+// A fingerprint of a tensor: the sum of t[i] * cos(0.3 * i).
 inline double Mark(const Tensor& t) {
   double sum = 0;
   for (int64_t i = 0; i < t.num_elements(); ++i) {

@@ -1,5 +1,4 @@
-// What optimizers have in common that do something before, after or instead of
-// the update of another one.
+// Base class of optimizers that wrap another optimizer.
 #pragma once
 
 #include <memory>
@@ -12,8 +11,7 @@
 
 namespace thalweg {
 
-// Hands everything on to the inner one; who derives from it overrides
-// ApplyGradients.
+// Forwards everything to the inner optimizer. Derived classes override ApplyGradients().
 class WrappedOptimizer : public Optimizer {
  public:
   std::vector<GradientAndVar> ComputeGradients(const Scope& s, Output loss, std::vector<Var> var_list) override {
@@ -29,7 +27,7 @@ class WrappedOptimizer : public Optimizer {
   Optimizer& inner() const { return *inner_; }
 
  private:
-  // The rule is that of the inner one.
+  // The inner optimizer has the update rule.
   Output ApplyDense(const Scope& s, Output, const Var&) override { return NoRule(s); }
   Output ApplySparse(const Scope& s, const Gradient&, const Var&) override { return NoRule(s); }
   Output NoRule(const Scope& s) {

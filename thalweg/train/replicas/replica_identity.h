@@ -1,5 +1,4 @@
-// Which worker a graph is built for: what optimizers across replicas need to
-// know.
+// Identifies the worker that a graph is built for, for optimizers across replicas.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +10,13 @@ namespace thalweg {
 
 struct ReplicaIdentity {
   Output anchor;       // an operation on this worker
-  int64_t worker = 0;  // its number among all
-  std::string task;    // "/job:worker/task:0"; "" if the device names none
+  int64_t worker = 0;  // its index among all workers
+  std::string task;    // "/job:worker/task:0"; "" if the device does not name a task
 };
 
-// From the device that the scope gives to operations: the number is that of the
-// task. A "chief" (or "master") beside the workers is the last of `total` or, if
-// nobody says how many there are, a number that none of them has.
+// Uses the device that the scope assigns to operations: the index is that of the task. A
+// "chief" (or "master") beside the workers is the last of `total`; by default, `total` is
+// larger than any number of workers.
 ReplicaIdentity IdentifyReplica(const Scope& s, int64_t total = int64_t{1} << 20);
 
 }  // namespace thalweg

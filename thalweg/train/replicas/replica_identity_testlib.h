@@ -1,5 +1,5 @@
-// Workers of a training in one process: each with a graph and a session of its
-// own, on a TestCluster, and the loop around its steps.
+// The workers of a distributed training in one process. Each has its own graph and session on
+// a TestCluster, and runs its hooks around the steps.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace thalweg {
 
-// The loss is sum((w - x)^2) / 2 + sum(table[1, 3, 1] * x)^2 of w [2] and table
-// [4, 2], which lie on different parameter servers if there are two.
+// The loss is sum((w - x)^2) / 2 + sum(table[1, 3, 1] * x)^2 for w [2] and table [4, 2], which
+// are on different parameter servers if there are two.
 struct TestModel {
   explicit TestModel(const Scope& s);
   Output x;  // fed, [2]
@@ -25,8 +25,8 @@ class TestReplica {
  public:
   using MakeOptimizer = std::function<std::unique_ptr<Optimizer>()>;
 
-  // Without a cluster: in this process. The chief is the task of that name if the
-  // cluster has one, else worker 0.
+  // Without a cluster, runs in this process. The chief is the task of job "chief" if the
+  // cluster has one, otherwise worker 0.
   TestReplica(TestCluster* cluster, const TaskId& task, const MakeOptimizer& make);
   TestReplica(TestCluster* cluster, int worker, const MakeOptimizer& make)
       : TestReplica(cluster, TaskId{"worker", worker}, make) {}

@@ -1,5 +1,5 @@
-// The hook of a synchronous optimizer: who takes part, and the chief's thread
-// that turns gradients into updates.
+// The hook of SyncReplicas. It makes the worker join and leave the training, and runs the
+// chief's thread that aggregates gradients and applies updates.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@
 
 namespace thalweg {
 
-// What SyncReplicas adds to a graph, beside the train op.
+// The operations that SyncReplicas adds to a graph, besides the train op.
 struct SyncGraph {
   SyncReplicasOptions options;
   int64_t worker = 0;
   Output round;       // waits for gradients, takes their means, updates, releases the next step
-  Output local_init;  // the step of this worker
-  Output chief_init;  // ...and those of the accumulators
+  Output local_init;  // initializes the local step of this worker
+  Output chief_init;  // the same, and the steps of the accumulators
   Output global_step;
-  Output release;        // the step that is
-  Output release_again;  // ...to those who wait, too
+  Output release;        // releases the current step
+  Output release_again;  // the same, also to workers that wait already
   Output close_steps;
 
-  Output member;                  // fed: a worker, for what follows
-  RosterJoinOutputs own_join;     // this worker's
-  RosterJoinOutputs roster_join;  // in the place of another
+  Output member;                  // fed: the worker to which the following operations apply
+  RosterJoinOutputs own_join;     // joins this worker
+  RosterJoinOutputs roster_join;  // joins worker `member`
   Output roster_leave;
   Output accumulator_joins, accumulator_leaves;
   RosterMemberOutputs members;
   Output await_empty;  // waits until everyone has left
 
-  AccumulatorLedgerOutputs ledger;  // of the first variable
+  AccumulatorLedgerOutputs ledger;  // counts of the first variable's accumulator
 };
 
 std::shared_ptr<Hook> MakeSyncHook(std::shared_ptr<const SyncGraph> graph, bool is_chief);

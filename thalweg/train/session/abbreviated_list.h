@@ -1,4 +1,4 @@
-// Lists of names in texts that people read.
+// Shortens lists of names for messages.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Opens sessions that are ready: whose variables have values.
+// Opens sessions whose variables are initialized.
 #pragma once
 
 #include <memory>
@@ -17,45 +17,43 @@ namespace thalweg {
 struct SessionManagerOptions {
   SessionOptions session;
   bool is_chief = true;
-  std::string checkpoint_dir;  // empty: nothing to restore from
+  std::string checkpoint_dir;  // empty: do not restore
   absl::Duration max_wait = absl::Minutes(10);
-  Cancellation* cancellation = nullptr;  // ends waits for other tasks; borrowed, may be none
-  // A worker that waits for the chief asks so often whether it has missed its
-  // signal.
+  Cancellation* cancellation = nullptr;  // ends waits for other tasks; borrowed, may be nullptr
+  // How often a worker that waits for the chief checks whether it has missed the signal.
   absl::Duration ask_every = absl::Milliseconds(250);
 };
 
-// The chief initializes variables, or restores them from the latest checkpoint;
-// others wait until it has. It tells them by closing a queue, which is beside the
-// first variable: what is known there TensorFlow's parameter servers know, too. A
-// queue can be closed only once; when only another parameter server was lost,
-// they have to ask, and see it within a quarter of a second. Not thread-safe.
+// The chief initializes the variables or restores them from the latest checkpoint. The other
+// workers wait until it has. The chief signals them by closing a queue that is placed with the
+// first variable, which also works on TensorFlow's parameter servers. A queue can be closed
+// only once. If a parameter server other than the queue's was lost, the workers have to poll,
+// and notice within a quarter of a second. Not thread-safe.
 class SessionManager {
  public:
   // Adds its operations to the graph. REQUIRES: the scaffold is complete.
   SessionManager(const Scope& s, Scaffold scaffold, SessionManagerOptions options);
 
-  // `again`: after a task was lost. Then variables that still have their values
-  // keep them; if some do not, all come from the checkpoint. FAILED_PRECONDITION
-  // if there is none to go back to. Tasks that have not started or have left are
-  // waited for.
+  // Opens a session and waits for tasks that have not started or have left. `again` is true
+  // after a task was lost. In that case variables keep their values if all still have one;
+  // otherwise all are restored from the checkpoint. FAILED_PRECONDITION if there is none.
   absl::StatusOr<std::unique_ptr<Session>> Open(bool again);
 
  private:
-  // A text if it has to wait, of what for.
+  // Returns what it has to wait for, or "" if the session is open.
   absl::StatusOr<std::string> TryOpen(bool again, const WaitBackoff& patience, std::unique_ptr<Session>* session);
   absl::Status GiveValues(Session& session, bool again, const std::vector<std::string>& lost);
-  // The first of these, latest first, whose data is not damaged.
+  // Restores the first of these checkpoints, latest first, that is not damaged.
   absl::Status RestoreFirst(Session& session, const std::vector<std::string>& saved);
   absl::Status RunInit(Session& session);
-  // Pauses, until the chief says that variables have values or it is time to ask.
+  // Waits until the chief signals that the variables are initialized, or until the next check.
   absl::Status AwaitChief(Session& session, WaitBackoff& patience, const std::string& what);
 
   const Scope scope_;
   const Scaffold scaffold_;
   const SessionManagerOptions options_;
   const ReadyCheck ready_;
-  Output signal_, await_signal_;  // none: in this process
+  Output signal_, await_signal_;  // null if the session runs in this process
   bool signalled_ = false;        // in this session
 };
 

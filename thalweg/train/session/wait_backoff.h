@@ -1,4 +1,4 @@
-// Waiting for other tasks, in sight of people.
+// Waits for other tasks with backoff, and logs long waits.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,16 @@
 
 namespace thalweg {
 
-// One wait of unknown length: pauses of an eighth of what was waited so far, 5 to
-// 250 ms, so that little is added to a short wait. After 10 s a line says what is
-// waited for and since when, and again each time that has doubled. Not
-// thread-safe.
+// One wait of unknown length. Each pause is an eighth of the time waited so far, between 5 and
+// 250 ms, so that a short wait gets little longer. After 10 s it logs what it waits for and for
+// how long, again each time the duration has doubled. Not thread-safe.
 class WaitBackoff {
  public:
   // `cancellation`, which may be nullptr, ends the wait early. Borrowed.
   explicit WaitBackoff(absl::Duration max_wait, Cancellation* cancellation = nullptr, Clock& clock = RealClock());
 
-  // Pauses once. DEADLINE_EXCEEDED, with `what`, if the time is over; the reason
-  // of the cancellation, with `what`, if it was cancelled.
+  // Pauses once. DEADLINE_EXCEEDED, with `what`, after max_wait; the reason of the
+  // cancellation, with `what`, if it was cancelled.
   absl::Status Pause(absl::string_view what);
   absl::Duration waited() const;
   absl::Duration left() const { return max_wait_ - waited(); }
@@ -34,8 +33,8 @@ class WaitBackoff {
   absl::Duration next_line_ = absl::Seconds(10);
 };
 
-// True if a step failed because a task has left or was restarted, so that a new
-// session may do better.
+// True if a step failed because a task has left or was restarted, so that a new session may
+// succeed.
 bool IsTaskLost(const absl::Status& status);
 
 }  // namespace thalweg
