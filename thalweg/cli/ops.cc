@@ -51,7 +51,6 @@ constexpr Reason kReasons[] = {
     {"", "RemoteFusedGraph", "it runs on a processor of its own"},
     {"TfLite", "", "it runs another runtime"},
     {"_", "", "only TensorFlow's runtime itself puts it into graphs"},
-    {"", "PyFunc", "it calls back into the script"},
     {"", "Dataset", "input pipelines"},
     {"", "Iterator", "input pipelines"},
     {"StatsAggregator", "", "input pipelines"},
