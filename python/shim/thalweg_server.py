@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 
+import thalweg_functions
 from thalweg_script_end import when_script_ends
 
 # TensorFlow's Coordinator grants threads this long to end before the session is closed, which ends them at once.
@@ -33,7 +34,7 @@ def _keeps_tensorflow_semantics():
 class ServerProcess:
     """One `thalweg server`. Its log comes through on stderr; it ends when this object, or this process, does."""
 
-    def __init__(self, server_def, cpus=1):
+    def __init__(self, server_def, package, cpus=1):
         self._stopping = False
         self._failure = None
         self._code = 0  # what join() returns
@@ -42,20 +43,24 @@ class ServerProcess:
         self.target = None
         # The server ends when nobody holds the writing end any more: when this process does, however that happens.
         lifeline, self._lifeline = os.pipe()
+        own_end, channel = thalweg_functions.make_pair()
         try:
             self._process = subprocess.Popen(
-                self._command(cpus, lifeline), stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(lifeline,))
+                self._command(cpus, lifeline, channel.fileno()), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                pass_fds=(lifeline, channel.fileno()))
         finally:
             os.close(lifeline)
+            channel.close()
+        self._functions = thalweg_functions.FunctionServer(own_end, package)
         self._process.stdin.write(server_def.SerializeToString())
         self._process.stdin.close()
         self._read_start()
         threading.Thread(target=self._watch, daemon=True).start()
 
     @staticmethod
-    def _command(cpus, lifeline):
+    def _command(cpus, lifeline, channel):
         command = [os.environ["THALWEG_BINARY"], "server", "--server_def=-", "--cpus=%d" % cpus,
-                   "--lifeline=%d" % lifeline]
+                   "--lifeline=%d" % lifeline, "--script_channel=%d" % channel]
         for flag in ("orphan_after", "orphan_checkpoint"):
             value = os.environ.get("THALWEG_" + flag.upper())
             if value:
@@ -147,6 +152,10 @@ class ServerProcess:
 
     def let_go(self):
         """In a forked process: the server belongs to the other one."""
+        self._close_lifeline()
+        self._functions.let_go()
+
+    def _close_lifeline(self):
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
@@ -156,7 +165,8 @@ class ServerProcess:
         if self._stopping:
             return
         self._stopping = True
-        self.let_go()
+        self._functions.stop()
+        self._close_lifeline()
         try:
             self._process.wait(timeout=_ANSWER_SECONDS)
         except subprocess.TimeoutExpired:
@@ -188,23 +198,24 @@ def _let_go_of_all():
 os.register_at_fork(after_in_child=_let_go_of_all)
 
 
-def _start(errors, server_def, cpus=1):
+def _start(module, server_def, cpus=1):
+    package = module.__name__.split(".")[0]
     while _released:
         process = _released.pop()
         _running.discard(process)
         process.stop()
-    process = ServerProcess(server_def, cpus)
+    process = ServerProcess(server_def, package, cpus)
     if process.failure:
         code, message = process.failure
+        errors = _errors_of(package)
         raise errors.exception_type_from_error_code(getattr(errors, code))(None, None, message)
     when_script_ends(_end_all)
     _running.add(process)
     return process
 
 
-def _errors_of(module):
+def _errors_of(package):
     # Imported late: this file is loaded while TensorFlow is.
-    package = module.__name__.split(".")[0]
     return __import__(package + ".python.framework.errors_impl", fromlist=["errors_impl"])
 
 
@@ -214,7 +225,7 @@ def patch_server_class(module):
     def init(self, server_or_cluster_def, job_name=None, task_index=None, protocol=None, config=None, start=True):
         self._server_def = module._make_server_def(server_or_cluster_def, job_name, task_index, protocol, config)
         cpus = max(1, self._server_def.default_session_config.device_count.get("CPU", 1))
-        self._server = _start(_errors_of(module), self._server_def, cpus)
+        self._server = _start(module, self._server_def, cpus)
 
     def delete(self):
         server = getattr(self, "_server", None)
@@ -249,7 +260,7 @@ def patch_session_class(module):
                 if cpus not in servers:
                     server_def = protos.ServerDef(job_name="localhost", protocol="grpc")
                     server_def.cluster.job.add(name="localhost").tasks[0] = "localhost:0"
-                    servers[cpus] = _start(_errors_of(module), server_def, cpus)
+                    servers[cpus] = _start(module, server_def, cpus)
                 target = servers[cpus].target
             own = config_pb2.ConfigProto()
             if config is not None:

@@ -21,6 +21,7 @@ NOT_COMPARED = {
     "RefNextIteration": "only hand-made graphs have it",
     **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase",
                      "While", "StatelessWhile", "For", "SymbolicGradient", "RemoteCall"), "functions_test.py has them"),
+    **dict.fromkeys(("PyFunc", "PyFuncStateless", "EagerPyFunc"), "py_func_test.py has them"),
     **dict.fromkeys(("CollectiveBcastRecv", "CollectiveBcastRecvV2", "CollectiveBcastSend", "CollectiveBcastSendV2",
                      "CollectiveGather", "CollectiveGatherV2", "CollectiveReduce", "CollectiveReduceV2"),
                     "they need a cluster: cluster_programs_test.py has them"),

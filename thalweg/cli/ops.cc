@@ -51,7 +51,6 @@ constexpr Reason kReasons[] = {
     {"", "RemoteFusedGraph", "it runs on a separate processor"},
     {"TfLite", "", "it embeds another runtime"},
     {"_", "", "only TensorFlow's own runtime adds it to graphs"},
-    {"", "PyFunc", "it calls back into the script"},
     {"", "Dataset", "input pipelines"},
     {"", "Iterator", "input pipelines"},
     {"StatsAggregator", "", "input pipelines"},

@@ -25,6 +25,7 @@
 #include "thalweg/cli/proto_file.h"
 #include "thalweg/client/task_completion.h"
 #include "thalweg/launch/fault_schedule.h"
+#include "thalweg/server/script_channel.h"
 
 ABSL_FLAG(std::string, cluster, "",
           "tasks of the cluster: \"ps|host:2222;host:2223,worker|host:2224\"; a task may be given as index=host:port");
@@ -51,6 +52,9 @@ ABSL_FLAG(
 ABSL_FLAG(int, lifeline, -1,
           "file descriptor of a pipe from the program that owns the server; the server exits when the other end is "
           "closed, and leaves SIGINT, SIGTERM and SIGHUP to that program");
+ABSL_FLAG(int, script_channel, -1,
+          "file descriptor of the socket over which ops such as tf.py_func call functions of the program that owns the "
+          "server");
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(5),
           "how long a task may fail to answer before the steps that wait for it fail with UNAVAILABLE; a broken "
           "connection fails them immediately");
@@ -77,16 +81,16 @@ absl::StatusOr<std::unique_ptr<FaultInjector>> FaultsOf(const ClusterSpec& clust
 }
 
 absl::StatusOr<std::unique_ptr<Server>> StartServer(std::unique_ptr<FaultInjector>* faults) {
-  const ServerOptions options{.cpu_devices = absl::GetFlag(FLAGS_cpus),
-                              .bind = absl::GetFlag(FLAGS_bind),
-                              .peer_timeout = absl::GetFlag(FLAGS_peer_timeout),
-                              .client_lease = absl::GetFlag(FLAGS_client_lease),
-                              .master_lease = absl::GetFlag(FLAGS_master_lease),
-                              .local_links = absl::GetFlag(FLAGS_local_links),
-                              .orphan_after = absl::GetFlag(FLAGS_orphan_after),
-                              .orphan_checkpoint = absl::GetFlag(FLAGS_orphan_checkpoint),
-                              .release_tokens_of_tasks_that_left = !absl::GetFlag(FLAGS_keep_tensorflow_semantics),
-                              .idle_after = absl::GetFlag(FLAGS_idle_after)};
+  ServerOptions options{.cpu_devices = absl::GetFlag(FLAGS_cpus),
+                        .bind = absl::GetFlag(FLAGS_bind),
+                        .peer_timeout = absl::GetFlag(FLAGS_peer_timeout),
+                        .client_lease = absl::GetFlag(FLAGS_client_lease),
+                        .master_lease = absl::GetFlag(FLAGS_master_lease),
+                        .local_links = absl::GetFlag(FLAGS_local_links),
+                        .orphan_after = absl::GetFlag(FLAGS_orphan_after),
+                        .orphan_checkpoint = absl::GetFlag(FLAGS_orphan_checkpoint),
+                        .release_tokens_of_tasks_that_left = !absl::GetFlag(FLAGS_keep_tensorflow_semantics),
+                        .idle_after = absl::GetFlag(FLAGS_idle_after)};
   if (options.peer_timeout <= absl::ZeroDuration()) {
     return InvalidArgument("--peer_timeout: expected more than 0, got ", absl::FormatDuration(options.peer_timeout));
   }
@@ -94,6 +98,9 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer(std::unique_ptr<FaultInjecto
     return InvalidArgument("--client_lease and --master_lease: expected more than 0");
   }
   if (options.cpu_devices < 1) return InvalidArgument("--cpus: expected at least 1, got ", options.cpu_devices);
+  if (const int socket = absl::GetFlag(FLAGS_script_channel); socket >= 0) {
+    ASSIGN_OR_RETURN(options.script, ScriptChannel::Create(FileHandle(socket)));
+  }
   if (const std::string file = absl::GetFlag(FLAGS_server_def); !file.empty()) {
     tensorflow::ServerDef def;
     if (file == "-") {
@@ -283,7 +290,7 @@ Command ServerCommand() {
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
           .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "forever", "orphan_after",
                     "orphan_checkpoint", "idle_after", "peer_timeout", "client_lease", "master_lease", "local_links",
-                    "lifeline", "keep_tensorflow_semantics", "faults"},
+                    "lifeline", "script_channel", "keep_tensorflow_semantics", "faults"},
           .run = Run};
 }
 

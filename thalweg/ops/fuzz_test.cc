@@ -48,7 +48,7 @@ constexpr char kOnlyRefused[] =
         CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend CollectiveBcastSendV2 CollectiveGather
         CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 DatasetToSingleElement DatasetToTFRecord
         DeleteSessionTensor DeserializeIterator DeserializeManySparse DeserializeSparse
-        DestroyTemporaryVariable ExperimentalCSVDataset ExperimentalDatasetToTFRecord
+        DestroyTemporaryVariable EagerPyFunc ExperimentalCSVDataset ExperimentalDatasetToTFRecord
         ExperimentalGroupByReducerDataset ExperimentalGroupByWindowDataset ExperimentalMapAndBatchDataset
         ExperimentalParallelInterleaveDataset ExperimentalParseExampleDataset ExperimentalScanDataset
         ExperimentalStatsAggregatorSummary ExperimentalTakeWhileDataset FilterDataset
@@ -62,7 +62,7 @@ constexpr char kOnlyRefused[] =
         OrderedMapUnstageNoKey PaddedBatchDatasetV2 ParallelFilterDataset ParallelInterleaveDataset
         ParallelInterleaveDatasetV2 ParallelInterleaveDatasetV3 ParallelInterleaveDatasetV4 ParallelMapDataset
         ParallelMapDatasetV2 ParseExampleDatasetV2 ParseSequenceExample ParseSingleSequenceExample Placeholder
-        PlaceholderV2 ReadFile ReaderRead ReaderReadUpTo ReaderReadUpToV2 ReaderReadV2 RecordInput
+        PlaceholderV2 PyFunc PyFuncStateless ReadFile ReaderRead ReaderReadUpTo ReaderReadUpToV2 ReaderReadV2 RecordInput
         ReduceDataset Restore RestoreSlice RestoreV2 ScanDataset SerializeIterator
         SparseAccumulatorApplyGradient StagePeek TakeManySparseFromTensorsMap TakeWhileDataset TensorArrayClose
         TensorArrayCloseV2 TensorArrayConcat TensorArrayConcatV2 TensorArrayGather TensorArrayGatherV2

@@ -4,6 +4,7 @@
 
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
+#include "thalweg/kernel/script_functions.h"
 
 namespace thalweg {
 namespace {
@@ -40,6 +41,11 @@ std::vector<std::shared_ptr<Device>> LocalDevices::ViewAs(const std::string& job
     name.job = job;
     name.task = task;
     views.push_back(std::make_shared<Device>(*device, std::move(name), share_resources));
+    // The program's functions are not state of a session.
+    if (share_resources) continue;
+    if (auto functions = ScriptFunctions::On(*device); functions.ok()) {
+      CHECK(ScriptFunctions::Install(*std::move(functions), *views.back()).ok());
+    }
   }
   return views;
 }

@@ -61,6 +61,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   s->task = task;
   s->orphan_checkpoint = options.orphan_checkpoint;
   s->devices.emplace(devices);
+  if (options.script != nullptr) {
+    for (const auto& device : s->devices->devices()) {
+      RETURN_IF_ERROR(ScriptFunctions::Install(options.script, *device));
+    }
+  }
   s->health.emplace(options.peer_timeout);
   const WorkersFactory make_workers = [s](const ClusterSpec& c, const TaskId& self) {
     return MakeGrpcWorkers(c, self, &*s->worker, &s->client);

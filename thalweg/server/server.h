@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/kernel/script_functions.h"
 #include "thalweg/proto/config.pb.h"
 
 namespace thalweg {
@@ -54,6 +55,9 @@ struct ServerOptions {
   // only they have worked with leaves when their sessions were closed, their tasks
   // cannot be reached, and nothing came for this long.
   absl::Duration idle_after = absl::Seconds(10);
+  // The Python functions of the program that this server belongs to, for the ops of
+  // tf.py_func. nullptr: there is no such program, and these ops fail.
+  std::shared_ptr<ScriptFunctions> script;
 };
 
 // Thread-safe.

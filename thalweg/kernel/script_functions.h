@@ -1,0 +1,45 @@
+// Functions of the program that a server belongs to: what tf.py_func's ops call.
+// The devices of such a server have one of these among their resources.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "thalweg/base/cancellation.h"
+#include "thalweg/kernel/device.h"
+#include "thalweg/kernel/resource.h"
+#include "thalweg/tensor/tensor.h"
+
+namespace thalweg {
+
+struct ScriptCall {
+  std::string token;   // the name under which the program keeps the function
+  bool eager = false;  // the function takes eager tensors instead of arrays
+  std::vector<Tensor> inputs;
+};
+
+// Thread-safe.
+class ScriptFunctions : public Resource {
+ public:
+  // A container of its own, so that Session.reset() leaves it alone.
+  static constexpr char kContainer[] = "thalweg/script", kName[] = "functions";
+  using Done = absl::AnyInvocable<void(absl::StatusOr<std::vector<Tensor>>)>;
+
+  // Calls a function of the program. `done` runs exactly once, on any thread. If
+  // `cancellation` fires first it runs at once: the function goes on in the program,
+  // and its results are dropped.
+  virtual void Call(ScriptCall call, Cancellation& cancellation, Done done) = 0;
+
+  // The functions that ops on `device` can call; NOT_FOUND if there is no program.
+  static absl::StatusOr<std::shared_ptr<ScriptFunctions>> On(Device& device) {
+    return device.resources().Find<ScriptFunctions>(kContainer, kName);
+  }
+  static absl::Status Install(std::shared_ptr<ScriptFunctions> functions, Device& device) {
+    return device.resources().Create<ScriptFunctions>(kContainer, kName, std::move(functions));
+  }
+};
+
+}  // namespace thalweg

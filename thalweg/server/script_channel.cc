@@ -1,0 +1,321 @@
+#include "thalweg/server/script_channel.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/base/status.h"
+#include "thalweg/server/script_message.h"
+
+namespace thalweg {
+namespace {
+
+using Outputs = absl::StatusOr<std::vector<Tensor>>;
+
+// Memory for a message is taken as its bytes arrive: first so much, then so much more
+// at once.
+constexpr uint64_t kFirstBytes = 1 << 12, kPieceBytes = 1 << 20;
+constexpr char kCancelled[] = "The call of a Python function was cancelled";
+
+absl::Status Gone(absl::string_view why) {
+  return Unavailable("The program that has the Python function is gone: ", why);
+}
+absl::Status Gone() { return Gone("it has ended or closed the connection"); }
+bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK; }
+
+// Hands a file over to the process at the other end of `socket`.
+absl::Status SendFile(int socket, int file) {
+  char byte = 'C';
+  iovec data{.iov_base = &byte, .iov_len = 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(rights), &file, sizeof(int));
+  while (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+    if (errno == EINTR) continue;
+    if (WouldBlock()) return Unavailable("The program that has the Python function takes no calls");
+    return Gone(std::strerror(errno));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// A call, until somebody ends it: its result, its cancellation, or the end of the
+// program.
+struct ScriptChannel::Waiting {
+  std::string message;
+  Done done;
+  Cancellation* cancellation = nullptr;
+  Cancellation::CallbackId registration{};
+  std::atomic<bool> ended{false};
+
+  void End(Outputs outputs) {
+    if (ended.exchange(true)) return;
+    cancellation->TryDeregister(registration);
+    done(std::move(outputs));
+  }
+};
+
+// One thread of the program, and the call that it works on. The program answers before
+// it gets another call, so that what arrives belongs to that one.
+class ScriptChannel::Connection final : public SocketLoop::Source, public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(SocketLoop* loop, FileHandle socket, std::shared_ptr<Control> control)
+      : loop_(loop), socket_(std::move(socket)), control_(std::move(control)) {}
+
+  absl::Status Add() {
+    ASSIGN_OR_RETURN(id_, loop_->Add(socket_.get(), shared_from_this()));
+    return absl::OkStatus();
+  }
+  // REQUIRES: no call is under way.
+  void Start(std::shared_ptr<Waiting> call);
+  void Ready() override;
+  // The loop lets go of it, and the program's thread ends.
+  void Detach() {
+    loop_->Remove(id_, socket_.get());
+    shutdown(socket_.get(), SHUT_RDWR);
+  }
+
+ private:
+  // True if all of it has been sent.
+  absl::StatusOr<bool> Write();
+  // True if all of the result is there.
+  absl::StatusOr<bool> Read();
+  void GoOn();
+
+  SocketLoop* const loop_;
+  const FileHandle socket_;
+  const std::shared_ptr<Control> control_;
+  uint64_t id_ = 0;  // in the loop
+
+  // One thread at a time: whoever has started the call, then the one that finds the
+  // socket ready. The calls to the loop are between them.
+  std::shared_ptr<Waiting> call_;
+  size_t sent_ = 0;
+  std::string result_;
+  uint64_t received_ = 0;
+};
+
+// The socket over which connections are handed to the program, and all connections.
+class ScriptChannel::Control final : public SocketLoop::Source, public std::enable_shared_from_this<Control> {
+ public:
+  Control(SocketLoop* loop, FileHandle socket) : loop_(loop), socket_(std::move(socket)) {}
+
+  absl::Status Start();
+  void Call(std::shared_ptr<Waiting> call);
+  // The connection has the result of its call, and takes another.
+  void Release(std::shared_ptr<Connection> connection, const std::shared_ptr<Waiting>& call);
+  // The program closes it, or has sent something, which it never does.
+  void Ready() override { Close(Gone()); }
+  void Close(const absl::Status& why);
+
+ private:
+  absl::StatusOr<std::shared_ptr<Connection>> Connect();
+
+  SocketLoop* const loop_;
+  const FileHandle socket_;
+  uint64_t id_ = 0;  // in the loop
+
+  Mutex mutex_;
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
+  int num_connections_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::shared_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<std::shared_ptr<Waiting>> running_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Connection>> idle_ ABSL_GUARDED_BY(mutex_);  // the last one was used last
+  std::deque<std::shared_ptr<Waiting>> queued_ ABSL_GUARDED_BY(mutex_);
+};
+
+void ScriptChannel::Connection::Start(std::shared_ptr<Waiting> call) {
+  call_ = std::move(call);
+  sent_ = received_ = 0;
+  GoOn();
+}
+
+void ScriptChannel::Connection::GoOn() {
+  const absl::StatusOr<bool> sent = Write();
+  if (!sent.ok()) return control_->Close(sent.status());
+  loop_->Wait(id_, socket_.get(), /*write=*/!*sent);
+}
+
+absl::StatusOr<bool> ScriptChannel::Connection::Write() {
+  const std::string& message = call_->message;
+  while (sent_ < message.size()) {
+    const ssize_t n = send(socket_.get(), message.data() + sent_, message.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && WouldBlock()) return false;
+    if (n < 0) return Gone(std::strerror(errno));
+    sent_ += n;
+  }
+  return true;
+}
+
+absl::StatusOr<bool> ScriptChannel::Connection::Read() {
+  uint64_t size = kFirstBytes;  // of the whole message, once it is known
+  while (true) {
+    if (received_ >= sizeof(size)) {
+      std::memcpy(&size, result_.data(), sizeof(size));
+      if (size > UINT64_MAX - sizeof(size)) return InvalidArgument("A result of the program has ", size, " bytes");
+      size += sizeof(size);
+      if (received_ > size) return InvalidArgument("The program has sent more than a result");
+      if (received_ == size) return true;
+    }
+    result_.resize(std::min(size, received_ == 0 ? kFirstBytes : received_ + kPieceBytes));
+    const ssize_t n = recv(socket_.get(), result_.data() + received_, result_.size() - received_, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && WouldBlock()) return false;
+    if (n < 0) return Gone(std::strerror(errno));
+    if (n == 0) return Gone();
+    received_ += n;
+  }
+}
+
+void ScriptChannel::Connection::Ready() {
+  if (call_ == nullptr) return control_->Close(Gone());  // nothing was asked for
+  const absl::StatusOr<bool> whole = Read();
+  if (!whole.ok()) return control_->Close(whole.status());
+  if (!*whole) return GoOn();
+  Outputs outputs = DecodeResult(absl::string_view(result_).substr(sizeof(uint64_t), received_ - sizeof(uint64_t)));
+  if (result_.size() > kPieceBytes) result_ = std::string();
+  const std::shared_ptr<Waiting> call = std::exchange(call_, nullptr);
+  control_->Release(shared_from_this(), call);
+  call->End(std::move(outputs));
+}
+
+absl::Status ScriptChannel::Control::Start() {
+  int domain = 0, type = 0;
+  socklen_t bytes = sizeof(int);
+  if (getsockopt(socket_.get(), SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0 || domain != AF_UNIX ||
+      getsockopt(socket_.get(), SOL_SOCKET, SO_TYPE, &type, &bytes) != 0 || type != SOCK_STREAM) {
+    return InvalidArgument("The file descriptor ", socket_.get(), " is not a stream socket of the Unix domain");
+  }
+  ASSIGN_OR_RETURN(id_, loop_->Add(socket_.get(), shared_from_this()));
+  loop_->Wait(id_, socket_.get(), /*write=*/false);
+  return absl::OkStatus();
+}
+
+void ScriptChannel::Control::Call(std::shared_ptr<Waiting> call) {
+  std::shared_ptr<Connection> connection;
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    status = closed_;
+    if (status.ok() && idle_.empty() && num_connections_ == kMaxConnections) {
+      queued_.push_back(std::move(call));
+      return;
+    }
+    if (status.ok()) running_.insert(call);
+    if (status.ok() && !idle_.empty()) {
+      connection = std::move(idle_.back());
+      idle_.pop_back();
+    } else if (status.ok()) {
+      ++num_connections_;
+    }
+  }
+  if (!status.ok()) return call->End(status);
+  if (connection == nullptr) {
+    absl::StatusOr<std::shared_ptr<Connection>> made = Connect();
+    if (!made.ok()) return Close(made.status());
+    connection = *std::move(made);
+  }
+  connection->Start(std::move(call));
+}
+
+absl::StatusOr<std::shared_ptr<ScriptChannel::Connection>> ScriptChannel::Control::Connect() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return ResourceExhausted("Cannot connect to the program: ", std::strerror(errno));
+  }
+  FileHandle own(ends[0]);
+  const FileHandle theirs(ends[1]);
+  auto connection = std::make_shared<Connection>(loop_, std::move(own), shared_from_this());
+  RETURN_IF_ERROR(connection->Add());
+  {
+    MutexLock lock(&mutex_);
+    if (!closed_.ok()) return closed_;
+    connections_.push_back(connection);
+  }
+  RETURN_IF_ERROR(SendFile(socket_.get(), theirs.get()));
+  return connection;
+}
+
+void ScriptChannel::Control::Release(std::shared_ptr<Connection> connection, const std::shared_ptr<Waiting>& call) {
+  std::shared_ptr<Waiting> next;
+  {
+    MutexLock lock(&mutex_);
+    running_.erase(call);
+    while (!queued_.empty() && next == nullptr) {
+      if (!queued_.front()->ended) next = std::move(queued_.front());  // the others were cancelled
+      queued_.pop_front();
+    }
+    if (next == nullptr) {
+      if (closed_.ok()) idle_.push_back(std::move(connection));
+      return;
+    }
+    running_.insert(next);
+  }
+  connection->Start(std::move(next));
+}
+
+void ScriptChannel::Control::Close(const absl::Status& why) {
+  std::vector<std::shared_ptr<Connection>> connections, idle;
+  absl::flat_hash_set<std::shared_ptr<Waiting>> running;
+  std::deque<std::shared_ptr<Waiting>> queued;
+  {
+    MutexLock lock(&mutex_);
+    if (!closed_.ok()) return;
+    closed_ = why;
+    connections.swap(connections_);
+    idle.swap(idle_);
+    running.swap(running_);
+    queued.swap(queued_);
+  }
+  loop_->Remove(id_, socket_.get());
+  for (const auto& connection : connections) connection->Detach();
+  for (const auto& call : running) call->End(why);
+  for (const auto& call : queued) call->End(why);
+}
+
+ScriptChannel::ScriptChannel() : loop_("script") {}
+
+absl::StatusOr<std::shared_ptr<ScriptChannel>> ScriptChannel::Create(FileHandle socket) {
+  std::shared_ptr<ScriptChannel> channel(new ScriptChannel());
+  channel->control_ = std::make_shared<Control>(&channel->loop_, std::move(socket));
+  RETURN_IF_ERROR(channel->control_->Start());
+  return channel;
+}
+
+ScriptChannel::~ScriptChannel() { control_->Close(Cancelled("The server has stopped")); }
+
+void ScriptChannel::Call(ScriptCall call, Cancellation& cancellation, Done done) {
+  absl::StatusOr<std::string> message = EncodeCall(call);
+  if (!message.ok()) return done(message.status());
+  auto waiting = std::make_shared<Waiting>();
+  waiting->message = *std::move(message);
+  waiting->done = std::move(done);
+  waiting->cancellation = &cancellation;
+  const auto registration = cancellation.Register([waiting](const absl::Status&) {
+    if (!waiting->ended.exchange(true)) waiting->done(Cancelled(kCancelled));
+  });
+  if (!registration) return waiting->done(Cancelled(kCancelled));
+  // Nobody reads it before the call is given to the control: not even the callback.
+  waiting->registration = *registration;
+  control_->Call(std::move(waiting));
+}
+
+}  // namespace thalweg
