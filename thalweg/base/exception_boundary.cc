@@ -37,7 +37,7 @@ absl::Status CatchExceptions(absl::FunctionRef<void()> work) {
 
 void LogExceptions(const char* what, absl::FunctionRef<void()> work) {
   const absl::Status status = CatchExceptions(work);
-  if (!status.ok()) LOG(ERROR) << "The work of " << what << " was given up: " << status.message();
+  if (!status.ok()) LOG(ERROR) << "An exception ended the work of " << what << ": " << status.message();
 }
 
 }  // namespace thalweg

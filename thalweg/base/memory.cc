@@ -520,7 +520,7 @@ void ConfigureMalloc() {
   constexpr int kGigabyte = 1 << 30;
   if (mallopt(M_MMAP_THRESHOLD, kGigabyte) != 1 || mallopt(M_TRIM_THRESHOLD, kGigabyte) != 1 ||
       mallopt(M_TOP_PAD, 16 << 20) != 1) {
-    LOG(WARNING) << "malloc does not take its settings: large buffers will cost page faults";
+    LOG(WARNING) << "mallopt failed: large buffers will cause page faults";
   }
 }
 

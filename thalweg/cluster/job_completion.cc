@@ -81,8 +81,8 @@ std::vector<std::string> JobCompletion::Announce() {
   std::vector<std::string> unreached;
   for (size_t i = 0; i < others.size(); ++i) {
     if (statuses[i].ok() || is_done[i] || absl::IsUnimplemented(statuses[i])) continue;
-    VLOG(1) << options_.self.ToString() << " is done, which " << others[i].ToString()
-            << " could not be told: " << statuses[i].message();
+    VLOG(1) << options_.self.ToString() << " could not announce to " << others[i].ToString()
+            << " that it is done: " << statuses[i].message();
     unreached.push_back(others[i].ToString());
   }
   return unreached;
@@ -183,9 +183,9 @@ void JobCompletion::Report(absl::Time now, const std::vector<TaskId>& waits) {
   }
   if (now < report_) return;
   report_ = now + (now - ending_since_);
-  LOG(INFO) << options_.self.ToString() << " waits for the end of "
-            << absl::StrJoin(waits, ", ", [](std::string* out, const TaskId& task) { *out += task.ToString(); })
-            << ", since " << absl::FormatDuration(absl::Trunc(now - ending_since_, absl::Seconds(1)));
+  LOG(INFO) << options_.self.ToString() << " has waited for "
+            << absl::FormatDuration(absl::Trunc(now - ending_since_, absl::Seconds(1))) << " for the end of "
+            << absl::StrJoin(waits, ", ", [](std::string* out, const TaskId& task) { *out += task.ToString(); });
 }
 
 void JobCompletion::ReportAlone(absl::Time now) {
@@ -196,10 +196,10 @@ void JobCompletion::ReportAlone(absl::Time now) {
   if (alone < kLogWaitAfter) alone_reported_ = absl::ZeroDuration();
   if (alone < std::max(kAloneAfter, 2 * alone_reported_)) return;
   alone_reported_ = alone;
-  LOG(INFO) << options_.self.ToString() << " waits for a worker: there was none for " << absl::FormatDuration(alone)
+  LOG(INFO) << options_.self.ToString() << " has seen no worker for " << absl::FormatDuration(alone)
             << (options_.orphan_after == absl::InfiniteDuration()
-                    ? std::string("; it waits for ever (no --orphan_after)")
-                    : absl::StrCat("; it leaves after ", absl::FormatDuration(options_.orphan_after)));
+                    ? std::string("; it waits forever (set --orphan_after to limit this)")
+                    : absl::StrCat("; it exits after ", absl::FormatDuration(options_.orphan_after)));
 }
 
 absl::Status JobCompletion::Wait() {
@@ -222,7 +222,7 @@ absl::Status JobCompletion::Wait() {
       const std::vector<TaskId> waits = Unresolved(now);
       if (stop_.cancelled() || Over(now, waits) <= now) break;
       if (Idle() <= now) {
-        LOG(INFO) << options_.self.ToString() << ": all sessions were closed, and nothing came for "
+        LOG(INFO) << options_.self.ToString() << ": all sessions are closed, and no call has arrived for "
                   << absl::FormatDuration(options_.idle_after);
         break;
       }

@@ -49,7 +49,7 @@ EventFile::EventFile(std::string path, const EventFileOptions& options, std::uni
       flushed_nanos_(options.clock->MonotonicNanos()) {}
 
 EventFile::~EventFile() {
-  if (const absl::Status status = Close(); !status.ok()) LOG(WARNING) << "Events are lost: " << status;
+  if (const absl::Status status = Close(); !status.ok()) LOG(WARNING) << "Could not write all events: " << status;
 }
 
 absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Open(const std::string& folder, const EventFileOptions& options) {

@@ -271,7 +271,7 @@ absl::Status ResolveArg(OpDef* def, OpDef::ArgDef* arg) {
   if (!arg->number_attr().empty()) {
     OpDef::AttrDef* attr = FindMutableAttr(def, arg->number_attr());
     if (attr == nullptr || attr->type() != "int") {
-      return InvalidArgument("argument '", arg->name(), "': '", arg->number_attr(), "' is no attr of type int");
+      return InvalidArgument("argument '", arg->name(), "': '", arg->number_attr(), "' is not an attr of type int");
     }
     SetDefaultMinimum(attr);
   }

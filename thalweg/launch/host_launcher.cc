@@ -206,14 +206,13 @@ class LocalJob {
       ++task.restarts;
       task.start_at = absl::Now() + pause;
       board_.SetState(i, absl::StrCat("restart ", task.restarts));
-      Say(absl::StrCat(task.name, " ", how, "; it is started again (", task.restarts, " of ", options_.max_restarts,
-                       ")"));
+      Say(absl::StrCat(task.name, " ", how, "; restarting it (", task.restarts, " of ", options_.max_restarts, ")"));
       return;
     }
     task.ended = true;
     board_.SetState(i, absl::StrCat("failed: ", task.code));
     std::string why;
-    if (options_.max_restarts > 0 && task.code < 128) why = ", which another try would not change";
+    if (options_.max_restarts > 0 && task.code < 128) why = ", which a restart would not change";
     if (options_.max_restarts > 0 && task.code >= 128) why = absl::StrCat(", after ", task.restarts, " restarts");
     Say(absl::StrCat(task.name, " ", how, why, "; the job ends"));
     code_ = task.code;
@@ -244,13 +243,13 @@ class LocalJob {
       kill_at_ = std::min(kill_at_, now + options_.kill_after);
       for (const Task& task : tasks_) {
         if (task.ended) continue;
-        if (!ending_) Say(absl::StrCat(task.name, " has not left after the workers: it is told to end"));
+        if (!ending_) Say(absl::StrCat(task.name, " still runs although the workers have exited: sending SIGTERM"));
         kill(task.pid, SIGTERM);
       }
     }
     if (now >= kill_at_) {
       for (const Task& task : tasks_) {
-        if (!task.ended) Say(absl::StrCat(task.name, " does not end: it is killed"));
+        if (!task.ended) Say(absl::StrCat(task.name, " does not exit: sending SIGKILL"));
       }
       KillAll();
       kill_at_ = absl::InfiniteFuture();

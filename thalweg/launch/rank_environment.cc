@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<std::string>> ExpandRanges(absl::string_view ranges) 
     int first = 0, last = 0;
     if (!absl::SimpleAtoi(ends.first, &first) || !absl::SimpleAtoi(last_text, &last) || first < 0 || last < first ||
         last - first > 1 << 20) {
-      return InvalidArgument("\"", range, "\" is no range");
+      return InvalidArgument("\"", range, "\" is not a valid range");
     }
     for (int i = first; i <= last; ++i) {
       numbers.push_back(absl::StrFormat("%0*d", static_cast<int>(ends.first.size()), i));

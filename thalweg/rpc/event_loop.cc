@@ -128,7 +128,7 @@ void EventLoop::LookAfterBriefWork() {
 void EventLoop::WakeOne() {
   if (asleep_ > 0) return wake_.Signal();
   starved_ = !AddThread();
-  if (starved_) LOG(ERROR) << name_ << " has no thread to wait for answers; it is tried again with the next call";
+  if (starved_) LOG(ERROR) << name_ << ": cannot create a thread that polls for events; retrying with the next call";
 }
 
 void EventLoop::Begin() {

@@ -132,7 +132,7 @@ std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
 absl::Status ParseMessage(grpc::ByteBuffer& buffer, google::protobuf::MessageLite* message) {
   grpc::ProtoBufferReader reader(&buffer);
   if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();
-  return InvalidArgument("The bytes of the call are no ", message->GetTypeName(), " (", buffer.Length(), " bytes)");
+  return InvalidArgument("The request (", buffer.Length(), " bytes) is not a valid ", message->GetTypeName());
 }
 
 grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message) {
@@ -350,7 +350,7 @@ absl::StatusOr<Push> ParsePushRequest(grpc::ByteBuffer& buffer) {
   LimitedInput input(buffer);
   std::optional<Push> push = input.ok() ? ReadPush(input.in()) : std::nullopt;
   if (push.has_value()) return *std::move(push);
-  return InvalidArgument("The bytes of the call are no PushRequest (", buffer.Length(), " bytes)");
+  return InvalidArgument("The request (", buffer.Length(), " bytes) is not a valid PushRequest");
 }
 
 grpc::ByteBuffer SerializePiece(int64_t step_id, const Transfer& transfer, int64_t offset, int64_t bytes) {
@@ -469,7 +469,7 @@ absl::StatusOr<std::optional<Push>> PieceTable::Add(grpc::ByteBuffer& buffer) {
   tensorflow::PushPieceRequest head;
   int bytes = 0;
   if (!input.ok() || !ReadPieceHead(input.in(), &head, &bytes)) {
-    return InvalidArgument("The bytes of the call are no PushPieceRequest (", buffer.Length(), " bytes)");
+    return InvalidArgument("The request (", buffer.Length(), " bytes) is not a valid PushPieceRequest");
   }
   const int dtype = head.dtype();
   if (dtype <= 0 || dtype >= 100 || !IsKnown(static_cast<DType>(dtype)) || static_cast<DType>(dtype) == kBool ||

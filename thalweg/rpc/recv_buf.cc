@@ -106,7 +106,7 @@ absl::Status ParseRecvBufResponse(grpc::ByteBuffer& buffer, Tensor* value) {
     return field == RecvBufResponse::kTransportOptionsFieldNumber ? ReadMessage(in, bytes, any) : in.Skip(bytes);
   };
   if (!reader.status().ok() || !ReadFields(in, response)) {
-    return InvalidArgument("The bytes of the answer are no RecvBufResponse (", length, " bytes)");
+    return InvalidArgument("The response (", length, " bytes) is not a valid RecvBufResponse");
   }
   if (got != size) {
     return Internal("Tensor Size Mismatch: RecvBufResponse returned ", got, " bytes, expected: ", size);

@@ -240,7 +240,7 @@ RpcClient::~RpcClient() {
     for (PendingCall* call : state_->pending) call->Cancel();
     while (!state_->pending.empty()) {
       if (state_->changed.WaitWithTimeout(&state_->mutex, absl::Seconds(10))) {
-        LOG(INFO) << "The client still waits for the end of " << state_->pending.size() << " calls";
+        LOG(INFO) << "The RPC client is shutting down and waits for " << state_->pending.size() << " calls to end";
       }
     }
   }

@@ -185,7 +185,7 @@ class RpcServer::Call : public ServerCall {
   // The handler has thrown. What it left behind may still refer to this call, and
   // reply: its reference stays for good, and the call does not count any more.
   void GiveUp(const absl::Status& status) {
-    LOG(ERROR) << state_->methods[method_].path << " was given up: " << status.message();
+    LOG(ERROR) << state_->methods[method_].path << " failed: " << status.message();
     references_.fetch_add(1, std::memory_order_relaxed);
     Reply(status, {});
     Uncount(state_);
@@ -277,7 +277,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     absl::StatusOr<std::unique_ptr<SameHostServer>> local =
         SameHostServer::Start(state->port, LinkHosts(options.hosts), state->methods);
     if (local.ok()) state->local = *std::move(local);
-    if (!local.ok()) LOG(WARNING) << "Processes of this machine will use gRPC: " << local.status().message();
+    if (!local.ok())
+      LOG(WARNING) << "Same-host links are off, processes on this machine will use gRPC: " << local.status().message();
   }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(state)));
 }
@@ -298,7 +299,7 @@ void RpcServer::Shutdown() {
     MutexLock lock(&state_->mutex);
     while (state_->active > 0) {
       if (state_->changed.WaitWithTimeout(&state_->mutex, absl::Seconds(10))) {
-        LOG(INFO) << "The server still waits for the end of " << state_->active << " calls";
+        LOG(INFO) << "The gRPC server is shutting down and waits for " << state_->active << " calls to end";
       }
     }
   }

@@ -144,7 +144,7 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
   static void Serve(const std::shared_ptr<Call>& call, const RpcMethod& method) {
     const absl::Status status = CatchExceptions([&] { method.handler(*call); });
     if (status.ok()) return;
-    LOG(ERROR) << method.path << " was given up: " << status.message();
+    LOG(ERROR) << method.path << " failed: " << status.message();
     // What the handler left behind may still refer to the call, and reply.
     new std::shared_ptr<Call>(call);
     call->Reply(status, {});
@@ -193,7 +193,7 @@ class SameHostServer::Listener : public SocketLoop::Source, public std::enable_s
       if (const absl::Status status = connection->Start(**std::move(socket)); status.ok()) {
         state_->connections.insert(connection);
       } else {
-        VLOG(1) << "A client cannot be linked: " << status;
+        VLOG(1) << "Cannot link a client: " << status;
       }
     }
     Wait();
@@ -247,7 +247,8 @@ void SameHostServer::Shutdown() {
     MutexLock lock(&state_->mutex);
     while (state_->active > 0) {
       if (state_->changed.WaitWithTimeout(&state_->mutex, absl::Seconds(10))) {
-        LOG(INFO) << "The server still waits for the end of " << state_->active << " calls";
+        LOG(INFO) << "The server of same-host links is shutting down and waits for " << state_->active
+                  << " calls to end";
       }
     }
     state_->connections.clear();

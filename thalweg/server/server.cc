@@ -165,8 +165,8 @@ void Server::Drain(absl::Duration timeout) {
   state_->gate.CloseForSessions(why);
   state_->gate.WaitUntilQuiet(kQuiet, timeout / 2);
   if (!state_->gate.Close(why, deadline - absl::Now())) {
-    LOG(WARNING) << state_->task.ToString() << " leaves; steps that still run after " << absl::FormatDuration(timeout)
-                 << " are cancelled";
+    LOG(WARNING) << state_->task.ToString() << " cancels the steps that have not ended after "
+                 << absl::FormatDuration(timeout) << " and exits";
   }
   Stop();
 }

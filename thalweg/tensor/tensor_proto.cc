@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<absl::string_view>> SplitContent(absl::string_view co
   for (int64_t i = 0; i < n; ++i) {
     for (int shift = 0;; shift += 7) {
       if (next == end) return InvalidArgument("tensor_content: ended in length ", i, " of ", n);
-      if (shift > 28) return InvalidArgument("tensor_content: length ", i, " of ", n, " is no varint32");
+      if (shift > 28) return InvalidArgument("tensor_content: length ", i, " of ", n, " is not a varint32");
       const uint8_t byte = *next++;
       lengths[i] |= static_cast<uint64_t>(byte & 0x7f) << shift;
       if (byte < 0x80) break;
@@ -142,7 +142,8 @@ absl::StatusOr<Tensor> FromObjectContent(absl::string_view content, DType dtype,
     } else {
       std::remove_cvref_t<decltype(FieldOf<T>(TensorProto())[0])> value;
       if (!value.ParseFromArray(element.data(), static_cast<int>(element.size()))) {
-        return InvalidArgument("tensor_content: element ", to - tensor.data<T>(), " is no ", value.GetTypeName());
+        return InvalidArgument("tensor_content: element ", to - tensor.data<T>(), " is not a valid ",
+                               value.GetTypeName());
       }
       *to++ = T::FromProto(value);
     }

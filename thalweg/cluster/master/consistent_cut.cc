@@ -55,7 +55,8 @@ class Pause : public std::enable_shared_from_this<Pause> {
   void Paused(const std::string& task, const absl::Status& status) {
     // Tasks of TensorFlow do not hold steps back.
     if (!status.ok() && !absl::IsUnimplemented(status) && !cancellation_->cancelled()) {
-      LOG(WARNING) << "Values are not of one moment: " << task << ": " << status.message();
+      LOG(WARNING) << "The checkpoint is not a consistent cut: could not pause the updates of " << task << ": "
+                   << status.message();
     }
     if (left_.fetch_sub(1) == 1) then_();
   }

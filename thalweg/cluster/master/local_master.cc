@@ -144,7 +144,7 @@ void LocalMaster::CreateSession(const CallOptions& options, const tensorflow::Cr
 absl::Status LocalMaster::Add(const std::shared_ptr<MasterSession>& session) {
   MutexLock lock(&mutex_);
   if (static_cast<int>(sessions_.size()) >= options_.max_sessions) {
-    return ResourceExhausted("The master has ", sessions_.size(), " sessions, and takes no more until some are closed");
+    return ResourceExhausted("The master has reached its limit of ", sessions_.size(), " sessions; close some of them");
   }
   sessions_.emplace(session->handle(), Entry{session, NowNanos()});
   SetAlarm();
@@ -170,7 +170,7 @@ void LocalMaster::CloseAbandoned() {
     if (!sessions_.empty()) SetAlarm();
   }
   for (const auto& session : abandoned) {
-    LOG(INFO) << "Session " << session->handle() << " is closed: its client has not called for "
+    LOG(INFO) << "Closing session " << session->handle() << ": its client has not called for "
               << absl::FormatDuration(options_.client_lease);
     session->Close().IgnoreError();
   }

@@ -237,7 +237,8 @@ void Accumulator::Take(int64_t required, const WaitingCaller& caller, TakeDone d
 void Accumulator::SetGlobalStep(int64_t step) {
   MutexLock lock(&mutex_);
   if (step < global_step_) {
-    LOG(WARNING) << "the step of an accumulator is set from " << global_step_ << " back to " << step;
+    LOG(WARNING) << "the step of an accumulator is set back from " << global_step_ << " to " << step
+                 << "; its gradients are dropped";
     gradients_.clear();  // of values that are gone
     given_.clear();
     count_ = 0;

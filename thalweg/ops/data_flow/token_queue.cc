@@ -66,11 +66,11 @@ void TokenQueue::TaskLeft(const std::string& task) {
   if (was_last_source) {
     LOG(INFO) << "synchronous training ends: " << task << ", which applies the gradients, is done";
     return Starve(OutOfRange(options().kind, " '", options().name, "' gets no more tokens: ", task,
-                             ", which puts them in, is done"));
+                             ", which enqueues them, is done"));
   }
   if (!token.has_value()) return;
-  LOG(INFO) << task << " is done: the workers that are left compute its gradients in synchronous training ("
-            << ++returned_ << " workers have left)";
+  LOG(INFO) << task << " is done: the remaining workers compute its gradients in synchronous training (" << ++returned_
+            << " workers have left)";
   Enqueue(*std::move(token), {}, [](const absl::Status&) {});  // a queue that is closed needs none
 }
 

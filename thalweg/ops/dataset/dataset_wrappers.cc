@@ -96,7 +96,7 @@ absl::Status ComputeIgnoreErrors(KernelContext& c) {
         if (element.ok()) return element;
         // A cancelled step is not an element that cannot be made.
         RETURN_IF_ERROR(it.Check());
-        if (warn) LOG(WARNING) << "an element of a dataset is left out: " << element.status().ToString();
+        if (warn) LOG(WARNING) << "Skipping an element of a dataset: " << element.status().ToString();
       }
     };
   });

@@ -286,7 +286,7 @@ class CandidateSamplerKernel : public Kernel {
       weights.push_back(std::pow(weight, distortion));
       if (!(weights.back() >= 0 && std::isfinite(weights.back()))) {
         return InvalidArgument("The weight of class ", weights.size() - 1, " is ", weight, " ^ ", distortion,
-                               ", which is no number >= 0");
+                               ", expected a number >= 0");
       }
     }
     if (static_cast<int64_t>(weights.size()) != range) {

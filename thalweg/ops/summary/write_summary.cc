@@ -89,7 +89,7 @@ absl::Status WriteTensor(KernelContext& c) {
   RETURN_IF_ERROR(CheckEncodable(c.input(2)));
   TensorToProto(c.input(2), value->mutable_tensor());
   if (!metadata.empty() && !value->mutable_metadata()->ParseFromString(metadata)) {
-    return InvalidArgument("summary_metadata is no SummaryMetadata");
+    return InvalidArgument("summary_metadata is not a valid SummaryMetadata");
   }
   return place.Write();
 }

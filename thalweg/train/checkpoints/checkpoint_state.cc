@@ -67,7 +67,7 @@ absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& folder, c
   ASSIGN_OR_RETURN(const std::string text, options.files->ReadFileToString(path));
   tensorflow::CheckpointState proto;
   if (!google::protobuf::TextFormat::ParseFromString(text, &proto) || proto.model_checkpoint_path().empty()) {
-    return DataLoss(path, " is no list of checkpoints: expected the text of a tensorflow.CheckpointState");
+    return DataLoss(path, " is not a list of checkpoints: expected a tensorflow.CheckpointState in text form");
   }
   CheckpointState state{.latest = Join(folder, proto.model_checkpoint_path()),
                         .last_preserved = proto.last_preserved_timestamp()};
@@ -109,7 +109,7 @@ absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const Ch
   if (exists.ok()) return state.latest;
   for (auto saved = state.saved.rbegin(); saved != state.saved.rend(); ++saved) {
     if (saved->prefix == state.latest || !CheckpointExists(saved->prefix, *options.files).ok()) continue;
-    LOG(WARNING) << "The latest checkpoint cannot be used, " << saved->prefix << " is: " << exists;
+    LOG(WARNING) << "The latest checkpoint cannot be used, using " << saved->prefix << " instead: " << exists;
     return saved->prefix;
   }
   return Prepend(exists, absl::StrCat("the latest checkpoint of ", folder, " cannot be used: "));

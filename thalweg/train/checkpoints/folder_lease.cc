@@ -69,7 +69,7 @@ absl::StatusOr<FolderLease> FolderLease::Take(const std::string& folder) {
         return FailedPrecondition("the checkpoints in ", folder, " are written by ", owner,
                                   ": two chiefs cannot share a folder");
       }
-      LOG(WARNING) << folder << " cannot be locked, so another chief would not be noticed: " << strerror(error);
+      LOG(WARNING) << folder << " cannot be locked, so a second chief would not be detected: " << strerror(error);
       return lease;
     }
     if (!IsStillThere(path, fd)) {
@@ -78,7 +78,7 @@ absl::StatusOr<FolderLease> FolderLease::Take(const std::string& folder) {
     }
     const std::string owner = Owner();
     if (ftruncate(fd, 0) != 0 || pwrite(fd, owner.data(), owner.size(), 0) < 0) {
-      LOG(WARNING) << path << " does not say who holds it: " << strerror(errno);
+      LOG(WARNING) << "Could not record in " << path << " which process holds it: " << strerror(errno);
     }
     return lease;
   }

@@ -53,7 +53,7 @@ std::string Describe(DType dtype, const Shape& shape) { return absl::StrCat(ToSt
 
 // Of a deletion: what was to go is still there, which harms nobody.
 void Log(const absl::Status& status) {
-  if (!status.ok() && !absl::IsNotFound(status)) LOG(WARNING) << "An old checkpoint is not deleted: " << status;
+  if (!status.ok() && !absl::IsNotFound(status)) LOG(WARNING) << "Could not delete an old checkpoint: " << status;
 }
 
 // Removes "-100" from the front of a name behind its base.
@@ -273,7 +273,7 @@ void Saver::DeleteLeftovers(const std::string& folder, const std::string& base) 
   FileSystem& files = *options_.state.files;
   const absl::StatusOr<std::vector<std::string>> names = files.ListDirectory(folder);
   if (!names.ok()) {
-    LOG(WARNING) << "What unfinished saves have left is not deleted: " << names.status();
+    LOG(WARNING) << "Could not delete the files of unfinished saves: " << names.status();
     return;
   }
   for (const std::string& name : *names) {
@@ -296,7 +296,7 @@ void Saver::DeleteLeftovers(const std::string& folder, const std::string& base) 
 absl::StatusOr<std::string> Saver::Save(Session& session, const std::string& prefix, std::optional<int64_t> step) {
   RETURN_IF_ERROR(scope_.status());
   if (const std::string base = BaseName(prefix); base.empty() || base == "." || base == "..") {
-    return InvalidArgument("\"", prefix, "\" is no name for a checkpoint: expected folder/name");
+    return InvalidArgument("\"", prefix, "\" is not a valid checkpoint name: expected folder/name");
   }
   const std::string clean = internal::CleanPath(prefix);
   const std::string name = step ? absl::StrCat(clean, "-", *step) : clean;
@@ -365,7 +365,7 @@ absl::Status Saver::Publish(const std::string& prefix, bool finite) {
   if (finite && !was_finite) {
     RETURN_IF_ERROR(files.DeleteFile(NotFinitePath(prefix)));
   } else if (!finite) {
-    LOG(WARNING) << "The checkpoint " << prefix << " has values that are infinite or no numbers";
+    LOG(WARNING) << "Checkpoint " << prefix << " contains infinite or NaN values";
     RETURN_IF_ERROR(files.WriteStringToFile(NotFinitePath(prefix), ""));
   }
   const std::vector<std::string> dropped = Rotate(state);

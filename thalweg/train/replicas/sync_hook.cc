@@ -209,8 +209,8 @@ class Aggregation {
     };
     for (const int64_t worker : a->missing) {
       if (!expel || worker == g.worker) continue;
-      LOG(WARNING) << "worker " << worker << " gave no gradient for " << Since(waited)
-                   << ": the training goes on without it";
+      LOG(WARNING) << "worker " << worker << " has sent no gradient for " << Since(waited)
+                   << ": the training continues without it";
       if (Leave(session_, g, worker).ok()) expelled_[worker] = last_step(worker);
     }
     for (auto it = expelled_.begin(); it != expelled_.end();) {
@@ -295,7 +295,7 @@ class SyncHook final : public Hook {
   // Errors here are only told: the training ended well.
   absl::Status End(Session& session) override {
     const absl::Status left = Leave(session, *graph_, graph_->worker);
-    if (!left.ok()) LOG(WARNING) << "worker " << graph_->worker << " could not take its leave: " << left;
+    if (!left.ok()) LOG(WARNING) << "worker " << graph_->worker << " could not leave the training: " << left;
     if (aggregation_ != nullptr && left.ok()) {
       AwaitOthers(session);
       aggregation_.reset();
@@ -324,7 +324,7 @@ class SyncHook final : public Hook {
       const absl::Status status = session.Run({graph_->await_empty}, {}, {.timeout = pause}).status();
       if (status.ok()) return;
       if (!absl::IsDeadlineExceeded(status)) {
-        LOG(WARNING) << "the chief does not know whether other workers go on: " << status;
+        LOG(WARNING) << "the chief cannot find out whether other workers still train: " << status;
         return;
       }
       if (const int64_t now = aggregation_->rounds(); now != rounds) {

@@ -38,7 +38,7 @@ class CheckpointHook : public Hook {
     if (!timer_.IsDue(step)) return absl::OkStatus();
     const absl::Status saved = Save(context.session(), step);
     if (saved.ok() || IsTaskLost(saved)) return saved;
-    LOG(ERROR) << "The latest checkpoint stays that of step " << saved_step_ << ": " << saved;
+    LOG(ERROR) << "Could not save a checkpoint; the latest one is that of step " << saved_step_ << ": " << saved;
     timer_.Done(step);
     return absl::OkStatus();
   }

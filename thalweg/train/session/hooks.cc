@@ -66,8 +66,8 @@ class StopHook : public Hook {
     if (++standstill_ < say_at_) return;
     say_at_ *= 2;
     LOG(WARNING) << Name() << " waits for global step " << *last_step_ << ", but after " << standstill_
-                 << " steps of this worker it still is " << step
-                 << ": does the optimizer count, as in Minimize(s, loss, {.global_step = step})?";
+                 << " steps of this worker it is still " << step
+                 << ": does the optimizer increment it, as in Minimize(s, loss, {.global_step = step})?";
   }
   const char* Name() const { return by_count_ ? "StopAfterSteps" : "StopAtStep"; }
 

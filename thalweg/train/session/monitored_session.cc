@@ -33,7 +33,7 @@ class MonitoredTrainingSession::State {
     // A program that returns every error returns this one, too: it is an end like
     // that of the last step.
     if (absl::IsOutOfRange(last_run_)) {
-      if (const absl::Status closed = Close(); !closed.ok()) LOG(ERROR) << "The end of the training failed: " << closed;
+      if (const absl::Status closed = Close(); !closed.ok()) LOG(ERROR) << "Closing the session failed: " << closed;
     }
     CloseSession().IgnoreError();
   }
@@ -87,7 +87,7 @@ class MonitoredTrainingSession::State {
       CloseSession().IgnoreError();
       // A new session may do no better: the task is still away.
       if (!patience) {
-        LOG(WARNING) << "A task was lost; the session is made anew: " << last_run_;
+        LOG(WARNING) << "A task was lost; opening a new session: " << last_run_;
         patience.emplace(options_.max_wait, &interruption_->waits());
       } else if (absl::Status waited = patience->Pause(last_run_.message()); !waited.ok()) {
         return Fail(waited);
@@ -203,7 +203,7 @@ class MonitoredTrainingSession::State {
   // The step counts; only its session has to be made anew.
   absl::Status RecoverAfter(const absl::Status& lost) {
     if (lost.ok()) return lost;
-    LOG(WARNING) << "A task was lost after the step had run; the session is made anew: " << lost;
+    LOG(WARNING) << "A task was lost after the step had run; opening a new session: " << lost;
     CloseSession().IgnoreError();
     const absl::Status opened = OpenUntilReady(/*again=*/true);
     return opened.ok() ? opened : Fail(Append(opened, absl::StrCat(" (after ", lost.message(), ")")));
