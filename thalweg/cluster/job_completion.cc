@@ -19,7 +19,8 @@ constexpr absl::Duration kDoneCallTimeout = absl::Seconds(1);
 // How often the tasks that an ending job waits for are asked.
 constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
 constexpr absl::Duration kAskRarely = absl::Seconds(10);
-// How often it is seen whether clients have left, and when being alone is told.
+// How often to check whether clients have left, and after which time without a worker to log
+// that.
 constexpr absl::Duration kLook = absl::Seconds(1);
 constexpr absl::Duration kAloneAfter = absl::Minutes(1);
 
@@ -51,8 +52,8 @@ void JobCompletion::Stop() { stop_.Cancel(Cancelled(options_.self.ToString(), " 
 
 std::vector<std::string> JobCompletion::Announce() {
   if (options_.self.job == "ps") return {};
-  // Those that are done themselves are told, too: they may wait in Join() for
-  // this announcement. Whether it reaches them does not matter: they may be gone.
+  // Also tell the tasks that are done themselves: they may wait in Join() for this
+  // announcement. Errors are ignored, because they may be gone.
   std::vector<TaskId> others;
   std::vector<bool> is_done;
   {
@@ -171,7 +172,7 @@ absl::Time JobCompletion::NextAsk(const std::vector<TaskId>& waits) const {
   if (waits.empty()) return absl::InfiniteFuture();
   if (options_.clients_left()) return asked_ + kAskEvery;
   if (!done_.empty()) return known_ != done_.size() ? absl::InfinitePast() : asked_ + kAskEvery;
-  // While nobody is done, only to know if anybody is there.
+  // While no worker is done, ask only to find out whether any worker is alive.
   return asked_ + std::clamp(options_.orphan_after / 4, absl::Milliseconds(20), kAskRarely);
 }
 

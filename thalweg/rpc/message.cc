@@ -72,7 +72,7 @@ bool ReadLength(CodedInputStream& in, int* length) {
   return true;
 }
 
-// Reads a message of ours or of a peer, with the limits that ReadLength() needs.
+// Reads a message with the limits that ReadLength() needs.
 class LimitedInput {
  public:
   explicit LimitedInput(grpc::ByteBuffer& buffer) : bytes_(buffer.Length()), reader_(&buffer), in_(&reader_) {
@@ -374,10 +374,10 @@ grpc::ByteBuffer SerializePiece(int64_t step_id, const Transfer& transfer, int64
 
 namespace {
 
-// A tensor of which nothing has come for so long will not be whole any more.
+// An incomplete tensor is discarded if no piece has arrived for this long.
 constexpr absl::Duration kAbandonedAfter = absl::Minutes(1);
 
-// What comes before the data of a piece; `bytes` is how much of that follows.
+// Reads the fields before the data of a piece; `bytes` is the size of the data that follow.
 bool ReadPieceHead(CodedInputStream& in, tensorflow::PushPieceRequest* head, int* bytes) {
   for (;;) {
     const uint32_t tag = in.ReadTag();

@@ -20,8 +20,8 @@
 
 namespace thalweg {
 
-// Members are destroyed from the last to the first: nobody is called by what
-// outlives it.
+// Members are destroyed from the last to the first. The order ensures that no member is
+// called after its destruction.
 class Server::State {
  public:
   explicit State(bool links) : client(links) {}
@@ -157,8 +157,8 @@ void Server::Stop() {
 }
 
 void Server::Drain(absl::Duration timeout) {
-  // Workers that were told to leave at the same time need this task for their last
-  // checkpoint: steps go on as long as there are any, for half of the time.
+  // Workers that were stopped at the same time need this task for their last checkpoint. So
+  // steps are accepted until none has arrived for a while, at most for half of the timeout.
   constexpr absl::Duration kQuiet = absl::Milliseconds(300);
   const absl::Time deadline = absl::Now() + timeout;
   const absl::Status why = Unavailable(state_->task, " is leaving");
@@ -171,10 +171,10 @@ void Server::Drain(absl::Duration timeout) {
   Stop();
 }
 
-// What nobody works with any more is kept, so that the job can go on from there.
+// Saves the variables of an orphan, so that the job can be continued from there.
 absl::Status Server::SaveOrphan(const absl::Status& orphaned) {
   if (state_->orphan_checkpoint.empty()) return orphaned;
-  // Who comes now would work with what is not saved.
+  // Refuse steps from now on: their updates would not be saved.
   state_->gate.Close(Unavailable(state_->task, " is leaving: ", orphaned.message()), absl::Seconds(1));
   const std::string prefix = absl::StrCat(state_->orphan_checkpoint, "-", state_->task.job, "-", state_->task.index);
   const absl::StatusOr<int> saved = SaveVariables(PosixFileSystem(), state_->devices->devices(), prefix);

@@ -131,8 +131,8 @@ class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
   std::optional<Cancellation::CallbackId> outside_id_;
   std::optional<Timer::AlarmId> alarm_;
   MasterSessionOptions session_;
-  std::optional<ClusterSpec> cluster_;  // of a session that brings its own
-  Membership own_membership_;           // the same names are other tasks in another cluster
+  std::optional<ClusterSpec> cluster_;  // set if the session has its own cluster definition
+  Membership own_membership_;           // for that cluster, in which the same names are other tasks
   std::shared_ptr<MasterSession> made_;
 };
 
@@ -311,7 +311,7 @@ void LocalMaster::CleanUpAll(const CallOptions& options, const ClusterDevices& d
         if (--calls->left > 0) return;
         first = calls->status;
       }
-      calls->watched.reset();  // what it watches may be gone once it is done
+      calls->watched.reset();  // `done` may destroy what it watches
       Done done = std::move(calls->done);
       done(first);
     });
