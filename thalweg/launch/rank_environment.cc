@@ -13,8 +13,8 @@
 namespace thalweg {
 namespace {
 
-// Ports that follow from the name of a job lie below those that the system
-// gives to connections, in blocks, so that two jobs on a host rarely meet.
+// Ports derived from the job id are below the system's range for outgoing connections, in
+// blocks, so that two jobs on a host rarely collide.
 constexpr int kFirstPort = 12000;
 constexpr int kBlock = 64;
 constexpr int kBlocks = 300;
@@ -25,7 +25,7 @@ int PortsOf(absl::string_view job_name) {
   return kFirstPort + static_cast<int>(hash % kBlocks) * kBlock;
 }
 
-// Where a rank is: host, and how many ranks of lower number are on it.
+// The host of a rank, and the number of lower ranks on that host.
 struct Place {
   std::string host;
   int index_on_host = 0;

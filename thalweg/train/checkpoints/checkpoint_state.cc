@@ -30,10 +30,10 @@ std::string Relative(const std::string& folder, const std::string& path) {
 
 // DATA_LOSS if a data file ends before what the index says is in it.
 absl::Status DataIsThere(FileSystem& files, const std::string& prefix, const BundleIndex& index) {
-  std::map<int, int64_t> ends;  // of what is in each file
+  std::map<int, int64_t> ends;  // by data file: the end of its last tensor
   for (const auto& [key, value] : index.entries()) {
     ASSIGN_OR_RETURN(const tensorflow::BundleEntryProto tensor, index.Parse(key, value));
-    if (tensor.slices_size() > 0) continue;  // its parts have entries of their own
+    if (tensor.slices_size() > 0) continue;  // its slices have their own entries
     int64_t& end = ends[tensor.shard_id()];
     end = std::max(end, tensor.offset() + tensor.size());
   }

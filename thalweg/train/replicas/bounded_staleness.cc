@@ -139,7 +139,7 @@ class StalenessHook final : public Hook {
     watch_ = std::make_unique<Watch>(session, graph_, is_chief_);
     return absl::OkStatus();
   }
-  // An error here is only told: the training ended well.
+  // An error here is only logged, because the training itself has succeeded.
   absl::Status End(Session& session) override {
     const absl::Status left = Leave(session, *graph_, graph_->worker);
     if (!left.ok()) LOG(WARNING) << "worker " << graph_->worker << " could not leave the training: " << left;

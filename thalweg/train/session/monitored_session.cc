@@ -200,7 +200,7 @@ class MonitoredTrainingSession::State {
     return absl::OkStatus();
   }
 
-  // The step counts; only its session has to be made anew.
+  // The step has run; only a new session is needed.
   absl::Status RecoverAfter(const absl::Status& lost) {
     if (lost.ok()) return lost;
     LOG(WARNING) << "A task was lost after the step had run; opening a new session: " << lost;
@@ -238,7 +238,7 @@ class MonitoredTrainingSession::State {
     RETURN_IF_ERROR(coordinator_->status());
     std::vector<Fetch> all_fetches = fetches;
     std::vector<Feed> all_feeds = feeds;
-    std::vector<size_t> ends;  // where the fetches of each hook end
+    std::vector<size_t> ends;  // by hook: the end of its fetches
     bool trace = false;
     StepContext before(*session_, nullptr, global_step_);
     for (const auto& hook : hooks_) {

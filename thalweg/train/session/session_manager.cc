@@ -62,7 +62,7 @@ absl::StatusOr<std::string> SessionManager::TryOpen(bool again, const WaitBackof
     if (!missing.empty()) {
       return FailedPrecondition("variables without a value after initialization: ", AbbreviatedList(missing));
     }
-    if (signal_) (*session)->Run({signal_}).status().IgnoreError();  // it may have been given before
+    if (signal_) (*session)->Run({signal_}).status().IgnoreError();  // fails if it was given before
   }
   if (!missing.empty()) {
     return absl::StrCat("for the chief to give values to the variables: ", AbbreviatedList(missing), " have none yet");
