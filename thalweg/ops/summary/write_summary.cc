@@ -20,7 +20,7 @@ namespace {
 using tensorflow::Event;
 using tensorflow::Summary;
 
-// An event file that flushes after so many events. Thread-safe.
+// An event file that flushes after a given number of events. Thread-safe.
 class EventWriter final : public Resource {
  public:
   static constexpr char kTypeName[] = "N10tensorflow22SummaryWriterInterfaceE";
