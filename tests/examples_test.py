@@ -66,7 +66,7 @@ class ExamplesTest(unittest.TestCase):
                              "--ps_grace=1m", "--", os.path.join(BIN, name), *flags],
                             capture_output=True, text=True, timeout=600)
     self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-    self.assertNotIn("told to end", result.stdout + result.stderr)  # all tasks end by themselves
+    self.assertNotIn("sending SIGTERM", result.stdout + result.stderr)  # all tasks end by themselves
     return result.stdout
 
   def test_matrices(self):

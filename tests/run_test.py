@@ -134,7 +134,7 @@ class RunTest(unittest.TestCase):
         run = Running(THALWEG, "run", "--restart=on-failure", "--", example("hello_cluster"), "--job_name=boss")
         self.check(run, 3)
         self.assertIn("INVALID_ARGUMENT: --worker_hosts is missing", run.output)
-        self.assertIn("which another try would not change", run.output)
+        self.assertIn("which a restart would not change", run.output)
 
     def train(self, folder, *args):
         return Running(THALWEG, "run", "--ps=2", "--workers=2", "--restart=on-failure", "--",
@@ -201,7 +201,7 @@ class RunTest(unittest.TestCase):
                 run = self.train(folder, "--steps=100000", "--learning_rate=1e30", *mode)
                 self.check(run, 9)
                 self.assertRegex(run.output, r"worker \d \| FAILED_PRECONDITION: NaN loss: ")
-                self.assertIn("which another try would not change", run.output)
+                self.assertIn("which a restart would not change", run.output)
                 verified = subprocess.run([THALWEG, "checkpoint", "verify", folder], capture_output=True, text=True)
                 self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
 
@@ -254,7 +254,7 @@ class RunTest(unittest.TestCase):
             ports = free_ports(3)
             ps = self.start_task(ports, "ps", 0, folder)
             waits = self.start_task(ports, "worker", 1, folder)  # for the chief, which is not there yet
-            self.assertTrue(waits.wait_for("Waiting since"), waits.output)
+            self.assertTrue(waits.wait_for("Still waiting after"), waits.output)
             waits.process.send_signal(signal.SIGTERM)
             self.assertEqual(waits.end(), 129, waits.output)
             self.assertIn("interrupted: Terminated", waits.output)
@@ -291,7 +291,7 @@ class ServerTest(unittest.TestCase):
         server = self.start()
         server.process.send_signal(signal.SIGTERM)
         self.assertEqual(server.end(), 0, server.output)
-        self.assertIn("ends: all its steps have ended", server.output)
+        self.assertIn("exits: all its steps have ended", server.output)
 
     def test_an_orphan_has_a_code_of_its_own(self):
         server = self.start("--orphan_after=300ms")

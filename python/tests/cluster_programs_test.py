@@ -169,7 +169,7 @@ class ClusterProgramsTest(JobTest):
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex(done.stdout, r"worker \d \| counted to 2")
         self.assertIn("the job is over", done.stdout)
-        self.assertNotIn("told to end", done.stdout)
+        self.assertNotIn("sending SIGTERM", done.stdout)
 
     def test_an_orphan_saves_what_tensorflow_reads(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -44,7 +44,7 @@ constexpr uint32_t PowerOfX(uint64_t bytes) {
   return result;
 }
 
-// What the byte b at position k of a word contributes, by [k][b].
+// [k][b]: the contribution of byte b at position k of a word.
 template <int kBytes>
 using ByteTables = std::array<std::array<uint32_t, 256>, kBytes>;
 

@@ -15,9 +15,9 @@ absl::Status StatusOfException() {
     throw;
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("There is not enough memory");
-  } catch (const std::length_error&) {  // of a container that was to grow beyond all memory
+  } catch (const std::length_error&) {  // a container would exceed its maximum size
     return ResourceExhausted("There is not enough memory");
-  } catch (const std::system_error& error) {  // of a thread, or a lock
+  } catch (const std::system_error& error) {  // a thread or a lock could not be created
     return ResourceExhausted("The system has no more threads: ", error.what());
   } catch (const std::exception& error) {
     return Internal("An exception: ", error.what());
@@ -37,7 +37,7 @@ absl::Status CatchExceptions(absl::FunctionRef<void()> work) {
 
 void LogExceptions(const char* what, absl::FunctionRef<void()> work) {
   const absl::Status status = CatchExceptions(work);
-  if (!status.ok()) LOG(ERROR) << "The work of " << what << " was given up: " << status.message();
+  if (!status.ok()) LOG(ERROR) << "An exception ended the work of " << what << ": " << status.message();
 }
 
 }  // namespace thalweg

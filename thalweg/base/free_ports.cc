@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<int>> FreePorts(int n, int first) {
       ports.push_back(port);
       sockets.push_back(s);
     } else {
-      if (first > 0 || tries == kMaxTries) status = Unavailable("Port ", port, " cannot be had: ", strerror(errno));
+      if (first > 0 || tries == kMaxTries) status = Unavailable("Port ", port, " is not available: ", strerror(errno));
       close(s);
     }
   }

@@ -16,7 +16,7 @@ namespace thalweg {
 namespace {
 
 constexpr int64_t kSpinNanos = 20'000;
-constexpr int kShardsPerThread = 8;  // so that uneven shards and late helpers even out
+constexpr int kShardsPerThread = 8;  // several, to balance uneven shards and late helpers
 constexpr uint32_t kCallerSleeps = uint32_t{1} << 31;
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
@@ -115,8 +115,8 @@ void IntraOpPool::OfferJob(int shards) {
   if (sleepers_.load() > 0) FutexWake(signal_, std::min(shards - 1, concurrency_ - 1));
 }
 
-// The next shard of the thread's own part, else the last of another's; -1 if none
-// is left.
+// Claims the next shard of the thread's own part or, if that is finished, the last shard of
+// another part. -1 if no shard is left.
 int IntraOpPool::ClaimShard(int self) {
   for (int i = 0; i < concurrency_; ++i) {
     std::atomic<uint64_t>& unclaimed = parts_[(self + i) % concurrency_].unclaimed;
@@ -133,10 +133,10 @@ int IntraOpPool::ClaimShard(int self) {
   return -1;
 }
 
-// Claims and runs shards of the current job until none is left; returns how
-// many. A helper that comes late finds no shard, or those of a later job: what
-// it claims is part of whatever job is current, and keeps that job current
-// until it is counted as done.
+// Claims and runs shards of the current job until none is left; returns their number. A helper
+// that wakes late finds no shard, or shards of a later job. That is safe: a claimed shard
+// belongs to the job that is current then, and that job cannot end before the shard is counted
+// as done.
 int IntraOpPool::RunClaimedShards(int self) {
   int done = 0;
   for (int shard = ClaimShard(self); shard >= 0; shard = ClaimShard(self), ++done) (*body_)(shard);

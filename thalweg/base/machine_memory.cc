@@ -13,7 +13,7 @@ uint64_t MachineMemoryBytes() {
     // The control group's limit, of either version, as a container sees it.
     for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
       std::ifstream file(path);
-      if (uint64_t limit = 0; file >> limit) least = std::min(least, limit);  // "max" is no number
+      if (uint64_t limit = 0; file >> limit) least = std::min(least, limit);  // "max" is not a number and is ignored
     }
     return least;
   }();

@@ -75,7 +75,7 @@ void Raise(std::atomic<int64_t>& peak, int64_t value) {
 class HostPool final : public Allocator {
  public:
   void* Allocate(size_t bytes) override {
-    constexpr size_t kSanitizerLimit = size_t{1} << 38;  // it aborts above its own limit
+    constexpr size_t kSanitizerLimit = size_t{1} << 38;  // the sanitizer aborts above its own limit
     void* memory = nullptr;
     if (bytes > kSanitizerLimit || posix_memalign(&memory, kAlignment, std::max<size_t>(bytes, 1)) != 0) return nullptr;
     allocations_.fetch_add(1, std::memory_order_relaxed);
@@ -126,7 +126,7 @@ constexpr auto kSmallClassOf = [] {
 constexpr size_t kRegionBytes = 16 * kMegabyte;
 constexpr size_t kLargeSlack = 256 * kMegabyte;
 
-// What a free block begins with.
+// The header of a free block.
 struct FreeBlock {
   FreeBlock* next;
   size_t returned;  // medium blocks: bytes of it whose pages the system has back
@@ -178,8 +178,8 @@ struct Bin {
   uint32_t limit;
 };
 
-// Only its thread writes to it. Trivial, so that the compiler needs no guard to
-// reach it; ThreadExit below does what a destructor would.
+// Only its own thread writes to it. A trivial type, so that access needs no initialization
+// guard; ThreadExit below replaces a destructor.
 struct ThreadCache {
   enum class State : uint8_t { kNew, kRegistered, kGone };
 
@@ -191,7 +191,7 @@ struct ThreadCache {
   ThreadCache* next;
   State state;
 
-  // Cheaper than fetch_add: nobody else writes.
+  // Cheaper than fetch_add, and safe because no other thread writes.
   void Count(int64_t more_bytes, int64_t more_allocations) {
     bytes.store(bytes.load(std::memory_order_relaxed) + more_bytes, std::memory_order_relaxed);
     allocations.store(allocations.load(std::memory_order_relaxed) + more_allocations, std::memory_order_relaxed);
@@ -210,7 +210,7 @@ void* Map(size_t bytes) {
   if (aligned > begin) munmap(mapped, aligned - begin);
   if (begin + kHugePage > aligned) munmap(reinterpret_cast<void*>(aligned + bytes), begin + kHugePage - aligned);
   void* const memory = reinterpret_cast<void*>(aligned);
-  madvise(memory, bytes, MADV_HUGEPAGE);  // where it is not supported, small pages do
+  madvise(memory, bytes, MADV_HUGEPAGE);  // without support, small pages are used
   return memory;
 }
 
@@ -272,7 +272,7 @@ class HostPool final : public Allocator {
   std::array<FreeList, kClasses> free_;
 
   Mutex region_lock_;
-  char* region_begin_ ABSL_GUARDED_BY(region_lock_) = nullptr;  // what is not cut yet
+  char* region_begin_ ABSL_GUARDED_BY(region_lock_) = nullptr;  // the rest that is not cut yet
   char* region_end_ ABSL_GUARDED_BY(region_lock_) = nullptr;
 
   mutable Mutex threads_lock_;
@@ -321,7 +321,7 @@ void HostPool::Leave(ThreadCache& cache) {
   (cache.previous != nullptr ? cache.previous->next : threads_) = cache.next;
 }
 
-// Adds a thread's counts to those of all.
+// Adds a thread's counts to the totals.
 void HostPool::Fold(ThreadCache& cache) {
   const int64_t bytes = cache.bytes.load(std::memory_order_relaxed);
   const int64_t allocations = cache.allocations.load(std::memory_order_relaxed);
@@ -520,7 +520,7 @@ void ConfigureMalloc() {
   constexpr int kGigabyte = 1 << 30;
   if (mallopt(M_MMAP_THRESHOLD, kGigabyte) != 1 || mallopt(M_TRIM_THRESHOLD, kGigabyte) != 1 ||
       mallopt(M_TOP_PAD, 16 << 20) != 1) {
-    LOG(WARNING) << "malloc does not take its settings: large buffers will cost page faults";
+    LOG(WARNING) << "mallopt failed: large buffers will cause page faults";
   }
 }
 

@@ -67,7 +67,7 @@ void Timer::RunAlarms() {
     alarms_.erase(first);
     mu_.Unlock();
     LogExceptions("a timer", [&] { closure(); });
-    closure = nullptr;  // what it holds is let go of without the lock
+    closure = nullptr;  // destroys its captures without the lock
     mu_.Lock();
     running_ = 0;
     changed_.SignalAll();

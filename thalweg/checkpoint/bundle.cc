@@ -28,7 +28,7 @@ namespace internal {
 
 std::string CleanPath(absl::string_view path) {
   path.remove_prefix(FileSchemeLength(path));
-  // Whoever opens it says that there is no such file system.
+  // Opening it fails later with an error about the file system.
   if (!SchemeOf(path).empty()) return std::string(path);
   std::vector<absl::string_view> names = absl::StrSplit(path, '/', absl::SkipEmpty());
   std::erase(names, ".");
@@ -117,7 +117,7 @@ TemporaryFiles::~TemporaryFiles() {
 namespace {
 
 struct Merged {
-  tensorflow::BundleHeaderProto header;  // of the first
+  tensorflow::BundleHeaderProto header;  // the header of the first bundle
   bool has_header = false;
   std::map<std::string, tensorflow::BundleEntryProto> entries;
   std::map<std::string, int> shards;  // data files, by the path they have now
@@ -150,7 +150,7 @@ absl::Status MergeOne(FileSystem& files, const std::string& prefix, Merged* merg
       merged->entries.emplace(key, std::move(entry));
       continue;
     }
-    // Only parts of the same whole come twice.
+    // A key may occur twice only if both entries are slices of the same tensor.
     if (known->second.slices().empty()) {
       return InvalidArgument("Duplicate tensor keyed by ", key, " encountered, when merging prefix: ", prefix);
     }

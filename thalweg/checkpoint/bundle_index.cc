@@ -9,7 +9,7 @@
 namespace thalweg {
 namespace {
 
-constexpr int kReadVersion = 1;  // of the format that we read
+constexpr int kReadVersion = 1;  // the newest version of the format that this reader supports
 
 }  // namespace
 

@@ -14,8 +14,8 @@
 namespace thalweg {
 namespace {
 
-// Into numbers of this machine, which is little endian, from a file of the other
-// kind. The halves of a complex number are numbers of their own.
+// Converts numbers of a big-endian file to this little-endian machine. The two halves of a
+// complex number are swapped separately.
 void SwapBytes(Tensor* value) {
   const size_t size = ElementSize(value->dtype()) / (IsComplex(value->dtype()) ? 2 : 1);
   char* const bytes = static_cast<char*>(value->raw());

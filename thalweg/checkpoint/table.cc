@@ -20,12 +20,12 @@ constexpr size_t kFooterSize = 48;  // two handles of up to 20 bytes each, and t
 constexpr uint64_t kMagic = 0xdb4775248b80fb57;
 constexpr char kUncompressed = 0;
 constexpr char kSnappy = 1;
-// What a block claims to be when it is not compressed any more is asked of the
-// system: no byte stands for more than this many.
+// The largest plausible compression ratio. It bounds the memory that is allocated for the
+// uncompressed size that a block claims.
 constexpr size_t kMaxSnappyRatio = 64;
 // Blocks are as large as their largest entry, which is a message.
 constexpr uint64_t kMaxBlockSize = uint64_t{1} << 32;
-// What the keys of a block may take, whole, by the bytes of the block.
+// The largest total size of the expanded keys of a block, as a multiple of the block's size.
 constexpr size_t kMaxKeyRatio = 20;
 constexpr size_t kMaxBlockSlack = 64 << 10;
 
@@ -93,7 +93,7 @@ TableWriter::~TableWriter() {
 }
 
 void TableWriter::Add(absl::string_view key, absl::string_view value) {
-  // A very large entry gets a block of its own, as in TensorFlow.
+  // A very large entry gets its own block, as in TensorFlow.
   if (!empty_ && key.size() + value.size() >= 2 * kBlockSize) builder_->Flush();
   builder_->Add(ToSlice(key), ToSlice(value));
   empty_ = false;
@@ -128,7 +128,7 @@ absl::Status Table::ReadIndex() {
   if (magic != kMagic) return Corrupt("not an sstable (bad magic number)");
   Handle filters, index;
   if (!ParseHandle(&footer, &filters) || !ParseHandle(&footer, &index)) return Corrupt("bad block handle");
-  RETURN_IF_ERROR(ReadBlock(filters).status());  // nothing is in it, but it may be damaged
+  RETURN_IF_ERROR(ReadBlock(filters).status());  // it is empty, but it may be damaged
   ASSIGN_OR_RETURN(const std::string block, ReadBlock(index));
   ASSIGN_OR_RETURN(std::vector<Entry> entries, ParseBlock(block));
   for (Entry& entry : entries) {

@@ -47,8 +47,8 @@ void AppendOrderedSigned(std::string* code, int64_t value) {
   code->append(text);
 }
 
-// The common part of two extents of a dimension, with a length (which is 0 if
-// there is none).
+// The intersection of two extents of a dimension, with an explicit length (0 if they are
+// disjoint).
 Extent Common(const Extent& a, const Extent& b, int64_t size) {
   const auto end = [&](const Extent& e) { return e.full() ? size : e.start + e.length; };
   const int64_t start = std::max(a.start, b.start);
@@ -78,7 +78,7 @@ absl::StatusOr<TensorSlice> TensorSlice::Parse(absl::string_view text) {
       if (pair.size() != 2 || !absl::SimpleAtoi(pair[0], &extent.start) || !absl::SimpleAtoi(pair[1], &extent.length)) {
         return InvalidArgument("Expected a pair of numbers or '-' but got '", item, "': string = ", text);
       }
-      if (extent.full()) extent.length = 0;  // "-1" is no way to say everything
+      if (extent.full()) extent.length = 0;  // a length of -1 in a file does not mean the whole dimension
       RETURN_IF_ERROR(CheckExtent(extent, text));
     }
     extents.push_back(extent);

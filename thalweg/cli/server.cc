@@ -175,7 +175,7 @@ class Serving {
     if (join) StartJoin();
     std::string why;
     while (why.empty()) why = Handle(events_.Wait());
-    LOG(INFO) << server_.task().ToString() << " ends: " << why;
+    LOG(INFO) << server_.task().ToString() << " exits: " << why;
     stopping_ = true;
     server_.Stop();
     drain_.reset();

@@ -158,8 +158,8 @@ class RemoteBackend : public SessionBackend {
     if (!ended.WaitForNotificationWithTimeout(kWatchAfter) && !handle_.empty()) server.emplace(*this, watched);
     const absl::Time start = absl::Now() - kWatchAfter;
     while (!ended.WaitForNotificationWithTimeout(absl::Seconds(10))) {
-      LOG(INFO) << "Still waiting for " << options_.target << ", which " << what << ", since "
-                << absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Seconds(1)));
+      LOG(INFO) << "Has waited for " << absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Seconds(1)))
+                << " for " << options_.target << ", which " << what;
     }
     // Why the call was cancelled says more than that it was.
     if (absl::IsCancelled(result)) result = watched.Explain(result);
@@ -222,7 +222,7 @@ absl::StatusOr<std::shared_ptr<const BackendCallable>> RemoteBackend::Prepare(co
 absl::StatusOr<std::unique_ptr<SessionBackend>> MakeRemoteBackend(const SessionOptions& options) {
   const absl::string_view address = absl::StripPrefix(options.target, "grpc://");
   if (address == options.target) {
-    return InvalidArgument("\"", options.target, "\" is no target of a session: expected grpc://host:port");
+    return InvalidArgument("\"", options.target, "\" is not a valid session target: expected grpc://host:port");
   }
   RETURN_IF_ERROR(HostPort::Parse(address).status());
   auto backend = std::make_unique<RemoteBackend>(options);

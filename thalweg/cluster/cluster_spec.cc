@@ -49,7 +49,7 @@ absl::StatusOr<ClusterSpec> ClusterSpec::Parse(absl::string_view text) {
     const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(job_text, absl::MaxSplits('|', 1));
     const std::string job(absl::StripAsciiWhitespace(parts.first));
     if (job.empty() || parts.second.empty()) {
-      return InvalidArgument("\"", job_text, "\" is no job of a cluster: expected job|host:port;host:port");
+      return InvalidArgument("\"", job_text, "\" is not a valid job: expected job|host:port;host:port");
     }
     if (spec.jobs_.contains(job)) return InvalidArgument("Job \"", job, "\" is given twice");
     int index = 0;

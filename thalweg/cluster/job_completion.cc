@@ -19,7 +19,8 @@ constexpr absl::Duration kDoneCallTimeout = absl::Seconds(1);
 // How often the tasks that an ending job waits for are asked.
 constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
 constexpr absl::Duration kAskRarely = absl::Seconds(10);
-// How often it is seen whether clients have left, and when being alone is told.
+// How often to check whether clients have left, and after which time without a worker to log
+// that.
 constexpr absl::Duration kLook = absl::Seconds(1);
 constexpr absl::Duration kAloneAfter = absl::Minutes(1);
 
@@ -51,8 +52,8 @@ void JobCompletion::Stop() { stop_.Cancel(Cancelled(options_.self.ToString(), " 
 
 std::vector<std::string> JobCompletion::Announce() {
   if (options_.self.job == "ps") return {};
-  // Those that are done themselves are told, too: they may wait in Join() for
-  // this announcement. Whether it reaches them does not matter: they may be gone.
+  // Also tell the tasks that are done themselves: they may wait in Join() for this
+  // announcement. Errors are ignored, because they may be gone.
   std::vector<TaskId> others;
   std::vector<bool> is_done;
   {
@@ -81,8 +82,8 @@ std::vector<std::string> JobCompletion::Announce() {
   std::vector<std::string> unreached;
   for (size_t i = 0; i < others.size(); ++i) {
     if (statuses[i].ok() || is_done[i] || absl::IsUnimplemented(statuses[i])) continue;
-    VLOG(1) << options_.self.ToString() << " is done, which " << others[i].ToString()
-            << " could not be told: " << statuses[i].message();
+    VLOG(1) << options_.self.ToString() << " could not announce to " << others[i].ToString()
+            << " that it is done: " << statuses[i].message();
     unreached.push_back(others[i].ToString());
   }
   return unreached;
@@ -171,7 +172,7 @@ absl::Time JobCompletion::NextAsk(const std::vector<TaskId>& waits) const {
   if (waits.empty()) return absl::InfiniteFuture();
   if (options_.clients_left()) return asked_ + kAskEvery;
   if (!done_.empty()) return known_ != done_.size() ? absl::InfinitePast() : asked_ + kAskEvery;
-  // While nobody is done, only to know if anybody is there.
+  // While no worker is done, ask only to find out whether any worker is alive.
   return asked_ + std::clamp(options_.orphan_after / 4, absl::Milliseconds(20), kAskRarely);
 }
 
@@ -183,9 +184,9 @@ void JobCompletion::Report(absl::Time now, const std::vector<TaskId>& waits) {
   }
   if (now < report_) return;
   report_ = now + (now - ending_since_);
-  LOG(INFO) << options_.self.ToString() << " waits for the end of "
-            << absl::StrJoin(waits, ", ", [](std::string* out, const TaskId& task) { *out += task.ToString(); })
-            << ", since " << absl::FormatDuration(absl::Trunc(now - ending_since_, absl::Seconds(1)));
+  LOG(INFO) << options_.self.ToString() << " has waited for "
+            << absl::FormatDuration(absl::Trunc(now - ending_since_, absl::Seconds(1))) << " for the end of "
+            << absl::StrJoin(waits, ", ", [](std::string* out, const TaskId& task) { *out += task.ToString(); });
 }
 
 void JobCompletion::ReportAlone(absl::Time now) {
@@ -196,10 +197,10 @@ void JobCompletion::ReportAlone(absl::Time now) {
   if (alone < kLogWaitAfter) alone_reported_ = absl::ZeroDuration();
   if (alone < std::max(kAloneAfter, 2 * alone_reported_)) return;
   alone_reported_ = alone;
-  LOG(INFO) << options_.self.ToString() << " waits for a worker: there was none for " << absl::FormatDuration(alone)
+  LOG(INFO) << options_.self.ToString() << " has seen no worker for " << absl::FormatDuration(alone)
             << (options_.orphan_after == absl::InfiniteDuration()
-                    ? std::string("; it waits for ever (no --orphan_after)")
-                    : absl::StrCat("; it leaves after ", absl::FormatDuration(options_.orphan_after)));
+                    ? std::string("; it waits forever (set --orphan_after to limit this)")
+                    : absl::StrCat("; it exits after ", absl::FormatDuration(options_.orphan_after)));
 }
 
 absl::Status JobCompletion::Wait() {
@@ -222,7 +223,7 @@ absl::Status JobCompletion::Wait() {
       const std::vector<TaskId> waits = Unresolved(now);
       if (stop_.cancelled() || Over(now, waits) <= now) break;
       if (Idle() <= now) {
-        LOG(INFO) << options_.self.ToString() << ": all sessions were closed, and nothing came for "
+        LOG(INFO) << options_.self.ToString() << ": all sessions are closed, and no call has arrived for "
                   << absl::FormatDuration(options_.idle_after);
         break;
       }

@@ -14,7 +14,7 @@ namespace {
 
 // How long a task that was seen before may take to answer.
 constexpr absl::Duration kSeenTimeout = absl::Seconds(5);
-// How often it is logged for whom a session waits, and which task has left.
+// How often the log says for which tasks a session waits, and which task has left.
 constexpr absl::Duration kReportEvery = absl::Seconds(10);
 constexpr absl::Duration kReportAbsentEvery = absl::Minutes(1);
 
@@ -27,8 +27,8 @@ bool MatchesAny(const std::vector<DeviceName>& filters, const std::string& task)
   });
 }
 
-// Devices as this session calls them: a session with a cluster of its own may
-// know the task by another name.
+// Renames the devices for this session: in a session with its own cluster definition, the
+// task may have another name.
 void RenameDevices(const std::string& task, tensorflow::GetStatusResponse& response) {
   const absl::StatusOr<DeviceName> to = DeviceName::Parse(task);
   for (tensorflow::DeviceAttributes& device : *response.mutable_device_attributes()) {
@@ -93,7 +93,7 @@ class Membership::Discovery : public std::enable_shared_from_this<Discovery> {
     }
     {
       MutexLock lock(&mutex_);
-      left_ = static_cast<int>(all_.size()) + 1;  // nothing ends before everything was asked
+      left_ = static_cast<int>(all_.size()) + 1;  // the extra 1 keeps it from ending before all tasks are asked
     }
     if (outside_ != nullptr) {
       outside_id_ = outside_->Register([self = shared_from_this()](const absl::Status& why) { self->CancelAll(why); });
@@ -136,7 +136,7 @@ class Membership::Discovery : public std::enable_shared_from_this<Discovery> {
         });
   }
 
-  // What a task that has answered has seen since.
+  // Asks a task that has answered which tasks it has seen since.
   void AskAgain(const std::string& task) {
     auto response = std::make_shared<tensorflow::GetStatusResponse>();
     workers_->Find(task)->GetStatus({.timeout = kSeenTimeout}, response.get(),
@@ -151,7 +151,7 @@ class Membership::Discovery : public std::enable_shared_from_this<Discovery> {
                                     });
   }
 
-  // Another task has seen those: they start soon, or have left.
+  // Records the tasks that another task has seen: they are starting, or have left.
   bool Hear(const tensorflow::ThalwegStatus& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::set<absl::string_view> seen(status.seen_task().begin(), status.seen_task().end());
     bool news = false;
@@ -163,8 +163,8 @@ class Membership::Discovery : public std::enable_shared_from_this<Discovery> {
     return news;
   }
 
-  // For when there is something to log, or somebody to give up. Alarms that come too
-  // often do no harm.
+  // Sets an alarm for the next time to log, or to stop waiting for a task. Spurious alarms are
+  // harmless.
   void SetAlarm() {
     std::optional<Timer::AlarmId> old;
     {

@@ -9,8 +9,8 @@
 namespace thalweg {
 namespace {
 
-// From the system: whoever sees some of the numbers cannot tell the next. Those of a
-// few calls are fetched together, since every step takes one.
+// Uses the system's random source, so that the next number cannot be predicted from earlier
+// ones. Fetches numbers for several calls at once, because every step needs one.
 uint64_t Random64() {
   constexpr size_t kAtOnce = 32;  // getrandom() is never interrupted up to 256 bytes
   thread_local uint64_t numbers[kAtOnce];

@@ -20,9 +20,9 @@ std::string HostName() {
   return name;
 }
 
-// Of a file that nobody else has.
+// The path of a new file with a unique name.
 absl::StatusOr<std::string> NewPath(const std::string& folder, const EventFileOptions& options) {
-  // The system would take what is before it for the name.
+  // System calls would cut the name at the zero byte.
   if (absl::StrContains(folder, '\0') || absl::StrContains(options.suffix, '\0')) {
     return InvalidArgument("a byte 0 in the name of an event file: ",
                            absl::CHexEscape(absl::StrCat(folder, "/...", options.suffix)));
@@ -49,7 +49,7 @@ EventFile::EventFile(std::string path, const EventFileOptions& options, std::uni
       flushed_nanos_(options.clock->MonotonicNanos()) {}
 
 EventFile::~EventFile() {
-  if (const absl::Status status = Close(); !status.ok()) LOG(WARNING) << "Events are lost: " << status;
+  if (const absl::Status status = Close(); !status.ok()) LOG(WARNING) << "Could not write all events: " << status;
 }
 
 absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Open(const std::string& folder, const EventFileOptions& options) {

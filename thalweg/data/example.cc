@@ -41,7 +41,7 @@ Decoder DecodeExample(std::vector<FeatureSpec> features) {
   return [features = std::move(features)](const Record& record) -> absl::StatusOr<Tensors> {
     tensorflow::Example example;
     if (!example.ParseFromString(record.bytes)) {
-      return DataLoss("the ", record.bytes.size(), " bytes are no Example");
+      return DataLoss("the ", record.bytes.size(), " bytes are not a valid Example");
     }
     Tensors tensors;
     for (const FeatureSpec& spec : features) {

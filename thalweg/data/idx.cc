@@ -79,7 +79,7 @@ absl::StatusOr<Tensor> ParseIdx(ByteStream& bytes, uint64_t file_size, bool gzip
   char* const data = static_cast<char*>(tensor.raw());
   ASSIGN_OR_RETURN(got, bytes.Read(data, expected));
   if (got < expected) return DataLoss("expected ", expected, " bytes of elements for shape ", shape, ", got ", got);
-  // Also makes zlib check its sum.
+  // Reading on also makes zlib verify its checksum.
   char more;
   ASSIGN_OR_RETURN(got, bytes.Read(&more, 1));
   if (got > 0) return DataLoss("expected ", expected, " bytes of elements for shape ", shape, ", but there are more");

@@ -162,7 +162,7 @@ class Pipeline::Core {
       Result batch = read.ok() ? DecodeBatch(records, last) : Result(read);
       MutexLock lock(&mu_);
       if (!batch.ok()) ended_ = true;
-      // What comes behind the last batch; nobody else takes that number.
+      // The end marker after the last batch; no other thread uses that number.
       if (last && batch.ok() && batch->has_value()) ready_.emplace(number + 1, std::nullopt);
       ready_.emplace(number, std::move(batch));
       changed_.SignalAll();
@@ -200,12 +200,12 @@ class Pipeline::Core {
 
   const absl::Status prepared_;  // before the options, which it has changed
   const PipelineOptions options_;
-  RecordOrder order_;  // of the thread that set reading_
+  RecordOrder order_;  // used by the thread that set reading_
 
   Mutex mu_;
   CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  bool ended_ ABSL_GUARDED_BY(mu_) = false;    // nothing more to take
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;    // all records were read
   bool reading_ ABSL_GUARDED_BY(mu_) = false;  // a thread takes records
   int64_t taken_ ABSL_GUARDED_BY(mu_) = 0;     // numbers that threads took
   int64_t given_ ABSL_GUARDED_BY(mu_) = 0;     // batches that Next gave

@@ -35,7 +35,7 @@ void RecordOrder::BeginEpoch() {
 absl::StatusOr<bool> RecordOrder::Next(Record* record) {
   for (;;) {
     if (drained_ && buffer_.empty()) {
-      // The other epochs would have none either.
+      // An epoch without records: all other epochs would be empty, too.
       if (epoch_ >= 0 && taken_ == 0) {
         const size_t others = options_.files.size() - 1;
         const absl::Status nothing =

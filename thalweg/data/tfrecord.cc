@@ -42,7 +42,7 @@ class ZlibWriter final : public RecordWriter {
  public:
   explicit ZlibWriter(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
   ~ZlibWriter() override {
-    Close().IgnoreError();  // as a plain file does; who wants to know calls it
+    Close().IgnoreError();  // call Close() to learn about errors
     if (started_) deflateEnd(&stream_);
   }
 

@@ -14,21 +14,21 @@ namespace {
 
 bool CarriesGradient(DType t) {
   t = RemoveRef(t);
-  // What an unknown op puts out (kInvalid) may.
+  // The output of an unknown op (kInvalid) may be differentiable.
   return IsFloating(t) || IsComplex(t) || t == kResource || t == kVariant || t == kInvalid;
 }
 
-// What weights that several steps of a sequence share get from each of them is a
-// product A_i' * B_i of few rows. The sum of these is one product of all rows,
-// which is faster than the parts and their addition.
+// If several time steps share weights, the gradient from each time step is a product A_i' * B_i
+// of few rows. The sum of these is one product over all rows, which is faster than the
+// separate products and their addition.
 bool IsProductOfRows(const Gradient& g) {
   if (!g || g.sparse() || g.values.node->op() != "MatMul") return false;
   const auto& def = g.values.node->def();
   return GetAttr<bool>(def, "transpose_a").value_or(false) && !GetAttr<bool>(def, "transpose_b").value_or(true);
 }
 
-// Nothing if `parts` are no such products, or not on one device: their factors,
-// which are larger than they, would have to move.
+// Returns null if `parts` are not such products, or are not on one device: the factors, which
+// are larger than the products, would have to be transferred.
 Output SumOfProducts(const Scope& s, const std::vector<Gradient>& parts) {
   std::vector<Output> a, b;
   for (const Gradient& g : parts) {
@@ -143,7 +143,7 @@ class Backward {
     std::vector<Node*> nodes;
   };
 
-  // Of the original nodes only: operations added on the way have later ids.
+  // Considers the original nodes only; operations added by the gradient have later ids.
   void FindUnits() {
     const int count = static_cast<int>(frames_.of_node.size());
     unit_.assign(count, -1);
@@ -152,7 +152,7 @@ class Backward {
       Node* const node = scope_.graph().node(id);
       int inner = IsEnter(*node) ? frames_.of_outputs[id] : frames_.of_node[id];
       if (inner == frame_) {
-        // What makes the loop itself is no part of its body.
+        // The control flow nodes of the loop are not part of its body.
         if (frame_ == 0 || !IsControlFlow(*node)) unit_[id] = id;
         continue;
       }
@@ -248,9 +248,9 @@ class Backward {
     }
   }
 
-  // The derivative with respect to a variable's end goes back through the body
-  // once for every iteration, and is then that with respect to its start. On the
-  // way those with respect to what stays the same add up.
+  // Propagates the derivatives with respect to the final values of the loop variables back
+  // through the body, once per iteration, to the derivatives with respect to the start values.
+  // The derivatives with respect to loop invariants are summed over the iterations.
   void VisitLoop(int frame) {
     const Scope s = scope_.SubScope(absl::StrCat(Leaf(frames_.frames[frame].name), "_grad"));
     absl::StatusOr<Loop> forward = Loop::Find(s, frames_, frame, loop_);
@@ -283,9 +283,9 @@ class Backward {
     }
   }
 
-  // The loop that takes dys, the derivatives with respect to ys of the last
-  // iteration, to those with respect to xs: the same variables' values before the
-  // first iteration, and then constants.
+  // Builds the backward loop. It transforms dys, the derivatives with respect to the final
+  // values ys, to the derivatives with respect to xs: the start values of the same variables,
+  // followed by the loop invariants.
   std::vector<Output> RunBack(const Scope& s, int frame, Loop& forward, const std::vector<Output>& ys,
                               const std::vector<Output>& xs, const std::vector<Output>& dys) {
     const Output count = CountIterations(s, forward);

@@ -20,7 +20,7 @@ namespace {
 using tensorflow::GraphDef;
 using tensorflow::NodeDef;
 
-// Where an input of a NodeDef comes from: "name", "name:2" or "^name".
+// The parsed input of a NodeDef: "name", "name:2" or "^name".
 struct InputName {
   absl::string_view node;
   int index = 0;  // -1: control
@@ -56,7 +56,7 @@ absl::Status CheckVersions(const tensorflow::VersionDef& v) {
   return absl::OkStatus();
 }
 
-// What holds for a graph of both.
+// Merges the versions for a graph that contains both.
 void MergeVersions(const tensorflow::VersionDef& from, tensorflow::VersionDef& to) {
   to.set_producer(std::min(to.producer(), from.producer()));
   to.set_min_consumer(std::max(to.min_consumer(), from.min_consumer()));
@@ -83,7 +83,7 @@ std::vector<Node*> Unique(std::vector<Node*> nodes) {
   return nodes;
 }
 
-// Of an input. What a Merge waits for must be there before it, in any iteration.
+// Whether an edge is the back edge of a loop, which a topological order ignores.
 bool ClosesLoop(const Node& from, const Node& to) { return IsNextIteration(from) && IsMerge(to); }
 
 bool AnyOf(const Node& n, absl::string_view a, absl::string_view b) { return n.op() == a || n.op() == b; }
@@ -97,7 +97,7 @@ absl::string_view IntermediatesHint(const Node& n) {
 
 }  // namespace
 
-// Of an op type that is not known, any output may be named.
+// A node of an unknown op type may have any outputs.
 DType Output::dtype() const {
   return node != nullptr && index < node->num_outputs() ? node->output_type(index) : kInvalid;
 }
@@ -163,7 +163,7 @@ absl::Status Graph::CheckEdges(const Node& node) const {
     if (!Owns(*source.node)) {
       return InvalidArgument("Node '", node.name(), "': tensor '", source.name(), "' belongs to another graph");
     }
-    if (source.node->schema_ == nullptr) continue;  // nothing is known of it
+    if (source.node->schema_ == nullptr) continue;  // its outputs are unknown
     if (source.index < 0 || source.index >= source.node->num_outputs()) {
       return InvalidArgument("Node '", node.name(), "': Connecting to invalid output ", source.index,
                              " of source node ", source.node->name(), " which has ", source.node->num_outputs(),
@@ -348,7 +348,7 @@ absl::Status Graph::AddFunctions(const tensorflow::FunctionDefLibrary& library) 
     }
     auto schema = std::make_shared<OpSchema>();
     schema->def = function.signature();
-    schema->def.set_is_stateful(true);  // its body may be
+    schema->def.set_is_stateful(true);  // because its body may be
     function_schemas_[name] = std::move(schema);
     *library_.add_function() = function;
   }

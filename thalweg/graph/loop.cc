@@ -39,7 +39,7 @@ absl::StatusOr<Loop> Loop::Find(const Scope& s, const Frames& frames, int frame,
     if (node->op() == "LoopCond") loop.condition_ = Output(node);
     if (IsMerge(*node) && IsEnter(*node->input(0).node)) merges[node->input(0).node] = node;
     if (!IsSwitch(*node)) continue;
-    // What a branch that was not taken would have computed cannot be kept.
+    // The values of a branch that was not taken cannot be saved for the gradient.
     if (node->input(1).node->op() != "LoopCond") return unlike("a conditional ('", node->name(), "') in a loop");
     branches[node->input(0).node] = node;
   }
@@ -141,7 +141,7 @@ void Loop::SetCondition(Output go_on) {
 Output Loop::SetNext(int variable, Output next) {
   Variable& v = variables_[variable];
   if (!scope_.ok()) return {};
-  // What does not end with the loop would begin one iteration after the other.
+  // A value that is not dead after the last iteration would start iterations forever.
   if (pivot_ != nullptr && !in_body_.contains(next.node)) {
     Node* const guarded = body_scope().Add("Identity", {Constant(next)});
     Note(guarded);
@@ -185,7 +185,7 @@ void Loop::Capture(Node* node, const Node* pivot) {
   std::vector<Node*> controls = node->control_inputs();
   std::erase(controls, pivot);
   const std::vector<Node*> all = node->control_inputs();
-  // Where an input does not run when the loop is over, nothing else need say so.
+  // If an input is dead after the last iteration, the node needs no other control input.
   node->set_control_inputs(std::move(controls));
   if (!condition_ || !AnyInput(*node, in_body_)) node->set_control_inputs(all);
   for (int i = 0; i < node->num_inputs(); ++i) {

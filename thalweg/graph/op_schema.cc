@@ -228,9 +228,9 @@ absl::Status ParseAttr(absl::string_view spec, OpDef::AttrDef* attr) {
   return words.done() ? absl::OkStatus() : InvalidArgument("unexpected '", words.rest(), "'");
 }
 
-// "name: type", "name: N * type", either inside Ref(...). A word that is no
-// type is the name of an attribute; whether it holds a type, a list of types
-// or a number is known once all attributes are.
+// Parses "name: type" or "name: N * type", either inside Ref(...). A word that is not a type is
+// the name of an attribute. Whether that holds a type, a list of types or a number is known
+// only when all attributes are.
 absl::Status ParseArg(absl::string_view spec, OpDef::ArgDef* arg) {
   Words words(spec);
   arg->set_name(words.Word());
@@ -271,7 +271,7 @@ absl::Status ResolveArg(OpDef* def, OpDef::ArgDef* arg) {
   if (!arg->number_attr().empty()) {
     OpDef::AttrDef* attr = FindMutableAttr(def, arg->number_attr());
     if (attr == nullptr || attr->type() != "int") {
-      return InvalidArgument("argument '", arg->name(), "': '", arg->number_attr(), "' is no attr of type int");
+      return InvalidArgument("argument '", arg->name(), "': '", arg->number_attr(), "' is not an attr of type int");
     }
     SetDefaultMinimum(attr);
   }

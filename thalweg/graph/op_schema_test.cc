@@ -216,7 +216,7 @@ TEST(OpRegistryDeathTest, RefusesSchemasThatAreWrong) {
   EXPECT_DEATH(registry.Add(OpSchema("Bad").Input("a")), "op Bad: input 'a'");
   EXPECT_DEATH(registry.Add(OpSchema("Bad").Input("a: T")), "argument 'a' has unknown type 'T'");
   EXPECT_DEATH(registry.Add(OpSchema("Bad").Input("a: T").Attr("T: int")), "argument 'a' has unknown type 'T'");
-  EXPECT_DEATH(registry.Add(OpSchema("Bad").Input("a: N * float")), "argument 'a': 'N' is no attr of type int");
+  EXPECT_DEATH(registry.Add(OpSchema("Bad").Input("a: N * float")), "argument 'a': 'N' is not an attr of type int");
   EXPECT_DEATH(registry.Add(OpSchema("Bad").Input("a: N * Ts").Attr("N: int").Attr("Ts: list(type)")),
                "unknown type 'Ts'");
 }

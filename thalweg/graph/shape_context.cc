@@ -43,7 +43,7 @@ PartialShape OfLength(const PartialShape& sizes) {
   return known ? PartialShape::OfRank(static_cast<int>(sizes.dim(0))) : PartialShape();
 }
 
-// What sizes say that are no concatenation.
+// The shape that a vector of sizes describes, if it is not a concatenation.
 absl::StatusOr<PartialShape> PartAsShape(const Output& output) {
   if (const std::optional<Tensor> value = ConstantValue(output)) {
     if (value->rank() == 0) {
@@ -72,8 +72,8 @@ absl::StatusOr<PartialShape> PartAsShape(const Output& output) {
 
 // The parts of concatenations, from left to right.
 absl::StatusOr<PartialShape> SizesAsShape(const Output& output) {
-  // A shape has no more dimensions, but a part may have none, and be a part of
-  // others many times.
+  // A shape has at most kMaxRank dimensions, but parts may be empty, and may occur in other
+  // parts many times. The limit bounds the work.
   constexpr int kMaxParts = 4 * Shape::kMaxRank;
   std::vector<Output> left{output};
   Dims dims;

@@ -71,8 +71,7 @@ class Evaluation {
   std::vector<std::unique_ptr<Kernel>> kernels_;
 };
 
-// Messages travel in fields that must be UTF-8: of one that quotes raw bytes,
-// those are escaped.
+// Escapes bytes that are not UTF-8, because messages travel in UTF-8 fields.
 absl::Status Printable(const absl::Status& status) {
   const absl::string_view text = status.message();
   if (google::protobuf::internal::IsStructurallyValidUTF8(text.data(), static_cast<int>(text.size()))) return status;

@@ -51,7 +51,7 @@ absl::Status LocalRendezvous::Send(const std::string& key, Value value) {
     waiter = std::move(entry.waiter);
     entry.waiter = nullptr;
   }
-  // The receiver goes on here, and may send to the next.
+  // The receiver continues on this stack, and may send to the next receiver.
   RunNested(
       [waiter = std::move(waiter), value = std::move(value)]() mutable { waiter(absl::OkStatus(), std::move(value)); });
   return absl::OkStatus();

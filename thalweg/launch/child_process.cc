@@ -35,7 +35,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 // Between fork and exec: only what a signal handler may do.
 [[noreturn]] void Become(char** argv, char** env, int out, int err, int failed, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it died before it could be said
+  if (getppid() != parent) _exit(127);  // the parent died before prctl()
   setpgid(0, 0);
   const int in = open("/dev/null", O_RDONLY);
   if (in >= 0) dup2(in, STDIN_FILENO);

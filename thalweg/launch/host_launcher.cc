@@ -36,7 +36,7 @@ constexpr absl::Duration kRedraw = absl::Milliseconds(200);
 constexpr absl::Duration kLookAgain = absl::Seconds(1);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(250);  // before a restart; it doubles
 
-// How many steps the arguments ask for, if they say so in the usual way.
+// The number of steps in the arguments, if they have a common flag for it.
 int64_t StepsOf(const std::vector<std::string>& command) {
   for (size_t i = 0; i < command.size(); ++i) {
     absl::string_view arg = command[i];
@@ -217,7 +217,7 @@ class LocalJob {
       Task& task = tasks_[i];
       int status = 0;
       if (task.pid < 0 || waitpid(task.pid, &status, WNOHANG) != task.pid) continue;
-      kill(-task.pid, SIGKILL);  // what it may have left behind
+      kill(-task.pid, SIGKILL);  // ends processes that the task may have left behind
       task.pid = -1;
       task.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       Ended(i, WIFSIGNALED(status)
@@ -239,21 +239,20 @@ class LocalJob {
       ++task.restarts;
       task.start_at = absl::Now() + pause;
       board_.SetState(i, absl::StrCat("restart ", task.restarts));
-      Say(absl::StrCat(task.name, " ", how, "; it is started again (", task.restarts, " of ", options_.max_restarts,
-                       ")"));
+      Say(absl::StrCat(task.name, " ", how, "; restarting it (", task.restarts, " of ", options_.max_restarts, ")"));
       return;
     }
     task.ended = true;
     board_.SetState(i, absl::StrCat("failed: ", task.code));
     std::string why;
-    if (options_.max_restarts > 0 && task.code < 128) why = ", which another try would not change";
+    if (options_.max_restarts > 0 && task.code < 128) why = ", which a restart would not change";
     if (options_.max_restarts > 0 && task.code >= 128) why = absl::StrCat(", after ", task.restarts, " restarts");
     Say(absl::StrCat(task.name, " ", how, why, "; the job ends"));
     code_ = task.code;
     EndWorkers(SIGTERM);
   }
 
-  // What time brings: restarts, and the end of those that do not end.
+  // Handles everything that is due: restarts, SIGTERM for parameter servers, SIGKILL.
   void Advance() {
     const absl::Time now = absl::Now();
     for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -268,7 +267,7 @@ class LocalJob {
     if (workers_ended && end_ps_at_ == absl::InfiniteFuture()) {
       end_ps_at_ = ending_ ? now : now + options_.ps_grace;
       for (Task& task : tasks_) {
-        if (task.pid < 0) task.ended = true;  // one that waits for a restart has nobody to serve
+        if (task.pid < 0) task.ended = true;  // a parameter server that waits for a restart is not needed any more
         task.start_at = absl::InfiniteFuture();
       }
     }
@@ -277,13 +276,13 @@ class LocalJob {
       kill_at_ = std::min(kill_at_, now + options_.kill_after);
       for (const Task& task : tasks_) {
         if (task.ended) continue;
-        if (!ending_) Say(absl::StrCat(task.name, " has not left after the workers: it is told to end"));
+        if (!ending_) Say(absl::StrCat(task.name, " still runs although the workers have exited: sending SIGTERM"));
         kill(task.pid, SIGTERM);
       }
     }
     if (now >= kill_at_) {
       for (const Task& task : tasks_) {
-        if (!task.ended) Say(absl::StrCat(task.name, " does not end: it is killed"));
+        if (!task.ended) Say(absl::StrCat(task.name, " does not exit: sending SIGKILL"));
       }
       KillAll();
       kill_at_ = absl::InfiniteFuture();
@@ -292,7 +291,7 @@ class LocalJob {
 
   static bool IsPs(const Task& task) { return task.id.job == "ps"; }
 
-  // Workers may need the parameter servers to end well: those come after them.
+  // Stops the workers first, because they may need the parameter servers to end properly.
   void EndWorkers(int with) {
     ending_ = true;
     kill_at_ = std::min(kill_at_, absl::Now() + options_.kill_after);
@@ -309,7 +308,7 @@ class LocalJob {
     }
   }
 
-  // A line of a task; on a terminal, those that tell steps are on the board.
+  // Prints a line of a task. On a terminal, lines that report steps update the table instead.
   void Show(const Stream& stream, absl::string_view line) {
     const bool told = board_.AddLine(stream.task, line, absl::Now());
     if (told && options_.terminal) return;
@@ -346,15 +345,15 @@ class LocalJob {
   std::optional<FaultSchedule> faults_;
   std::optional<FakeClock> clock_;
   std::vector<Stream> streams_;
-  int signal_ = 0;       // that was passed on
-  int code_ = 0;         // of the task that failed
-  bool ending_ = false;  // the workers were told to end
+  int signal_ = 0;       // the signal that was passed on
+  int code_ = 0;         // the exit code of the task that failed
+  bool ending_ = false;  // the workers were told to exit
   bool ps_told_ = false;
   absl::Time end_ps_at_ = absl::InfiniteFuture();
   absl::Time kill_at_ = absl::InfiniteFuture();
 };
 
-// The tasks, with what each of them is told.
+// The tasks with their arguments and environment variables.
 absl::StatusOr<std::vector<Task>> MakeTasks(const LocalJobOptions& options) {
   std::vector<std::string> command = options.command;
   ASSIGN_OR_RETURN(command[0], FindProgram(command[0]));

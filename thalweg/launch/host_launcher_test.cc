@@ -75,13 +75,13 @@ TEST_F(HostLauncherTest, OutputComesInLines) {
 
 TEST_F(HostLauncherTest, ParameterServersEndWithTheWorkers) {
   EXPECT_EQ(*Run("[ $1 = worker ] || exec sleep 100", {.ps_grace = absl::Milliseconds(50)}), 0);
-  EXPECT_THAT(err_, HasSubstr("ps 0 has not left after the workers: it is told to end"));
+  EXPECT_THAT(err_, HasSubstr("ps 0 still runs although the workers have exited: sending SIGTERM"));
   // The worker ends once nothing but SIGKILL ends the other.
   EXPECT_EQ(*Run(absl::StrCat("if [ $1 = worker ]; then until [ -e ", Path("deaf"), " ]; do sleep 0.01; done; else ",
                               "trap '' TERM; touch ", Path("deaf"), "; while :; do sleep 0.1; done; fi"),
                  {.ps_grace = absl::Milliseconds(50), .kill_after = absl::Milliseconds(50)}),
             0);
-  EXPECT_THAT(err_, HasSubstr("ps 0 does not end: it is killed"));
+  EXPECT_THAT(err_, HasSubstr("ps 0 does not exit: sending SIGKILL"));
 }
 
 TEST_F(HostLauncherTest, TheCodeIsThatOfTheFirstThatFailed) {
@@ -107,13 +107,13 @@ TEST_F(HostLauncherTest, WhatIsWorthATryIsStartedAgain) {
   const std::string script =
       absl::StrCat("echo x >> ", count, "; [ $(wc -l < ", count, ") -ge 3 ] || exit 142; echo done");
   EXPECT_EQ(*Run(script, {.ps = 0, .max_restarts = 5}), 0);
-  EXPECT_THAT(err_, AllOf(HasSubstr("worker 0 ended with code 142; it is started again (1 of 5)"),
-                          HasSubstr("it is started again (2 of 5)"), Not(HasSubstr("(3 of 5)"))));
+  EXPECT_THAT(err_, AllOf(HasSubstr("worker 0 ended with code 142; restarting it (1 of 5)"),
+                          HasSubstr("restarting it (2 of 5)"), Not(HasSubstr("(3 of 5)"))));
   EXPECT_EQ(out_, "worker 0 | done\n");
   EXPECT_EQ(*Run("kill -SEGV $$", {.ps = 0, .max_restarts = 1}), 139);
   EXPECT_THAT(err_, HasSubstr("(Segmentation fault), after 1 restarts; the job ends"));
   EXPECT_EQ(*Run("exit 3", {.ps = 0, .max_restarts = 1}), 3);
-  EXPECT_THAT(err_, HasSubstr("ended with code 3, which another try would not change; the job ends"));
+  EXPECT_THAT(err_, HasSubstr("ended with code 3, which a restart would not change; the job ends"));
 }
 
 TEST_F(HostLauncherTest, OnATerminalStepsAreOnTheBoard) {
@@ -154,7 +154,7 @@ TEST_F(HostLauncherTest, WhatCannotBeStartedIsSaid) {
   const int port = ntohs(address.sin_port);
   EXPECT_THAT(
       RunCommand({.command = {"true"}, .base_port = port}),
-      Fails(absl::StatusCode::kUnavailable, absl::StrCat("Port ", port, " cannot be had: Address already in use")));
+      Fails(absl::StatusCode::kUnavailable, absl::StrCat("Port ", port, " is not available: Address already in use")));
   close(s);
 }
 

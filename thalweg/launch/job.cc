@@ -17,8 +17,8 @@
 #include "thalweg/launch/fault_schedule.h"
 #include "thalweg/launch/job_sources.h"
 
-// They are read from the arguments themselves, so that a program need not parse
-// its flags with absl; one that does finds them declared.
+// Job reads these flags from the arguments directly, so that a program need not parse its flags
+// with absl. They are declared for programs that do.
 ABSL_FLAG(std::string, ps_hosts, "", "addresses of the parameter servers: host:port,host:port");
 ABSL_FLAG(std::string, worker_hosts, "", "addresses of the workers: host:port,host:port");
 ABSL_FLAG(std::string, chief_hosts, "", "address of the chief, if it is not one of the workers");

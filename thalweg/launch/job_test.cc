@@ -122,9 +122,9 @@ TEST(JobTest, WrongTfConfigIsExplained) {
   EXPECT_THAT(TfConfig(R"({"cluster": {"ps": ["a:1"]}, "task": {"index": 0}})"),
               HasSubstr("\"type\" of \"task\" is missing"));
   EXPECT_THAT(TfConfig(R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": -1}})"),
-              HasSubstr("\"index\" of \"task\" is no number of a task"));
+              HasSubstr("\"index\" of \"task\" is not a valid task index"));
   EXPECT_THAT(TfConfig(R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 1.5}})"),
-              HasSubstr("\"index\" of \"task\" is no number of a task"));
+              HasSubstr("\"index\" of \"task\" is not a valid task index"));
   EXPECT_THAT(TfConfig(R"({"cluster": {"ps": ["a:1"]}, "task": {"type": "worker", "index": 0}})"),
               HasSubstr("TF_CONFIG={\"cluster\""));
 }

@@ -15,8 +15,8 @@ namespace {
 
 constexpr absl::Duration kWindow = absl::Seconds(10);
 
-// What follows the first `word` of the text that stands by itself, without
-// blanks, ':' and '='; nullopt if there is none.
+// The text after the first separate occurrence of `word`, without leading blanks, ':' and '=';
+// nullopt if the word does not occur.
 std::optional<absl::string_view> After(absl::string_view text, absl::string_view word) {
   for (size_t at = text.find(word); at != absl::string_view::npos; at = text.find(word, at + 1)) {
     if (at > 0 && absl::ascii_isalpha(text[at - 1])) continue;
@@ -76,7 +76,7 @@ void ProgressTable::Track::Add(int64_t step, absl::Time now) {
 
 double ProgressTable::Track::rate(absl::Time now) const {
   if (samples.size() < 2) return 0;
-  // A task that tells no steps any more makes none.
+  // If a task stops reporting steps, its rate falls to 0.
   const absl::Duration since =
       std::max(samples.back().first - samples.front().first,
                now - samples.back().first > kWindow ? now - samples.front().first : absl::Milliseconds(1));

@@ -13,8 +13,8 @@
 namespace thalweg {
 namespace {
 
-// Ports that follow from the name of a job lie below those that the system
-// gives to connections, in blocks, so that two jobs on a host rarely meet.
+// Ports derived from the job id are below the system's range for outgoing connections, in
+// blocks, so that two jobs on a host rarely collide.
 constexpr int kFirstPort = 12000;
 constexpr int kBlock = 64;
 constexpr int kBlocks = 300;
@@ -25,7 +25,7 @@ int PortsOf(absl::string_view job_name) {
   return kFirstPort + static_cast<int>(hash % kBlocks) * kBlock;
 }
 
-// Where a rank is: host, and how many ranks of lower number are on it.
+// The host of a rank, and the number of lower ranks on that host.
 struct Place {
   std::string host;
   int index_on_host = 0;
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<std::string>> ExpandRanges(absl::string_view ranges) 
     int first = 0, last = 0;
     if (!absl::SimpleAtoi(ends.first, &first) || !absl::SimpleAtoi(last_text, &last) || first < 0 || last < first ||
         last - first > 1 << 20) {
-      return InvalidArgument("\"", range, "\" is no range");
+      return InvalidArgument("\"", range, "\" is not a valid range");
     }
     for (int i = first; i <= last; ++i) {
       numbers.push_back(absl::StrFormat("%0*d", static_cast<int>(ends.first.size()), i));

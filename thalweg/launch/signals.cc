@@ -74,7 +74,7 @@ OnSignal::OnSignal(std::function<void(int)> then) {
   thread_ = std::make_unique<Thread>("signals", [fd = fds_[0], then = std::move(then)] {
     char signal = 0;
     if (read(fd, &signal, 1) != 1 || signal == 0) return;
-    LOG(INFO) << "Ends: " << strsignal(signal);
+    LOG(INFO) << "Stopping: received signal " << static_cast<int>(signal) << " (" << strsignal(signal) << ")";
     then(signal);
   });
   bool found = false;

@@ -45,7 +45,7 @@ absl::StatusOr<int> Index(const Value& value, const std::string& what) {
   } else if (value.kind_case() != Value::kStringValue || !absl::SimpleAtoi(value.string_value(), &index)) {
     index = -1;
   }
-  if (index < 0) return InvalidArgument(what, " is no number of a task: ", value.ShortDebugString());
+  if (index < 0) return InvalidArgument(what, " is not a valid task index: ", value.ShortDebugString());
   return index;
 }
 

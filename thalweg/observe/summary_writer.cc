@@ -27,7 +27,7 @@ absl::Status SummaryWriter::AddSummary(const Tensor& serialized, int64_t step) {
   tensorflow::Summary summary;
   if (serialized.dtype() != kString || serialized.num_elements() != 1 ||
       !summary.ParseFromString(serialized.scalar<std::string>())) {
-    return DataLoss("a tensor that is no summary, for step ", step, ": ", serialized.ToString(1));
+    return DataLoss("a tensor that is not a serialized summary, for step ", step, ": ", serialized.ToString(1));
   }
   return AddSummary(std::move(summary), step);
 }

@@ -18,8 +18,8 @@ namespace thalweg {
 
 namespace {
 
-// Both report to stderr what their callers learn from statuses; a client that
-// sends nonsense would fill the log with it.
+// gRPC and protobuf log to stderr what callers learn from statuses. A client that sends
+// malformed messages would fill the log.
 void LogQuietly(gpr_log_func_args* args) { VLOG(1) << "gRPC: " << args->message; }
 void LogProtobufQuietly(google::protobuf::LogLevel, const char*, int, const std::string& message) {
   VLOG(1) << "protobuf: " << message;
@@ -28,12 +28,12 @@ void LogProtobufQuietly(google::protobuf::LogLevel, const char*, int, const std:
 }  // namespace
 
 EventLoop::EventLoop(std::string name, grpc::CompletionQueue* queue) : name_(std::move(name)), queue_(queue) {
-  // gRPC would shut itself down with its last user, which can take 10 s: a
-  // poller of its own has to come round. It stays until the process ends.
+  // gRPC shuts down with its last user, which can take 10 s because its own poller must wake
+  // up. Keep it initialized until the process exits.
   static const bool initialized = [] {
     grpc_init();
-    // Debian's abseil looks for cycles in the order of gRPC's locks; nobody here
-    // waits for the answer, and each lock costs a search.
+    // Debian's abseil checks the order of gRPC's locks for cycles. Turn this off: every lock
+    // would cost a search.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     gpr_set_log_function(LogQuietly);
     google::protobuf::SetLogHandler(LogProtobufQuietly);
@@ -76,7 +76,7 @@ bool EventLoop::PassOn() {
     brief_ = 0;
     if (under_way_ == 0 || asleep_ == 0) return true;
   }
-  wake_.Signal();  // who wakes up finds the lock free
+  wake_.Signal();  // without the lock, so that the woken thread can take it
   return true;
 }
 
@@ -104,7 +104,7 @@ void EventLoop::RunBriefly(absl::FunctionRef<void()> work) {
 void EventLoop::LookAfterBriefWork() {
   constexpr absl::Duration kTick = absl::Milliseconds(1);
   constexpr int kQuietTicks = 20;
-  uint64_t ran = 0, last = 0;  // what was running a tick ago, and the last that had begun
+  uint64_t ran = 0, last = 0;  // the work that was running a tick ago, and the last work that had begun
   int quiet = 0;
   MutexLock lock(&mutex_);
   while (!closed_) {
@@ -128,7 +128,7 @@ void EventLoop::LookAfterBriefWork() {
 void EventLoop::WakeOne() {
   if (asleep_ > 0) return wake_.Signal();
   starved_ = !AddThread();
-  if (starved_) LOG(ERROR) << name_ << " has no thread to wait for answers; it is tried again with the next call";
+  if (starved_) LOG(ERROR) << name_ << ": cannot create a thread that polls for events; retrying with the next call";
 }
 
 void EventLoop::Begin() {

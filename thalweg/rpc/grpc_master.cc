@@ -108,7 +108,7 @@ class GrpcMaster : public Master {
       ASSIGN_OR_RETURN(Tensor value, TensorFromProto(std::move(*tensor.mutable_tensor()), &allowance));
       result->fetches.push_back(std::move(value));
     }
-    // TensorFlow's masters answer in an order of their own.
+    // TensorFlow's masters return the fetches in an arbitrary order.
     for (size_t i = 0; i < fetches.size(); ++i) {
       for (size_t k = i; k < fetches.size(); ++k) {
         if (response.tensor(static_cast<int>(k)).name() != fetches[i]) continue;

@@ -14,7 +14,7 @@ namespace {
 
 using tensorflow::RunGraphRequest;
 
-// Shared with the calls under way, which may outlive the worker.
+// Shared with the running calls, which may outlive the worker.
 struct RemoteTask {
   std::string task;
   std::string address;
@@ -37,7 +37,7 @@ bool InPieces(const Transfer& t) {
          tensor.TotalBytes() > 2 * kPieceBytes;
 }
 
-// Calls `done` when so many calls have ended, with the first error.
+// Calls `done` with the first error when all calls have ended.
 class AllCalls {
  public:
   AllCalls(int calls, Worker::Done done) : left_(calls), done_(std::move(done)) {}

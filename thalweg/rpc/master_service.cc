@@ -59,7 +59,7 @@ void ServeRunStep(Master& master, CallDeduplicator& recent, ServerCall& call) {
     state->errors_in_body = request.store_errors_in_response_body();
     state->request_id = request.request_id();
     if (!recent.Begin(state->request_id, call)) return;
-    // Feeds are decoded only for those who may use them.
+    // Decode the feeds only if the session exists.
     status = master.CheckSession(request.session_handle());
     if (status.ok()) status = ReadCall(request, &step);
     if (!status.ok()) return recent.Reply(state->request_id, call, status, {});

@@ -72,7 +72,7 @@ bool ReadLength(CodedInputStream& in, int* length) {
   return true;
 }
 
-// Reads a message of ours or of a peer, with the limits that ReadLength() needs.
+// Reads a message with the limits that ReadLength() needs.
 class LimitedInput {
  public:
   explicit LimitedInput(grpc::ByteBuffer& buffer) : bytes_(buffer.Length()), reader_(&buffer), in_(&reader_) {
@@ -132,7 +132,7 @@ std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
 absl::Status ParseMessage(grpc::ByteBuffer& buffer, google::protobuf::MessageLite* message) {
   grpc::ProtoBufferReader reader(&buffer);
   if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();
-  return InvalidArgument("The bytes of the call are no ", message->GetTypeName(), " (", buffer.Length(), " bytes)");
+  return InvalidArgument("The request (", buffer.Length(), " bytes) is not a valid ", message->GetTypeName());
 }
 
 grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message) {
@@ -350,7 +350,7 @@ absl::StatusOr<Push> ParsePushRequest(grpc::ByteBuffer& buffer) {
   LimitedInput input(buffer);
   std::optional<Push> push = input.ok() ? ReadPush(input.in()) : std::nullopt;
   if (push.has_value()) return *std::move(push);
-  return InvalidArgument("The bytes of the call are no PushRequest (", buffer.Length(), " bytes)");
+  return InvalidArgument("The request (", buffer.Length(), " bytes) is not a valid PushRequest");
 }
 
 grpc::ByteBuffer SerializePiece(int64_t step_id, const Transfer& transfer, int64_t offset, int64_t bytes) {
@@ -374,10 +374,10 @@ grpc::ByteBuffer SerializePiece(int64_t step_id, const Transfer& transfer, int64
 
 namespace {
 
-// A tensor of which nothing has come for so long will not be whole any more.
+// An incomplete tensor is discarded if no piece has arrived for this long.
 constexpr absl::Duration kAbandonedAfter = absl::Minutes(1);
 
-// What comes before the data of a piece; `bytes` is how much of that follows.
+// Reads the fields before the data of a piece; `bytes` is the size of the data that follow.
 bool ReadPieceHead(CodedInputStream& in, tensorflow::PushPieceRequest* head, int* bytes) {
   for (;;) {
     const uint32_t tag = in.ReadTag();
@@ -469,7 +469,7 @@ absl::StatusOr<std::optional<Push>> PieceTable::Add(grpc::ByteBuffer& buffer) {
   tensorflow::PushPieceRequest head;
   int bytes = 0;
   if (!input.ok() || !ReadPieceHead(input.in(), &head, &bytes)) {
-    return InvalidArgument("The bytes of the call are no PushPieceRequest (", buffer.Length(), " bytes)");
+    return InvalidArgument("The request (", buffer.Length(), " bytes) is not a valid PushPieceRequest");
   }
   const int dtype = head.dtype();
   if (dtype <= 0 || dtype >= 100 || !IsKnown(static_cast<DType>(dtype)) || static_cast<DType>(dtype) == kBool ||

@@ -28,7 +28,7 @@ void AppendVarint(std::string* out, uint64_t value) {
   out->push_back(static_cast<char>(value));
 }
 
-// "field, of so many bytes"; the bytes follow.
+// The tag of a field and its length; the bytes follow.
 std::string Head(int field, uint64_t bytes) {
   std::string head;
   AppendVarint(&head, WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
@@ -36,8 +36,8 @@ std::string Head(int field, uint64_t bytes) {
   return head;
 }
 
-// Reads a message field by field: `field` reads those of bytes that it knows,
-// and says if it is well; others are passed over.
+// Reads a message field by field. `field` reads the length-delimited fields that it knows and
+// returns false on an error; other fields are skipped.
 template <typename Field>
 bool ReadFields(CodedInputStream& in, Field field) {
   for (;;) {
@@ -106,7 +106,7 @@ absl::Status ParseRecvBufResponse(grpc::ByteBuffer& buffer, Tensor* value) {
     return field == RecvBufResponse::kTransportOptionsFieldNumber ? ReadMessage(in, bytes, any) : in.Skip(bytes);
   };
   if (!reader.status().ok() || !ReadFields(in, response)) {
-    return InvalidArgument("The bytes of the answer are no RecvBufResponse (", length, " bytes)");
+    return InvalidArgument("The response (", length, " bytes) is not a valid RecvBufResponse");
   }
   if (got != size) {
     return Internal("Tensor Size Mismatch: RecvBufResponse returned ", got, " bytes, expected: ", size);

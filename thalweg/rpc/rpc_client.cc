@@ -37,13 +37,13 @@ class RpcClient::State {
   bool closed ABSL_GUARDED_BY(mutex) = false;
   absl::flat_hash_set<PendingCall*> pending ABSL_GUARDED_BY(mutex);
 
-  Timer timer;                           // of calls over links
-  std::optional<FaultyNetwork> network;  // used while faults are injected; ends first
+  Timer timer;                           // deadlines of calls over links; destroyed before the members above
+  std::optional<FaultyNetwork> network;  // used while faults are injected; destroyed first
 };
 
-// A call that found nobody to connect to was not sent. The task may have just
-// started, with gRPC still pausing after an earlier attempt: then it connects at
-// once, and the call is made again.
+// If a call could not connect, it was not sent. The task may have just started while gRPC is
+// still in the backoff of an earlier attempt. In that case the client connects immediately
+// and repeats the call.
 class RpcClient::PendingCall : public RpcEvent {
  public:
   PendingCall(State* state, std::shared_ptr<grpc::Channel> channel, const char* method, const grpc::ByteBuffer& request,
@@ -115,9 +115,9 @@ class RpcClient::PendingCall : public RpcEvent {
     return cancelled_;
   }
 
-  // Waits until the channel is connected, and calls again; or until the time
-  // for that is over. An attempt under way says itself when it has failed: on a
-  // machine that is busy it may take long.
+  // Waits until the channel is connected and repeats the call, or until the time for that is
+  // over. A running connection attempt is not interrupted: it reports its own failure, which
+  // may take long on a busy machine.
   void Connect() {
     const bool cancelled = this->cancelled();
     const grpc_connectivity_state now = channel_->GetState(/*try_to_connect=*/true);
@@ -211,12 +211,12 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
     // A task that starts late is found soon after it has.
     args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
     args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
-    // What gRPC calls so is the time of one attempt: that of a server which is
-    // busy takes long.
+    // Despite its name, this is the timeout of one connection attempt, which takes long if the
+    // server is busy.
     args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
-    // A connection whose data nobody acknowledges is lost after 10 s (TCP's user
-    // timeout, which comes with keepalive). Pings of gRPC's own, which servers of
-    // TensorFlow answer by closing the connection, practically never come.
+    // Keepalive enables TCP's user timeout: a connection without acknowledgements is closed
+    // after 10 s. gRPC's own pings are practically disabled, because TensorFlow's servers
+    // answer them by closing the connection.
     args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 24 * 3600 * 1000);
     args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
     // Repeating a call is not gRPC's to decide.
@@ -255,7 +255,7 @@ RpcClient::~RpcClient() {
     for (PendingCall* call : state_->pending) call->Cancel();
     while (!state_->pending.empty()) {
       if (state_->changed.WaitWithTimeout(&state_->mutex, absl::Seconds(10))) {
-        LOG(INFO) << "The client still waits for the end of " << state_->pending.size() << " calls";
+        LOG(INFO) << "The RPC client is shutting down and waits for " << state_->pending.size() << " calls to end";
       }
     }
   }

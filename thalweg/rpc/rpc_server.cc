@@ -26,7 +26,7 @@
 namespace thalweg {
 namespace {
 
-// How many calls of a method gRPC may hand over before one is taken in again.
+// The number of calls per method that gRPC can accept before a new request is posted.
 constexpr int kDepth = 8;
 // The memory of a call that was refused is given back to the system from this size on.
 constexpr size_t kReturned = size_t{64} << 20;
@@ -41,11 +41,11 @@ std::vector<std::string> LinkHosts(const std::vector<std::string>& hosts) {
   return {names.begin(), names.end()};
 }
 
-// Whether the calls of a method are best served in place: their handler is over
-// soon, and no other call waits meanwhile. That one waits shows only when it is not
-// held up, so that now and then a call is served the other way. After one that took
-// long, which may block, or that was not alone, those that follow are not expected
-// to be better for a while.
+// Decides whether the calls of a method are served on the polling thread. That is best if
+// their handler returns soon and no other call waits meanwhile. Waiting calls are visible
+// only when polling continues, so now and then a call is served the other way. After a call
+// that took long, which may block, or that was not alone, the next calls are not served on
+// the polling thread for a while.
 class Pace {
  public:
   // Whether to serve the next call in place. `alone`: no other is being served.
@@ -94,7 +94,7 @@ class RpcServer::State {
       : methods(std::move(methods)), paces(this->methods.size()), service(this->methods) {}
 
   const std::vector<RpcMethod> methods;
-  std::vector<Pace> paces;      // of the methods
+  std::vector<Pace> paces;      // by method
   std::atomic<int> serving{0};  // calls whose handlers run and that have no answer yet
   Service service;
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
@@ -105,12 +105,12 @@ class RpcServer::State {
 
   Mutex mutex;
   CondVar changed;
-  int active ABSL_GUARDED_BY(mutex) = 0;  // calls that were taken in and not let go of
+  int active ABSL_GUARDED_BY(mutex) = 0;  // accepted calls that are not destroyed yet
   bool closed ABSL_GUARDED_BY(mutex) = false;
 };
 
-// Its handler and two events keep it alive: the reply was sent, and gRPC is done with
-// it, which may come first if the client has gone.
+// Three references keep a call alive: its handler, and the events "reply sent" and "gRPC is
+// done with it". The latter may come first if the client has disconnected.
 class RpcServer::Call : public ServerCall {
  public:
   static void Accept(State* state, int method) {
@@ -125,9 +125,10 @@ class RpcServer::Call : public ServerCall {
   grpc::ByteBuffer& request() override { return request_; }
   Cancellation& cancellation() override { return cancellation_; }
   void Reply(const absl::Status& status, const grpc::ByteBuffer& response) override {
-    if (replied_.exchange(true, std::memory_order_acq_rel)) return;  // it was given up
+    if (replied_.exchange(true, std::memory_order_acq_rel)) return;  // an exception has ended it already
     StopServing();
-    // What a client sent in vain is not kept for the next step, as other memory is.
+    // Return the memory of a large failed request to the system instead of keeping it for the
+    // next step.
     returns_memory_ = !status.ok() && request_.Length() >= kReturned;
     if (status.ok()) {
       responder_.Finish(response, grpc::Status::OK, finished_.Publish());
@@ -154,7 +155,7 @@ class RpcServer::Call : public ServerCall {
   }
 
   void Received(bool ok, EventLoop& loop) {
-    if (!ok) {  // the server is closing; gRPC does not tell `done_` then
+    if (!ok) {  // the server is closing; gRPC sends no event for `done_` in this case
       references_.store(1);
       return Release();
     }
@@ -185,7 +186,7 @@ class RpcServer::Call : public ServerCall {
   // The handler has thrown. What it left behind may still refer to this call, and
   // reply: its reference stays for good, and the call does not count any more.
   void GiveUp(const absl::Status& status) {
-    LOG(ERROR) << state_->methods[method_].path << " was given up: " << status.message();
+    LOG(ERROR) << state_->methods[method_].path << " failed: " << status.message();
     references_.fetch_add(1, std::memory_order_relaxed);
     Reply(status, {});
     Uncount(state_);
@@ -277,7 +278,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     absl::StatusOr<std::unique_ptr<SameHostServer>> local =
         SameHostServer::Start(state->port, LinkHosts(options.hosts), state->methods);
     if (local.ok()) state->local = *std::move(local);
-    if (!local.ok()) LOG(WARNING) << "Processes of this machine will use gRPC: " << local.status().message();
+    if (!local.ok())
+      LOG(WARNING) << "Same-host links are off, processes on this machine will use gRPC: " << local.status().message();
   }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(state)));
 }
@@ -298,7 +300,7 @@ void RpcServer::Shutdown() {
     MutexLock lock(&state_->mutex);
     while (state_->active > 0) {
       if (state_->changed.WaitWithTimeout(&state_->mutex, absl::Seconds(10))) {
-        LOG(INFO) << "The server still waits for the end of " << state_->active << " calls";
+        LOG(INFO) << "The gRPC server is shutting down and waits for " << state_->active << " calls to end";
       }
     }
   }

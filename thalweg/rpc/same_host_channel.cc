@@ -85,7 +85,7 @@ bool SameHostChannel::Call(const char* method, const grpc::ByteBuffer& request, 
   bool waits = false;
   {
     MutexLock lock(&mutex_);
-    // Whoever gives up from now on finds the call; whoever did before did not.
+    // From now on a cancellation finds the pending call; check for one that came before.
     waits = link_ == link && (options.cancellation == nullptr || !options.cancellation->cancelled()) &&
             absl::Now() < deadline;
     if (waits) {

@@ -28,7 +28,7 @@ class SameHostServer::State {
 
   std::vector<std::shared_ptr<Listener>> listeners;  // constant once it listens
   SocketLoop loop{"local-server"};
-  Timer timer;  // of the listener's pauses; ends first
+  Timer timer;  // ends the listener's pauses; the last member, so that it is destroyed first
 
   bool Enter() {
     MutexLock lock(&mutex);
@@ -93,7 +93,7 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
                       .call = id,
                       .text = std::string(status.message())};
     absl::Status sent = SendOver(*link_, reply, response);
-    // What is too large for the memory that there is has an answer, too.
+    // If there is no memory for the response, reply with that error.
     if (absl::IsResourceExhausted(sent)) {
       reply.code = static_cast<uint32_t>(sent.code());
       reply.text = std::string(sent.message());
@@ -144,8 +144,8 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
   static void Serve(const std::shared_ptr<Call>& call, const RpcMethod& method) {
     const absl::Status status = CatchExceptions([&] { method.handler(*call); });
     if (status.ok()) return;
-    LOG(ERROR) << method.path << " was given up: " << status.message();
-    // What the handler left behind may still refer to the call, and reply.
+    LOG(ERROR) << method.path << " failed: " << status.message();
+    // Leak a reference: callbacks that the handler left behind may still use the call and reply.
     new std::shared_ptr<Call>(call);
     call->Reply(status, {});
   }
@@ -164,7 +164,7 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
 };
 
 void SameHostServer::Call::Reply(const absl::Status& status, const grpc::ByteBuffer& response) {
-  if (replied_.exchange(true, std::memory_order_acq_rel)) return;  // it was given up
+  if (replied_.exchange(true, std::memory_order_acq_rel)) return;  // an exception has ended it already
   State* state = state_;
   connection_->Reply(id_, status, response);  // this is gone, unless a thread holds it
   state->Leave();
@@ -193,7 +193,7 @@ class SameHostServer::Listener : public SocketLoop::Source, public std::enable_s
       if (const absl::Status status = connection->Start(**std::move(socket)); status.ok()) {
         state_->connections.insert(connection);
       } else {
-        VLOG(1) << "A client cannot be linked: " << status;
+        VLOG(1) << "Cannot link a client: " << status;
       }
     }
     Wait();
@@ -204,8 +204,8 @@ class SameHostServer::Listener : public SocketLoop::Source, public std::enable_s
 
   static constexpr absl::Duration kPause = absl::Milliseconds(50);
 
-  // Whoever waits would be reported again and again: it is looked after once there
-  // may be a file descriptor for it.
+  // Stops accepting for a while. Otherwise poll() would report the waiting client again and
+  // again. It is accepted when a file descriptor may be available.
   void Pause(const absl::Status& why) {
     VLOG(1) << why;
     MutexLock lock(&state_->mutex);
@@ -247,7 +247,8 @@ void SameHostServer::Shutdown() {
     MutexLock lock(&state_->mutex);
     while (state_->active > 0) {
       if (state_->changed.WaitWithTimeout(&state_->mutex, absl::Seconds(10))) {
-        LOG(INFO) << "The server still waits for the end of " << state_->active << " calls";
+        LOG(INFO) << "The server of same-host links is shutting down and waits for " << state_->active
+                  << " calls to end";
       }
     }
     state_->connections.clear();

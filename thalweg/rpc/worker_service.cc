@@ -49,7 +49,7 @@ void ServeRunGraph(Worker& worker, ServerCall& call) {
   {
     RunGraphRequest request;
     absl::Status status = ParseMessage(call.request(), &request);
-    // Tensors are decoded only for those who may use them.
+    // Decode the tensors only if the session exists.
     if (status.ok()) {
       status = worker.CheckSession(request.session_handle(), request.create_worker_session_called());
     }

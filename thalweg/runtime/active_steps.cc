@@ -39,8 +39,8 @@ void ActiveSteps::Close() {
   const absl::Time start = absl::Now();
   while (!active_.empty()) {
     if (step_ended_.WaitWithTimeout(&mutex_, options_.report_after)) {
-      LOG(INFO) << options_.closing << " still waits for " << active_.size() << " steps, since "
-                << absl::FormatDuration(absl::Now() - start) << ": " << DescribeWaits();
+      LOG(INFO) << options_.closing << " has waited for " << absl::FormatDuration(absl::Now() - start) << " for "
+                << active_.size() << " steps to end: " << DescribeWaits();
     }
   }
 }

@@ -74,7 +74,7 @@ TEST(ActiveSteps, CloseEndsAllAndWaitsForThem) {
   ASSERT_OK(computes->Begin(absl::InfiniteDuration(), nullptr));
   waits->set_describe_waits([] { return "'a queue'"; });
   EXPECT_THAT(steps.CheckOpen(), IsOk());
-  const AwaitedLog log({"Closing 'it' still waits for 2 steps", "'a queue'", "a computation"});
+  const AwaitedLog log({"Closing 'it' has waited for ", " for 2 steps to end: ", "'a queue'", "a computation"});
   Notification closed;
   std::thread closer([&] {
     steps.Close();

@@ -6,11 +6,10 @@
 namespace thalweg {
 namespace {
 
-// Goes through the code and tries, from each instruction on, to grow two lanes:
-// an instruction that depends on one lane goes there, one that depends on
-// neither to the lane with less to do, and one that depends on both ends them.
-// Of all ends the one that saves most is taken; if none saves anything, the
-// instruction is serial and the search goes on behind it.
+// Greedy search. From each instruction on, it tries to grow two lanes: an instruction that
+// depends on one lane joins it, one that depends on neither joins the shorter lane, and one
+// that depends on both ends the fork. Of all possible ends, the one that saves most time is
+// taken. If none saves time, the instruction is serial, and the search continues after it.
 class StageFinder {
  public:
   StageFinder(const Plan& plan, int32_t begin, int32_t end, absl::Span<const InstructionCost> costs,
@@ -30,7 +29,7 @@ class StageFinder {
       }
       const bool alone = costs_[at].used_pool && !Helps(costs_[at]);
       as_it_is = as_it_is && !alone;
-      // What asks for no help fits anywhere.
+      // Instructions that do not use the pool fit into any serial stage.
       if (stages.empty() || !stages.back().second.empty() || (costs_[at].used_pool && stages.back().alone != alone)) {
         stages.emplace_back().alone = alone;
       }
@@ -41,15 +40,15 @@ class StageFinder {
 
  private:
   static constexpr int32_t kMaxStage = 128;         // instructions
-  static constexpr double kLeastHelpNanos = 2'000;  // what the pool's help must save
+  static constexpr double kLeastHelpNanos = 2'000;  // the least that using the pool must save
 
   static bool Helps(const InstructionCost& cost) {
     return cost.nanos >= InstructionCost::kLongNanos || cost.serial_nanos - cost.nanos >= kLeastHelpNanos;
   }
   static double Nanos(const InstructionCost& cost) { return Helps(cost) ? cost.nanos : cost.serial_nanos; }
 
-  // Where a fork that starts at `first` should end; `first` if it should not
-  // be. Fills lane_ for what lies between.
+  // The end of the best fork that starts at `first`; `first` if no fork pays. Fills lane_ for
+  // the instructions in between.
   int32_t Grow(int32_t first) {
     const int32_t limit = std::min(end_, first + kMaxStage);
     double serial_nanos[2] = {0, 0};
@@ -113,7 +112,7 @@ class StageFinder {
   const int32_t end_;
   const absl::Span<const InstructionCost> costs_;
   const double min_lane_nanos_;
-  std::vector<int> lane_;  // of the fork that is tried now, or was taken
+  std::vector<int> lane_;  // by instruction: its lane in the current fork
 };
 
 }  // namespace
@@ -150,7 +149,7 @@ AdaptiveSchedule::Best* AdaptiveSchedule::Bests(const Plan& plan) {
   if (known != nullptr) return known;
   auto made = std::make_unique<Best[]>(plan.code.size());
   if (bests_.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return made.release();
-  return known;  // of another run
+  return known;  // another run has allocated it
 }
 
 void AdaptiveSchedule::Record(const Plan& plan, int32_t instruction, bool alone, int64_t nanos, bool used_pool,
@@ -170,7 +169,7 @@ void AdaptiveSchedule::Record(const Plan& plan, int32_t instruction, bool alone,
 void AdaptiveSchedule::EndRun(const Plan& plan) {
   if (ended_.fetch_add(1, std::memory_order_acq_rel) + 1 != kMeasuredRuns) return;
   std::vector<InstructionCost> costs(plan.code.size());
-  const Best* const bests = bests_.load(std::memory_order_acquire);  // none if every run failed at once
+  const Best* const bests = bests_.load(std::memory_order_acquire);  // nullptr if every run failed immediately
   for (size_t i = 0; i < costs.size() && bests != nullptr; ++i) costs[i] = bests[i].Cost();
   auto stages = std::make_unique<std::vector<std::vector<Stage>>>();
   bool any = false;

@@ -125,7 +125,7 @@ absl::Status DirectSession::Execute(const Callable& callable, const StepOptions&
 
 absl::Status DirectSession::RunWaiting(Execution& execution, LocalRendezvous& rendezvous, StepScope& scope,
                                        absl::Span<const Tensor> feeds) {
-  // A receive ends with the step, even if nobody ever sends.
+  // A receive must end with the step, even if nothing is ever sent.
   const auto abort = scope.cancellation().Register([&](const absl::Status& why) { rendezvous.Abort(why); });
   if (!abort.has_value()) return scope.cancellation().status();
   scope.set_describe_waits([&execution] { return execution.DescribeWaits(); });

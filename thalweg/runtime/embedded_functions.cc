@@ -56,8 +56,8 @@ class Attachment {
         ASSIGN_OR_RETURN(const NameAttrList f, GetAttr<NameAttrList>(node->def(), attr.name()));
         const absl::StatusOr<const std::string*> body = BodyOf(graph, f);
         if (!body.ok()) return Append(body.status(), absl::StrCat("; function of node '", node->name(), "'"));
-        // A body holds those of the functions in it, so that functions which
-        // others carry twice grow exponentially.
+        // A body contains the bodies of the functions in it, so nesting functions twice in each
+        // level grows exponentially.
         bytes_ += static_cast<int64_t>((*body)->size());
         if (bytes_ > max_bytes_) {
           return ResourceExhausted("the functions that nodes carry have more than ", max_bytes_,
@@ -123,11 +123,11 @@ class Attachment {
   const int64_t max_bytes_;
   std::vector<std::string> callers_;
   absl::flat_hash_map<std::string, std::unique_ptr<const std::string>> bodies_;
-  int64_t bytes_ = 0;  // of all bodies, where they are
+  int64_t bytes_ = 0;  // total size of all embedded bodies
 };
 
-// Here and not beside CompileBody, since a linker may leave out a file that
-// nobody calls.
+// Registered here and not in the file of CompileBody, which a linker could drop because
+// nothing else refers to it.
 [[maybe_unused]] const bool kRegistered = (SetFunctionCompiler(CompileBody), true);
 
 }  // namespace

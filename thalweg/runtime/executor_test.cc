@@ -75,7 +75,8 @@ TEST(Executor, CloseTellsWhatItWaitsFor) {
   });
   entered.WaitForNotification();
   {
-    const AwaitedLog log({"Session::Close still waits for 1 steps", ": 'deaf' (TestDeaf) on /job:localhost"});
+    const AwaitedLog log(
+        {"Session::Close has waited for ", " for 1 steps to end: 'deaf' (TestDeaf) on /job:localhost"});
     std::thread closer([&] { EXPECT_THAT(session.Close(), IsOk()); });
     EXPECT_TRUE(log.Wait(kTooLong)) << log.text();
     done(absl::OkStatus());

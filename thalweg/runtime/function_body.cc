@@ -104,7 +104,7 @@ class Instantiation {
     return absl::OkStatus();
   }
 
-  // Two calls have loops of their own, though the body names them alike.
+  // Makes frame names unique per call, because all calls use the names of the body.
   void RenameFrame(NodeDef* node) const {
     const auto it = node->mutable_attr()->find("frame_name");
     if (it != node->mutable_attr()->end()) it->second.set_s(Name(it->second.s()));

@@ -192,7 +192,7 @@ absl::StatusOr<InlinedBody> FunctionInliner::Add(const FunctionCall& call, const
       Connect(*node, copy, copies, arg_of, pivot);
       RETURN_IF_ERROR(SetDevice(*call.node, copy));
       if (IsCall(*copy)) {
-        // What is inside finds its frame, and whether it is dead, through this.
+        // The pivot gives nodes without other inputs their frame and their deadness.
         if (pivot != nullptr && frames.of_node[node->id()] == 0) copy->AddControlInput(pivot);
         calls_.push_back({copy, after_control_flow[node->id()], callers});
       }

@@ -48,7 +48,7 @@ class Inlining {
   }
 
  private:
-  // What a call became. Outputs may be those of other calls.
+  // The nodes that replace a call. Its outputs may be outputs of other calls.
   struct Expansion {
     std::vector<Output> outputs;
     Node* done = nullptr;  // runs when everything of the call has
@@ -252,9 +252,9 @@ class Inlining {
     return AddBranches(call, split, branches);
   }
 
-  // A body for each output of `split`, of which one is alive. The arguments
-  // need no Switch of their own: what begins a branch waits for its pivot, and
-  // is dead with it.
+  // Adds a body for each output of `split`, of which one is alive. The arguments need no
+  // Switch: the first nodes of a branch have a control input from its pivot, and are dead if
+  // the pivot is.
   absl::Status AddBranches(const FunctionCall& call, Node* split,
                            const std::vector<std::pair<std::string, NameAttrList>>& branches) {
     const Node& node = *call.node;
@@ -291,8 +291,8 @@ class Inlining {
     Node* exit = nullptr;
   };
 
-  // Which variables the body does not change. One is always taken for one that
-  // changes: it drives the loop.
+  // Finds the loop variables that the body does not change. One is always treated as changing,
+  // because it drives the loop.
   absl::StatusOr<std::vector<LoopVariable>> FindVariables(const Node& node, const NameAttrList& body) {
     ASSIGN_OR_RETURN(const FunctionBody made, bodies_.Instantiate(body, absl::StrCat(node.name(), "/_body/")));
     std::vector<LoopVariable> variables(node.num_inputs());
@@ -311,7 +311,7 @@ class Inlining {
     ASSIGN_OR_RETURN(const NameAttrList body, GetAttr<NameAttrList>(node.def(), "body"));
     ASSIGN_OR_RETURN(std::vector<LoopVariable> variables, FindVariables(node, body));
     ASSIGN_OR_RETURN(std::vector<BodyArg> values, Args(node, 0));
-    // A loop of no variables is driven by one of its own.
+    // A loop without variables gets one that drives it.
     if (values.empty()) {
       ASSIGN_OR_RETURN(Node * token, AddPart(node, "Const", "_token", {}, node.control_inputs(),
                                              {{"dtype", kBool}, {"value", Tensor::Scalar<bool>(true)}}));
@@ -330,7 +330,7 @@ class Inlining {
         at_cond.push_back({Output(v.enter), false});
         continue;
       }
-      // Its second input is set when there is one.
+      // The second input, the NextIteration, is set later.
       ASSIGN_OR_RETURN(v.merge, AddPart(node, "Merge", absl::StrCat("_merge_", i), {Output(v.enter), Output(v.enter)},
                                         {}, {{"N", 2}}));
       at_cond.push_back({Output(v.merge), true});
@@ -363,7 +363,7 @@ class Inlining {
     for (int i = 0; i < count; ++i) {
       LoopVariable& v = variables[i];
       if (v.is_constant) {
-        // It leaves when the loop is over, and not at all if the loop is dead.
+        // The value leaves after the last iteration, and is dead if the loop is.
         ASSIGN_OR_RETURN(Node * out,
                          AddPart(node, "Identity", absl::StrCat("_exit_", i), {values[i].value}, {driver->exit}));
         expansion.outputs.push_back(Output(out));

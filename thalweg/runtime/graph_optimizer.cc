@@ -37,7 +37,7 @@ bool IsFoldable(const Node& node, const Frames& frames, const std::string& devic
   if (!IsPure(node) || node.op() == "Const" || node.num_outputs() == 0) return false;
   if (frames.of_node[node.id()] != 0 || !node.control_inputs().empty()) return false;
   if (!KernelRegistry::Global().Has(node.op(), device_type)) return false;
-  // What errors and shapes depend on is known when the step runs, as in TensorFlow.
+  // These are left to the step, as in TensorFlow.
   if (node.num_inputs() == 0 || node.op() == "PlaceholderWithDefault") return false;
   return std::all_of(node.inputs().begin(), node.inputs().end(),
                      [](const Output& o) { return o.node->op() == "Const" && o.node->control_inputs().empty(); });
@@ -56,9 +56,8 @@ class BoundedAllocator : public Allocator {
   size_t max_bytes_ = 0;
 };
 
-// How many bytes the value of a node may have, and each block of memory on the
-// way to it. 0 if an input, of which one number stands for many, is too large
-// to be written out.
+// The maximum size of a node's value and of each allocation on the way to it. 0 if an input
+// that is encoded with repeated values is too large to be expanded.
 int64_t MaxBytes(const Node& node, const GraphOptimizerOptions& options) {
   int64_t encoded = 0;
   for (const Output& input : node.inputs()) {
@@ -112,7 +111,7 @@ void ReplaceInputs(const std::vector<Node*>& instead, Node* node) {
 
 absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, const GraphOptimizerOptions& options,
                                   Cancellation* cancellation) {
-  const ScopedFlushDenormals flush;  // as the step would
+  const ScopedFlushDenormals flush;  // as in a step
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph));
   ASSIGN_OR_RETURN(const Frames frames, FindFrames(graph, order));
   const std::vector<std::vector<Node*>> consumers = Consumers(graph);
@@ -135,7 +134,7 @@ absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, const GraphOptim
     }
     memory.set_max_bytes(max_bytes + static_cast<int64_t>(sizeof(Buffer)));
     const absl::StatusOr<std::vector<Tensor>> outputs = RunNode(*node, inputs, bounded, cancellation);
-    if (!outputs.ok()) continue;  // the step will say so
+    if (!outputs.ok()) continue;  // the step will report the error
     int64_t bytes = 0;
     for (const Tensor& t : *outputs) bytes += t.TotalBytes();
     if (bytes > max_bytes) continue;

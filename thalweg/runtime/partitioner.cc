@@ -45,7 +45,7 @@ class Partitioning {
   // The control loop of a frame in one part.
   struct ControlLoop {
     std::string merge;  // runs once per iteration, the last included
-    std::string go_on;  // a value of those iterations that are not the last; else dead
+    std::string go_on;  // a value that is dead after the last iteration
   };
 
   // A feed enters where it is used, if that is in one task only.
@@ -91,7 +91,7 @@ class Partitioning {
     for (const auto& node : graph_.nodes()) {
       const int frame = frames_.of_node[node->id()];
       if (node->op() == "LoopCond") loop_cond_[frame] = node.get();
-      // What an Enter lets in goes on from its task, iteration by iteration.
+      // The output of an Enter belongs to the loop: it is sent from its task in every iteration.
       const int inside = IsEnter(*node) ? frames_.of_outputs[node->id()] : frame;
       for (int f = inside; f > 0; f = frames_.frames[f].parent) parts_of_frame[f].insert(part_of_[node->id()]);
     }
@@ -142,8 +142,8 @@ class Partitioning {
     return absl::OkStatus();
   }
 
-  // A node of a part that runs in those iterations of a frame that its condition
-  // lets go on: a loop inside starts with it.
+  // A node of a partition that runs in the iterations of a frame but not after the last one. A
+  // nested loop starts from it.
   const std::string& BodyOf(int frame, int part) {
     std::string& name = bodies_[{frame, part}];
     if (!name.empty()) return name;
@@ -191,8 +191,8 @@ class Partitioning {
     return absl::StrCat("^", part_of_[source.id()] == part ? NameOf(source) : ControlAcross(source, part, device));
   }
 
-  // The values that a node waits for besides variables that it reads: those that
-  // are there from the start do not matter. A Merge runs when one has come.
+  // The inputs that a node waits for, except the variables that it reads and values that are
+  // available from the start. A Merge runs when its first input arrives.
   static std::vector<Output> OtherInputs(const Node& node) {
     std::vector<Output> others;
     if (IsMerge(node)) return others;
@@ -204,9 +204,9 @@ class Partitioning {
     return others;
   }
 
-  // The node in the reader's part that has the value of the variable `source`, read
-  // once the other inputs of the reader are there. If values are pushed, the send
-  // waits for those inputs; if they are fetched, the receive does.
+  // The node in the reader's partition with the value of the variable `source`, read when the
+  // other inputs of the reader are ready. If values are pushed, the send waits for those
+  // inputs; if they are fetched, the receive does.
   std::string ReadAcross(const Output& source, const std::vector<Output>& others, const Node& reader) {
     const int from = part_of_[source.node->id()], to = part_of_[reader.id()];
     const bool pushed = options_.pushes != nullptr && options_.pushes(parts_[from].task, parts_[to].task);
@@ -313,7 +313,7 @@ class Partitioning {
                                       : absl::StrCat(prefix, tensor.substr(0, colon), "_", tensor.substr(colon + 1));
   }
 
-  // What a node is called in its part.
+  // The name of a node in its partition.
   std::string NameOf(const Node& node) const {
     if (node.op() != "_Arg") return node.name();
     return EndName("_recv_", signature_.feeds[*GetAttr<int64_t>(node.def(), "index")]);
@@ -327,7 +327,7 @@ class Partitioning {
     recv.set_op("_Recv");
     recv.set_device(arg.device());
     SetAttr(recv, "tensor_type", arg.output_type(0));
-    // Both ends are on the device of the node: the client's is wherever it is.
+    // Both ends name the device of the node, because the client has no device.
     SetEnds(recv, tensor, arg.device(), arg.device(), true);
     const int part = part_of_[arg.id()];
     AddNode(part, std::move(recv));
@@ -337,7 +337,7 @@ class Partitioning {
 
   absl::Status AddFetch(const Node& retval) {
     ASSIGN_OR_RETURN(const int64_t index, GetAttr<int64_t>(retval.def(), "index"));
-    // What is fetched twice is sent twice, under two names.
+    // A tensor that is fetched twice is sent twice, under two names.
     const auto name = signature_.fetches.begin() + index;
     const bool again = std::find(signature_.fetches.begin(), name, *name) != name;
     const std::string tensor = again ? absl::StrCat(*name, "/", index) : *name;

@@ -150,7 +150,7 @@ class RegionCompiler {
 
   void AddDependency(int before, int after) {
     if (before < 0) return;
-    // Those of a unit come one after the other.
+    // The dependencies of a unit are added together, so a duplicate is the last element.
     std::vector<int>& afters = units_[before].after;
     if (!afters.empty() && afters.back() == after) return;
     afters.push_back(after);
@@ -169,7 +169,7 @@ class RegionCompiler {
   void ConnectUnits() {
     for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
       const auto depend = [&](const Node* from) {
-        // What enters this loop is there when the iteration begins.
+        // Values that enter this loop exist before the iteration begins.
         if (frames_.of_outputs[from->id()] == frame_) AddDependency(UnitOf(*from), u);
       };
       if (units_[u].node != nullptr) {
@@ -251,7 +251,7 @@ class RegionCompiler {
   int32_t NewSlot() { return plan_.num_slots++; }
 
   void AssignSlots() {
-    // Values that enter this loop, and those that come round.
+    // Values that enter this loop, and loop variables from the previous iteration.
     if (frame_ != 0) {
       for (Node* enter : frames_.frames[frame_].enters) slots_[Output(enter)] = NewSlot();
       for (Node* next : frames_.frames[frame_].next_iterations) slots_[Output(next)] = NewSlot();
@@ -414,8 +414,8 @@ class RegionCompiler {
     FinishInstruction(u, in);
   }
 
-  // The slot of an input. Where a variable comes and a value is wanted, it is
-  // read when the instruction runs, into a slot of its own.
+  // The slot of an input. If the input is a variable and the node takes a value, the variable
+  // is read into a separate slot when the instruction runs.
   int32_t InputSlot(const Node& node, int i, std::vector<int32_t>* reads) {
     const int32_t slot = slots_.at(node.input(i));
     if (!Reads(node, i)) return slot;
@@ -436,8 +436,8 @@ class RegionCompiler {
     plan_.code.push_back(in);
   }
 
-  // The instructions of its segment that a unit depends on, through units without
-  // code too: those before it have been passed, and know theirs.
+  // The instructions of its segment that a unit depends on, also through units without code.
+  // The units before it have been visited, so their sets are known.
   std::vector<int32_t> CodeBefore(const Unit& unit) const {
     std::vector<int32_t> code;
     for (const int before : unit.before) {
@@ -451,15 +451,15 @@ class RegionCompiler {
     return code;
   }
 
-  // Of this region; see slot_lifetimes.h.
+  // The slot lifetimes of this region; see slot_lifetimes.h.
   SlotLifetimes Lives() const {
     SlotLifetimes lives{.kept = results_, .constants = constants_};
     if (frame_ == 0) return lives;
     const Frame& frame = frames_.frames[frame_];
     for (Node* enter : frame.enters) lives.kept.push_back(slots_.at(Output(enter)));
     for (Node* exit : frame.exits) lives.kept.push_back(slots_.at(exit->input(0)));
-    // What comes round is not kept: the Merge that reads it takes it over, so
-    // that the loop can change it in place.
+    // Loop variables are not kept after the Merge has read them, so that the loop can update
+    // them in place.
     for (Node* next : frame.next_iterations) lives.kept.push_back(slots_.at(next->input(0)));
     return lives;
   }
@@ -485,9 +485,9 @@ class RegionCompiler {
   std::vector<int32_t> constants_;  // their slots
 };
 
-// A value that comes round or leaves has no code of its own: it is as dead as
-// what it comes from. Where control inputs may make it dead too, a node that has
-// code asks them; where it is the value of a variable, such a node reads it.
+// NextIteration and Exit have no instruction: their value is dead if their input is. If
+// control inputs can make them dead too, or if the input is a variable, inserts a node with
+// an instruction, which checks the control inputs or reads the variable.
 absl::Status GuardLoopEdges(Graph& graph) {
   const int nodes = graph.num_nodes();
   for (int id = 0; id < nodes; ++id) {

@@ -8,7 +8,7 @@ namespace {
 struct Use {
   int32_t last = -1;  // instruction that reads it last
   int32_t producer = -1;
-  int segment = -1;  // that reads it
+  int segment = -1;  // the segment that reads it
   bool shared = false;
   bool keep = false;
   bool constant = false;
@@ -54,7 +54,7 @@ void FindSlotLifetimes(const SlotLifetimes& lives, Plan& plan) {
   for (int32_t slot = 0; slot < plan.num_slots; ++slot) {
     const Use& use = uses[slot];
     if (use.constant) continue;
-    // What nobody wants dies with what made it.
+    // A value without readers dies after its producer.
     const int32_t end = use.last >= 0 ? use.last : use.producer;
     if (use.keep || use.shared || end < 0) {
       plan.kept_slots.push_back(slot);

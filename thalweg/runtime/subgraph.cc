@@ -173,8 +173,8 @@ class Extraction {
     }
     return absl::OkStatus();
   }
-  // Of what is fed there. Of an op that is not known, those who read it say that;
-  // kInvalid if nobody does.
+  // The type of a fed tensor. If the op that produces it is unknown, its readers determine the
+  // type; kInvalid if there is no reader.
   DType TypeOf(const Output& output) const {
     if (output.node->schema() != nullptr) return RemoveRef(output.dtype());
     for (const auto& node : source_.nodes()) {
@@ -197,7 +197,7 @@ class Extraction {
   Graph result_;
   std::vector<Node*> copies_;  // by id in the source
   std::vector<Node*> stack_;
-  absl::flat_hash_map<Output, Node*> args_;            // nullptr: nobody says of which type
+  absl::flat_hash_map<Output, Node*> args_;            // nullptr if the type is unknown
   absl::flat_hash_map<const Node*, Node*> fed_nodes_;  // an _Arg of each, if it has any
 };
 

@@ -96,7 +96,7 @@ absl::StatusOr<FunctionDef> GradientFunction(const Graph& library, const NameAtt
   RETURN_IF_ERROR(graph.Import(body.def));
   RETURN_IF_ERROR(CheckShapes(graph));
   const Scope s = graph.root();
-  std::vector<Node*> results;  // that stay when calls in the body go
+  std::vector<Node*> results;  // nodes that remain when the calls in the body are inlined
   for (const std::string& result : body.results) {
     ASSIGN_OR_RETURN(const Output y, graph.FindOutput(result));
     results.push_back(s.Add("_Retval", {y}, {{"index", 0}}));

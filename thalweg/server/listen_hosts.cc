@@ -39,8 +39,8 @@ std::vector<std::string> ListenHosts(const ClusterSpec& cluster, const TaskId& t
     hosts.emplace_back("localhost");
     return hosts;
   }
-  LOG(INFO) << task.ToString() << " listens at all addresses of this machine: " << own
-            << ", which the cluster gives it, is not one by which others reach this machine (see --bind)";
+  LOG(INFO) << task.ToString() << " listens on all addresses: its address in the cluster, " << own
+            << ", does not belong to this machine; use --bind to choose another";
   return {"0.0.0.0"};
 }
 

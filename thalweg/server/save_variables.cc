@@ -18,7 +18,8 @@ absl::StatusOr<int> SaveVariables(FileSystem& files, const std::vector<std::shar
       Tensor value = variable->Read();
       if (!value.has_value()) continue;
       if (!values.emplace(variable->name(), std::move(value)).second) {
-        LOG(WARNING) << "There are several variables '" << variable->name() << "': " << prefix << " has one of them";
+        LOG(WARNING) << "Several variables are named '" << variable->name() << "': " << prefix
+                     << " contains only one of them";
       }
     }
   }

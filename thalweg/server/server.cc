@@ -21,8 +21,8 @@
 
 namespace thalweg {
 
-// Members are destroyed from the last to the first: nobody is called by what
-// outlives it.
+// Members are destroyed from the last to the first. The order ensures that no member is
+// called after its destruction.
 class Server::State {
  public:
   State(bool links, const std::string& address) : client(links, address) {}
@@ -164,8 +164,8 @@ void Server::Stop() {
 }
 
 void Server::Drain(absl::Duration timeout) {
-  // Workers that were told to leave at the same time need this task for their last
-  // checkpoint: steps go on as long as there are any, for half of the time.
+  // Workers that were stopped at the same time need this task for their last checkpoint. So
+  // steps are accepted until none has arrived for a while, at most for half of the timeout.
   constexpr absl::Duration kQuiet = absl::Milliseconds(300);
   PassFailPoint("server.drain", state_->task.ToString());
   const absl::Time deadline = absl::Now() + timeout;
@@ -173,16 +173,16 @@ void Server::Drain(absl::Duration timeout) {
   state_->gate.CloseForSessions(why);
   state_->gate.WaitUntilQuiet(kQuiet, timeout / 2);
   if (!state_->gate.Close(why, deadline - absl::Now())) {
-    LOG(WARNING) << state_->task.ToString() << " leaves; steps that still run after " << absl::FormatDuration(timeout)
-                 << " are cancelled";
+    LOG(WARNING) << state_->task.ToString() << " cancels the steps that have not ended after "
+                 << absl::FormatDuration(timeout) << " and exits";
   }
   Stop();
 }
 
-// What nobody works with any more is kept, so that the job can go on from there.
+// Saves the variables of an orphan, so that the job can be continued from there.
 absl::Status Server::SaveOrphan(const absl::Status& orphaned) {
   if (state_->orphan_checkpoint.empty()) return orphaned;
-  // Who comes now would work with what is not saved.
+  // Refuse steps from now on: their updates would not be saved.
   state_->gate.Close(Unavailable(state_->task, " is leaving: ", orphaned.message()), absl::Seconds(1));
   const std::string prefix = absl::StrCat(state_->orphan_checkpoint, "-", state_->task.job, "-", state_->task.index);
   const absl::StatusOr<int> saved = SaveVariables(PosixFileSystem(), state_->devices->devices(), prefix);

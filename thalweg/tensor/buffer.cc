@@ -12,7 +12,7 @@ namespace {
 
 using Release = absl::AnyInvocable<void()>;
 
-// Runs `f` with the elements as objects, if they are no plain numbers.
+// Runs `f` on the elements if they are objects and not plain numbers.
 template <typename F>
 void ForObjects(DType dtype, void* data, F&& f) {
   switch (dtype) {

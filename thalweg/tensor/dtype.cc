@@ -20,7 +20,7 @@ constexpr std::array<Row, 24> kRows = {{
     {"complex128", 16}, {"half", 2},   {"resource", 0},  {"variant", 0}, {"uint32", 4},  {"uint64", 8},
 }};
 
-// Of a value type or a reference type; nullptr for other numbers.
+// The row of a value type or a reference type; nullptr for other numbers.
 const Row* Find(DType t) {
   const auto i = static_cast<size_t>(RemoveRef(t));
   return i < kRows.size() ? &kRows[i] : nullptr;

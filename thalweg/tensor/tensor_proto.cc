@@ -61,7 +61,7 @@ const auto& FieldOf(const TensorProto& proto) {
   }
 }
 
-// The same field, to be filled.
+// The same field, for writing.
 template <typename T>
 auto& MutableFieldOf(TensorProto& proto) {
   using Field = std::remove_cvref_t<decltype(FieldOf<T>(proto))>;
@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<absl::string_view>> SplitContent(absl::string_view co
   for (int64_t i = 0; i < n; ++i) {
     for (int shift = 0;; shift += 7) {
       if (next == end) return InvalidArgument("tensor_content: ended in length ", i, " of ", n);
-      if (shift > 28) return InvalidArgument("tensor_content: length ", i, " of ", n, " is no varint32");
+      if (shift > 28) return InvalidArgument("tensor_content: length ", i, " of ", n, " is not a varint32");
       const uint8_t byte = *next++;
       lengths[i] |= static_cast<uint64_t>(byte & 0x7f) << shift;
       if (byte < 0x80) break;
@@ -142,7 +142,8 @@ absl::StatusOr<Tensor> FromObjectContent(absl::string_view content, DType dtype,
     } else {
       std::remove_cvref_t<decltype(FieldOf<T>(TensorProto())[0])> value;
       if (!value.ParseFromArray(element.data(), static_cast<int>(element.size()))) {
-        return InvalidArgument("tensor_content: element ", to - tensor.data<T>(), " is no ", value.GetTypeName());
+        return InvalidArgument("tensor_content: element ", to - tensor.data<T>(), " is not a valid ",
+                               value.GetTypeName());
       }
       *to++ = T::FromProto(value);
     }
@@ -183,7 +184,7 @@ absl::StatusOr<Tensor> FromField(const TensorProto& proto, DType dtype, const Sh
   const auto& field = FieldOf<T>(proto);
   constexpr int kPerElement = kIsComplex<T> ? 2 : 1;
   const int64_t n = shape.num_elements();
-  // As in TensorFlow, values for which there is no place do not count.
+  // As in TensorFlow, excess values are ignored.
   const int64_t count = std::min<int64_t>(field.size() / kPerElement, n);
   RETURN_IF_ERROR(TakeExpansion(count, n, sizeof(T), allowance));
   ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(dtype, shape));
@@ -195,7 +196,7 @@ absl::StatusOr<Tensor> FromField(const TensorProto& proto, DType dtype, const Sh
 
 absl::StatusOr<Tensor> FromProto(const TensorProto& proto, DType dtype, const Shape& shape, int64_t* allowance) {
   const absl::string_view content = proto.tensor_content();
-  // Clients write the value that they would repeat even if there is no place for it.
+  // Clients write the repeated value even if there are no elements.
   if (content.empty() && shape.num_elements() == 0) return Tensor::Allocate(dtype, shape);
   absl::StatusOr<Tensor> tensor;
   RETURN_IF_ERROR(Dispatch(AllTypes(), StorageType(dtype), [&]<typename T>() {
@@ -218,7 +219,7 @@ void WriteHeader(const Tensor& tensor, TensorProto* proto) {
   tensor.shape().ToProto(proto->mutable_tensor_shape());
 }
 
-// The type of the elements; kInvalid if there is none of this number.
+// The element type; kInvalid for an unknown number.
 DType TypeOf(const TensorProto& proto) {
   const int number = proto.dtype();
   return 0 < number && number < 200 ? RemoveRef(static_cast<DType>(number)) : kInvalid;

@@ -231,7 +231,7 @@ TEST(TensorProto, StringsInTensorContent) {
   EXPECT_THAT(Error(two + "'\\001\\201'"), Is(kBad, "ended in length 1 of 2"));
   EXPECT_THAT(Error(two + "'\\001\\002ab'"), Is(kBad, "element 1 of 2 has 2 bytes, got 1"));
   EXPECT_THAT(Error(two + "'\\001\\001abc'"), Is(kBad, "1 bytes are left after 2 elements"));
-  EXPECT_THAT(Error(two + "'\\377\\377\\377\\377\\377\\001\\001ab'"), Is(kBad, "length 0 of 2 is no varint32"));
+  EXPECT_THAT(Error(two + "'\\377\\377\\377\\377\\377\\001\\001ab'"), Is(kBad, "length 0 of 2 is not a varint32"));
   EXPECT_THAT(Error("dtype: DT_STRING tensor_shape { dim { size: 0 } } tensor_content: 'a'"),
               Is(kBad, "1 bytes are left"));
   EXPECT_THAT(Error("dtype: DT_STRING tensor_shape { dim { size: 1000000000000 } } tensor_content: 'a'"),

@@ -35,10 +35,10 @@ bool AnyNode(const Graph& graph, Predicate predicate) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const auto& node) { return predicate(*node); });
 }
 
-// Whether steps change variables that steps of other masters change, too. Those in
-// the master's own task are its own if there are others. A round of synchronous
-// training, which begins by waiting for gradients, is not held back: the chief,
-// which saves, has not given its own.
+// Whether steps update variables that steps of other masters may update, too. If the graph
+// updates variables of other tasks, those in the master's own task do not count. The
+// aggregation round of synchronous training, which begins by waiting for gradients, is not
+// delayed by saves: the chief, which saves, has not sent its own gradient.
 bool HasSharedUpdates(const Graph& graph, const std::string& self) {
   const std::string own = absl::StrCat(self, "/");
   const auto is_own = [&](const Node& node) { return absl::StartsWith(node.device(), own); };
@@ -122,7 +122,7 @@ absl::Status FromTask(const absl::Status& status, const std::string& task) {
 }
 
 void ClusterCallable::CleanUp(int64_t step_id) const {
-  // Those that are gone are not waited for.
+  // Do not wait for tasks that are gone.
   constexpr absl::Duration kTimeout = absl::Seconds(10);
   for (const Part& part : parts) {
     part.worker->CleanupGraph({.timeout = kTimeout}, step_id, [](const absl::Status&) {});

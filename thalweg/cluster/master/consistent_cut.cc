@@ -1,10 +1,10 @@
-// Steps that see one moment of all tasks, as checkpoints are taken.
+// Steps that read a consistent cut of all tasks, for checkpoints.
 //
-// Updates of one step reach several tasks at different times. While values are
-// taken, the masters of all sessions hold back the steps that change variables of
-// other tasks, and those that had begun have ended: a step is in all of the values
-// or in none. Which masters those are the tasks know that hold the values: each
-// passes the pause on to the masters of its sessions.
+// The updates of one step reach different tasks at different times. While the values are
+// read, the masters of all sessions delay the steps that update variables of other tasks,
+// and wait for those that have begun. Each step is then either in all of the values or in
+// none. The tasks that hold the values know these masters: each task forwards the pause to
+// the masters of its sessions.
 #include <atomic>
 #include <memory>
 #include <utility>
@@ -17,7 +17,7 @@
 namespace thalweg {
 namespace {
 
-// How long steps are held back at most, should this master die meanwhile.
+// The longest time for which steps are delayed if this master dies meanwhile.
 constexpr absl::Duration kLease = absl::Seconds(30);
 constexpr absl::Duration kResumeTimeout = absl::Seconds(5);
 
@@ -31,8 +31,8 @@ class Pause : public std::enable_shared_from_this<Pause> {
     request_.set_relay(true);
   }
 
-  // `then` runs when nobody changes variables any more, or when that could not be
-  // reached: then the moment is not one, and the log says so.
+  // Calls `then` when no step updates variables any more. If a master could not be paused,
+  // calls it anyway and logs that the cut is not consistent.
   void Begin(std::shared_ptr<Cancellation> cancellation, absl::AnyInvocable<void()> then) {
     cancellation_ = std::move(cancellation);
     then_ = std::move(then);
@@ -55,7 +55,8 @@ class Pause : public std::enable_shared_from_this<Pause> {
   void Paused(const std::string& task, const absl::Status& status) {
     // Tasks of TensorFlow do not hold steps back.
     if (!status.ok() && !absl::IsUnimplemented(status) && !cancellation_->cancelled()) {
-      LOG(WARNING) << "Values are not of one moment: " << task << ": " << status.message();
+      LOG(WARNING) << "The checkpoint is not a consistent cut: could not pause the updates of " << task << ": "
+                   << status.message();
     }
     if (left_.fetch_sub(1) == 1) then_();
   }

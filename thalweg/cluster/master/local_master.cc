@@ -133,8 +133,8 @@ class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
   std::optional<Cancellation::CallbackId> outside_id_;
   std::optional<Timer::AlarmId> alarm_;
   MasterSessionOptions session_;
-  std::optional<ClusterSpec> cluster_;  // of a session that brings its own
-  Membership own_membership_;           // the same names are other tasks in another cluster
+  std::optional<ClusterSpec> cluster_;  // set if the session has its own cluster definition
+  Membership own_membership_;           // for that cluster, in which the same names are other tasks
   std::shared_ptr<MasterSession> made_;
 };
 
@@ -146,7 +146,7 @@ void LocalMaster::CreateSession(const CallOptions& options, const tensorflow::Cr
 absl::Status LocalMaster::Add(const std::shared_ptr<MasterSession>& session) {
   MutexLock lock(&mutex_);
   if (static_cast<int>(sessions_.size()) >= options_.max_sessions) {
-    return ResourceExhausted("The master has ", sessions_.size(), " sessions, and takes no more until some are closed");
+    return ResourceExhausted("The master has reached its limit of ", sessions_.size(), " sessions; close some of them");
   }
   sessions_.emplace(session->handle(), Entry{session, NowNanos()});
   SetAlarm();
@@ -172,7 +172,7 @@ void LocalMaster::CloseAbandoned() {
     if (!sessions_.empty()) SetAlarm();
   }
   for (const auto& session : abandoned) {
-    LOG(INFO) << "Session " << session->handle() << " is closed: its client has not called for "
+    LOG(INFO) << "Closing session " << session->handle() << ": its client has not called for "
               << absl::FormatDuration(options_.client_lease);
     session->Close().IgnoreError();
   }
@@ -313,7 +313,7 @@ void LocalMaster::CleanUpAll(const CallOptions& options, const ClusterDevices& d
         if (--calls->left > 0) return;
         first = calls->status;
       }
-      calls->watched.reset();  // what it watches may be gone once it is done
+      calls->watched.reset();  // `done` may destroy what it watches
       Done done = std::move(calls->done);
       done(first);
     });

@@ -122,7 +122,7 @@ void MasterSession::Open(const CallOptions& options, const ClusterSpec* cluster,
                                         MutexLock lock(&opening->mutex);
                                         if (--opening->left > 0) return;
                                       }
-                                      // What it watches may be gone once it is done.
+                                      // `done` may destroy what it watches.
                                       opening->watched.reset();
                                       Done done = std::move(opening->done);
                                       done(self->Opened(*opening));
@@ -131,7 +131,7 @@ void MasterSession::Open(const CallOptions& options, const ClusterSpec* cluster,
 }
 
 absl::Status MasterSession::Opened(const Opening& opening) {
-  // A task that has left since it told its devices is one that has left.
+  // Tasks that have left since the discovery count as absent.
   for (size_t i = opening.calls.size(); i-- > 0;) {
     const absl::Status& status = opening.calls[i].status;
     const std::string task = options_.devices.tasks[i].name;

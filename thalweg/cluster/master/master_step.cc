@@ -25,8 +25,8 @@ MasterStep::MasterStep(std::shared_ptr<MasterSession> session, MasterStepCall ca
 
 void MasterStep::Start() {
   call_.result->fetches.resize(callable_.signature.fetches.size());
-  // Other masters run steps of the same collective number, maybe in the same
-  // tasks: those of ours tell the two apart.
+  // Other masters run steps with the same collective step id, possibly in the same tasks.
+  // Thalweg tasks distinguish the two ids; TensorFlow's need them to be the same.
   step_id_ = call_.collective_step_id != 0 && !callable_.cleans_up ? call_.collective_step_id : NewStepId();
   if (!callable_.peers->empty()) watch_ = session_->options().health->Watch(callable_.peers, cancellation_);
   const size_t parts = callable_.parts.size();
@@ -62,8 +62,9 @@ void MasterStep::RunPart(size_t i) {
                         [self = shared_from_this(), i](const absl::Status& status) { self->PartEnded(i, status); });
 }
 
-// A part that has not begun so long after it was sent may be given up by now: its
-// task is taken for dead, or the step's time is over. Large feeds take their time.
+// How long after its sending a partition may begin. Later, the master may have given it up,
+// because it declared the task dead or because the step's deadline has passed. Large feeds
+// get more time.
 absl::Duration MasterStep::ValidFor(int64_t bytes) const {
   constexpr double kSlowestBytesPerSecond = 10e6;
   const absl::Duration transfer = absl::Seconds(static_cast<double>(bytes) / kSlowestBytesPerSecond);
@@ -85,7 +86,7 @@ void MasterStep::PartEnded(size_t i, const absl::Status& status) {
     if (first) cancellation_->Cancel(status);
   }
   if (!results_[i].pushed.empty()) {
-    // An error of the part that it is for is that part's to tell.
+    // Ignore errors: the partition that needs the tensors reports them.
     session_->options()
         .workers->Find(session_->options().self)
         ->Push({}, step_id_, std::move(results_[i].pushed), [](const absl::Status&) {});
@@ -97,7 +98,7 @@ void MasterStep::PartEnded(size_t i, const absl::Status& status) {
     result = status_;
   }
   if (!result.ok() || !callable_.cleans_up) callable_.CleanUp(step_id_);
-  // What cancelled the step from outside (its deadline, a Close) is what the client hears.
+  // If the step was cancelled from outside (deadline, Close), the client gets that reason.
   if (!result.ok() && IsDerived(result) && !IsDerived(cancellation_->status())) result = cancellation_->status();
   if (result.ok()) {
     Collect();

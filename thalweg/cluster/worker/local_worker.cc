@@ -30,15 +30,15 @@ LocalWorker::LocalWorker(const LocalWorkerOptions& options)
                    .health = options.health},
       partial_runs_(environment_),
       leases_(options.master_lease, [this](const std::vector<std::string>& handles, const std::string& why) {
-        LOG(INFO) << options_.task.ToString() << " lets go of " << handles.size() << " sessions: " << why;
+        LOG(INFO) << options_.task.ToString() << " removes " << handles.size() << " sessions: " << why;
         DropSessions(handles);
       }) {
   if (options.health == nullptr) return;
   suspensions_.emplace(options.health->earliest_death(), [this](absl::Duration gap) {
     LOG(WARNING) << options_.task.ToString() << " did not run for " << absl::FormatDuration(gap)
-                 << ": steps of other masters that it had a part in are given up";
-    running_.CancelForOthers(
-        Unavailable("Task ", options_.task, " did not run for ", absl::FormatDuration(gap), ": the step is given up"));
+                 << " (was the process stopped?): it ends the steps of other masters";
+    running_.CancelForOthers(Unavailable("Task ", options_.task, " did not run for ", absl::FormatDuration(gap),
+                                         ", so its master has given up the step"));
   });
 }
 
@@ -113,7 +113,8 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
       MutexLock lock(&mutex_);
       if (!shut_down_.ok()) return shut_down_;
       if (sessions_.size() >= kMaxSessions) {
-        return ResourceExhausted(options_.task, " has ", sessions_.size(), " sessions, and takes no more");
+        return ResourceExhausted(options_.task, " has ", sessions_.size(),
+                                 " sessions, which is its limit; close some of them");
       }
       if (!sessions_.emplace(request.session_handle(), std::move(session)).second) {
         return AlreadyExists("Session ", request.session_handle(), " exists already on ", options_.task);

@@ -227,7 +227,7 @@ TEST_F(LocalWorkerTest, TheEndTellsWhatItWaitsFor) {
   Call call;
   Run(call);
   entered.WaitForNotification();
-  const AwaitedLog log({"still waits for the end of 1 steps", "'deaf' (TestDeaf) on /job:w/"});
+  const AwaitedLog log({"is shutting down and waits for 1 steps to end", "'deaf' (TestDeaf) on /job:w/"});
   std::thread end([&] { worker_->Shutdown(Cancelled("the end")); });
   EXPECT_TRUE(log.Wait(kTooLong)) << log.text();
   done(absl::OkStatus());

@@ -1,4 +1,4 @@
-// How a worker passes on that steps which change variables are held back.
+// How a worker forwards a pause of updates to the masters of its sessions.
 #include <algorithm>
 #include <memory>
 #include <utility>

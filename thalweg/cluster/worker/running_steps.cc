@@ -61,7 +61,7 @@ void RunningSteps::WaitForEnds() {
   MutexLock lock(&mutex_);
   while (!running_.empty()) {
     if (changed_.WaitWithTimeout(&mutex_, report_after_)) {
-      LOG(INFO) << task_ << " still waits for the end of " << running_.size() << " steps";
+      LOG(INFO) << task_ << " is shutting down and waits for " << running_.size() << " steps to end";
       for (const auto& [step, since] : running_) LOG(INFO) << task_ << ": " << step->Describe();
     }
   }

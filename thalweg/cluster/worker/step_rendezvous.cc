@@ -13,10 +13,10 @@ namespace {
 
 // Tensors of one batch that are more than this together do not wait for others.
 constexpr int64_t kFlushBytes = 64 << 10;
-// Nor does one that has waited for so long.
+// Tensors are not held back for longer than this.
 constexpr int64_t kFlushNanos = 50'000;
-// What goes with the answer of a call is parsed as a whole: large tensors are
-// better off in a message of their own.
+// Tensors in the response of a call are parsed with the whole message, so large ones are
+// sent in a message of their own.
 constexpr int64_t kMaxHeldBytes = 64 << 10;
 
 absl::string_view TaskOf(absl::string_view device) { return device.substr(0, device.rfind("/device:")); }
@@ -85,7 +85,7 @@ absl::Status StepRendezvous::SendVariable(const std::string& key, std::shared_pt
   return Send(key, std::move(value));
 }
 
-// A variable that was sent is read again, now that somebody asks for it.
+// If a variable was sent, reads its current value for this request.
 void StepRendezvous::RecvLocalAsync(const std::string& key, RecvDone done) {
   local_.RecvAsync(key,
                    [self = shared_from_this(), key, done = std::move(done)](absl::Status status, Value value) mutable {
@@ -226,7 +226,7 @@ void StepRendezvous::RecvAsync(const std::string& key, RecvDone done) {
 }
 
 void StepRendezvous::Abort(const absl::Status& status) {
-  const auto self = shared_from_this();  // the last holder may be one of those that end now
+  const auto self = shared_from_this();  // a callback that ends now may hold the last reference
   calls_.Cancel(status);
   local_.Abort(status);
 }

@@ -11,7 +11,7 @@
 namespace thalweg {
 namespace {
 
-// How many steps that have ended are remembered.
+// The number of removed steps that are remembered.
 constexpr size_t kMaxRemoved = 4096;
 constexpr absl::Duration kSweepEvery = absl::Minutes(1);
 
@@ -142,7 +142,7 @@ void StepTable::AbortAll(const absl::Status& why) {
   for (const auto& [id, entry] : all) entry.step->Abort(why);
 }
 
-// Whoever waits for a tensor of a step holds its rendezvous: it stays.
+// A step is kept as long as a waiting call holds its rendezvous.
 bool StepTable::IsStale(const Entry& entry, int64_t now) const {
   if (entry.phase == Phase::kRunning || entry.step.use_count() > 1) return false;
   const absl::Duration age = absl::Nanoseconds(now - entry.since_nanos);

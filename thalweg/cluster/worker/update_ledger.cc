@@ -10,8 +10,8 @@ namespace {
 
 bool AssignsWhole(const Node& node) { return node.op() == "Assign" || node.op() == "AssignVariableOp"; }
 
-// An assignment may be repeated. Outside of numbered steps it is how variables
-// get their first values or those of a checkpoint.
+// An assignment may be repeated. Outside of numbered steps, assignments initialize variables
+// or restore them from a checkpoint.
 class AssignKernel final : public Kernel {
  public:
   AssignKernel(std::shared_ptr<Kernel> kernel, UpdateLedger* ledger) : kernel_(std::move(kernel)), ledger_(ledger) {}
@@ -54,9 +54,9 @@ class OnceKernel final : public Kernel {
 
 }  // namespace
 
-// Those of ref edges hand the edge on, so that whoever waits for them reads the new value.
-// Accumulators, whose handles are texts or resources, know by their own steps what
-// they have.
+// Updates of ref variables output the ref, so that the nodes after them read the new value.
+// Accumulators, whose handles are strings or resources, recognise repetitions by their own
+// steps.
 bool ChangesVariable(const Node& node) {
   if (node.num_inputs() == 0) return false;
   if (IsRef(node.input_type(0))) {

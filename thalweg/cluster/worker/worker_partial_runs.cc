@@ -32,7 +32,7 @@ class WorkerPartialRuns::PartialRun : public std::enable_shared_from_this<Partia
 
   void Start() {
     const auto self = shared_from_this();
-    // It may have been cancelled since it was made.
+    // The run may have been cancelled since its creation.
     if (!cancellation_.Register([this](const absl::Status& why) { rendezvous_->Abort(why); }).has_value()) {
       rendezvous_->Abort(cancellation_.status());
     }

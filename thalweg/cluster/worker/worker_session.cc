@@ -72,7 +72,8 @@ absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const te
     ASSIGN_OR_RETURN(const DeviceName name, DeviceName::Parse(node->device()));
     std::string full = name.ToString();
     if (FindDevice(full) == nullptr) {
-      return InvalidArgument("{{node ", node->name(), "}} is on ", node->device(), ", which is no device of ", task_);
+      return InvalidArgument("{{node ", node->name(), "}} is on ", node->device(), ", which is not a device of ",
+                             task_);
     }
     node->set_device(std::move(full));
   }

@@ -20,7 +20,7 @@ WorkerStep::WorkerStep(const StepEnvironment& environment, const CallOptions& op
       result_(result),
       done_(std::move(done)) {
   if (rendezvous_ != nullptr) {
-    // What a part without waits sends to its master goes with the answer.
+    // A partition without waits returns the tensors for its master in the response.
     const bool hold = !graph_->executable->plan.has_waits && graph_->rules->master_task != session_->task();
     rendezvous_->SetCluster(session_->task(), session_->workers(), graph_->rules,
                             hold ? graph_->rules->master_task : "");
@@ -49,7 +49,7 @@ void WorkerStep::Start() {
 }
 
 absl::Status WorkerStep::Prepare(std::vector<Tensor>* args) {
-  if (rendezvous_ != nullptr) RETURN_IF_ERROR(rendezvous_->status());  // it is over, or runs already
+  if (rendezvous_ != nullptr) RETURN_IF_ERROR(rendezvous_->status());  // the step is over, or runs already
   RETURN_IF_ERROR(Bind(args));
   // Waits for other tasks end when the step is cancelled. Nothing cancels it yet.
   if (rendezvous_ != nullptr) {
@@ -65,7 +65,7 @@ absl::Status WorkerStep::Prepare(std::vector<Tensor>* args) {
   return outside_id_.has_value() ? absl::OkStatus() : outside_->status();
 }
 
-// What the master gave, in the order of the arguments.
+// Puts the master's tensors into the order of the arguments.
 absl::Status WorkerStep::Bind(std::vector<Tensor>* args) {
   const Plan& plan = graph_->executable->plan;
   args->resize(graph_->arg_by_key.size());
@@ -88,9 +88,9 @@ absl::Status WorkerStep::Bind(std::vector<Tensor>* args) {
   return absl::OkStatus();
 }
 
-// A step that waits does so for its master, which gives it up if the two cannot
-// reach each other. This side gives it up, too, and does not go on when it hears
-// from others later.
+// If the master and this task cannot reach each other, the master gives up the step. A step
+// that waits must be given up on this side, too, so that it does not continue when a message
+// from another task arrives later.
 void WorkerStep::WatchMaster() {
   if (environment_.health == nullptr || !graph_->executable->plan.has_waits || !has_remote_master()) return;
   const std::string& master = graph_->rules->master_task;

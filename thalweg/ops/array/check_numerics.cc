@@ -1,5 +1,5 @@
 // CheckNumerics passes its input on, or fails with a message if an element is
-// infinite or not a number. V2 tells the two infinities apart.
+// infinite or not a number. V2 distinguishes the two infinities.
 #include <cmath>
 
 #include "thalweg/base/simd.h"

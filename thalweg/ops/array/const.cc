@@ -9,7 +9,7 @@ namespace {
 absl::Status ConstShape(ShapeContext& c) {
   const auto it = c.node().def().attr().find("value");
   if (it == c.node().def().attr().end()) return InvalidArgument("attr 'value' is missing");
-  // Whoever reads the value, shape functions of other nodes among them, relies on it.
+  // Readers of the value, such as shape functions of other nodes, rely on this check.
   const DType type = RemoveRef(static_cast<DType>(it->second.tensor().dtype()));
   ASSIGN_OR_RETURN(const DType dtype, c.Attr<DType>("dtype"));
   if (type != dtype) return InvalidArgument("Type mismatch between value (", type, ") and dtype (", dtype, ")");

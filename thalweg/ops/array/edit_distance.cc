@@ -91,7 +91,7 @@ class EditDistanceKernel : public Kernel {
           set(where, normalize_ ? distance / length : distance);
           if (it != guesses.end()) guesses.erase(it);
         }
-        for (const auto& [where, range] : guesses) {  // of no truth
+        for (const auto& [where, range] : guesses) {  // hypotheses without a truth
           set(where,
               normalize_ ? std::numeric_limits<float>::infinity() : static_cast<float>(range.second - range.first));
         }

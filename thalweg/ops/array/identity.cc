@@ -1,5 +1,5 @@
-// Ops that pass their input on as it is, and share its memory: Identity and
-// those that differ from it in what the graph makes of them.
+// Ops that pass their input on unchanged and share its memory: Identity, and ops that differ from
+// it only in their meaning for the graph.
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 
@@ -13,7 +13,7 @@ absl::Status Pass(KernelContext& c) {
     c.set_variable(0, &c.variable(0));
     return absl::OkStatus();
   }
-  c.set_variable(0, nullptr);  // of an earlier iteration of a loop
+  c.set_variable(0, nullptr);  // may be set from an earlier iteration of a loop
   for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, c.TakeInput(i));
   return absl::OkStatus();
 }

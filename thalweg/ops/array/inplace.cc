@@ -1,7 +1,6 @@
-// InplaceUpdate, InplaceAdd, InplaceSub: x with rows i replaced by, or combined
-// with, the rows of v. Row numbers wrap around. The memory of x is used where
-// nobody else sees it. Empty: a tensor of a shape, zeroed if `init`.
-// ParallelConcat: one after the other, along the first dimension.
+// InplaceUpdate, InplaceAdd, InplaceSub: x with rows i replaced by, or combined with, the rows of
+// v. Row numbers wrap around. The memory of x is reused if it is not shared. Empty: a tensor of a
+// given shape, zeroed if `init`. ParallelConcat: concatenation along the first dimension.
 #include <algorithm>
 
 #include "thalweg/kernel/op.h"

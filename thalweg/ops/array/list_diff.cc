@@ -37,7 +37,7 @@ absl::Status ListDiff(KernelContext& context) {
     absl::flat_hash_set<decltype(Key(std::declval<T>()))> known;
     for (const T& value : y.flat<T>()) {
       const auto key = Key(value);
-      if (key == key) known.insert(key);  // what is not a number is in no list
+      if (key == key) known.insert(key);  // NaN equals nothing, so it is in no list
     }
     std::vector<int64_t> kept;
     for (int64_t i = 0; i < x.num_elements(); ++i) {

@@ -13,7 +13,7 @@
 namespace thalweg {
 namespace {
 
-// How a band of diagonals of a matrix lies in a tensor of diagonals.
+// The layout of a band of diagonals in a tensor of diagonals.
 struct Band {
   int64_t low = 0;
   int64_t high = 0;
@@ -354,7 +354,7 @@ const OpRegistration kOps[] = {
     MatrixSetDiagOp("MatrixSetDiag", 1),
     MatrixSetDiagOp("MatrixSetDiagV2", 2),
     MatrixSetDiagOp("MatrixSetDiagV3", 3),
-    // What they were called once.
+    // The names of older graphs.
     MatrixDiagOp("BatchMatrixDiag", 1),
     MatrixDiagPartOp("BatchMatrixDiagPart", 1),
     MatrixSetDiagOp("BatchMatrixSetDiag", 1),

@@ -161,7 +161,7 @@ class MirrorPadGradKernel : public Kernel {
   int offset_ = 0;
 };
 
-// Sizes are those of the input plus `sign` times the paddings.
+// The sizes of the input plus `sign` times the paddings.
 absl::Status PaddedShape(ShapeContext& c, int sign) {
   ASSIGN_OR_RETURN(const PartialShape paddings, c.WithRank(1, 2));
   RETURN_IF_ERROR(MergeDims(paddings.dim(1), 2).status());

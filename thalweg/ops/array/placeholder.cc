@@ -13,7 +13,7 @@ class PlaceholderKernel : public Kernel {
     return absl::OkStatus();
   }
   absl::Status Compute(KernelContext& c) override {
-    // A scalar's shape is not told: old graphs have it where they mean "unknown".
+    // Omit the shape of a scalar: in old graphs it means "unknown".
     return InvalidArgument("You must feed a value for placeholder tensor '", c.node().name(), "' with dtype ",
                            c.output_type(0), shape_.rank() > 0 ? absl::StrCat(" and shape ", shape_.ToString()) : "");
   }

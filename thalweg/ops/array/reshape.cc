@@ -47,7 +47,7 @@ absl::Status ComputeReshape(KernelContext& c) {
     }
   }
   if (unknown != -1) {
-    // Of an empty tensor that stays empty, the other dimensions are kept.
+    // If both shapes contain a 0, the zeros are ignored to find the size that is left open.
     int64_t left = 1;
     for (const int64_t dim : c.input(0).shape().dims()) left *= dim == 0 && has_zero ? 1 : dim;
     if (left % known != 0) {

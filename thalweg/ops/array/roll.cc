@@ -11,7 +11,7 @@
 namespace thalweg {
 namespace {
 
-// How far each axis goes, from 0 to below its size.
+// The shift of each axis, in [0, size).
 absl::StatusOr<Dims> ReadShifts(const Tensor& input, const Tensor& shift, const Tensor& axis) {
   if (input.rank() < 1) return InvalidArgument("input must be 1-D or higher");
   if (shift.rank() > 1) {
@@ -29,8 +29,8 @@ absl::StatusOr<Dims> ReadShifts(const Tensor& input, const Tensor& shift, const 
   return shifts;
 }
 
-// Of each axis that goes, the part before the end and the part behind it move by
-// themselves: copies the pieces of axis `d` and those behind it.
+// Each shifted axis consists of two pieces that move separately. Copies the pieces of axis `d`
+// and, recursively, of the axes after it.
 absl::Status CopyPieces(KernelContext& c, const Dims& shifts, int d, Dims& dims, StridedPlace& from, StridedPlace& to,
                         Tensor* out) {
   const Tensor& input = c.input(0);

@@ -97,8 +97,8 @@ absl::Status ComputeSelect(KernelContext& context) {
   return SelectRows(context, t.dim(0), t.num_elements() / t.dim(0), t.shape());
 }
 
-// Of the dimensions of `shape`, as part of one of rank `rank`; 0 where it is
-// repeated. Outermost first.
+// The strides of a tensor of `shape` broadcast to rank `rank`; 0 for repeated dimensions.
+// Outermost first.
 Dims StridesIn(const Shape& shape, int rank) {
   Dims strides(rank, 0);
   int64_t stride = 1;
@@ -192,8 +192,8 @@ absl::Status SelectV2Gradient(GradientContext& g) {
   const Output zeros = s.Add("ZerosLike", {g.dy()});
   const auto to_branch = [&](Output branch, Output t, Output e) {
     const Output dy = Select(s, g.input(0), t, e);
-    // The result's shape stands for the other operand: what is repeated with
-    // respect to it was.
+    // Use the result's shape in place of the other operand's: dimensions that are repeated to
+    // reach it were broadcast.
     return SumBroadcast(s, branch, g.output(0), dy, dy).first;
   };
   g.set_dx(1, to_branch(g.input(1), g.dy(), zeros));

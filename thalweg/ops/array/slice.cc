@@ -72,7 +72,7 @@ absl::Status SliceShape(ShapeContext& c) {
     if (begin.has_value() && dim >= 0) {
       const int64_t b = (*begin)[d];
       if (b < 0 || b > dim) return InvalidArgument("begin[", d, "] = ", b, " is not in [0, ", dim, "]");
-      // A size that is no constant and not known is -1 too, but could be less.
+      // -1 in a constant means the rest. In a vector that is not constant, it means unknown.
       if (size[d] == -1 && c.Constant(2).has_value()) size[d] = dim - b;
       if (size[d] > dim - b) return InvalidArgument("size[", d, "] = ", size[d], " is not in [0, ", dim - b, "]");
     }

@@ -185,7 +185,7 @@ class SquareBlockKernel : public Kernel {
   int64_t block_ = 0;
 };
 
-// Where blocks and margins are constants, the sizes; else only the rank.
+// Infers the sizes if blocks and margins are constants; otherwise only the rank.
 absl::Status BlockedShape(ShapeContext& c, bool to_batch, const std::optional<Dims>& block, int margins_input) {
   const PartialShape& input = c.input(0);
   const std::optional<Dims> margins = ConstantIntegers(c, margins_input);

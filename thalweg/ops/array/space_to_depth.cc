@@ -11,7 +11,7 @@
 namespace thalweg {
 namespace {
 
-// Where the dimensions are.
+// The positions of the dimensions in the data format.
 struct ImageDims {
   int height = 1;
   int width = 2;

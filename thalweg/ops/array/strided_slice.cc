@@ -45,7 +45,8 @@ class Resolver {
              block);
       return absl::OkStatus();
     }
-    // What a begin or end may be: one before the first is allowed backwards.
+    // The valid range of begins and ends. With a negative stride, one before the first element is
+    // valid.
     const int64_t low = stride > 0 ? 0 : -1, high = stride > 0 ? size : size - 1;
     const auto canonical = [&](int64_t x) { return std::clamp(x < 0 ? x + size : x, low, high); };
     const int64_t begin = begin_masked ? (stride > 0 ? low : high) : canonical((*vectors_.begin)[i]);

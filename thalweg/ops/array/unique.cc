@@ -13,7 +13,7 @@
 namespace thalweg {
 namespace {
 
-// What the elements of a vector were found to be.
+// The distinct elements of a vector, and the class of each element.
 struct Classes {
   std::vector<int64_t> of;     // element -> class
   std::vector<int64_t> first;  // class -> first element

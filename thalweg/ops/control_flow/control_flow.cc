@@ -80,7 +80,7 @@ absl::Status SwitchShape(ShapeContext& c) {
 }
 
 absl::Status MergeShape(ShapeContext& c) {
-  // Of a loop's two inputs the second is not known yet, and may differ.
+  // The second input of a loop's Merge is not known yet, and may have another shape.
   bool known = true;
   for (int i = 0; i < c.num_inputs(); ++i) known = known && !IsNextIteration(*c.node().input(i).node);
   if (known) {
@@ -168,8 +168,8 @@ const OpRegistration kOps[] = {
         .Shape(SwitchShape)
         .Compute(ComputeSwitch)
         .Gradient(SwitchGradient),
-    // A Switch of many outputs, which the runtime makes of Case. An index that is
-    // out of range stands for the last.
+    // A Switch with many outputs, which the runtime uses for Case. An index out of range selects the last
+    // output.
     Op("_SwitchN")
         .Input("data: T")
         .Input("output_index: int32")

@@ -18,7 +18,7 @@
 namespace thalweg {
 namespace {
 
-// What the client knows of the outputs, if it said so.
+// The output shapes that the client has declared, if any.
 absl::Status ShapesFromAttr(ShapeContext& c) {
   ASSIGN_OR_RETURN(const std::vector<PartialShape> shapes, c.Attr<std::vector<PartialShape>>("output_shapes"));
   if (static_cast<int>(shapes.size()) != c.num_outputs()) return absl::OkStatus();
@@ -97,14 +97,14 @@ absl::Status ComputeToBool(KernelContext& c) {
   return absl::OkStatus();
 }
 
-// What a branch returns where only the other one has a value; nobody reads it.
+// The result of a branch for a value that only the other branch has. It is never read.
 absl::Status ComputeFakeParam(KernelContext& c) {
   ASSIGN_OR_RETURN(PartialShape shape, GetAttr<PartialShape>(c.node().def(), "shape"));
   c.set_output(0, Tensor::Zeros(c.output_type(0), shape.AsShape().value_or(Shape({0}))));
   return absl::OkStatus();
 }
 
-// On which of several kinds of device this runs; their number, if on none.
+// The index of the device type on which this runs; the number of types if it is none of them.
 absl::Status ComputeDeviceIndex(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::vector<std::string> types,
                    GetAttr<std::vector<std::string>>(c.node().def(), "device_names"));

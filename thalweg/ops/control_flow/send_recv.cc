@@ -23,7 +23,7 @@ class SendKernel : public Kernel {
     if (IsRef(init.node().input(0).dtype())) FindVariable(init.node());
     return absl::OkStatus();
   }
-  // Also called when its input is dead: the other side must hear of it.
+  // Also called when its input is dead, because the receiver must know that.
   absl::Status Compute(KernelContext& c) override {
     if (c.step().rendezvous == nullptr) return Internal("a _Send in a step without rendezvous");
     const std::string key = c.frame() != 0 ? KeyAt(key_, c) : root_key_;
@@ -49,7 +49,7 @@ class SendKernel : public Kernel {
   // not one that a node of the graph names.
   void FindVariable(const Node& node) {
     const Node* at = node.input(0).node;
-    constexpr int kMaxHops = 100;  // a reference may come round in a loop
+    constexpr int kMaxHops = 100;  // bounds the search, because a reference may be passed around a loop
     for (int hop = 0; hop < kMaxHops && at->num_inputs() > 0 && IsRef(at->input_type(0)); ++hop) {
       at = at->input(0).node;
     }
@@ -61,7 +61,7 @@ class SendKernel : public Kernel {
 
   RendezvousKey key_;
   std::string root_key_;
-  std::string container_, name_;  // of the variable, if one is sent
+  std::string container_, name_;  // the variable, if one is sent
 };
 
 class RecvKernel : public AsyncKernel {

@@ -10,8 +10,8 @@
 namespace thalweg {
 namespace {
 
-// More references than this are added up on arrival, so that an accumulator
-// that nobody takes from does not grow without end.
+// Gradients beyond this number are added up on arrival, so that an accumulator from which nobody takes does not
+// grow without limit.
 constexpr size_t kMaxHeld = 64;
 
 template <typename T>
@@ -74,9 +74,8 @@ struct Source {
   int32_t next;  // -1: none
 };
 
-// As TensorFlow merges: each gradient in turn, both sides read in order, so that
-// rows of one index meet if indices are sorted. Unsorted ones may stay apart,
-// which is a valid sum too.
+// Merges like TensorFlow: one gradient after the other, reading both sides in order. If the indices are sorted,
+// rows with the same index are added. Otherwise they may stay separate, which is a valid sum, too.
 std::vector<Row> MergeRows(const Accumulator::Gradients& gradients, std::vector<Source>* sources) {
   std::vector<Row> rows;
   for (size_t g = 0; g < gradients.size(); ++g) {
@@ -172,8 +171,7 @@ absl::Status Accumulator::Check(const AccumulatedGradient& gradient) const {
       }
     }
   }
-  // The rows must be like those that are there already or, of the first, fit
-  // the shape.
+  // The rows must match the collected ones or, for the first gradient, the shape.
   const bool first = count_ == 0;
   const PartialShape rows = first ? whole : PartialShape(gradients_[0].values.shape());
   if (first ? rows.rank() > shape.rank() : rows.rank() != shape.rank()) {
@@ -237,8 +235,9 @@ void Accumulator::Take(int64_t required, const WaitingCaller& caller, TakeDone d
 void Accumulator::SetGlobalStep(int64_t step) {
   MutexLock lock(&mutex_);
   if (step < global_step_) {
-    LOG(WARNING) << "the step of an accumulator is set from " << global_step_ << " back to " << step;
-    gradients_.clear();  // of values that are gone
+    LOG(WARNING) << "the step of an accumulator is set back from " << global_step_ << " to " << step
+                 << "; its gradients are dropped";
+    gradients_.clear();  // they belong to variables that were replaced
     given_.clear();
     count_ = 0;
   }

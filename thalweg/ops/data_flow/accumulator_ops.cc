@@ -1,6 +1,5 @@
-// Accumulators of gradients, for training in step: every worker applies its
-// gradient, and whoever updates the variables takes their mean once enough are
-// there. By ref and by handle; of dense and of sparse gradients.
+// Gradient accumulators for synchronous training: every worker applies its gradient, and the chief takes their
+// mean when enough have arrived. With refs and with handles, for dense and for sparse gradients.
 #include "absl/strings/match.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
@@ -59,7 +58,7 @@ absl::StatusOr<int64_t> StepOf(KernelContext& c, const char* what) {
   return step.scalar<int64_t>();
 }
 
-// Whose gradient it is.
+// The worker whose gradient it is.
 int64_t WorkerOf(const Node& apply) {
   if (!HasAttr(apply.def(), kWorkerAttr)) return Accumulator::kUnknownWorker;
   return GetAttr<int64_t>(apply.def(), kWorkerAttr).value_or(Accumulator::kUnknownWorker);

@@ -1,6 +1,6 @@
-// Barrier: tuples that come in pieces. Each key has one value per component,
-// inserted at any time by anybody; a key that has them all is ready to be
-// taken, those first whose first piece came first.
+// A barrier collects tuples whose components arrive separately. Each key has one value per component, which
+// any step may insert at any time. A key with all components is ready to be taken, in the order in which the
+// keys were first inserted.
 #include <limits>
 
 #include "absl/container/flat_hash_map.h"
@@ -53,7 +53,7 @@ class Barrier final : public Resource {
     if (complete.empty()) return done(absl::OkStatus());
     absl::StatusOr<Tuple> batch = BatchTuples(complete, ready_->options().types, ready_->options().shapes);
     if (!batch.ok()) return done(batch.status());
-    // Nobody waits here: the queue of what is ready has no limit.
+    // This never waits, because the queue of ready tuples is unbounded.
     ready_->EnqueueMany(*std::move(batch), caller, std::move(done));
     if (last) ready_->Close(false, {}, [](const absl::Status&) {});
   }

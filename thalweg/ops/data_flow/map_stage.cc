@@ -11,11 +11,11 @@ namespace {
 
 class StagingMap : public StagingBase {
  public:
-  // With the key of what was taken.
+  // Also gets the key of the element that was taken.
   using GetDone = absl::AnyInvocable<void(const absl::Status&, int64_t key, Tuple)>;
   enum class How { kPeek, kTake };
 
-  // Puts are not in order: each waits for room of its own.
+  // Puts are not ordered: each waits for its own room.
   StagingMap(const StagingLimits& limits, const std::vector<DType>& types)
       : StagingBase(limits, /*puts_in_order=*/false), types_(types) {}
 
@@ -46,8 +46,7 @@ class StagingMap : public StagingBase {
         std::move(done));
   }
 
-  // Some components of a key, or of the lowest key there is. `types`: what is
-  // expected.
+  // Gets some components of a key, or of the lowest key. `types` are the expected types.
   void Get(How how, std::optional<int64_t> key, std::vector<int32_t> indices, std::vector<DType> types,
            const WaitingCaller& caller, GetDone done) {
     if (const absl::Status status = CheckIndices(indices, key.value_or(0)); !status.ok()) return done(status, 0, {});
@@ -153,7 +152,7 @@ class StagingMap : public StagingBase {
   Tuples complete_ ABSL_GUARDED_BY(mutex_), incomplete_ ABSL_GUARDED_BY(mutex_);
 };
 
-// As in TensorFlow, an area of the other kind of ops, though of one name.
+// As in TensorFlow, ordered and unordered ops with the same name have separate areas.
 class OrderedStagingMap final : public StagingMap {
  public:
   using StagingMap::StagingMap;

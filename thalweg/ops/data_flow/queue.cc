@@ -54,7 +54,7 @@ struct Queue::Attempt {
   Kind kind = Kind::kEnqueue;
   Caller caller;
   std::optional<Cancellation::CallbackId> registration;
-  bool waits = false;  // it is in a list
+  bool waits = false;  // it is in the list of waiting attempts
   absl::Status status;
 
   int64_t left = 1;   // elements still to be moved
@@ -165,7 +165,7 @@ void Queue::Enqueue(Tuple tuple, const Caller& caller, Done done) {
 void Queue::EnqueueMany(Tuple batch, const Caller& caller, Done done) {
   if (const absl::Status status = CheckTuple(batch, /*many=*/true); !status.ok()) return done(status);
   if (batch[0].dim(0) == 0) return done(absl::OkStatus());
-  // Elements that have no memory of their own take some in the queue.
+  // Elements without data still take memory in the queue.
   constexpr int64_t kMostRowsOfNothing = 1 << 24;
   const bool nothing = std::all_of(batch.begin(), batch.end(), [](const Tensor& t) { return t.num_elements() == 0; });
   if (nothing && batch[0].dim(0) > kMostRowsOfNothing) {
@@ -292,8 +292,7 @@ void Queue::Cancel(const AttemptPtr& attempt) {
   End(std::move(completed), attempt.get());
 }
 
-// As TensorFlow does: first what puts in, then what takes out, until neither
-// gets on.
+// As in TensorFlow, tries enqueues, then dequeues, until neither makes progress.
 void Queue::Flush(std::vector<AttemptPtr>* completed) {
   bool changed = true;
   while (changed) {

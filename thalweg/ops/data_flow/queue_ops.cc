@@ -1,6 +1,5 @@
-// What steps do with a queue: put tuples in, one or many, take them out, close
-// it, ask for its size. The first version of each op gets the handle from a ref
-// edge.
+// The operations on queues: enqueue and dequeue one or many tuples, close the queue, get its size. The first
+// version of each op takes the handle as a ref.
 #include "absl/strings/match.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
@@ -42,7 +41,7 @@ class QueueAccessKernel : public AsyncKernel {
  protected:
   // `done` keeps the queue alive.
   virtual void Access(KernelContext& c, Queue& queue, Done done) = 0;
-  // What inputs after `first` and outputs are, if they are tuples.
+  // Checks the types of the inputs after `first` and of the outputs, if they are tuples.
   virtual absl::Status CheckTypes(const Node& node, const std::vector<DType>& types) const = 0;
 
   static absl::Status Match(const Node& node, std::vector<DType> inputs, const std::vector<DType>& outputs) {

@@ -1,6 +1,5 @@
-// RandomShuffleQueue: takes out any of the elements that are in it. While it is
-// open, `min_after_dequeue` of them stay, so that there is something to choose
-// from.
+// RandomShuffleQueue dequeues a random element. While it is open, at least `min_after_dequeue` elements stay, so
+// that there is a choice.
 #include "thalweg/kernel/philox.h"
 #include "thalweg/ops/data_flow/queue_kernel.h"
 #include "thalweg/ops/data_flow_ops.h"
@@ -49,7 +48,7 @@ class RandomShuffleQueueKernel final : public QueueKernel {
 
  private:
   std::unique_ptr<QueueStore> NewStore() const override {
-    SharedPhilox generator;  // draws seeds if there are none
+    SharedPhilox generator;  // draws seeds if none are given
     generator.Seed(options_.seed, options_.seed2);
     return std::make_unique<ShuffleStore>(generator.Reserve(0));
   }

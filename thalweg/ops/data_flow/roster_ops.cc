@@ -1,5 +1,4 @@
-// Ops of a Roster (roster.h). TensorFlow has nothing like them; their names say
-// so.
+// Ops on a Roster (roster.h). TensorFlow does not have them, so their names begin with Thalweg.
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow/roster.h"

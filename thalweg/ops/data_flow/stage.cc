@@ -29,7 +29,8 @@ class StagingArea final : public StagingBase {
         std::move(done));
   }
 
-  // The oldest or, to look at, number `peek`. `types`: what is expected.
+  // Takes the oldest element or, if `peek` is set, copies the element with that index. `types` are the
+  // expected types.
   void Get(std::optional<int64_t> peek, std::vector<DType> types, const WaitingCaller& caller, GetDone done) {
     const auto got = std::make_shared<Tuple>();
     StartGet(

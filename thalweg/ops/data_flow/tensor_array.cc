@@ -128,7 +128,7 @@ absl::StatusOr<std::vector<Tensor>> TensorArray::Read(absl::Span<const int32_t> 
   return values;
 }
 
-// A place that nobody wrote to reads as zeros, if it is known how many.
+// An element that was not written reads as zeros, if its shape is known.
 absl::Status TensorArray::AssumeZeros(int64_t index) {
   const auto size = static_cast<int64_t>(elements_.size());
   Shape shape;

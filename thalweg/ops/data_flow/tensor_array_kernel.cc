@@ -45,7 +45,7 @@ PartialShape ArrayElementShape(const ShapeContext& c) {
 }
 
 GradientArray ArrayOfGradients(GradientContext& c, Output flow) {
-  // One array for one call of Gradients(): its name scope tells them apart.
+  // One gradient array per call of Gradients(), identified by its name scope.
   const std::string scope = c.scope().FullName("");
   const std::string source = scope.substr(0, scope.find('/', scope.find("gradients")));
   Node* const node = c.scope().Add("TensorArrayGradV3", {c.input(0), flow}, {{"source", source}});

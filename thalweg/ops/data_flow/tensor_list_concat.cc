@@ -90,8 +90,7 @@ class ConcatKernel final : public Kernel {
   }
 
  private:
-  // What the elements have in common: all but the first size, and the first one
-  // too if it is the same in all.
+  // Merges the shapes of the elements: all dimensions but the first, and the first if it is equal in all.
   static absl::Status MergeRows(const TensorList& list, int64_t* first, PartialShape* row) {
     int64_t common = *first;
     bool same = *first == -1;

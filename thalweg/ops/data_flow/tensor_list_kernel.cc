@@ -52,7 +52,7 @@ void ChangeList(KernelContext& c, ListPtr list, absl::FunctionRef<void(TensorLis
                         list.use_count() == 2;  // the handle's and ours
   std::shared_ptr<TensorList> own;
   if (only_one) {
-    own = std::const_pointer_cast<TensorList>(list);  // they are never made const
+    own = std::const_pointer_cast<TensorList>(list);  // safe, because no list is created as const
   } else {
     own = std::make_shared<TensorList>(*list);
     handle = TensorOf(own);

@@ -11,7 +11,7 @@
 namespace thalweg {
 namespace {
 
-// What is neither trains nor applies gradients.
+// Other tasks, such as parameter servers, neither train nor apply gradients.
 bool IsReplica(const std::string& task) {
   return !absl::StartsWith(task, "/job:ps/") && !absl::StartsWith(task, "/job:evaluator/");
 }
@@ -61,17 +61,17 @@ void TokenQueue::TaskLeft(const std::string& task) {
     was_last_source = sources_.erase(task) > 0 && sources_.empty();
     over_ = over_ || was_last_source;
     token = TokenOf(task);
-    if (over_) token.reset();  // nobody would make use of the gradient
+    if (over_) token.reset();  // the gradient would not be used
   }
   if (was_last_source) {
     LOG(INFO) << "synchronous training ends: " << task << ", which applies the gradients, is done";
     return Starve(OutOfRange(options().kind, " '", options().name, "' gets no more tokens: ", task,
-                             ", which puts them in, is done"));
+                             ", which enqueues them, is done"));
   }
   if (!token.has_value()) return;
-  LOG(INFO) << task << " is done: the workers that are left compute its gradients in synchronous training ("
-            << ++returned_ << " workers have left)";
-  Enqueue(*std::move(token), {}, [](const absl::Status&) {});  // a queue that is closed needs none
+  LOG(INFO) << task << " is done: the remaining workers compute its gradients in synchronous training (" << ++returned_
+            << " workers have left)";
+  Enqueue(*std::move(token), {}, [](const absl::Status&) {});  // fails if the queue is closed, which is fine
 }
 
 }  // namespace thalweg

@@ -72,7 +72,7 @@ TEST_F(TokenQueueTest, WithoutAChiefThereAreNoMoreTokens) {
   Take(kChief);
   queue_->TaskLeft(kChief);
   for (int i = 0; i < 2; ++i) Take(kWorker);  // one is left
-  EXPECT_THAT(got_, ElementsAre("7", "7", HasSubstr("task:0, which puts them in, is done")));
+  EXPECT_THAT(got_, ElementsAre("7", "7", HasSubstr("task:0, which enqueues them, is done")));
   EXPECT_THAT(got_.back(), HasSubstr("OUT_OF_RANGE"));
   // The chief is started again.
   Take(kWorker);

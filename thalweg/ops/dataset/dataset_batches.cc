@@ -18,7 +18,7 @@
 namespace thalweg {
 namespace {
 
-// How many rows all components have.
+// The number of rows, which must be equal in all components.
 absl::StatusOr<int64_t> NumRows(const Element& batch) {
   for (size_t i = 0; i < batch.size(); ++i) {
     if (batch[i].rank() == 0) return InvalidArgument("Input element must have a non-scalar value in each component.");
@@ -96,7 +96,7 @@ class RowStream {
  public:
   explicit RowStream(Next next) : next_(std::move(next)) {}
 
-  // As many rows as there are, up to `count`.
+  // Takes up to `count` rows.
   absl::Status Take(int64_t count, Iteration& it, std::vector<Element>* rows) {
     while (static_cast<int64_t>(rows->size()) < count) {
       if (row_ < num_rows_) {

@@ -1,6 +1,5 @@
-// Cache(x, file): the elements are made once and kept: in memory, or in a file if
-// it has a name. An iterator that goes to the end fills the cache; those that
-// begin later read it.
+// Cache(x, file) computes the elements once and keeps them in memory or, if it has a name, in a file. An iterator
+// that reaches the end fills the cache. Iterators that start later read it.
 #include <cstdio>
 
 #include "thalweg/base/file_system.h"

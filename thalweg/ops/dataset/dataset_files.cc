@@ -71,7 +71,7 @@ class CsvRows {
     return absl::OkStatus();
   }
 
-  // A line, and those after it as long as quotes are open; false at the end.
+  // Reads a line, and the following ones as long as a quote is open. Returns false at the end.
   absl::StatusOr<bool> ReadRow(std::string* row) {
     ASSIGN_OR_RETURN(const bool any, stream_->ReadLine(row));
     if (!any) return false;

@@ -96,7 +96,7 @@ class WindowGroups {
   CapturedFunction key_, reduce_, size_;
   std::map<int64_t, std::vector<Element>> groups_;
   absl::flat_hash_map<int64_t, int64_t> sizes_;
-  Next group_;  // whose elements come now
+  Next group_;  // the group whose elements are returned now
   bool ended_ = false;
 };
 
@@ -228,7 +228,7 @@ class ScanKernel final : public Kernel {
   bool preserve_ = false;
 };
 
-// The bytes by which two tensors of one type are told apart.
+// Bytes that are equal for equal tensors of one type.
 std::string BytesOf(const Tensor& t) {
   std::string bytes = absl::StrCat(t.shape().ToString(), ":");
   if (t.dtype() == kString) {

@@ -26,7 +26,7 @@ class FunctionDatasetKernel : public Kernel {
   struct Source {
     DatasetPtr input;
     CapturedFunction function;
-    int next_input;  // of the node, after the captured ones
+    int next_input;  // index of the first input after the captured ones
 
     absl::StatusOr<Next> Start(Iteration& it) {
       RETURN_IF_ERROR(function.Prepare(it.context));
@@ -185,9 +185,8 @@ class TakeWhileKernel final : public FunctionDatasetKernel {
   }
 };
 
-// What gives the sequences of f(x), for one x after the other. Where the function
-// reads the files that the elements name, a task that is to read a part of the
-// files does so by calling it on a part of the elements.
+// Opens the sequences f(x), for one x after the other. If the function reads the files that the elements name, a
+// shard of the files is read by calling it on a shard of the elements.
 absl::StatusOr<InterleavedStreams::Open> Sequences(const Dataset& input, CapturedFunction function, Iteration& start) {
   RETURN_IF_ERROR(function.Prepare(start.context));
   Next next;

@@ -18,8 +18,7 @@
 namespace thalweg {
 namespace {
 
-// Seeds for one sequence after the other: the same, or of a generator of their
-// own. Thread-safe.
+// The seeds of successive sequences: always the same, or drawn from a generator. Thread-safe.
 class Seeds final : public Resource {
  public:
   static constexpr char kTypeName[] = "N10tensorflow4data20SeedGeneratorManagerE";
@@ -32,7 +31,7 @@ class Seeds final : public Resource {
     }
     generator_ = PhiloxSingle(Philox(seed_, seed2_));
   }
-  // Those that it was made with.
+  // A generator with the initial seeds.
   PhiloxSingle First() const { return PhiloxSingle(Philox(seed_, seed2_)); }
   PhiloxSingle Draw() {
     MutexLock lock(&mutex_);
@@ -72,11 +71,11 @@ absl::Status ComputeSeedGenerator(KernelContext& c) {
 
 absl::Status ComputeDummySeedGenerator(KernelContext& c) { return MakeSeeds(c, std::make_shared<Seeds>(1, 1, false)); }
 
-// Elements in random order: those of one round after those of the one before.
+// Elements in random order, one epoch after the other.
 class ShuffleBuffer {
  public:
-  // `count` rounds, -1 for no end. Every round has numbers of its own, unless
-  // `fused`: then those of the first round go on.
+  // `count` epochs; -1 repeats forever. Every epoch has new seeds, unless `fused`: then the generator of the first
+  // epoch continues.
   ShuffleBuffer(DatasetPtr input, int64_t size, int64_t count, std::shared_ptr<Seeds> seeds, bool fused)
       : input_(std::move(input)),
         size_(size),

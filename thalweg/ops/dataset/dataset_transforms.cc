@@ -43,7 +43,7 @@ absl::Status ComputeRepeat(KernelContext& c) {
         }
         next = nullptr;
         if (left > 0) --left;
-        if (!any) left = 0;  // nothing will come however often
+        if (!any) left = 0;  // an empty input stays empty, however often it is repeated
       }
       return std::nullopt;
     };

@@ -104,7 +104,7 @@ absl::Status ComputePaddedBatch(KernelContext& c) {
                     });
 }
 
-// What a window covers: elements 0, stride, 2 * stride, ... of the next `reach`.
+// The elements of a window: 0, stride, 2 * stride, ... of the next `reach` elements.
 struct Reach {
   int64_t shift, stride, reach;
   bool drop;

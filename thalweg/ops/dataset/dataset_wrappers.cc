@@ -1,6 +1,5 @@
-// Datasets with the elements of their input, unchanged. TensorFlow's clients wrap
-// pipelines in most of them without being asked: they carry wishes about how the
-// elements are to be made.
+// Datasets that pass on the elements of their input unchanged. TensorFlow's clients wrap pipelines in most of them
+// automatically; they carry options for how elements are produced.
 //
 //   Options, Optimize, Model, Rewrite, Finalize: rewrites and tuning of the
 //     pipeline. They do not change its elements, and nothing is rewritten here
@@ -30,7 +29,7 @@ absl::Status ComputeSame(KernelContext& c) {
   return SetDataset(c, input->cardinality(), [input](Iteration& it) { return input->Iterate(it); });
 }
 
-// The same after a look at a number that must not be negative.
+// The same, after checking that a number is not negative.
 absl::Status ComputeLimited(KernelContext& c) {
   const std::string& name = c.node().schema()->def.input_arg(1).name();
   ASSIGN_OR_RETURN(const int64_t limit, IntArgument(c, 1, name));
@@ -96,13 +95,13 @@ absl::Status ComputeIgnoreErrors(KernelContext& c) {
         if (element.ok()) return element;
         // A cancelled step is not an element that cannot be made.
         RETURN_IF_ERROR(it.Check());
-        if (warn) LOG(WARNING) << "an element of a dataset is left out: " << element.status().ToString();
+        if (warn) LOG(WARNING) << "Skipping an element of a dataset: " << element.status().ToString();
       }
     };
   });
 }
 
-// The same version, or another: "Map" stands for "MapV2".
+// Whether `kind` is `expected` or another version of it: "Map" matches "MapV2".
 bool IsVersionOf(absl::string_view expected, absl::string_view kind) {
   if (!absl::ConsumePrefix(&kind, expected)) return false;
   if (kind.empty()) return true;

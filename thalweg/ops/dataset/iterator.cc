@@ -158,7 +158,7 @@ void IterateAsync(KernelContext& c, DatasetPtr dataset,
   runner.Schedule([thread = std::move(thread), sequence = std::move(sequence), work = std::move(work),
                    done = std::move(done), &cancellation]() mutable {
     const absl::Status status = work(*sequence, cancellation);
-    sequence.reset();  // its threads end before the step does
+    sequence.reset();  // ends its threads before the step ends
     done(status);
   });
 }

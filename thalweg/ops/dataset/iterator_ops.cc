@@ -99,7 +99,7 @@ absl::Status ComputeMakeIterator(KernelContext& c) {
   return absl::OkStatus();
 }
 
-// What is anonymous goes with the step.
+// Anonymous iterators are deleted with the step.
 absl::Status ComputeDelete(KernelContext& c) { return absl::OkStatus(); }
 
 class GetNextKernel final : public AsyncKernel {
@@ -170,7 +170,7 @@ absl::Status ComputeFromString(KernelContext& c) {
   return absl::OkStatus();
 }
 
-// Where an iterator is. Ends are negative.
+// The saved position of an iterator. A negative position means the end.
 class IteratorState final : public VariantValue {
  public:
   explicit IteratorState(int64_t position) : position_(position) {}

@@ -67,13 +67,12 @@ class MultiDeviceIterator final : public Resource {
     return element;
   }
 
-  // How far one device may be ahead of another. Elements are small: what a device
-  // prefetches is its own.
+  // How many elements one device may be ahead of another. Prefetched elements of a device do not count.
   static constexpr size_t kMostKept = 1024;
 
   absl::Status Keep(int64_t beginning, NextElement element) {
     MutexLock lock(&mutex_);
-    if (beginning != beginning_) return absl::OkStatus();  // it has begun anew meanwhile
+    if (beginning != beginning_) return absl::OkStatus();  // the iterator was restarted meanwhile
     if (element.ok() && !element->has_value()) {
       for (std::deque<NextElement>& kept : kept_) {
         if (kept.empty() || !kept.back().ok() || kept.back()->has_value()) kept.push_back(std::nullopt);

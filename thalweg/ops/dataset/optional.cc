@@ -1,5 +1,5 @@
-// Optionals: some tensors, or none, as one scalar variant. A conditional hands
-// to its gradient what only the branch that was taken computed.
+// Optionals: a list of tensors or none, as a scalar variant. Conditionals use them to pass values that only the taken
+// branch computed to their gradients.
 //
 //   OptionalFromValue(components) -> optional
 //   OptionalNone() -> optional

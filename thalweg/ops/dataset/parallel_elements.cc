@@ -70,8 +70,7 @@ NextElement PrefetchBuffer::Take(Iteration& it) {
   {
     MutexLock lock(&mutex_);
     if (!buffer_.empty()) return Pop();
-    // It was full once and is empty now: elements come in bursts, for which it
-    // should be larger.
+    // The buffer was full and is empty now: elements are consumed in bursts, so make it larger.
     if (tune_ && std::exchange(was_full_, false)) limit_ = std::min(2 * limit_, kMaxTunedLimit);
     changed_.SignalAll();
   }
@@ -168,8 +167,8 @@ ParallelCalls::ParallelCalls(IteratorContext& context, Next input, CapturedFunct
       input_(std::move(input)),
       function_(std::move(function)),
       rule_(rule),
-      // Results that wait to be taken keep helpers busy while the taker does other things.
-      // There are no more threads for more calls.
+      // Allow more calls than threads, so that helpers stay busy while the consumer does other things. More calls than
+      // this would not find a thread.
       limit_(calls != kAutotune && calls < AvailableCores() ? calls : 4 * AvailableCores()) {
   context.set_may_wait();
 }
@@ -212,7 +211,7 @@ class InterleavedStreams::Stream final : public ClaimableWork {
   Stream(IteratorContext& context, Next next, int64_t block)
       : context_(context), next_(std::move(next)), block_(block) {}
 
-  // REQUIRES: nobody works on it.
+  // REQUIRES: no thread works on it.
   bool empty() const { return made_.empty(); }
   NextElement Pop() {
     NextElement element = std::move(made_.front());

@@ -49,7 +49,7 @@ double BytesIn(const Element& element) {
   return bytes;
 }
 
-// Counts something of every element, if somebody gathers it.
+// Records a statistic of every element, if there is an aggregator.
 template <bool kLatency>
 absl::Status ComputeCounted(KernelContext& c) {
   ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));

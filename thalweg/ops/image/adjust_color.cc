@@ -10,7 +10,7 @@
 namespace thalweg {
 namespace {
 
-// What a number of this type is computed in.
+// The type in which numbers of type T are computed.
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 

@@ -1,6 +1,6 @@
 // CropAndResize cuts boxes, (y1, x1, y2, x2) as fractions of an image, out of a
 // batch of images, and gives each the same size, by bilinear interpolation or by
-// the nearest pixel. What lies outside gets a value of its own. Its gradients are
+// the nearest pixel. Positions outside get the extrapolation value. Its gradients are
 // CropAndResizeGradImage and CropAndResizeGradBoxes.
 #include <cmath>
 
@@ -32,8 +32,7 @@ class Axis {
         crop_ > 1 ? begin_ * last_ + static_cast<float>(i) * scale_ : static_cast<float>(0.5 * (begin_ + end_) * last_);
     if (!(place >= 0 && place <= last_)) return {.inside = false};
     const float low = std::floor(place);
-    // A float does not have every number above 2^24: what it makes of them must
-    // stay in the image.
+    // Floats cannot represent all integers above 2^24: keep rounded positions inside the image.
     const auto pixel = [&](float at) { return std::min(static_cast<int64_t>(at), image_ - 1); };
     return {true, pixel(low), pixel(std::ceil(place)), place - low, pixel(std::round(place))};
   }

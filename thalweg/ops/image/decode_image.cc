@@ -69,7 +69,7 @@ class DecodeImageKernel : public Kernel {
     }
     const Format format = FormatOf(bytes);
     RETURN_IF_ERROR(CheckFormat(format));
-    // What other types want is decoded into bytes first, and then scaled.
+    // For other types, decodes to bytes first and then scales.
     const DType dtype = c.output_type(0);
     const bool wide = format == Format::kPng && dtype != kUint8;
     const DType stored = wide ? kUint16 : kUint8;

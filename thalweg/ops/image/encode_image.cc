@@ -10,7 +10,7 @@
 namespace thalweg {
 namespace {
 
-// Nothing of JPEG or PNG is larger.
+// The largest side that JPEG supports.
 constexpr int64_t kMaxSide = 65500;
 
 absl::Status WriteJpeg(KernelContext& c, const JpegEncodeOptions& options) {

@@ -72,7 +72,7 @@ class GifReader {
     return absl::OkStatus();
   }
 
-  // Of extensions, the first block of graphic control counts.
+  // Only the first graphic control block of an extension counts.
   absl::Status ReadExtension(int* transparent) {
     constexpr int kGraphicControl = 0xf9;
     absl::string_view label, block;
@@ -110,8 +110,7 @@ class GifReader {
     return absl::OkStatus();
   }
 
-  // The next `width` bits of blocks of bytes, the lowest first; -1 if there are
-  // no more.
+  // The next `width` bits, lowest first, of the data blocks; -1 at the end.
   int NextCode(int width, absl::string_view* block) {
     while (num_bits_ < width) {
       if (block->empty() && (!TakeBlock(block) || block->empty())) return -1;
@@ -162,7 +161,7 @@ class GifReader {
       previous = {static_cast<int64_t>(pixels->size()), piece.size};
       if (code < clear) {
         pixels->push_back(static_cast<char>(code));
-      } else {  // one by one: the last may be the first of those that are added
+      } else {  // byte by byte, because source and destination may overlap
         for (int64_t i = 0; i < piece.size; ++i) pixels->push_back((*pixels)[piece.begin + i]);
       }
       if (next >= 1 << width && width < kMaxWidth) ++width;
@@ -171,7 +170,7 @@ class GifReader {
     return absl::OkStatus();
   }
 
-  // Rows come as every eighth, those in the middle between them, and so on.
+  // Interlaced files store every eighth row first, then the rows in the middle between them, and so on.
   static void Deinterlace(Frame* frame) {
     std::string rows(frame->pixels.size(), '\0');
     size_t from = 0;
@@ -191,7 +190,7 @@ class GifReader {
   int num_bits_ = 0;
 };
 
-// Puts a frame on what is there.
+// Paints a frame on the canvas.
 absl::Status Paint(const Frame& frame, int64_t height, int64_t width, uint8_t* canvas) {
   if (!frame.has_colors) return InvalidArgument("a frame without a table of colours");
   const int colors = static_cast<int>(frame.colors.size() / 3);

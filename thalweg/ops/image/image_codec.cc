@@ -50,7 +50,7 @@ void PngRead(png_structp png, png_bytep to, png_size_t n) {
   reader->left -= n;
 }
 
-// Reads the head and says what is to become of the pixels.
+// Reads the header and sets the conversion of the pixels.
 bool StartPng(PngReader* r, int channels, int bits) {
   r->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, nullptr, PngFail, PngWarn);
   if (r->png == nullptr) return false;
@@ -82,7 +82,7 @@ bool StartPng(PngReader* r, int channels, int bits) {
   if (r->channels < 3 && !grey) png_set_rgb_to_gray(r->png, 1, 0.299, 0.587);
   if (r->channels >= 3 && grey) png_set_gray_to_rgb(r->png);
   png_read_update_info(r->png, r->info);
-  // What libpng will write for a row must fit into one of ours.
+  // A row that libpng writes must fit into a row of the output.
   return png_get_rowbytes(r->png, r->info) <= static_cast<size_t>(r->width) * r->channels * (bits / 8);
 }
 
@@ -161,7 +161,7 @@ struct JpegReader {
 };
 
 void JpegNothing(j_decompress_ptr) {}
-// At the end of the data: without hope, or go on as if the image were complete.
+// Called at the end of the data: fails, or continues as if the image was complete.
 boolean JpegRefill(j_decompress_ptr jpeg) {
   static constexpr JOCTET kEnd[] = {0xff, JPEG_EOI};
   if (!static_cast<JpegReader*>(jpeg->client_data)->recover) return FALSE;

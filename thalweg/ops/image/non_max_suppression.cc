@@ -38,7 +38,7 @@ struct Limits {
   int64_t count = 0;
   float overlap = 0.5f;
   float score = -std::numeric_limits<float>::infinity();
-  float sigma = 0;    // of the soft form; 0 is the hard one
+  float sigma = 0;    // of soft suppression; 0 is hard suppression
   bool half = false;  // scores are rounded
 };
 
@@ -52,7 +52,7 @@ Selected Suppress(const std::vector<float>& scores, const Limits& limits,
   struct Candidate {
     int box;
     float score;
-    int compared;  // with the first so many that were selected
+    int compared;  // the number of selected boxes that it was compared with
     bool operator<(const Candidate& other) const {
       return score < other.score || (score == other.score && box > other.box);
     }

@@ -12,7 +12,7 @@
 namespace thalweg {
 namespace {
 
-// Of a new image: there is a table with an entry for every row and column.
+// The largest side of a new image, because tables have an entry for every row and column.
 constexpr int64_t kMaxSide = 1 << 24;
 
 }  // namespace
@@ -208,7 +208,7 @@ class ResizeNearestKernel : public ResizeKernel {
  public:
   absl::Status Compute(KernelContext& c) override {
     ASSIGN_OR_RETURN(const ResizeShapes r, ReadResize(c, mode_));
-    constexpr int64_t kMax = 1 << 24;  // whole numbers that a float can tell apart
+    constexpr int64_t kMax = 1 << 24;  // integers up to this are exact in a float
     if (r.y.in >= kMax || r.x.in >= kMax) {
       return InvalidArgument("nearest neighbor requires max height & width of 2^24");
     }

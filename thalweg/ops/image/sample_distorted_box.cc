@@ -94,7 +94,7 @@ class SampleBoxKernel : public Kernel {
     const Box image{0, 0, width, height};
     Draws draws(generator_.Reserve(attempts_));
     Box box = image;
-    // What no crop can cover is not tried.
+    // Do not try if no crop can cover enough.
     const bool possible = covered <= 1 && std::any_of(objects.begin(), objects.end(),
                                                       [](const Box& object) { return object.Area() >= 1; });
     Cancellation* const cancellation = c.step().cancellation;
@@ -142,8 +142,8 @@ class SampleBoxKernel : public Kernel {
     return objects;
   }
 
-  // A crop of this aspect ratio: its height first, then its place. False if there
-  // is none whose area is in the range.
+  // Draws a crop with this aspect ratio: its height first, then its position. Returns false if none has
+  // an area in the range.
   bool Draw(int64_t image_width, int64_t image_height, float ratio, Draws& draws, Box* crop) const {
     if (ratio <= 0 || image_width <= 0 || image_height <= 0 || areas_[0] > areas_[1]) return false;
     const float min_area = areas_[0] * static_cast<float>(image_width) * static_cast<float>(image_height);

@@ -1,6 +1,6 @@
 // ScaleAndTranslate: images [n, height, width, channels] of another size, by a
-// filter: out(x * scale + translation) = in(x). What is antialiased is smoothed
-// first where it shrinks. Places outside of the image are 0.
+// filter: out(x * scale + translation) = in(x). With antialiasing, the input is smoothed where it
+// shrinks. Positions outside of the image are 0.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -63,8 +63,7 @@ float Weight(const Kind& kind, float x) {
   return 0;
 }
 
-// Of every pixel of the result, along one dimension: the pixels that it is made
-// of and their weights.
+// For every pixel of the result along one dimension: the input pixels and their weights.
 struct Span {
   int64_t start = 0;
   std::vector<float> weights;

@@ -96,7 +96,7 @@ class ParseExampleKernel : public Kernel {
   }
 
  private:
-  // What the inputs of a call say.
+  // The inputs of a call.
   struct Call {
     std::vector<std::string> sparse_keys;
     std::vector<std::string> ragged_keys;
@@ -160,7 +160,7 @@ class ParseExampleKernel : public Kernel {
   const Form form_;
   std::vector<DType> sparse_types_, ragged_types_, split_types_;
   std::vector<DenseFeature> dense_;                    // without keys and defaults
-  std::vector<std::string> sparse_keys_, dense_keys_;  // of the single form
+  std::vector<std::string> sparse_keys_, dense_keys_;  // keys of ParseSingleExample
 };
 
 absl::Status ParseShape(ShapeContext& c) {

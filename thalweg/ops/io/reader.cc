@@ -19,8 +19,8 @@ struct Reader::Reading {
   ReadDone done;
   std::vector<Record> records;
   absl::Status status;
-  Tuple name;                // what the queue gave
-  std::atomic<int> turn{0};  // which comes second, Dequeue's return or its callback
+  Tuple name;                // the dequeued file name
+  std::atomic<int> turn{0};  // determines which comes second: Dequeue()'s return or its callback
 };
 
 void Reader::TakeTurn(const WaitingCaller& caller, Done turn) {
@@ -57,9 +57,9 @@ void Reader::Read(int64_t n, std::shared_ptr<Queue> queue, const WaitingCaller& 
   });
 }
 
-// Goes on until there is a record, or a wait for a file name. A name that is
-// there at once comes inside Dequeue: then the loop goes on, not the callback,
-// so that a thousand empty files do not make a thousand nested calls.
+// Runs until there is a record or it must wait for a file name. If a name is available immediately, the callback
+// runs inside Dequeue(). In that case this loop continues, not the callback, so that a thousand empty files do not
+// make a thousand nested calls.
 void Reader::Continue(std::shared_ptr<Reading> reading) {
   for (;;) {
     bool has_file = false;

@@ -1,7 +1,6 @@
-// Warm starts with another vocabulary. GenerateVocabRemapping says for every
-// word of the new vocabulary which line of the old one it was, or -1;
-// LoadAndRemapMatrix loads a matrix from a checkpoint, puts its rows and columns
-// into the new order, and fills what is new.
+// Warm starts with another vocabulary. GenerateVocabRemapping outputs for every word of the new vocabulary its line
+// in the old one, or -1. LoadAndRemapMatrix loads a matrix from a checkpoint, reorders its rows and columns, and
+// fills new ones.
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_split.h"
 #include "thalweg/checkpoint/bundle_reader.h"

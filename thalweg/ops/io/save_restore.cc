@@ -1,7 +1,6 @@
-// SaveV2 writes tensors into a checkpoint, RestoreV2 reads them, in whole or in
-// part; MergeV2Checkpoints makes one checkpoint of those that several tasks have
-// written. See checkpoint/bundle.h for the files. ThalwegSnapshot and the ops after
-// it take the values of one moment for SaveV2.
+// SaveV2 writes tensors to a checkpoint, RestoreV2 reads them or slices of them, and MergeV2Checkpoints merges the
+// checkpoints that several tasks have written. See checkpoint/bundle.h for the files. ThalwegSnapshot and the ops
+// after it take a consistent cut of the variables for SaveV2.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -63,7 +62,7 @@ absl::Status ComputeSave(KernelContext& c) {
   return writer->Finish();
 }
 
-// What one output of RestoreV2 is to be.
+// The specification of one output of RestoreV2.
 struct Wanted {
   std::string name;
   std::string shape_and_slice;  // empty: all of it
@@ -71,7 +70,7 @@ struct Wanted {
   int output;
 };
 
-// The part, checked against what is stored; nothing for the whole.
+// The slice, checked against the stored tensor; nothing for the whole tensor.
 absl::StatusOr<std::optional<TensorSlice>> WantedSlice(const Wanted& wanted) {
   if (wanted.shape_and_slice.empty()) return std::optional<TensorSlice>();
   ASSIGN_OR_RETURN(ShapeAndSlice part, ParseShapeAndSlice(wanted.shape_and_slice));
@@ -193,7 +192,7 @@ class MergeCheckpointsKernel : public Kernel {
   }
 
  private:
-  // If nothing else is in there. Others may have been faster; what is left does
+  // Deletes the folder if it is empty. Errors are ignored: another task may have deleted it, and a left folder does
   // no harm.
   static void DeleteFolder(FileSystem& files, const std::string& part, const std::string& merged_folder) {
     const std::string folder = internal::Folder(part);
@@ -206,10 +205,9 @@ class MergeCheckpointsKernel : public Kernel {
   MergeOptions options_;
 };
 
-// The values of variables at one moment, for a checkpoint that is written while
-// the training goes on. ThalwegSnapshot keeps references to them in the session;
-// the variables write to new memory from then on. ThalwegSnapshotValues gives them
-// out once, in a later step, and ThalwegAllFinite says whether they are numbers.
+// A snapshot of variables, for a checkpoint that is written while the training continues. ThalwegSnapshot keeps
+// references to the values in the session; updates write to new memory from then on. ThalwegSnapshotValues returns
+// the values once, in a later step, and ThalwegAllFinite tells whether all of them are finite.
 constexpr char kSnapshots[] = "ThalwegSnapshot";
 
 class KeptValues final : public Resource {

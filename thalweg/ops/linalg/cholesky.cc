@@ -6,7 +6,7 @@
 namespace thalweg {
 namespace {
 
-// L with L L^H = input, from its lower triangle. NaN where there is none.
+// L with L L^H = input, from the lower triangle. NaN if the matrix is not positive definite.
 absl::Status ComputeCholesky(KernelContext& context) {
   const Tensor& x = context.input(0);
   ASSIGN_OR_RETURN(const MatrixBatch m, MatrixBatch::OfSquare(x));

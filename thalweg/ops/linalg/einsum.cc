@@ -97,8 +97,8 @@ absl::Status AddSizes(const Labels& labels, const Shape& shape, Sizes* sizes) {
   return absl::OkStatus();
 }
 
-// x as [labels of `to`...]: elements with equal indices for equal labels, summed
-// over labels that `to` lacks, repeated where it has dimension 1 or none.
+// x with the labels of `to`: takes elements with equal indices for equal labels, sums over labels
+// that `to` lacks, and repeats where x has dimension 1 or none.
 template <typename T, typename F>
 absl::StatusOr<Tensor> Bring(KernelContext& context, const Tensor& x, const Labels& from, const Labels& to,
                              const Sizes& sizes) {
@@ -260,8 +260,9 @@ absl::Status EinsumShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// Of each operand by an equation of the others: "ij,jk->ik" gives "ik,jk->ij"
-// and "ij,ik->jk". What only the operand has was summed over, and is repeated.
+// The gradient of each operand is an einsum of dy and the other operand: "ij,jk->ik" gives
+// "ik,jk->ij" and "ij,ik->jk". Labels that only the operand has were summed over, so the gradient is
+// repeated along them.
 absl::Status EinsumGradient(GradientContext& g) {
   const Scope& s = g.scope();
   const int n = g.node()->num_inputs();

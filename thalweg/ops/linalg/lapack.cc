@@ -112,7 +112,7 @@ void WithWork(std::vector<S>& work, const F& run) {
   const int ask = -1;
   S wanted(0);
   run(&wanted, &ask);
-  // As a float it may have been rounded down.
+  // LAPACK returns the size as a float, which may have been rounded down.
   const double size = static_cast<double>(std::real(wanted)) * (1 + 1e-6) + 1;
   const int count = static_cast<int>(std::min<double>(size, std::numeric_limits<int>::max()));
   work.resize(count);
@@ -130,10 +130,10 @@ bool CholeskyRows(int n, S* a) {
 
 namespace {
 
-// The LU factors of an m x n matrix, columns `stride` apart, in place: those of
-// the left half, then of the right one without its part of the product. LAPACK's
-// own looks for the largest |re| + |im| of a column; TensorFlow, whose choice of
-// rows the Lu op shows, for the largest absolute value.
+// Recursive LU of an m x n matrix in place, with columns `stride` apart: factors the left half,
+// updates the right half, and factors that. LAPACK's own chooses the pivot by the largest
+// |re| + |im| of a column. TensorFlow, whose pivots the Lu op exposes, uses the largest absolute
+// value.
 template <typename S>
 bool ComplexLu(int m, int n, S* a, int stride, int* pivots) {
   const auto swap_rows = [&](S* columns, int count, int i, int k) {
@@ -194,9 +194,8 @@ void SolveLuRows(int n, int k, const S* lu, const int* pivots, S* b) {
 
 namespace {
 
-// SolveTriangleRight for a small triangle, column after column, in strips of
-// rows that stay in the cache. `upper` tells of op(t). Faster than OpenBLAS's on
-// some processors.
+// SolveTriangleRight for a small triangle: column after column, in strips of rows that stay in the
+// cache. `upper` refers to op(t). Faster than OpenBLAS on some processors.
 template <typename R>
 THALWEG_SIMD void SolveSmall(bool upper, bool transposed, bool unit, int m, int n, const R* t, int stride, R* b) {
   constexpr int kStrip = 64;

@@ -28,7 +28,7 @@ class QrKernel : public Kernel {
     ASSIGN_OR_RETURN(const Shape r_shape, m.With(inner, m.columns));
     ASSIGN_OR_RETURN(Tensor * q, context.Allocate(0, q_shape));
     ASSIGN_OR_RETURN(Tensor * r, context.Allocate(1, r_shape));
-    if (q->num_elements() == 0) return absl::OkStatus();  // and so has r none
+    if (q->num_elements() == 0) return absl::OkStatus();  // r is empty, too
     RETURN_IF_ERROR(CheckSides({m.rows, m.columns}));
     return ForEachMatrix(context, x.dtype(), m.count, Cost(m, 4),
                          [&]<typename S>(MatrixScratch<S>& scratch, int64_t i) {

@@ -1,5 +1,5 @@
-// What LU factors give: Lu, MatrixInverse, MatrixSolve and the determinants.
-// Batch... are their names in graphs from before 2016.
+// Ops that use LU factors: Lu, MatrixInverse, MatrixSolve and the determinants. Batch... are their
+// names in graphs from before 2016.
 #include <cmath>
 #include <limits>
 #include <utility>

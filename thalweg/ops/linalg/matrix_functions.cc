@@ -120,7 +120,7 @@ Square Logarithm(const Square& input) {
   return log;
 }
 
-// u f(t) u^H where a = u t u^H. False if there is no Schur form.
+// Computes u f(t) u^H where a = u t u^H. Returns false if the Schur form does not converge.
 bool BySchur(Square& a, Square (*function)(const Square&)) {
   Square u(a.n);
   if (!lapack::Schur(a.n, a.data(), u.data())) return false;
@@ -128,8 +128,8 @@ bool BySchur(Square& a, Square (*function)(const Square&)) {
   return true;
 }
 
-// The root of a real matrix whose eigenvalues are real and not negative, as those
-// of a covariance, in real numbers. False if it is another.
+// Computes the square root of a real matrix with real, non-negative eigenvalues, such as a
+// covariance, in real numbers. Returns false for other matrices.
 bool RealRootOf(Square& a) {
   if (std::any_of(a.elements.begin(), a.elements.end(), [](const Complex& x) { return x.imag() != 0; })) return false;
   RealSquare t(a.n), u(a.n);
@@ -185,7 +185,7 @@ bool ExponentialOf(Square& a) {
   Square numerator = even;
   Add(1, odd, numerator);
   Add(-1, odd, even);
-  // Both are polynomials of a, so that they commute, and x by rows may be solved for.
+  // Both are polynomials of a and commute, so the row-major system can be solved directly.
   std::vector<int> pivots(a.n);
   Square transposed(a.n);
   Transpose(even.data(), a.n, a.n, transposed.data());
@@ -226,7 +226,7 @@ class MatrixFunctionKernel : public Kernel {
     std::copy_n(a, y.size(), y.data());
     bool good = AllFinite(a, y.size()) && function_(y);
     if (good && !is_complex) {
-      // A real matrix without a real root has none.
+      // A real matrix without a real root has no result.
       double size = 0, imaginary = 0;
       for (const Complex& element : y.elements) {
         size = std::max(size, std::abs(element));

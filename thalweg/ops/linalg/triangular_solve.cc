@@ -46,7 +46,7 @@ struct BroadcastBatch {
   }
 };
 
-// What both kernels check, and where their matrices are.
+// Checks the inputs of both kernels, and locates their matrices.
 struct TriangularSystem {
   MatrixBatch a, b;
   BroadcastBatch batch;
@@ -182,7 +182,7 @@ Output Product(const Scope& s, Output a, Output b) {
   return s.Add("BatchMatMulV2", {a, b}, {{"adj_x", false}, {"adj_y", true}});
 }
 
-// As MatrixSolve, for the triangle that was read.
+// Like the gradient of MatrixSolve, restricted to the triangle that was read.
 absl::Status TriangularSolveGradient(GradientContext& g) {
   ASSIGN_OR_RETURN(const bool lower, g.Attr<bool>("lower"));
   ASSIGN_OR_RETURN(const bool adjoint, g.Attr<bool>("adjoint"));

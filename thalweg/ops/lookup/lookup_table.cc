@@ -279,8 +279,8 @@ absl::Status LookupTable::Import(const Tensor& keys, const Tensor& values) {
   return absl::OkStatus();
 }
 
-// As TensorFlow lays a dense table out: keys in the bucket that their bits say,
-// or after some steps of growing length.
+// Uses TensorFlow's layout of a dense table: an integer key is in the bucket of its low
+// bits, or found by quadratic probing.
 absl::Status LookupTable::ExportBuckets(Tensor* keys, Tensor* values) const {
   ASSIGN_OR_RETURN(*keys, Tensor::Allocate(options_.key_dtype, Shape({buckets_, key_width_})));
   ASSIGN_OR_RETURN(const Shape shape, Shape::Make({buckets_, value_width_}));

@@ -134,7 +134,7 @@ class AnonymousTableKernel final : public Kernel {
   LookupTableOptions options_;
 };
 
-// `outputs`: those of the types that the table decides.
+// `outputs` are those whose types the table determines.
 absl::Status Match(KernelContext& c, std::vector<DType> inputs, const std::vector<DType>& outputs) {
   const Node& node = c.node();
   inputs.insert(inputs.begin(), node.input_type(0));
@@ -243,7 +243,7 @@ class InitializeFromTextKernel final : public Kernel {
     Columns columns;
     RETURN_IF_ERROR(ReadLines(file, table->options(), &columns));
     const absl::Status status = table->Import(columns.keys.Take(), columns.values.Take());
-    // Somebody else may have filled it meanwhile, from this file as the name says.
+    // Another step may have filled it meanwhile, from the same file, because the name contains it.
     return absl::IsFailedPrecondition(status) && table->filled() ? absl::OkStatus() : status;
   }
 

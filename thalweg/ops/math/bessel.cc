@@ -19,9 +19,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 // From here on the asymptotic series below is exact to the last digits.
 constexpr double kLarge = 40;
 
-// sum_k a_k / x^k with a_k = a_{k-1} (mu - (2k-1)^2) / (8k), mu = 4 order^2: what
-// is left of K, and with alternating signs of I, without the exponential and
-// the square root.
+// The asymptotic series sum_k a_k / x^k with a_k = a_{k-1} (mu - (2k-1)^2) / (8k), mu = 4 order^2.
+// It is K and, with alternating signs, I without the exponential and the square root.
 double Asymptotic(int order, double x, double sign) {
   const double mu = 4.0 * order * order;
   double term = 1, sum = 1;
@@ -82,9 +81,9 @@ double J1(double x) { return j1(x); }
 double Y0(double x) { return x < 0 ? kNan : x == 0 ? -kInfinity : y0(x); }
 double Y1(double x) { return x < 0 ? kNan : x == 0 ? -kInfinity : y1(x); }
 
-// Every derivative is p * other(x) + q * y / x + r * y, with the other order of
-// the same kind; r may be times the sign of x. `at_0` is its value there, if the
-// division has none.
+// Every derivative is p * other(x) + q * y / x + r * y, where `other` is the other order of the
+// same kind. r may be multiplied with the sign of x. `at_0` is the derivative at 0, where the
+// division is undefined.
 struct Slope {
   const char* other;
   double p;

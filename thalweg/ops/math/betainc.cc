@@ -88,7 +88,7 @@ absl::Status BetaincShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// Only by x: no closed form is known for the others.
+// Only with respect to x: no closed form is known for the other arguments.
 absl::Status BetaincGradient(GradientContext& g) {
   const Scope& s = g.scope();
   const Output a = g.input(0), b = g.input(1), x = g.input(2);

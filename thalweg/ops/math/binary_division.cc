@@ -33,7 +33,7 @@ struct DivFn {
   requires(!std::is_integral_v<T>) T operator()(T x, T y) const { return x / y; }
 };
 
-// What TensorFlow answers where the op's name does not say that it divides.
+// TensorFlow's message for ops whose name does not suggest a division.
 struct UnexpectedByZero {
   static constexpr const char* kFailure =
       "Unexpected error in binary operator (only integer div and mod should have errors)";
@@ -71,7 +71,7 @@ struct DivNoNanFn {
   }
 };
 
-// With the sign of x.
+// The result has the sign of x.
 struct ModFn {
   static constexpr const char* kFailure = kByZero;
   static constexpr float kNanos = 5;
@@ -93,7 +93,7 @@ struct TruncateModFn : UnexpectedByZero {
   requires std::is_floating_point_v<T> T operator()(T x, T y) const { return ModFn()(x, y); }
 };
 
-// With the sign of y.
+// The result has the sign of y.
 struct FloorModFn {
   static constexpr const char* kFailure = kByZero;
   static constexpr float kNanos = 5;

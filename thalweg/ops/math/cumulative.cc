@@ -131,8 +131,8 @@ absl::Status CumprodGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-// sum_j>=i dy_j exp(x_i - y_j), in logarithms, for positive and negative dy
-// apart: what is added up may be of very different size.
+// Computes sum_j>=i dy_j exp(x_i - y_j) in logarithms, separately for positive and negative dy,
+// because the terms may differ by orders of magnitude.
 absl::Status CumulativeLogsumexpGradient(GradientContext& g) {
   const Scope& s = g.scope();
   ASSIGN_OR_RETURN(const bool exclusive, g.Attr<bool>("exclusive"));

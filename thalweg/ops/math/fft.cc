@@ -64,13 +64,13 @@ template <typename R>
   y.im = a.im - b.im;
 }
 
-// One pass of Stockham's algorithm, which goes from one buffer to another and needs
-// no reordering:
+// One pass of Stockham's algorithm, which writes from one buffer to another and needs no
+// bit-reversal:
 //
 //   y[k + s (p j + r)] = w^(s j r) sum_q x[k + s (j + m q)] w^(q r n / p)
 //
-// the transforms over q, of length p, turned so that those over j remain. n is
-// p m s, and `roots` are those of n.
+// These are the transforms over q, of length p, multiplied by twiddle factors so that the
+// transforms over j remain. n is p m s, and `roots` are the n-th roots of unity.
 template <typename R>
 THALWEG_SIMD void Pass(int p, int64_t m, int64_t s, const std::complex<R>* roots, const Lanes<R>* x, Lanes<R>* y) {
   const int64_t n = p * m * s;
@@ -469,7 +469,7 @@ std::string WithRank(const char* name, int rank) { return rank == 1 ? name : abs
 Output Integers(const Scope& s, std::vector<int32_t> values) {
   return s.Add("Const", {}, {{"dtype", kInt32}, {"value", Tensor::Vector<int32_t>(values)}});
 }
-// How many elements a transform of these lengths has, as a number of `dtype`.
+// The number of elements of a transform with these lengths, as a `dtype`.
 Output SizeOf(const Scope& s, Output lengths, DType dtype) { return Cast(s, ReduceProd(s, lengths, {0}), dtype); }
 // The last `rank` sizes of a shape.
 Output LastSizes(const Scope& s, Output shape, int rank) {

@@ -80,7 +80,7 @@ double Front(double a, double x) {
   return std::exp(a * std::log(x) - x - lgamma_r(a, &sign));
 }
 
-// Of a > 0: by the recurrence to where the asymptotic series is exact.
+// For a > 0: uses the recurrence until the asymptotic series is precise enough.
 double Digamma(double x) {
   double sum = 0;
   for (; x < 12; ++x) sum -= 1 / x;

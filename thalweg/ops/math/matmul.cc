@@ -117,7 +117,7 @@ absl::StatusOr<Tensor> AsType(KernelContext& context, const Tensor& t, DType dty
 }
 
 absl::Status Multiply(KernelContext& context, const Products& products, const Tensor& a, const Tensor& b, Tensor* c) {
-  // Of half precision and mixed types, in the type of the result or in float.
+  // Half precision is computed in float, mixed types in the type of the result.
   const DType work = IsHalfPrecision(c->dtype()) ? kFloat : c->dtype();
   if (a.dtype() == work && b.dtype() == work && c->dtype() == work) {
     return Dispatch(ProductTypes(), work, [&]<typename T>() {

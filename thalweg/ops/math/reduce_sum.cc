@@ -165,9 +165,9 @@ absl::Status EuclideanNormGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-// Of each factor: the product of the others. Zeros forbid a division, so the
-// reduced elements are put into rows, and the products of those before and of
-// those after each are multiplied.
+// The gradient of each factor is the product of the others. Because of zeros, this is not computed
+// by division: the reduced elements are moved into rows, and for each element the product of the
+// elements before it is multiplied with the product of those after it.
 absl::Status ProdGradient(GradientContext& g) {
   const Scope& s = g.scope();
   const Output x = g.input(0);

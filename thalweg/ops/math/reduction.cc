@@ -124,7 +124,7 @@ absl::Status ReductionShape(ShapeContext& c) {
 
 absl::Status RunReduction(KernelContext& context, const Reduction& reduction, ReduceLoop loop, const Tensor& in,
                           Tensor* out) {
-  if (in.num_elements() == 0) {  // what lies between the passes may be huge
+  if (in.num_elements() == 0) {  // intermediate results of the passes may be huge
     if (out->num_elements() > 0) loop(in.raw(), out->raw(), out->num_elements(), 0, 1);
     return absl::OkStatus();
   }

@@ -125,7 +125,7 @@ absl::Status MeanGradient(GradientContext& c) {
   const Output ones_shape = Concat(s, {ShapeOf(s, ids), Fill(s, ExpandDims(s, missing, 0), Const(s, 1))}, 0);
   const Output one = s.Add("Cast", {Const(s, 1.0f)}, {{"DstT", data.dtype()}});
   const Output counts = s.Add("SegmentSum", {Fill(s, ones_shape, one), ids});
-  // Gaps have no rows, and no gradient to divide by none.
+  // Empty segments have a count of 0, for which DivNoNan gives 0.
   const Output divided = s.Add("DivNoNan", {c.dy(), counts});
   c.set_dx(0, Gather(s, divided, ids));
   return absl::OkStatus();

@@ -210,7 +210,7 @@ absl::Status DigammaGradient(GradientContext& g) {
   g.set_dx(0, Mul(s, g.dy(), s.Add("Polygamma", {ScalarConst(s, g.input(0).dtype(), 1), g.input(0)})));
   return absl::OkStatus();
 }
-// Only by the second argument; the first is an order.
+// Only with respect to the second argument; the first is the order.
 absl::Status PolygammaGradient(GradientContext& g) {
   const Scope& s = g.scope();
   const Output n = g.input(0), x = g.input(1);

@@ -13,8 +13,8 @@
 namespace thalweg {
 namespace {
 
-// A block of floats at a time: by the vectorized function if none is too large
-// for it (or no number), else by libm.
+// Processes a block of floats at a time: with the vectorized function if all are in its range,
+// otherwise with libm.
 template <float (*fast)(float), float (*exact)(float)>
 THALWEG_SIMD void AngleLoop(const void* x, void* y, int64_t n) {
   constexpr int64_t kBlock = 128;

@@ -68,8 +68,8 @@ class UnsortedSegmentKernel : public Kernel {
   }
 
  private:
-  // A thread takes all rows of its segments, or its columns of long rows: none
-  // writes where another does. Pieces of short rows would be read at half the speed.
+  // Each thread takes all rows of its segments or, if rows are long, some columns of all rows, so
+  // that no two threads write to the same place. Pieces of short rows would halve the read speed.
   template <typename Index>
   void Reduce(KernelContext& c, const Tensor& data, const Tensor& ids, int64_t inner, Tensor* out) const {
     constexpr int64_t kLong = 16384, kColumns = 16;  // bytes of a row; columns that are not divided

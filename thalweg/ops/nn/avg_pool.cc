@@ -16,7 +16,8 @@
 namespace thalweg {
 namespace {
 
-// How many positions ForWindow() goes over; anything positive if there are none.
+// The number of positions that ForWindow() visits; an arbitrary positive number if there are
+// none.
 inline int64_t CountInside(const Windows& w, int64_t z, int64_t y, int64_t x) {
   const auto inside = [](const SlidingWindow& side, int64_t at) {
     return std::max<int64_t>(1, side.End(at) - side.Begin(at));

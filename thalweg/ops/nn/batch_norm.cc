@@ -2,11 +2,10 @@
 //
 //   y = (x - mean) / sqrt(variance + epsilon) * scale + offset.
 //
-// In training, mean and variance are those of the batch; the outputs batch_mean
-// and batch_variance are the running ones, (1 - f) * old + f * batch's with f =
-// exponential_avg_factor, the variance with Bessel's correction; the reserve
-// spaces hold the batch's own for the gradient. Else the inputs mean and
-// variance are used.
+// In training, mean and variance are those of the batch. The outputs batch_mean and
+// batch_variance are running averages, (1 - f) * old + f * batch's with f =
+// exponential_avg_factor, the variance with Bessel's correction. The reserve spaces hold the
+// values of the batch for the gradient. Otherwise the inputs mean and variance are used.
 //
 // Everything is computed in float, on rows of channels; other layouts and types
 // are converted.
@@ -68,8 +67,8 @@ struct Rows {
 
 using Row = std::vector<float>;
 
-// What body(first row, rows, sums) adds up, over all rows: in pieces, whose sums
-// are added in double and in a fixed order.
+// Sums over all rows what body(first row, rows, sums) adds up. Works in pieces, whose sums are
+// added in double and in a fixed order, so that the result does not depend on threads.
 template <typename F>
 Row SumOver(KernelContext& context, const Rows& d, const F& body) {
   constexpr int64_t kPiece = 512;
@@ -211,7 +210,7 @@ class FusedBatchNormKernel : public Kernel {
       ASSIGN_OR_RETURN(Tensor * unused, context.Allocate(5, Shape()));
       std::fill_n(static_cast<char*>(unused->raw()), ElementSize(unused->dtype()), 0);
     }
-    if (d.rows == 0) {  // nothing to take a mean of
+    if (d.rows == 0) {  // there is no mean of zero rows
       const Row nan(d.channels, std::numeric_limits<float>::quiet_NaN());
       for (int i = 1; i < 5; ++i) RETURN_IF_ERROR(SetRow(context, i, nan));
       return absl::OkStatus();

@@ -4,15 +4,13 @@
 //   i = sigmoid(i + wci * c)        f = sigmoid(f + wcf * c + forget_bias)        ci = tanh(ci)
 //   c = ci * i + c * f, within +-cell_clip        o = sigmoid(o + wco * c)        h = o * tanh(c)
 //
-// and its gradient, in which the clipping does not count. The peepholes wci, wcf
-// and wco count if use_peephole says so. Steps from seq_len_max on give zeros.
-// BlockLSTMV2 has f before ci in W and b, and no forget_bias. LSTMBlockCell is
-// one step, of [batch, depth].
+// and its gradient, which ignores the clipping. The peepholes wci, wcf and wco are used if
+// use_peephole is set. Steps from seq_len_max on output zeros. BlockLSTMV2 has f before ci in W
+// and b, and no forget_bias. LSTMBlockCell is one step, for [batch, depth].
 //
-// W is [depth + units, 4 * units]: its upper rows meet the inputs, all time steps
-// in one product, and only the lower rows are multiplied step by step. So it is
-// with the gradients: those of x and W are products over all steps. Half precision
-// is computed in float.
+// W is [depth + units, 4 * units]. Its upper rows are multiplied with the inputs of all time
+// steps in one product, and only the lower rows step by step. Likewise, the gradients of x and W
+// are products over all steps. Half precision is computed in float.
 #include <algorithm>
 #include <limits>
 
@@ -37,7 +35,7 @@ enum Input { kSteps, kX, kC, kH, kW, kWci, kWcf, kWco, kB, kForwardInputs };
 
 enum class Form { kLayer, kLayerV2, kCell };
 
-// Inputs are numbered as those of BlockLSTM; a cell has no kSteps.
+// Inputs are numbered as in BlockLSTM; a cell does not have kSteps.
 int NumberIn(Form form, int input) { return form == Form::kCell ? input - 1 : input; }
 
 absl::Status Expect(const KernelContext& c, int i, absl::string_view name, const Shape& shape) {
@@ -89,7 +87,7 @@ void AddProduct(KernelContext& context, bool transpose_b, int64_t rows, int64_t 
   });
 }
 
-// Where ci and f begin among the columns of gates, of n units each.
+// The first columns of ci and f among the gates, which have n columns each.
 struct Columns {
   Columns(Form form, int64_t n) : ci(form == Form::kLayerV2 ? 2 * n : n), f(form == Form::kLayerV2 ? n : 2 * n) {}
   int64_t ci, f;
@@ -178,8 +176,8 @@ class BlockLstmKernel : public Kernel {
   bool use_peephole_ = false;
 };
 
-// One row of a step, backwards. `dh` and `dc` are those of this step and, behind
-// it, those of the step before; all sums are added to.
+// The backward pass of one row of a step. `dh` and `dc` hold the gradients of this step, followed
+// by those of the step before. Results are added to the sums.
 struct BackwardRowArgs {
   const float *i, *c, *f, *o, *ci, *co, *c_prev, *dh_out, *dc_out, *wci, *wcf, *wco, *dh;
   float *dc, *dgates, *db, *dwci, *dwcf, *dwco;
@@ -223,7 +221,7 @@ class BlockLstmGradKernel : public Kernel {
     constexpr absl::string_view kNames[] = {"i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad"};
     for (int k = 0; k < 9; ++k) RETURN_IF_ERROR(Expect(context, kForwardInputs + k, kNames[k], s.Sequence()));
     FloatComputation call(context);
-    float* out[8];  // of x, c, h, w, wci, wcf, wco, b
+    float* out[8];  // gradients of x, c, h, w, wci, wcf, wco, b
     for (int k = 0; k < 8; ++k) {
       const Shape& shape = context.input(kX + k).shape();
       ASSIGN_OR_RETURN(out[k], call.Output(k, shape));
@@ -309,7 +307,7 @@ class LstmBlockCellGradKernel : public Kernel {
     for (int k = 0; k < kInputs; ++k) {
       ASSIGN_OR_RETURN(in[k], call.Input(k));
     }
-    // No step behind this one adds to h, and nobody asks for the bias.
+    // There is no later step that adds to dh, and the gradient of the bias is not an output.
     ASSIGN_OR_RETURN(Tensor zeros, context.AllocateTemporary(kFloat, Shape({5 * n})));
     float *const dh = zeros.mutable_data<float>(), *const db = dh + n;
     std::fill_n(dh, 5 * n, 0.0f);

@@ -133,8 +133,8 @@ absl::StatusOr<Shape> ShapeFromSizes(const Tensor& sizes) {
   return Shape::Make(dims);
 }
 
-// Both gradients: by the input or by the filter, whose shape comes as a vector
-// of sizes, or, in the second version, as a tensor that has it.
+// Both gradients: with respect to the input or the filter. The shape of the result is a vector of
+// sizes or, in V2, that of a tensor.
 class ConvBackpropKernel : public Kernel {
  public:
   ConvBackpropKernel(ConvolutionKind kind, int spatial, bool by_example)
@@ -232,7 +232,7 @@ absl::Status ConvShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// Of the rank of the op, from the sizes that come as input i.
+// The output shape from the sizes in input i, with the rank of the op.
 template <int i, int rank>
 absl::Status ShapeOfSizes(ShapeContext& c) {
   ASSIGN_OR_RETURN(const PartialShape shape, c.ConstantAsShape(i));

@@ -82,8 +82,8 @@ class Patches {
   const int64_t offset_;
 };
 
-// Columns [begin, begin + width) of a matrix of `stride` columns, from and to a
-// matrix of their own.
+// Copy columns [begin, begin + width) of a matrix with `stride` columns to a dense matrix, and
+// back.
 template <typename T>
 void CopyColumns(const T* from, int64_t rows, int64_t from_stride, int64_t width, T* to, int64_t to_stride) {
   for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * from_stride, width, to + r * to_stride);

@@ -141,7 +141,7 @@ template <typename Index>
 absl::Status CheckLabels(const Tensor& labels, int64_t classes) {
   for (const Index label : labels.flat<Index>()) {
     if (label >= 0 && label < classes) continue;
-    // As many labels as a message can hold.
+    // Show a limited number of labels in the message.
     const auto shown = labels.flat<Index>().subspan(0, 64);
     return InvalidArgument("Received a label value of ", label, " which is outside the valid range of [0, ", classes,
                            ").  Label values: ", absl::StrJoin(shown, " "));

@@ -123,7 +123,7 @@ class CtcLossKernel : public Kernel {
     const int blank = blank_first_ ? 0 : static_cast<int>(classes) - 1;
     ASSIGN_OR_RETURN(const std::vector<std::vector<int>> labels, ReadLabels(context, batch));
     std::vector<std::vector<int>> states(batch);
-    std::vector<int64_t> begins(batch, -1);  // of the memory of each sequence; not those without a loss
+    std::vector<int64_t> begins(batch, -1);  // by sequence: the offset of its memory; -1 for sequences without a loss
     int64_t elements = 0;
     for (int64_t b = 0; b < batch; ++b) {
       ASSIGN_OR_RETURN(states[b], StatesOf(labels[b], classes, blank, b));

@@ -63,7 +63,7 @@ class Search {
     for (Prefix* p : prefixes) {
       if (!IsCandidate(p->before.total)) continue;
       for (int64_t label = 0; label < blank_; ++label) {
-        // The same label again needs a blank between.
+        // To repeat a label, there must be a blank in between.
         const double total = y[label] + (label == p->label ? p->before.blank : p->before.total);
         const auto known = p->longer.find(label);
         if (known != p->longer.end() && known->second->active()) continue;

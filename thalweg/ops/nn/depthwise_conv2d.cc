@@ -4,7 +4,7 @@
 //   output[b, y, x, c * multiplier + m] = sum over (i, j) of
 //       input[b, y * stride - pad + i, x * stride - pad + j, c] * filter[i, j, c, m]
 //
-// and the gradients by input and filter.
+// and its gradients with respect to input and filter.
 #include <algorithm>
 #include <atomic>
 
@@ -18,9 +18,8 @@
 namespace thalweg {
 namespace {
 
-// The three loops differ in what is read and what is added to. `in` and `out`
-// are images; `filter` is one row of input channels times multiplier per window
-// position.
+// The loops of the three kinds differ in what they read and what they accumulate. `in` and
+// `out` are images; `filter` has one row of input channels times multiplier per window position.
 template <typename T, ConvolutionKind kind, typename In, typename Filter, typename Out>
 inline void MultiplyAdd(In* in, Filter* filter, Out* out, int64_t channels, int64_t multiplier) {
   if (multiplier == 1) {

@@ -49,7 +49,7 @@ std::vector<int64_t> PseudoRandomSizes(int64_t input, int64_t output, SharedPhil
 struct Regions {
   std::vector<int64_t> start;
   int64_t input = 0;
-  bool overlapping = false;  // they share a border
+  bool overlapping = false;  // adjacent windows share a border
   int64_t count() const { return static_cast<int64_t>(start.size()) - 1; }
   int64_t End(int64_t i) const { return std::min(start[i + 1] + (overlapping ? 1 : 0), input); }
 };

@@ -12,8 +12,8 @@
 namespace thalweg {
 namespace {
 
-// A spatial dimension of the padded image: how many elements the windows see of
-// it, from which on, and where those come from.
+// A spatial dimension of the padded image: how many elements the windows cover, the first of
+// them, and where they come from.
 struct PaddedSide {
   ResizeScale scale;
   int64_t before = 0;

@@ -97,7 +97,7 @@ absl::Status ComputeGruBlockCellGrad(KernelContext& context) {
   }
   const auto [r, u, c, dh] = forward;
   const Shape shapes[] = {Shape({s.batch, s.depth}), Shape({s.batch, n}), Shape({s.batch, n}), Shape({s.batch, 2 * n})};
-  float* out[4];  // of x and h_prev, and of the sums before tanh and sigmoid
+  float* out[4];  // gradients of x and h_prev, and of the sums before tanh and sigmoid
   for (int k = 0; k < 4; ++k) {
     ASSIGN_OR_RETURN(Tensor * tensor, context.Allocate(k, shapes[k]));
     out[k] = tensor->mutable_data<float>();

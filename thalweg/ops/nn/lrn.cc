@@ -85,7 +85,7 @@ THALWEG_SIMD void LrnRows(const LrnAttrs& a, const float* x, float* y, int64_t r
   const float beta = a.beta;
   for (int64_t r = 0; r < rows; ++r, x += channels, y += channels) {
     Norms(a, x, channels, squares, norms);
-    if (beta == 0.75f) {  // a loop of its own, so that it is one of square roots only
+    if (beta == 0.75f) {  // the common case: a separate loop that needs square roots only
 #pragma GCC ivdep
       for (int64_t c = 0; c < channels; ++c) y[c] = x[c] * InversePower(norms[c], 0.75f);
     } else {
@@ -120,7 +120,7 @@ THALWEG_SIMD void LrnGradRows(const LrnAttrs& a, const float* dy, const float* x
   }
 }
 
-// Both: inputs are the tensors of the op, all of one shape.
+// The kernel of LRN and of its gradient. All inputs have the same shape.
 class LrnKernel : public Kernel {
  public:
   explicit LrnKernel(bool grad) : grad_(grad) {}

@@ -30,7 +30,7 @@ template <typename T>
   }
 }
 
-// Of float, for several instruction sets; other types are rare.
+// For float, compiled for several instruction sets; other types are rare.
 THALWEG_SIMD void GradImageFloat(const Pool& p, const float* x, const float* dy, float* dx, float* best,
                                  int32_t* where) {
   GradImage(p, x, dy, dx, best, where);

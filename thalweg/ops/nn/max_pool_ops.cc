@@ -25,7 +25,7 @@ template <typename T>
   }
 }
 
-// Of float, for several instruction sets; other types are rare.
+// For float, compiled for several instruction sets; other types are rare.
 THALWEG_SIMD void MaxPositionsFloat(const Pool& p, const float* image, int64_t begin, int64_t end, float* out) {
   MaxPositions(p, image, begin, end, out);
 }
@@ -96,7 +96,7 @@ class MaxPoolKernel : public PoolKernel {
   }
 };
 
-// Of those with the window as an input.
+// For the V2 ops, whose window is an input.
 absl::Status PoolV2Shape(ShapeContext& c) {
   ASSIGN_OR_RETURN(const PartialShape input, c.WithRank(0, 4));
   ASSIGN_OR_RETURN(WindowAttrs attrs, WindowAttrs::Read(c.node().def(), 2));

@@ -178,8 +178,8 @@ absl::Status TopKGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-// As TensorFlow: a target out of range, or a row with a prediction that is not
-// finite before the answer is known, is never among the best.
+// As in TensorFlow, a target out of range is never among the best, and neither is one in a row
+// with a non-finite prediction before the answer is known.
 bool IsAmongBest(const float* row, int64_t classes, int64_t target, int64_t k) {
   if (target < 0 || target >= classes || !std::isfinite(row[target])) return false;
   int64_t better = 0;

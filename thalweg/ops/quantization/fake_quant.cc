@@ -25,8 +25,7 @@ Range Nudge(float min, float max, int low, int high) {
 
 enum class Form { kArgs, kVars, kPerChannel };
 
-// What both directions need: the range of every channel; there is one if the
-// range is the same for all.
+// Base class of both directions: the range of every channel, or one range for all channels.
 class FakeQuant : public Kernel {
  public:
   explicit FakeQuant(Form form) : form_(form) {}
@@ -98,8 +97,8 @@ class ForwardKernel final : public FakeQuant {
   }
 };
 
-// Gradients pass where the input is in the range; the ends get those of what
-// lies beyond them.
+// Gradients pass where the input is in the range. The gradients of inputs beyond an end are added to the
+// gradient of that end.
 class BackwardKernel final : public FakeQuant {
  public:
   using FakeQuant::FakeQuant;

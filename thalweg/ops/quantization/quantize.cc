@@ -99,7 +99,7 @@ class ToIntegersKernel final : public QuantizeKernel {
       if (!(low <= high)) {
         return InvalidArgument("input_max_range must be larger than input_min_range: ", high, " < ", low);
       }
-      // 0 is in the range, and the range is not so small that 0 cannot be told from its end.
+      // Make the range contain 0, and large enough to distinguish its ends from 0.
       const float epsilon = std::max(1.0f, std::max(std::fabs(low), std::fabs(high))) * smallest_;
       min->mutable_data<float>()[k] = std::min(0.0f, low);
       max->mutable_data<float>()[k] = std::max(0.0f, std::max(high, std::min(0.0f, low) + epsilon));

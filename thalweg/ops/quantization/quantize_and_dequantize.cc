@@ -12,7 +12,7 @@
 namespace thalweg {
 namespace {
 
-// Where slice k of dimension `axis` lies: element i belongs to (i / inner) % count.
+// The slices of dimension `axis`: element i belongs to slice (i / inner) % count.
 struct Slices {
   int64_t count = 1;
   int64_t inner = 1;
@@ -175,7 +175,7 @@ absl::Status GradShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// As if nothing had been rounded.
+// The straight-through estimator: ignores the rounding.
 absl::Status StraightThrough(GradientContext& g) {
   g.set_dx(0, g.dy());
   return absl::OkStatus();

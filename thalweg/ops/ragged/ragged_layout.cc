@@ -47,7 +47,7 @@ absl::Status RaggedGather(KernelContext& c) {
     if (row < 0 || row >= length) return InvalidArgument("indices[", i, "] = ", row, " is not in [0, ", length, ")");
     int64_t start = row, limit = row + 1;
     for (int d = 0; d < levels; ++d) {
-      total += limit - start;  // of every level: empty rows take memory too
+      total += limit - start;  // on every level, because empty rows take memory too
       if (total > kMost) return ResourceExhausted("more than ", kMost, " rows");
       if (const int to = indices.rank() - 1 + d; to >= 0) {
         for (int64_t k = start; k < limit; ++k) out[to].push_back(out[to].back() + in[d][k + 1] - in[d][k]);
@@ -79,7 +79,7 @@ absl::Status RaggedGather(KernelContext& c) {
 
 // ---- RaggedTensorToTensor ----
 
-// Of each row of a level, the row of the level above it.
+// For each row of a level, its row on the level above.
 absl::StatusOr<Splits> Parents(const Tensor& partition, const std::string& type, int64_t rows_above) {
   if (partition.rank() != 1) {
     return InvalidArgument("a row partition of type ", type, " must be a vector, got shape ", partition.shape());
@@ -140,7 +140,7 @@ class ToTensorKernel final : public Kernel {
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
     if (out->num_elements() == 0) return absl::OkStatus();  // a row may be of any size then
     ASSIGN_OR_RETURN(const Tensor defaults, BroadcastIndices(c, fallback, row_shape));
-    // Of each row, its place in the result; -1 if it was cut off.
+    // For each row, its position in the result; -1 if it is cut off.
     Splits places(rows);
     for (int64_t r = 0; r < rows; ++r) places[r] = r < shape.dim(0) ? r : -1;
     for (int l = 0; l < levels; ++l) {
@@ -189,7 +189,7 @@ class ToTensorKernel final : public Kernel {
     return rows;
   }
 
-  // What is wanted, or if that is not known (-1) what is there.
+  // The requested shape; unknown dimensions (-1) come from the values.
   static absl::StatusOr<Shape> ResultShape(const Tensor& wanted, const Tensor& values, int64_t rows,
                                            const std::vector<Splits>& parents) {
     Dims dims{rows};

@@ -1,6 +1,5 @@
-// RaggedTensorToVariant puts a ragged tensor, or each of its rows, into a
-// variant, as datasets carry it; RaggedTensorFromVariant joins what is in
-// variants to one ragged tensor again.
+// RaggedTensorToVariant encodes a ragged tensor, or each of its rows, as a variant for datasets.
+// RaggedTensorFromVariant combines such variants to one ragged tensor.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -164,8 +163,8 @@ class FromVariantKernel final : public Kernel {
     return absl::OkStatus();
   }
 
-  // Levels of the variants' dimensions, of equal rows; one that tells the
-  // variants apart; those of the variants, one behind the other.
+  // The levels of the result: those of the variants' dimensions, with rows of equal length; one
+  // that separates the variants; and those of the variants, concatenated.
   absl::Status Stack(KernelContext& c, const std::vector<std::shared_ptr<const RaggedValue>>& parts,
                      int64_t levels) const {
     const Tensor& encoded = c.input(0);

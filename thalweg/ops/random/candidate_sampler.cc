@@ -1,6 +1,6 @@
-// Candidate samplers: draw num_sampled classes of [0, range_max), and tell how
-// often each of them, and each true class, is expected in such a draw. With the
-// same seeds they give TensorFlow's samples.
+// Candidate samplers draw num_sampled classes of [0, range_max), and compute the expected count of
+// each of them, and of each true class, in such a draw. With the same seeds they return
+// TensorFlow's samples.
 //
 // An expected count is p * num_sampled, or, if classes are unique and it took
 // `tries` draws to find as many, 1 - (1 - p)^tries.
@@ -212,7 +212,7 @@ class CandidateSamplerKernel : public Kernel {
       std::fill_n(counts->mutable_data<float>(), num_sampled_, 1.0f);
       return absl::OkStatus();
     }
-    // As much as TensorFlow reserves: 2048 numbers a sample.
+    // Reserves as much of the sequence as TensorFlow: 2048 numbers per sample.
     PhiloxSingle random(generator_.Reserve(512 * num_sampled_));
     MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(const int64_t tries, Draw(random, context.step().cancellation, sampled->flat<int64_t>()));
@@ -266,7 +266,7 @@ class CandidateSamplerKernel : public Kernel {
     if (reserved / shards > range) return InvalidArgument("num_reserved_ids ", reserved, " is more than the range");
     std::vector<float> weights;
     for (int64_t id = shard; id < reserved; id += shards) weights.push_back(0);
-    // Classes are counted from the number of those that are reserved here.
+    // The classes of the file follow the reserved ids.
     int64_t id = static_cast<int64_t>(weights.size());
     if (!file.empty()) {
       ASSIGN_OR_RETURN(const std::string text, PosixFileSystem().ReadFileToString(file));
@@ -286,7 +286,7 @@ class CandidateSamplerKernel : public Kernel {
       weights.push_back(std::pow(weight, distortion));
       if (!(weights.back() >= 0 && std::isfinite(weights.back()))) {
         return InvalidArgument("The weight of class ", weights.size() - 1, " is ", weight, " ^ ", distortion,
-                               ", which is no number >= 0");
+                               ", expected a number >= 0");
       }
     }
     if (static_cast<int64_t>(weights.size()) != range) {

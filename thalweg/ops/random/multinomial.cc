@@ -1,5 +1,5 @@
 // Multinomial: num_samples draws per row of `logits` [batch, classes], class c
-// with probability softmax(logits)[c]. Logits that are not finite have none.
+// with probability softmax(logits)[c]. Logits that are not finite have probability 0.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -79,7 +79,7 @@ class MultinomialKernel final : public Kernel {
   absl::Status Compute(KernelContext& context) override {
     const Tensor& logits = context.input(0);
     ASSIGN_OR_RETURN(const int64_t samples, CheckInputs(logits, context.input(1)));
-    // As much as TensorFlow reserves: two numbers a sample, 256 times over.
+    // Reserves as much of the sequence as TensorFlow: two numbers per sample, 256 times over.
     const uint64_t reserved =
         static_cast<uint64_t>(logits.dim(0)) * static_cast<uint64_t>((samples + 3) / 4 * 4) * 2 * 256;
     return Draw(context, logits, samples, generator_.Reserve(static_cast<int64_t>(reserved)));

@@ -1,5 +1,5 @@
-// Ops that draw from a sequence of their own, which the attributes seed and
-// seed2 start: each call goes on where the one before ended.
+// Ops that draw from their own sequence, which the attributes seed and seed2 start. Each call
+// continues where the one before ended.
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/philox.h"

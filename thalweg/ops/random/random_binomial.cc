@@ -15,8 +15,8 @@
 namespace thalweg {
 namespace {
 
-// How much of the sequence an element has to itself. Sums of geometric numbers
-// have at most ten terms on average.
+// How much of the sequence is reserved per element. Sums of geometric numbers have at most ten
+// terms on average.
 constexpr uint64_t kBlocksPerRejection = 256, kBlocksPerSum = 42;
 
 // Two doubles a block, the last first.

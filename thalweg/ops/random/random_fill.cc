@@ -85,8 +85,8 @@ void FillInParallel(KernelContext& context, const Philox& generator, Tensor& out
                       [&](int64_t begin, int64_t end) { FillBlocks(generator, data, n, begin, end, convert); });
 }
 
-// TensorFlow gives each group of four (or two doubles) numbers of its own, 256
-// per element, so that it may draw as often as it takes.
+// TensorFlow reserves 256 numbers per element for each group of four floats (or two doubles), so
+// that rejection sampling can draw as often as needed.
 template <typename T>
 void FillTruncatedGroups(const Philox& generator, T* data, int64_t n, int64_t begin, int64_t end) {
   constexpr int64_t kGroup = 4 / kNumbersPerElement<T>;

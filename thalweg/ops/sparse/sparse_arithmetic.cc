@@ -30,8 +30,8 @@ int Compare(const int64_t* a, const int64_t* b, int rank) {
   return 0;
 }
 
-// The places of a and of b together, in order, and which element of each is
-// there; -1 for none. REQUIRES: both are in order.
+// The union of the indices of a and b, in order, and the element of each at every index; -1 if
+// there is none. REQUIRES: both are in order.
 struct Union {
   std::vector<int64_t> a, b;
 };
@@ -92,7 +92,7 @@ absl::Status SparseAdd(KernelContext& context) {
       const T x = u.a[i] >= 0 ? pair.first.values.data<T>()[u.a[i]] : T(0);
       const T y = u.b[i] >= 0 ? pair.second.values.data<T>()[u.b[i]] : T(0);
       sums[i] = SumOf(x, y);
-      const bool both = u.a[i] >= 0 && u.b[i] >= 0;  // only sums may vanish
+      const bool both = u.a[i] >= 0 && u.b[i] >= 0;  // drop only sums that are below the threshold, not single elements
       if (!both || limit <= static_cast<double>(std::abs(std::complex<double>(Wide(sums[i]))))) {
         kept.push_back(static_cast<int64_t>(i));
       }

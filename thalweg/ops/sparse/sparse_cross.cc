@@ -112,7 +112,7 @@ class SparseCrossKernel final : public Kernel {
     bool strong = false;
   };
 
-  // What the last inputs say.
+  // Reads the last inputs.
   absl::Status ReadRule(KernelContext& c, Rule* rule) const {
     const int n = c.num_inputs();
     if (form_ == Form::kV2) {

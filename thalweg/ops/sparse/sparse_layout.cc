@@ -185,7 +185,7 @@ class SparseConcatKernel : public Kernel {
 
 // ---- SparseSplit, SparseSlice ----
 
-// The elements inside of a box, as outputs i (and those `step` further each).
+// Outputs the elements inside of a box.
 absl::Status SetBox(KernelContext& context, const std::array<int, 3>& outputs, const SparseValue& x, const Dims& start,
                     const Dims& size) {
   Places places, from;

@@ -206,7 +206,7 @@ class SparseTensorsMap : public Resource {
     kept_.emplace(next_, std::move(x));
     return next_++;
   }
-  // All of them, or none with INVALID_ARGUMENT.
+  // Removes all of these handles; on INVALID_ARGUMENT, none.
   absl::StatusOr<std::vector<SparseValue>> Take(absl::Span<const int64_t> handles) {
     MutexLock lock(&mutex_);
     std::vector<SparseValue> found;

@@ -51,7 +51,7 @@ class ReduceJoinKernel : public Kernel {
     }
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, out_shape));
     const Dims strides = RowMajorStrides(shape.dims());
-    // With no results there may be any number of parts.
+    // Without results, the number of parts may be huge: do not allocate for them.
     std::vector<absl::string_view> parts(out_shape.num_elements() == 0 ? 0 : count);
     for (int64_t i = 0; i < out_shape.num_elements(); ++i) {
       const int64_t start = PlaceOf(i, kept, shape, strides);

@@ -9,7 +9,7 @@
 namespace thalweg {
 namespace {
 
-// A byte of UTF-8 that goes on with a character.
+// Whether a byte is a continuation byte of UTF-8.
 bool IsTrail(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
 
 // Moves `at` over `count` characters, forward or back; false if there are fewer.
@@ -93,7 +93,7 @@ class SubstrKernel : public UnitKernel {
   }
 
  private:
-  // Where element i of `shape` comes from in a tensor that is broadcast to it.
+  // The index in a tensor of shape `from`, broadcast to `shape`, of element i.
   static int64_t Place(int64_t i, const Shape& shape, const Shape& from) {
     if (from.num_elements() == 1) return 0;
     if (from == shape) return i;

@@ -1,7 +1,7 @@
-// UnicodeEncode makes strings of rows of code points, UnicodeDecode (and
-// UnicodeDecodeWithOffsets, which says where each begins) rows of code points of
-// strings, UnicodeTranscode strings of strings. What is no character is
-// replaced, left out, or an error.
+// UnicodeEncode converts rows of code points to strings, UnicodeDecode (and
+// UnicodeDecodeWithOffsets, which also outputs where each begins) strings to rows of code
+// points, UnicodeTranscode strings to another encoding. Invalid characters are replaced,
+// dropped, or an error.
 #include "absl/strings/ascii.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/support/shape_arguments.h"
@@ -29,7 +29,7 @@ absl::StatusOr<Encoding> ParseEncoding(const std::string& name) {
   return InvalidArgument("Could not create converter for input encoding: ", name);
 }
 
-// Takes `width` bytes, a number; fewer only at the end, which is no character.
+// Removes a number of `width` bytes. Fewer bytes at the end are an invalid character.
 Utf8Character TakeFixed(absl::string_view* text, int width, bool big) {
   Utf8Character c{.bytes = std::min<int>(width, static_cast<int>(text->size()))};
   if (c.bytes == width) {
@@ -61,7 +61,7 @@ Utf8Character TakeUtf16(absl::string_view* text, bool big) {
 // Calls `f` with every character of a string.
 template <typename F>
 void ForEachCharacter(absl::string_view text, Encoding encoding, F&& f) {
-  int skipped = 0;  // bytes of the mark that tells the order of bytes
+  int skipped = 0;  // size of the byte order mark
   if (encoding == Encoding::kUtf16 || encoding == Encoding::kUtf32) {
     const bool wide = encoding == Encoding::kUtf32;
     absl::string_view rest = text;

@@ -1,5 +1,5 @@
 // UnicodeScript: the script of every code point, as ICU numbers them (0 common, 1
-// inherited, 25 Latin, 103 unknown, ...); -1 for what is no code point.
+// inherited, 25 Latin, 103 unknown, ...); -1 for values that are not code points.
 #include <algorithm>
 #include <iterator>
 
@@ -8,8 +8,8 @@
 namespace thalweg {
 namespace {
 
-// Where the script changes: the first code point of a range, times 256, and its
-// script. Those of Unicode 13, as TensorFlow's ICU has them.
+// The ranges of scripts: the first code point of a range, times 256, plus its script. From
+// Unicode 13, like TensorFlow's ICU.
 constexpr uint32_t kRanges[] = {
     // clang-format off
     0x0, 0x4119, 0x5b00, 0x6119, 0x7b00, 0xaa19, 0xab00, 0xba19, 0xbb00, 0xc019, 0xd700, 0xd819, 0xf700, 0xf819,

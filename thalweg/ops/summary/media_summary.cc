@@ -15,8 +15,8 @@ namespace {
 
 using tensorflow::Summary;
 
-// Into [0, 255]: by the largest value if none is negative, else so that 0 is in
-// the middle. Pixels with anything that is not finite get the bad color.
+// Scales to [0, 255]: by the largest value if none is negative, otherwise so that 0 is in the middle.
+// Pixels with a non-finite component get the bad color.
 template <typename T>
 void Normalize(const T* values, int64_t pixels, int depth, const uint8_t* bad_color, uint8_t* out) {
   float low = std::numeric_limits<float>::infinity(), high = -low;

@@ -13,7 +13,7 @@
 namespace thalweg {
 namespace {
 
-// As few digits as read back as the same number: first six (or fifteen), then
+// Uses few digits that read back as the same number: first tries six (or fifteen for double), then
 // nine (or seventeen).
 std::string FloatText(float v) {
   if (std::isnan(v)) return std::signbit(v) ? "-nan" : "nan";

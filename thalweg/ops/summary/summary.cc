@@ -74,7 +74,7 @@ absl::Status ComputeTensorV2(KernelContext& c) {
   value->set_tag(c.input(0).scalar<std::string>());
   RETURN_IF_ERROR(SetTensor(c.input(1), value));
   if (!value->mutable_metadata()->ParseFromString(c.input(2).scalar<std::string>())) {
-    return InvalidArgument("serialized_summary_metadata is no SummaryMetadata");
+    return InvalidArgument("serialized_summary_metadata is not a valid SummaryMetadata");
   }
   return Emit(c, summary);
 }

@@ -20,7 +20,7 @@ namespace {
 using tensorflow::Event;
 using tensorflow::Summary;
 
-// An event file that flushes after so many events. Thread-safe.
+// An event file that flushes after a given number of events. Thread-safe.
 class EventWriter final : public Resource {
  public:
   static constexpr char kTypeName[] = "N10tensorflow22SummaryWriterInterfaceE";
@@ -89,7 +89,7 @@ absl::Status WriteTensor(KernelContext& c) {
   RETURN_IF_ERROR(CheckEncodable(c.input(2)));
   TensorToProto(c.input(2), value->mutable_tensor());
   if (!metadata.empty() && !value->mutable_metadata()->ParseFromString(metadata)) {
-    return InvalidArgument("summary_metadata is no SummaryMetadata");
+    return InvalidArgument("summary_metadata is not a valid SummaryMetadata");
   }
   return place.Write();
 }

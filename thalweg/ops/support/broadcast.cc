@@ -94,7 +94,7 @@ absl::Status ArgsShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// What the shapes known while the graph is built say about the repeated axes.
+// The repeated axes, as far as the inferred shapes determine them.
 struct RepeatedAxes {
   std::vector<int32_t> x, y;
   bool x_keeps_rank = true, y_keeps_rank = true;  // false: an axis that is summed stays, as a 1
@@ -108,7 +108,7 @@ std::optional<RepeatedAxes> KnownRepeatedAxes(const PartialShape& x, const Parti
   for (int i = 0; i < rank; ++i) {
     const int64_t dx = SizeAt(x.dims(), i, rank), dy = SizeAt(y.dims(), i, rank);
     if (dx == 1 && dy == 1) {
-      // Nothing is repeated; whoever lacks the dimension loses it.
+      // The dimension has size 1: an operand that lacks it only needs it removed.
       if (i < rank - x.rank()) axes.x.push_back(i);
       if (i < rank - y.rank()) axes.y.push_back(i);
       continue;
@@ -130,7 +130,7 @@ std::optional<RepeatedAxes> KnownRepeatedAxes(const PartialShape& x, const Parti
   return axes;
 }
 
-// As a constant, if it is known.
+// The shape of x: a constant if it is known, otherwise computed.
 Output ShapeAsConst(const Scope& s, Output x) {
   if (const std::optional<Shape> known = x.shape().AsShape(); known.has_value()) {
     bool fits = true;

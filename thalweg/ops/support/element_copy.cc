@@ -8,8 +8,8 @@
 namespace thalweg {
 namespace {
 
-// A copy in as few dimensions as it can be told in: none of size 1, and no two
-// that could be one.
+// A strided copy in as few dimensions as possible: without dimensions of size 1, and with mergeable dimensions
+// merged.
 struct CopyLoops {
   Dims dims;
   Dims from;

@@ -159,20 +159,19 @@ void CopyPanel(const float* from, int64_t stride, int64_t depth, int64_t width, 
   for (int64_t p = 0; p < depth; ++p) std::memcpy(to + p * kPanelStride, from + p * stride, width * sizeof(float));
 }
 
-// Some rows and columns of C.
+// A block of rows and columns of C.
 struct Block {
   int64_t row, rows;
   int64_t column, columns;
 };
 
-// What one of `shards` threads computes: columns, in whole tiles of the library,
-// and its share of the rows of the columns that are left over. 500 columns are 10
-// and a half tiles: without the second block one of two threads waits for the other.
+// The blocks that one of `shards` threads computes: columns, in whole tiles of the library, and a share of the
+// rows of the remaining columns. 500 columns are about 10.4 tiles: without the second block, one of two threads
+// would wait for the other.
 //
-// Only if C is narrow, or a gradient of weights (A is transposed) with more rows
-// than columns, are there rows alone. B, then, is read by every thread; that is
-// cheap, but the weights are often B, and the thread that updates them next pays
-// for every line of them that another holds.
+// The work is split by rows only if C is narrow, or is the gradient of weights (A is transposed) with more rows
+// than columns. Every thread then reads all of B. Reading is cheap, but B is often a weight, and the thread that
+// updates it next pays for every cache line that another core holds.
 std::array<Block, 2> BlocksOf(const Gemm& gemm, int64_t shard, int64_t shards) {
   constexpr int64_t kTileRows = 8, kTileColumns = 48, kLeastTileColumns = 16;
   const int64_t row_tiles = (gemm.m + kTileRows - 1) / kTileRows;
@@ -185,11 +184,10 @@ std::array<Block, 2> BlocksOf(const Gemm& gemm, int64_t shard, int64_t shards) {
   return {Block{0, gemm.m, shard * columns, columns}, Block{row, rows, shards * columns, gemm.n - shards * columns}};
 }
 
-// Whether the threads share the depth of a product, and add up what they get. Of
-// small batches that is much less than the weights (B): each thread then reads
-// just the rows of B that it updates when a step ends. A cache line that another
-// core has read costs its writer 9 ns, and 65 ns if the cores have no cache in
-// common. It is so whoever computes the parts: the sums do not depend on that.
+// Whether to split a product by depth and add up the partial products. For small batches these are much smaller
+// than the weights (B), and each thread reads only the rows of B that it updates at the end of the step. A cache
+// line that another core has read costs its writer 9 ns, or 65 ns if the cores share no cache. The result does not
+// depend on which thread computes which part.
 bool SharesDepth(const Gemm& gemm, int64_t shards) {
   return !gemm.transpose_a && !gemm.transpose_b && 2 * gemm.m * shards <= gemm.k;
 }
@@ -213,9 +211,8 @@ absl::StatusOr<Tensor> Conjugated(const T* data, int64_t count) {
 
 }  // namespace
 
-// oneDNN shares its work by OpenMP, whose threads know nothing of ours: a
-// product runs on the thread that calls it. The setting is per thread. Other
-// builds of the library (with TBB, or sequential) have no such function.
+// oneDNN parallelizes with OpenMP, whose threads would compete with ours, so products run on the calling thread
+// only. The setting is per thread. Other builds of the library (TBB, sequential) do not have this function.
 void UseOneOpenMpThread() {
   static const auto set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
   thread_local const bool done = (set_num_threads != nullptr ? set_num_threads(1) : void(), true);
@@ -225,7 +222,7 @@ void UseOneOpenMpThread() {
 void SingleThreadedSgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a,
                          int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
   const bool copy_a = transpose_a && WorthCopying(lda, n), copy_b = !transpose_b && WorthCopying(ldb, m);
-  absl::StatusOr<Tensor> panels;  // none: without memory for copies it is only slower
+  absl::StatusOr<Tensor> panels;  // on failure, continues without copies, which is only slower
   if ((copy_a || copy_b) && LeavesInPlace(m, n))
     panels = Tensor::Allocate(kFloat, Shape({2, kPanelDepth * kPanelStride}));
   if (!panels.ok()) return Sgemm(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
@@ -288,11 +285,11 @@ absl::Status Gemm::Run(const T* a, const T* b, T* c) const {
 
 template <typename T>
 absl::Status Gemm::Run(KernelContext& context, const T* a, const T* b, T* c) const {
-  // Some 10 us of work each: less is never worth a second thread.
+  // At least about 10 us of work per shard; less is never worth a second thread.
   const double flops_per_shard = std::is_same_v<T, float> ? 1e6 : std::is_same_v<T, double> ? 5e5 : 5e4;
   const double threads = context.device().intra_op_pool().concurrency();
   const int64_t shards = static_cast<int64_t>(std::clamp(flops() / flops_per_shard, 1.0, threads));
-  // Every shard is worth a thread, and there are no more shards than threads.
+  // The cost makes ParallelFor() use one thread per shard.
   const auto for_shards = [&](auto&& body) {
     context.ParallelFor(shards, 1e6, [&](int64_t begin, int64_t end) {
       for (int64_t shard = begin; shard < end; ++shard) body(shard);

@@ -1,6 +1,5 @@
-// WaitList: the calls that wait for a resource to change (an accumulator, a
-// barrier, a staging area). Nobody waits with a thread: a call is tried when it
-// comes and whenever something changed, and ends where it can.
+// The calls that wait for a resource to change (an accumulator, a barrier, a staging area). Waiting calls do not
+// occupy a thread: a call is tried when it arrives and whenever something has changed, until it succeeds.
 #pragma once
 
 #include <functional>
@@ -18,42 +17,39 @@
 
 namespace thalweg {
 
-// Who waits. What it points to lives until the call has ended.
+// The caller. What it points to lives until the call has ended.
 struct WaitingCaller {
-  Cancellation* cancellation = nullptr;  // ends the wait, with CANCELLED
-  ThreadPool* pool = nullptr;            // where to go on after it; nullptr: anywhere
+  Cancellation* cancellation = nullptr;  // ends the wait with CANCELLED
+  ThreadPool* pool = nullptr;            // runs the end of the call after a wait; nullptr: any thread
 };
 
-// Guarded by a lock of its owner, but for Start and End, which the owner calls
-// without it.
+// Guarded by a lock of its owner, except Start() and End(), which the owner calls without the lock.
 class WaitList {
  public:
   struct Call;
   using Ended = std::vector<std::shared_ptr<Call>>;
-  // Under the lock: true if the call need not wait any more. It may leave an
-  // error for the end.
+  // Called under the lock. Returns true if the call is complete, possibly with an error.
   using Try = absl::AnyInvocable<bool(absl::Status*)>;
   using EndFn = absl::AnyInvocable<void(const absl::Status&)>;
-  // Under the lock: tries everything that may get on now.
+  // Called under the lock. Tries everything that may complete now.
   using FlushFn = std::function<void(Ended*)>;
 
-  // In order: a call waits for those before it too.
+  // With `in_order`, a call also waits for the calls before it.
   explicit WaitList(bool in_order) : in_order_(in_order) {}
 
-  // Adds a call and flushes, under `mutex`, with `flush`; again when the call is
-  // cancelled while it waits. Ends what can end: this call here, others on their
-  // pools. `owner` keeps the list alive. `what`: for the error when it is
-  // cancelled, "TakeGrad".
+  // Adds a call and runs `flush` under `mutex`, and again if the call is cancelled while it waits. Then ends the
+  // completed calls: this call on this thread, others on their pools. `owner` keeps the list alive. `what`
+  // ("TakeGrad") names the call in the error of a cancellation.
   void Start(std::shared_ptr<void> owner, Mutex* mutex, absl::string_view what, const WaitingCaller& caller,
              Try attempt, EndFn end, FlushFn flush);
 
-  // Tries what waits, until nothing gets on. True if something did.
+  // Tries the waiting calls until none makes progress. Returns true if any completed.
   bool Flush(Ended* ended);
-  // Gives up all, with an error.
+  // Completes all calls with an error.
   void Fail(const absl::Status& status, Ended* ended);
   int size() const { return static_cast<int>(calls_.size()); }
 
-  // Runs the ends of calls, without a lock.
+  // Runs the ends of completed calls. REQUIRES: the lock is not held.
   static void End(Ended ended, const Call* mine = nullptr);
 
  private:

@@ -19,7 +19,7 @@ absl::StatusOr<T> ScalarInput(KernelContext& context, int i, absl::string_view n
   return t.data<T>()[0];
 }
 
-// Only the handle: the ensemble is made by BoostedTreesCreateEnsemble.
+// Only outputs the handle; BoostedTreesCreateEnsemble creates the ensemble.
 class EnsembleHandleKernel : public AnyResourceKernel {
  public:
   EnsembleHandleKernel() { type_name_ = TreeEnsemble::kTypeName; }
@@ -197,8 +197,8 @@ class PredictKernel : public PredictKernelBase {
   }
 };
 
-// With where the prediction of the step before ended: only what has grown since
-// is walked through.
+// Continues from the end of the prediction of the step before, so that only the nodes that have grown
+// since are visited.
 class TrainingPredictKernel : public PredictKernelBase {
  public:
   absl::Status Compute(KernelContext& context) override {

@@ -1,5 +1,5 @@
-// What boosted trees choose splits by: BoostedTreesMakeStatsSummary adds up
-// gradients and hessians by node and bucket, and
+// How boosted trees choose splits: BoostedTreesMakeStatsSummary adds up gradients and hessians by node
+// and bucket, and
 // BoostedTreesCalculateBestGainsPerFeature finds the best threshold of each
 // feature for every node.
 #include <algorithm>

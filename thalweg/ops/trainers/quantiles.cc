@@ -7,8 +7,7 @@
 
 namespace thalweg {
 
-// As two sorted lists are merged. The ranks of an entry grow by those of the
-// entries of the other list around it.
+// Merges two sorted lists. The ranks of an entry grow by the ranks of its neighbours in the other list.
 void QuantileSummary::Merge(const QuantileSummary& other) {
   if (other.entries_.empty()) return;
   if (entries_.empty()) {
@@ -40,9 +39,8 @@ void QuantileSummary::Merge(const QuantileSummary& other) {
   }
 }
 
-// From each entry that stays, those behind it go as long as the gap in ranks is
-// small enough; `credit` sees to it that as many stay as were asked for, spread
-// over all.
+// After each kept entry, drops entries as long as the gap in ranks is small enough. `credit` ensures that
+// the requested number of entries is kept, evenly distributed.
 void QuantileSummary::Compress(int64_t size, double epsilon) {
   size = std::max<int64_t>(size, 2);
   const int64_t count = this->size();
@@ -98,8 +96,8 @@ std::vector<float> QuantileSummary::Quantiles(int64_t count) const {
   return values;
 }
 
-// As many levels as it takes for the last to hold all: level l is filled by 2^l
-// blocks. The more levels, the larger must the blocks be to keep the error.
+// Uses enough levels to hold max_elements: level l is filled by 2^l blocks. More levels need larger blocks
+// to keep the error.
 QuantileStream::QuantileStream(double epsilon, int64_t max_elements) : epsilon_(epsilon) {
   constexpr double kMost = static_cast<double>(int64_t{1} << 40);
   for (int level = 1; level < 60 && std::ldexp(static_cast<double>(block_), level) < static_cast<double>(max_elements);
@@ -148,7 +146,7 @@ void QuantileStream::FlushBuffer() {
   Push(QuantileSummary(std::move(entries)));
 }
 
-// Into the first level, or merged with what is there into the next.
+// Stores a summary in the first level, or merges it with the one there and moves it to the next level.
 void QuantileStream::Propagate(QuantileSummary summary) {
   if (summary.size() == 0) return;
   for (size_t level = 0;; ++level) {

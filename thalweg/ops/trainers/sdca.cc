@@ -40,8 +40,8 @@ struct Regularization {
   }
 };
 
-// One group of sparse features: which features example i has, as positions in
-// the group's weights, and their values (all 1 if there are none).
+// One group of sparse features: the features of each example, as positions in the group's weights, and
+// their values (all 1 if empty).
 struct SparseGroup {
   std::vector<int64_t> starts;  // of each example, and the end
   std::vector<int64_t> positions;
@@ -58,7 +58,7 @@ struct DenseGroup {
   float* deltas = nullptr;
 };
 
-// What a call trains on, and the changes of weights that it makes.
+// The training data of a call, and its weight updates.
 class SdcaProblem {
  public:
   int64_t examples = 0;
@@ -252,10 +252,9 @@ class SdcaOptimizerKernel : public Kernel {
     return absl::OkStatus();
   }
 
-  // In which order the examples are trained on. Adaptive: drawn in proportion to
-  // what each has to gain (Csiba et al., "Stochastic dual coordinate ascent with
-  // adaptive probabilities", 2015), where every draw divides an example's chance
-  // by ten; those that were never drawn come last.
+  // The order of the examples. Adaptive: drawn in proportion to their possible gain (Csiba et al.,
+  // "Stochastic dual coordinate ascent with adaptive probabilities", 2015), where every draw divides an
+  // example's probability by ten. Examples that were never drawn come last.
   absl::StatusOr<std::vector<int64_t>> Order(const SdcaProblem& problem, const Tensor& weights, const Tensor& labels,
                                              const float* states) const {
     std::vector<int64_t> order(problem.examples);

@@ -18,7 +18,7 @@ constexpr float kLeastBiasChange = 0.01f;
 
 bool IsLeaf(const Node& node) { return node.node_case() == Node::kLeaf; }
 
-// What a node says, or said before it was split.
+// The logit of a leaf; for a split node, the logit before it was split.
 float Value(const Node& node) { return IsLeaf(node) ? node.leaf().scalar() : node.metadata().original_leaf().scalar(); }
 
 struct Children {
@@ -333,7 +333,7 @@ absl::StatusOr<TreeEnsemble::Partial> TreeEnsemble::PredictFrom(Position start, 
     return InvalidArgument("a cached prediction ended in node ", start.node, " of tree ", start.tree, ", which has ",
                            ensemble_.trees(start.tree).nodes_size(), " nodes");
   }
-  // It holds what the node said: that is taken back, and the leaf's is added.
+  // The earlier prediction contains the node's logit: subtract it, and add the leaf's.
   return Walk(start, logit - Value(ensemble_.trees(start.tree).nodes(start.node)), batch, example);
 }
 

@@ -30,10 +30,10 @@ std::string Relative(const std::string& folder, const std::string& path) {
 
 // DATA_LOSS if a data file ends before what the index says is in it.
 absl::Status DataIsThere(FileSystem& files, const std::string& prefix, const BundleIndex& index) {
-  std::map<int, int64_t> ends;  // of what is in each file
+  std::map<int, int64_t> ends;  // by data file: the end of its last tensor
   for (const auto& [key, value] : index.entries()) {
     ASSIGN_OR_RETURN(const tensorflow::BundleEntryProto tensor, index.Parse(key, value));
-    if (tensor.slices_size() > 0) continue;  // its parts have entries of their own
+    if (tensor.slices_size() > 0) continue;  // its slices have their own entries
     int64_t& end = ends[tensor.shard_id()];
     end = std::max(end, tensor.offset() + tensor.size());
   }
@@ -67,7 +67,7 @@ absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& folder, c
   ASSIGN_OR_RETURN(const std::string text, options.files->ReadFileToString(path));
   tensorflow::CheckpointState proto;
   if (!google::protobuf::TextFormat::ParseFromString(text, &proto) || proto.model_checkpoint_path().empty()) {
-    return DataLoss(path, " is no list of checkpoints: expected the text of a tensorflow.CheckpointState");
+    return DataLoss(path, " is not a list of checkpoints: expected a tensorflow.CheckpointState in text form");
   }
   CheckpointState state{.latest = Join(folder, proto.model_checkpoint_path()),
                         .last_preserved = proto.last_preserved_timestamp()};
@@ -109,7 +109,7 @@ absl::StatusOr<std::string> LatestCheckpoint(const std::string& folder, const Ch
   if (exists.ok()) return state.latest;
   for (auto saved = state.saved.rbegin(); saved != state.saved.rend(); ++saved) {
     if (saved->prefix == state.latest || !CheckpointExists(saved->prefix, *options.files).ok()) continue;
-    LOG(WARNING) << "The latest checkpoint cannot be used, " << saved->prefix << " is: " << exists;
+    LOG(WARNING) << "The latest checkpoint cannot be used, using " << saved->prefix << " instead: " << exists;
     return saved->prefix;
   }
   return Prepend(exists, absl::StrCat("the latest checkpoint of ", folder, " cannot be used: "));

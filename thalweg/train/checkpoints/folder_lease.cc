@@ -32,8 +32,8 @@ std::string ReadOwner(int fd) {
   return size > 0 ? std::string(text, static_cast<size_t>(size)) : "another process";
 }
 
-// The holder removes the file when it lets go: a lock on one that is not there any
-// more is worth nothing.
+// The holder deletes the file when it releases the lock. A lock on a deleted file excludes
+// nobody.
 bool IsStillThere(const std::string& path, int fd) {
   struct stat there {
   }, held{};
@@ -69,7 +69,7 @@ absl::StatusOr<FolderLease> FolderLease::Take(const std::string& folder) {
         return FailedPrecondition("the checkpoints in ", folder, " are written by ", owner,
                                   ": two chiefs cannot share a folder");
       }
-      LOG(WARNING) << folder << " cannot be locked, so another chief would not be noticed: " << strerror(error);
+      LOG(WARNING) << folder << " cannot be locked, so a second chief would not be detected: " << strerror(error);
       return lease;
     }
     if (!IsStillThere(path, fd)) {
@@ -78,7 +78,7 @@ absl::StatusOr<FolderLease> FolderLease::Take(const std::string& folder) {
     }
     const std::string owner = Owner();
     if (ftruncate(fd, 0) != 0 || pwrite(fd, owner.data(), owner.size(), 0) < 0) {
-      LOG(WARNING) << path << " does not say who holds it: " << strerror(errno);
+      LOG(WARNING) << "Could not record in " << path << " which process holds it: " << strerror(errno);
     }
     return lease;
   }
@@ -86,7 +86,7 @@ absl::StatusOr<FolderLease> FolderLease::Take(const std::string& folder) {
 
 void FolderLease::Release() {
   if (fd_ < 0) return;
-  unlink(path_.c_str());  // before the lock goes: whoever gets it then looks whether the file is there
+  unlink(path_.c_str());  // before the unlock: the next holder checks that the file exists
   close(std::exchange(fd_, -1));
 }
 

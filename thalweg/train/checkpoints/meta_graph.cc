@@ -19,7 +19,7 @@ tensorflow::VariableDef Describe(const Var& v, bool trainable) {
   def.set_initializer_name(v.initializer.node->name());
   def.set_snapshot_name(v.read.name());
   def.set_trainable(trainable);
-  // What Assign(ref, value) takes.
+  // The second input of Assign(ref, value).
   if (v.initializer.node->num_inputs() > 1) def.set_initial_value_name(v.initializer.node->input(1).name());
   if (const std::optional<VariableSlice> part = VariableSliceOf(v)) {
     tensorflow::SaveSliceInfoDef& info = *def.mutable_save_slice_info_def();

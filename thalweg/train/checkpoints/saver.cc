@@ -35,7 +35,7 @@ std::string BaseName(const std::string& path) {
   return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
-// Where the variable's task saves it: files are the CPU's.
+// The device that saves a variable: the CPU of its task, which can write files.
 std::string SaveDevice(const Var& variable) {
   absl::StatusOr<DeviceName> name = DeviceName::Parse(variable.ref.node->device());
   if (!name.ok() || name->empty()) return "";
@@ -51,9 +51,9 @@ bool Contains(const std::vector<std::string>& sorted, const std::string& name) {
 
 std::string Describe(DType dtype, const Shape& shape) { return absl::StrCat(ToString(dtype), " ", shape.ToString()); }
 
-// Of a deletion: what was to go is still there, which harms nobody.
+// Logs a failed deletion. The files that are left do no harm.
 void Log(const absl::Status& status) {
-  if (!status.ok() && !absl::IsNotFound(status)) LOG(WARNING) << "An old checkpoint is not deleted: " << status;
+  if (!status.ok() && !absl::IsNotFound(status)) LOG(WARNING) << "Could not delete an old checkpoint: " << status;
 }
 
 // Removes "-100" from the front of a name behind its base.
@@ -82,7 +82,7 @@ bool IsTemporary(absl::string_view suffix) {
 }
 
 void DeleteCheckpoint(FileSystem& files, const std::string& prefix) {
-  // The index first: what is left after a crash is no checkpoint.
+  // Delete the index first, so that a crash does not leave a checkpoint with missing files.
   Log(files.DeleteFile(IndexPath(prefix)));
   Log(files.DeleteFile(absl::StrCat(prefix, ".meta")));
   Log(files.DeleteFile(NotFinitePath(prefix)));
@@ -167,8 +167,8 @@ std::vector<std::vector<const Saver::Item*>> Saver::Shards() const {
   return shards;
 }
 
-// With one task, the checkpoint itself; with several, each writes its part into
-// a temporary folder, and the master of the session makes one of them.
+// With one task, writes the checkpoint itself. With several tasks, each writes its part into a
+// temporary folder, and the master of the session merges them.
 Output Saver::AddSave(const Scope& s, Output prefix, const std::vector<std::vector<Output>>& values) {
   const std::vector<std::vector<const Item*>> shards = Shards();
   const bool single = shards.size() == 1;
@@ -220,7 +220,7 @@ void Saver::AddSnapshot(const Scope& s) {
   save_snapshot_ = AddSave(s, filename_, values);
 }
 
-// Of the tensors `names`, or of all if there are none.
+// Restores the tensors `wanted`, or all if the list is empty.
 Output Saver::AddRestore(const Scope& s, Output prefix, const std::vector<std::string>& wanted) const {
   std::vector<Output> assigns;
   for (const std::vector<const Item*>& shard : Shards()) {
@@ -267,13 +267,13 @@ absl::Status Saver::TakeOverState(const std::string& folder, const std::string& 
   return absl::OkStatus();
 }
 
-// What a save, or a deletion, that did not end has left: what has a temporary
-// name, and files of checkpoints without an index.
+// Deletes what an interrupted save or deletion has left: files with temporary names, and files
+// of checkpoints without an index.
 void Saver::DeleteLeftovers(const std::string& folder, const std::string& base) const {
   FileSystem& files = *options_.state.files;
   const absl::StatusOr<std::vector<std::string>> names = files.ListDirectory(folder);
   if (!names.ok()) {
-    LOG(WARNING) << "What unfinished saves have left is not deleted: " << names.status();
+    LOG(WARNING) << "Could not delete the files of unfinished saves: " << names.status();
     return;
   }
   for (const std::string& name : *names) {
@@ -296,7 +296,7 @@ void Saver::DeleteLeftovers(const std::string& folder, const std::string& base) 
 absl::StatusOr<std::string> Saver::Save(Session& session, const std::string& prefix, std::optional<int64_t> step) {
   RETURN_IF_ERROR(scope_.status());
   if (const std::string base = BaseName(prefix); base.empty() || base == "." || base == "..") {
-    return InvalidArgument("\"", prefix, "\" is no name for a checkpoint: expected folder/name");
+    return InvalidArgument("\"", prefix, "\" is not a valid checkpoint name: expected folder/name");
   }
   const std::string clean = internal::CleanPath(prefix);
   const std::string name = step ? absl::StrCat(clean, "-", *step) : clean;
@@ -331,7 +331,7 @@ std::vector<std::string> Saver::Rotate(CheckpointState& state) const {
   std::vector<std::string> dropped;
   const auto is_finite = [](const SavedCheckpoint& saved) { return !saved.not_finite; };
   while (options_.max_to_keep > 0 && static_cast<int>(state.saved.size()) > options_.max_to_keep) {
-    // The last one to go back to, if those after it are of no use.
+    // Keep the last finite checkpoint, in case all later ones are not finite.
     const bool last_finite =
         is_finite(state.saved.front()) && std::none_of(state.saved.begin() + 1, state.saved.end(), is_finite);
     const auto oldest = state.saved.begin() + (last_finite ? 1 : 0);
@@ -365,7 +365,7 @@ absl::Status Saver::Publish(const std::string& prefix, bool finite) {
   if (finite && !was_finite) {
     RETURN_IF_ERROR(files.DeleteFile(NotFinitePath(prefix)));
   } else if (!finite) {
-    LOG(WARNING) << "The checkpoint " << prefix << " has values that are infinite or no numbers";
+    LOG(WARNING) << "Checkpoint " << prefix << " contains infinite or NaN values";
     RETURN_IF_ERROR(files.WriteStringToFile(NotFinitePath(prefix), ""));
   }
   const std::vector<std::string> dropped = Rotate(state);

@@ -282,7 +282,7 @@ TEST_F(SaverTest, ASaveDoesNotWaitForTheDeletionOfOthers) {
   ASSERT_OK(model.saver->Save(*session, Path("m"), 3).status());
   model.saver.reset();  // when the deletion has ended
   SetLogSink(nullptr);
-  EXPECT_THAT(*log, HasSubstr("An old checkpoint is not deleted: PERMISSION_DENIED: delete " + Path("m-1.meta")));
+  EXPECT_THAT(*log, HasSubstr("Could not delete an old checkpoint: PERMISSION_DENIED: delete " + Path("m-1.meta")));
   EXPECT_THAT(Files(), ElementsAre("checkpoint", "m-1.meta", "m-3.data-00000-of-00001", "m-3.index", "m-3.meta"));
 }
 

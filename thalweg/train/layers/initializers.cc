@@ -44,8 +44,8 @@ Output Scaled(const Scope& s, Draw draw, const Shape& shape, DType dtype, double
   return Add(s, scaled, Number(s.WithOpName("mean"), mean, dtype));
 }
 
-// How many inputs and outputs a unit of a layer has: of a matrix, its sizes; of
-// a convolution's filter [..., in, out], each times the size of the window.
+// Fan-in and fan-out: the sizes of a matrix; for a convolution filter [..., in, out], in and out
+// times the size of the window.
 struct Fans {
   double in = 1;
   double out = 1;
@@ -115,7 +115,7 @@ Initializer Default() {
 
 Initializer HeNormal(const SeedOptions& options) {
   return [=](const Scope& s, const Shape& shape, DType dtype, const Shape& whole) {
-    // The deviation of a normal distribution that was cut at two of its own.
+    // The standard deviation of a normal distribution truncated at two standard deviations.
     constexpr double kCutDeviation = 0.87962566103423978;
     const double stddev = std::sqrt(2.0 / std::max(1.0, FansOf(whole).in)) / kCutDeviation;
     return Scaled(s.SubScope("truncated_normal"), thalweg::TruncatedNormal, shape, dtype, 0, stddev, options.seed);

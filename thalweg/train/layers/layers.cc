@@ -97,7 +97,7 @@ Output Dropout(const Scope& scope, Output x, const DropoutOptions& options) {
   const Scope s = scope.SubScope(options.name);
   const DType dtype = RemoveRef(x.dtype());
   Output rate = Hyperparameter(options.rate).AsTensor(s, "rate", dtype);
-  // At a rate of 0 everything is kept and divided by 1.
+  // With a rate of 0, everything is kept and divided by 1, which is the identity.
   if (!always) rate = Mul(s, rate, Cast(s, options.training.tensor(), dtype));
   const Output drawn = RandomUniform(s, ShapeOf(s, x), dtype, OpSeed(s, options.seed));
   const Output keep = Cast(s, GreaterEqual(s, drawn, rate), dtype);

@@ -26,7 +26,7 @@ struct Normalized {
   Output y, mean, variance;
 };
 
-// What a channel is scaled and shifted by, and its moving averages.
+// The scale and offset of each channel, and its moving averages.
 struct Channels {
   Output gamma, beta;
   Var mean, variance;
@@ -56,8 +56,7 @@ Normalized Normalize(const Scope& s, Output x, const Channels& c, bool training,
                                : NormalizeRows(s, x, c, training, epsilon);
 }
 
-// Both forms, of which one is computed. What is read inside a branch comes in
-// through a Switch.
+// Builds both branches, of which one is computed. Values enter a branch through a Switch.
 Normalized Branches(const Scope& s, Output x, const Channels& c, Output training, double epsilon) {
   std::vector<Output> entered[2];
   for (const Output& value : {x, c.gamma, c.beta, c.mean.read, c.variance.read}) {

@@ -20,8 +20,8 @@ namespace {
 
 Output Number(const Scope& s, double value, DType dtype) { return Hyperparameter(value).AsTensor(s, "Const", dtype); }
 
-// The scope of that name, not made unique: variables are made in it by the first
-// call, and operations find names of their own.
+// The scope with that name, not made unique: the first call creates variables in it, and
+// operations get unique names anyway.
 Scope Within(const Scope& s, absl::string_view name) { return s.InScope(s.FullName(name)); }
 
 // [x, h] * kernel + bias, with variables that are made by the first call.
@@ -59,7 +59,7 @@ class Gates {
   Var bias_;
 };
 
-// False, with an error, if `state` is none of the cell's.
+// Returns false, with an error in the scope, if `state` does not fit the cell.
 bool Fits(const Scope& s, const RnnCell& cell, const RnnCell::State& state) {
   const size_t expected = cell.state_sizes().size();
   if (state.size() != expected) {
@@ -151,7 +151,7 @@ class Gru : public RnnCell {
   Gates candidate_;
 };
 
-// Dropout with a mask of its own for every call, which follows from the seed.
+// Dropout with a new mask for every call, derived from the seed.
 class Masks {
  public:
   explicit Masks(const DropoutCellOptions& options)
@@ -334,7 +334,7 @@ RnnResult RunLoop(const Scope& s, RnnCell& cell, Output inputs, const RnnOptions
   const std::vector<Output> ends = While(
       s, values, [&](const Scope& in, const std::vector<Output>& v) { return Less(in, v[0], steps); },
       [&](const Scope& body, const std::vector<Output>& v) -> std::vector<Output> {
-        // The cell's names are those that it has without a loop.
+        // Give the cell's variables the names that they have without a loop.
         const Scope in = body.InScope(absl::StripSuffix(s.FullName(""), "/"));
         Node* const pop = in.Add("TensorListPopBack", {v[1], any}, {{"element_dtype", dtype}});
         if (pop == nullptr) return {};
@@ -385,8 +385,8 @@ RnnResult Rnn(const Scope& scope, const RnnCellPtr& cell, Output inputs, const R
 
 namespace {
 
-// States [time, batch, units] at the end of each sequence; `initial` for those
-// of length 0.
+// Selects from states [time, batch, units] the last one of each sequence, or `initial` for
+// sequences of length 0.
 Output AtTheEnd(const Scope& s, Output states, Output initial, Output lengths) {
   const auto last = [&](Output x) {
     return StridedSlice(s, x, Const(s, {-1}), Const(s, {0}), Const(s, {1}), {.end_mask = 1, .shrink_axis_mask = 1});

@@ -23,7 +23,7 @@ absl::Status CheckOptions(absl::string_view loss, const SampledLossOptions& o) {
   return absl::OkStatus();
 }
 
-// What a class has, of some classes: the rows of a table.
+// Looks up the rows of a table (weights or biases) for some classes.
 using Lookup = std::function<Output(const Scope& s, Output ids)>;
 
 Lookup Of(Output table) {

@@ -29,7 +29,7 @@ Output ExponentialMovingAverage::Apply(const Scope& s, std::vector<Var> variable
           MakeVariable(s.InScope(v.name()).ColocateWith(v.ref), options_.name, v.initializer.node->input(1), false);
       CopyVariableSlice(v, average);
     }
-    // What the updates before have left, not what was read in the beginning.
+    // Reads the variable again, to see the updates of this step.
     all.push_back({average, Identity(s.ColocateWith(v.ref), v.ref)});
   }
   return Updates(s, all);

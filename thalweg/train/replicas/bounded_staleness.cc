@@ -101,7 +101,7 @@ class Watch {
       if (holds_up && waited >= graph_->options.expel_after) {
         LOG(WARNING) << "worker " << c.worker << " has been at step " << c.steps << " for "
                      << absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(1)))
-                     << ": the others go on without it";
+                     << ": the others continue without it";
         Leave(session_, *graph_, c.worker).IgnoreError();
       } else if (holds_up && waited >= std::max(kSayAfter, 2 * last.said)) {
         last.said = waited;
@@ -139,10 +139,10 @@ class StalenessHook final : public Hook {
     watch_ = std::make_unique<Watch>(session, graph_, is_chief_);
     return absl::OkStatus();
   }
-  // An error here is only told: the training ended well.
+  // An error here is only logged, because the training itself has succeeded.
   absl::Status End(Session& session) override {
     const absl::Status left = Leave(session, *graph_, graph_->worker);
-    if (!left.ok()) LOG(WARNING) << "worker " << graph_->worker << " could not take its leave: " << left;
+    if (!left.ok()) LOG(WARNING) << "worker " << graph_->worker << " could not leave the training: " << left;
     return absl::OkStatus();
   }
   void BeforeCloseSession(Session&) override { watch_.reset(); }

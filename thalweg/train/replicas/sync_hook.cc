@@ -48,7 +48,7 @@ absl::StatusOr<bool> Join(Session& session, const SyncGraph& g, const RosterJoin
   return was[0].scalar<bool>();
 }
 
-// Who has joined and not left.
+// The workers that have joined and not left.
 absl::StatusOr<std::set<int64_t>> Present(Session& session, const SyncGraph& g) {
   ASSIGN_OR_RETURN(const auto out, session.Run({g.members.worker, g.members.present}, {}, {.timeout = kShortStep}));
   std::set<int64_t> present;
@@ -58,11 +58,11 @@ absl::StatusOr<std::set<int64_t>> Present(Session& session, const SyncGraph& g) 
   return present;
 }
 
-// Whom a step waits for.
+// The workers that a step waits for.
 struct Attendance {
   int64_t step = 0;
-  std::map<int64_t, int64_t> last_steps;  // of the gradients of each worker
-  std::set<int64_t> missing;              // have given none for this step, and have not left
+  std::map<int64_t, int64_t> last_steps;  // by worker: the step of its last gradient
+  std::set<int64_t> missing;              // workers that have not sent a gradient for this step and have not left
 };
 
 absl::StatusOr<Attendance> ReadAttendance(Session& session, const SyncGraph& g, Cancellation* cancellation) {
@@ -116,7 +116,7 @@ class WaitWatch {
   }
 
  private:
-  // How long it takes by now, after a while; none: it is the end.
+  // Pauses, then returns how long the round has taken so far; nothing if the hook ends.
   std::optional<absl::Duration> Pause() {
     MutexLock lock(&mutex_);
     if (!stopping_) changed_.WaitWithTimeout(&mutex_, every_);
@@ -190,8 +190,8 @@ class Aggregation {
       MutexLock lock(&mutex_);
       status_ = status;
     }
-    // Nobody shall wait for the end of this round: the workers find in the next
-    // step what is wrong, the chief from status_.
+    // Release the workers that wait for this round. They will see the error in their next step,
+    // the chief will find it in status_.
     RunShort(session_, {graph_->release_again}).IgnoreError();
   }
 
@@ -209,8 +209,8 @@ class Aggregation {
     };
     for (const int64_t worker : a->missing) {
       if (!expel || worker == g.worker) continue;
-      LOG(WARNING) << "worker " << worker << " gave no gradient for " << Since(waited)
-                   << ": the training goes on without it";
+      LOG(WARNING) << "worker " << worker << " has sent no gradient for " << Since(waited)
+                   << ": the training continues without it";
       if (Leave(session_, g, worker).ok()) expelled_[worker] = last_step(worker);
     }
     for (auto it = expelled_.begin(); it != expelled_.end();) {
@@ -292,10 +292,10 @@ class SyncHook final : public Hook {
     return Health();
   }
 
-  // Errors here are only told: the training ended well.
+  // Errors here are only logged, because the training itself has succeeded.
   absl::Status End(Session& session) override {
     const absl::Status left = Leave(session, *graph_, graph_->worker);
-    if (!left.ok()) LOG(WARNING) << "worker " << graph_->worker << " could not take its leave: " << left;
+    if (!left.ok()) LOG(WARNING) << "worker " << graph_->worker << " could not leave the training: " << left;
     if (aggregation_ != nullptr && left.ok()) {
       AwaitOthers(session);
       aggregation_.reset();
@@ -313,7 +313,7 @@ class SyncHook final : public Hook {
  private:
   absl::Status Health() const { return aggregation_ == nullptr ? absl::OkStatus() : aggregation_->status(); }
 
-  // Rounds go on as long as there are workers that take part in them.
+  // Keeps running rounds as long as other workers take part.
   void AwaitOthers(Session& session) {
     const absl::Duration linger = graph_->options.linger;
     const absl::Time start = absl::Now();
@@ -324,7 +324,7 @@ class SyncHook final : public Hook {
       const absl::Status status = session.Run({graph_->await_empty}, {}, {.timeout = pause}).status();
       if (status.ok()) return;
       if (!absl::IsDeadlineExceeded(status)) {
-        LOG(WARNING) << "the chief does not know whether other workers go on: " << status;
+        LOG(WARNING) << "the chief cannot find out whether other workers still train: " << status;
         return;
       }
       if (const int64_t now = aggregation_->rounds(); now != rounds) {
@@ -345,7 +345,7 @@ class SyncHook final : public Hook {
     }
   }
 
-  // For the next training on these servers nobody has left.
+  // Clears the roster and resets the accumulators for the next training on these servers.
   void CleanUp(Session& session) {
     session
         .Run({graph_->roster_leave, graph_->accumulator_joins}, {{graph_->member, Worker(-1)}}, {.timeout = kShortStep})

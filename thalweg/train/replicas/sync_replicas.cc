@@ -20,8 +20,8 @@
 namespace thalweg {
 namespace {
 
-// Lists of the graph: the op that tells the members, those that tell what each
-// accumulator did.
+// Collections of the graph: the op that lists the members, and the ops that read the ledger
+// of each accumulator.
 constexpr char kRosterList[] = "sync_replicas_members";
 constexpr char kLedgerList[] = "sync_replicas_ledgers";
 
@@ -54,12 +54,12 @@ class SyncReplicasOptimizer final : public WrappedOptimizer {
   }
 
  private:
-  // A variable and what is beside it.
+  // A variable with its accumulator.
   struct Accumulated {
     Output handle;
     Output push;
     Gradient mean;
-    Scope scope;  // where they are
+    Scope scope;  // places nodes with the variable
   };
 
   absl::Status Check(const std::vector<GradientAndVar>& gradients, const ApplyGradientsOptions& options) const {
@@ -107,8 +107,8 @@ SyncReplicasOptimizer::Accumulated SyncReplicasOptimizer::Accumulate(const Scope
   }
   if (a.push) {
     SetAttr(a.push.node->mutable_def(), kWorkerAttr, graph_->worker);
-    // Where workers do not give several gradients to a step, a second one is that
-    // of a step that was run again.
+    // If each worker contributes one gradient per step, a second one comes from a repeated
+    // step.
     SetAttr(a.push.node->mutable_def(), kOncePerStepAttr,
             options_.replicas_to_aggregate <= options_.total_num_replicas);
   }
@@ -141,8 +141,8 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
   }
   if (!s.ok()) return {};
 
-  // A round. What is not beside a variable is beside the global step, so that
-  // no worker has a part in it.
+  // One aggregation round. Nodes that are not placed with a variable are placed with the global
+  // step, so that the round does not involve a worker's task.
   const Output update =
       inner().ApplyGradients(root.WithDevice(global_step.ref.node->device()), means, {.global_step = global_step});
   if (!s.ok()) return {};
@@ -199,7 +199,7 @@ void SyncReplicasOptimizer::BuildLedger(const Scope& at_step, const std::vector<
   }
   summary::Scalar(at_step, "accepted_gradients", AddN(at_step.WithOpName("accepted"), accepted));
   summary::Scalar(at_step, "stale_gradients", AddN(at_step.WithOpName("stale"), stale));
-  // Which worker it is that comes too late: the first variable stands for all.
+  // The first variable's accumulator stands for all when late workers are identified.
   const Scope first = all[0].scope;
   for (int64_t worker = 0; worker < options_.total_num_replicas; ++worker) {
     const Scope own = first.SubScope(absl::StrCat("worker_", worker));

@@ -35,7 +35,7 @@ void Coordinator::Start(const std::string& name, absl::AnyInvocable<absl::Status
 void Coordinator::RequestStop(const absl::Status& why) {
   {
     MutexLock lock(&mutex_);
-    // What a stopped thread says is a consequence.
+    // Errors after the stop are consequences of it.
     if (!stop_.cancelled() && error_.ok() && !absl::IsOutOfRange(why)) error_ = why;
   }
   stop_.Cancel(Cancelled("the coordinator was asked to stop"));

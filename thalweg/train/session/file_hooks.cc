@@ -23,7 +23,7 @@ class CheckpointHook : public Hook {
 
   absl::Status AfterCreateSession(Session& session) override {
     ASSIGN_OR_RETURN(const int64_t step, Read(session));
-    // What was just restored need not be saved again.
+    // Do not save again what was just restored.
     const absl::StatusOr<std::string> latest = LatestCheckpoint(options_.checkpoint_dir);
     if (latest.ok() && *latest == Name(step)) {
       saved_step_ = step;
@@ -38,7 +38,7 @@ class CheckpointHook : public Hook {
     if (!timer_.IsDue(step)) return absl::OkStatus();
     const absl::Status saved = Save(context.session(), step);
     if (saved.ok() || IsTaskLost(saved)) return saved;
-    LOG(ERROR) << "The latest checkpoint stays that of step " << saved_step_ << ": " << saved;
+    LOG(ERROR) << "Could not save a checkpoint; the latest one is that of step " << saved_step_ << ": " << saved;
     timer_.Done(step);
     return absl::OkStatus();
   }
@@ -49,7 +49,7 @@ class CheckpointHook : public Hook {
   }
 
  private:
-  // As LatestCheckpoint spells it.
+  // The prefix in the spelling of LatestCheckpoint().
   std::string Prefix() const {
     return internal::CleanPath(absl::StrCat(options_.checkpoint_dir, "/", options_.basename));
   }

@@ -45,7 +45,7 @@ class StopHook : public Hook {
   absl::Status AfterRun(StepContext& context, absl::Span<const Tensor> results) override {
     int64_t step = context.global_step();
     WatchProgress(step);
-    // The last step of a synchronous training: somebody else counts it.
+    // The last step of synchronous training, whose increment another worker makes.
     if (step == *last_step_ - 1 && !context.global_step_is_after_update()) {
       ASSIGN_OR_RETURN(step, ReadStep(context.session(), global_step_));
     }
@@ -54,8 +54,8 @@ class StopHook : public Hook {
   }
 
  private:
-  // A global step that nobody counts would never be the last: says so after a
-  // while, and again each time that has doubled.
+  // If nothing increments the global step, the training never stops. Warns about that, again
+  // each time the number of steps has doubled.
   void WatchProgress(int64_t step) {
     if (step != seen_step_) {
       seen_step_ = step;
@@ -66,8 +66,8 @@ class StopHook : public Hook {
     if (++standstill_ < say_at_) return;
     say_at_ *= 2;
     LOG(WARNING) << Name() << " waits for global step " << *last_step_ << ", but after " << standstill_
-                 << " steps of this worker it still is " << step
-                 << ": does the optimizer count, as in Minimize(s, loss, {.global_step = step})?";
+                 << " steps of this worker it is still " << step
+                 << ": does the optimizer increment it, as in Minimize(s, loss, {.global_step = step})?";
   }
   const char* Name() const { return by_count_ ? "StopAfterSteps" : "StopAtStep"; }
 

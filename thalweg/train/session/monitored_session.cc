@@ -33,7 +33,7 @@ class MonitoredTrainingSession::State {
     // A program that returns every error returns this one, too: it is an end like
     // that of the last step.
     if (absl::IsOutOfRange(last_run_)) {
-      if (const absl::Status closed = Close(); !closed.ok()) LOG(ERROR) << "The end of the training failed: " << closed;
+      if (const absl::Status closed = Close(); !closed.ok()) LOG(ERROR) << "Closing the session failed: " << closed;
     }
     CloseSession().IgnoreError();
   }
@@ -87,7 +87,7 @@ class MonitoredTrainingSession::State {
       CloseSession().IgnoreError();
       // A new session may do no better: the task is still away.
       if (!patience) {
-        LOG(WARNING) << "A task was lost; the session is made anew: " << last_run_;
+        LOG(WARNING) << "A task was lost; opening a new session: " << last_run_;
         patience.emplace(options_.max_wait, &interruption_->waits());
       } else if (absl::Status waited = patience->Pause(last_run_.message()); !waited.ok()) {
         return Fail(waited);
@@ -200,10 +200,10 @@ class MonitoredTrainingSession::State {
     return absl::OkStatus();
   }
 
-  // The step counts; only its session has to be made anew.
+  // The step has run; only a new session is needed.
   absl::Status RecoverAfter(const absl::Status& lost) {
     if (lost.ok()) return lost;
-    LOG(WARNING) << "A task was lost after the step had run; the session is made anew: " << lost;
+    LOG(WARNING) << "A task was lost after the step had run; opening a new session: " << lost;
     CloseSession().IgnoreError();
     const absl::Status opened = OpenUntilReady(/*again=*/true);
     return opened.ok() ? opened : Fail(Append(opened, absl::StrCat(" (after ", lost.message(), ")")));
@@ -238,7 +238,7 @@ class MonitoredTrainingSession::State {
     RETURN_IF_ERROR(coordinator_->status());
     std::vector<Fetch> all_fetches = fetches;
     std::vector<Feed> all_feeds = feeds;
-    std::vector<size_t> ends;  // where the fetches of each hook end
+    std::vector<size_t> ends;  // by hook: the end of its fetches
     bool trace = false;
     StepContext before(*session_, nullptr, global_step_);
     for (const auto& hook : hooks_) {

@@ -11,13 +11,13 @@
 namespace thalweg {
 namespace {
 
-// Fills until there is no more. OK at the end of the data or of the training.
+// Enqueues until the data end. Returns OK at the end of the data or of the training.
 absl::Status Fill(const QueueRunner& runner, const Output& enqueue, Session& session, Coordinator& coordinator) {
   ASSIGN_OR_RETURN(const Session::Callable step, session.Prepare({enqueue}));
   while (!coordinator.ShouldStop()) {
     const absl::Status status = step.Run({}, {.cancellation = coordinator.cancellation()}).status();
     if (status.ok()) continue;
-    // Cancelled: somebody has closed the queue.
+    // CANCELLED means that the queue was closed.
     if (absl::IsOutOfRange(status) || absl::IsCancelled(status)) return absl::OkStatus();
     return Prepend(status, absl::StrCat("queue runner ", runner.name, ": "));
   }
@@ -43,7 +43,7 @@ void StartQueueRunners(const std::vector<QueueRunner>& runners, Session& session
       coordinator.Start(absl::StrCat("q:", runner.name), [runner, enqueue, left, &session, &coordinator] {
         const absl::Status status = Fill(runner, enqueue, session, coordinator);
         if (!status.ok() && runner.cancel_op) {
-          session.Run({runner.cancel_op}).IgnoreError();  // those who wait for more should not
+          session.Run({runner.cancel_op}).IgnoreError();  // ends the waits of consumers
         } else if (left->fetch_sub(1) == 1 && runner.close_op && !coordinator.ShouldStop()) {
           return Prepend(session.Run({runner.close_op}).status(), absl::StrCat("closing ", runner.name, ": "));
         }

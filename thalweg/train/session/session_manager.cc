@@ -62,7 +62,7 @@ absl::StatusOr<std::string> SessionManager::TryOpen(bool again, const WaitBackof
     if (!missing.empty()) {
       return FailedPrecondition("variables without a value after initialization: ", AbbreviatedList(missing));
     }
-    if (signal_) (*session)->Run({signal_}).status().IgnoreError();  // it may have been given before
+    if (signal_) (*session)->Run({signal_}).status().IgnoreError();  // fails if it was given before
   }
   if (!missing.empty()) {
     return absl::StrCat("for the chief to give values to the variables: ", AbbreviatedList(missing), " have none yet");
@@ -87,12 +87,13 @@ absl::Status SessionManager::GiveValues(Session& session, bool again, const std:
     if (saved.ok()) return RestoreFirst(session, *saved);
     if (!absl::IsNotFound(saved.status())) return saved.status();
     if (!lost.empty())
-      LOG(WARNING) << "Starting anew: " << AbbreviatedList(lost) << " were lost before the first checkpoint";
+      LOG(WARNING) << "Initializing all variables again: " << AbbreviatedList(lost)
+                   << " were lost before the first checkpoint";
     return RunInit(session);
   }
   if (again && !lost.empty()) {
     return FailedPrecondition("variables were lost with the task that held them: ", AbbreviatedList(lost),
-                              "; there is no checkpoint to go back to, since checkpoint_dir is not set");
+                              "; they cannot be restored, because checkpoint_dir is not set");
   }
   return RunInit(session);
 }
@@ -103,7 +104,7 @@ absl::Status SessionManager::RestoreFirst(Session& session, const std::vector<st
     LOG(INFO) << "Restoring " << prefix;
     const absl::Status restored = scaffold_.saver->Restore(session, prefix);
     if (!absl::IsDataLoss(restored)) return restored;
-    LOG(WARNING) << "The checkpoint " << prefix << " is damaged, the one before it is tried: " << restored;
+    LOG(WARNING) << "Checkpoint " << prefix << " is damaged, trying the one before it: " << restored;
     latest.Update(restored);
   }
   return Append(latest,

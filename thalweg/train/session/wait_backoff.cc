@@ -26,7 +26,7 @@ absl::Status WaitBackoff::Pause(absl::string_view what) {
   }
   if (so_far >= max_wait_) return DeadlineExceeded("gave up after ", Seconds(so_far), ": ", what);
   if (so_far >= next_line_) {
-    LOG(INFO) << "Waiting since " << Seconds(so_far) << ": " << what;
+    LOG(INFO) << "Still waiting after " << Seconds(so_far) << ": " << what;
     next_line_ *= 2;
   }
   const absl::Duration pause = std::clamp(so_far / 8, kShortestPause, kLongestPause);
