@@ -83,9 +83,4 @@ class Table {
   std::vector<BlockRef> blocks_;  // constant after Open
 };
 
-// Numbers of seven bits a byte, low ones first. Takes it off the front of
-// `bytes`; false if there is none.
-bool TakeVarint(absl::string_view* bytes, uint64_t* value);
-void AppendVarint(std::string* bytes, uint64_t value);
-
 }  // namespace thalweg

@@ -98,7 +98,7 @@ absl::Status ListMissing(const std::string& path, std::ostream& out) {
   return absl::OkStatus();
 }
 
-absl::Status Run(std::ostream& out) {
+absl::Status RunOps(std::ostream& out) {
   if (const std::string path = absl::GetFlag(FLAGS_missing); !path.empty()) return ListMissing(path, out);
   ASSIGN_OR_RETURN(const tensorflow::OpList list, RegisteredOps(absl::GetFlag(FLAGS_op)));
   if (const std::string path = absl::GetFlag(FLAGS_binary); !path.empty()) return WriteProto(path, list);
@@ -113,7 +113,7 @@ Command OpsCommand() {
           .summary = "Lists the op types that graphs can have, with their signatures.",
           .usage = "[--op NAME] [--binary FILE] [--missing FILE]",
           .flags = {"op", "binary", "missing"},
-          .run = Run};
+          .run = RunOps};
 }
 
 }  // namespace thalweg::cli

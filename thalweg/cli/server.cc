@@ -234,7 +234,7 @@ void AllowManyConnections() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-absl::Status Run(std::ostream& out) {
+absl::Status RunServer(std::ostream& out) {
   AllowManyConnections();
   // Threads inherit the mask: signals reach only the wait below.
   sigset_t signals;
@@ -266,7 +266,7 @@ Command ServerCommand() {
           .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "forever", "orphan_after",
                     "orphan_checkpoint", "idle_after", "peer_timeout", "client_lease", "master_lease", "local_links",
                     "lifeline", "keep_tensorflow_semantics"},
-          .run = Run};
+          .run = RunServer};
 }
 
 }  // namespace thalweg::cli

@@ -46,6 +46,7 @@ class ShapeContext {
 namespace shapes {
 absl::Status Unknown(ShapeContext& c);        // nothing is known
 absl::Status Scalar(ShapeContext& c);         // every output
+absl::Status Vector(ShapeContext& c);         // every output
 absl::Status LikeInput0(ShapeContext& c);     // every output
 absl::Status Broadcast(ShapeContext& c);      // of inputs 0 and 1
 absl::Status NoOutputs(ShapeContext& c);      // checks nothing

@@ -85,6 +85,11 @@ class Iterator final : public Resource {
 // lives as long as the step.
 absl::StatusOr<std::shared_ptr<Iterator>> FindIterator(KernelContext& c, int i);
 
+// The handle in input 0, as a string in output 0.
+absl::Status HandleToString(KernelContext& c);
+// The handle of an iterator on this device that the string in input 0 holds.
+absl::StatusOr<ResourceHandle> HandleFromString(KernelContext& c);
+
 // Shows an element, if it is what the op promises.
 absl::Status ShowElement(KernelContext& c, Element element);
 // The shapes that the op promises.

@@ -13,6 +13,10 @@
 
 namespace thalweg {
 
+// The types of pixels that the resizing ops take.
+using ImageTypes = Types<int8_t, uint8_t, int16_t, uint16_t, int32_t, int64_t, Half, float, double, BFloat16>;
+inline constexpr char kImageTypes[] = "T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}";
+
 struct ResizeMode {
   bool align_corners = false;       // corner pixels go to corner pixels
   bool half_pixel_centers = false;  // a pixel lies around its center, not right of it
