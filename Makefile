@@ -4,6 +4,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := build
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
+CMAKE_ARGS ?=
+
+# $(call configure,PRESET), once: Ninja configures again by itself when a list or the set of files changes.
+configure = test -f build/$(1)/build.ninja || cmake --preset $(1) --log-level=WARNING $(CMAKE_ARGS)
+# $(call build,PRESET,TARGETS)
+build = $(call configure,$(1)) && cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 
 .PHONY: help
 help: ## this list
@@ -13,7 +19,8 @@ help: ## this list
 build: build-release ## build everything; the program is build/release/bin/thalweg
 
 .PHONY: train
-train: build ## build, then train a classifier of images with 2 parameter servers and 2 workers
+train: setup ## train a classifier of images with 2 parameter servers and 2 workers; builds no more than that takes
+	@$(call build,release,thalweg example_distributed_mnist)
 	@build/release/bin/thalweg run --ps 2 --workers 2 -- build/release/bin/examples/distributed_mnist \
 	  --checkpoint_dir=build/train/$$(date +%Y%m%d-%H%M%S) $(ARGS)
 
@@ -55,9 +62,12 @@ format: setup-develop ## lay out the source files with clang-format
 
 .PHONY: lint
 lint: setup-develop ## check the layout, and run clang-tidy on what differs from origin/main
-	@test -f build/clang/build.ninja || cmake --preset clang --log-level=WARNING
-	@cmake --build build/clang --target thalweg_proto thalweg_common_headers thalweg_op_headers thalweg_test_headers thalweg_api_headers
+	@$(call build,clang,thalweg_proto thalweg_common_headers thalweg_op_headers thalweg_test_headers thalweg_api_headers)
 	@tools/lint
+
+.PHONY: clangd
+clangd: setup ## configure build/debug, whose compile_commands.json serves clangd, and generate the headers
+	@$(call build,debug,thalweg_generated)
 
 .PHONY: diagrams
 diagrams: ## draw the diagrams of docs/ anew, after a change of docs/diagrams/*.dot; needs graphviz
@@ -69,7 +79,7 @@ install: build ## install the program and the C++ library to PREFIX (/usr/local)
 
 .PHONY: clean
 clean: ## remove everything that was built, except the TensorFlow environment
-	@rm -rf build/release build/asan build/tsan build/clang
+	@rm -rf build/release build/debug build/asan build/tsan build/clang
 
 .PHONY: setup setup-develop tensorflow
 setup: ## install the Debian packages that are missing
@@ -79,10 +89,8 @@ setup-develop:
 tensorflow: setup
 	@tools/tensorflow >/dev/null
 
-# Ninja configures again by itself when a list or the set of files changes.
-.PHONY: build-release build-asan build-tsan build-clang
-build-release build-asan build-tsan: setup
+.PHONY: build-release build-debug build-asan build-tsan build-clang
+build-release build-debug build-asan build-tsan: setup
 build-clang: setup-develop
-build-release build-asan build-tsan build-clang: build-%:
-	@test -f build/$*/build.ninja || cmake --preset $* --log-level=WARNING
-	@cmake --build --preset $* -j $(JOBS)
+build-release build-debug build-asan build-tsan build-clang: build-%:
+	@$(call build,$*)

@@ -1,19 +1,30 @@
-# Flags for every target. Kernels are plain loops: the optimiser is told that
-# nobody reads errno or traps after a math function. -O3 is only for loops that
-# gain from it (THALWEG_SIMD): of all code it costs a third more time.
-if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+# Flags for every target. The flags that a user gives (CXXFLAGS, CMAKE_CXX_FLAGS,
+# CMAKE_CXX_FLAGS_RELEASE) stay as they are: only CMake's own default is replaced.
+# -O3 is reserved for loops that gain from it (THALWEG_SIMD): for all code it costs
+# a third more compile time.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
 endif()
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+string(STRIP "${CMAKE_CXX_FLAGS_RELEASE_INIT}" default_flags)
+if(CMAKE_CXX_FLAGS_RELEASE STREQUAL default_flags)
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+endif()
 
-add_compile_options(-Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fno-math-errno
-                    -fno-trapping-math -pthread)
+# The same objects go into programs, libthalweg.a and libthalweg.so, and all targets share precompiled headers. Calls
+# between our functions need not allow for another library that replaces them.
+add_compile_options(-fPIC -fno-semantic-interposition)
+
+# Kernels are plain loops: nothing reads errno or traps after a math function.
+add_compile_options(-fno-math-errno -fno-trapping-math -pthread)
+
+# CMAKE_COMPILE_WARNING_AS_ERROR, which the presets for developers set, makes warnings errors.
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  # Hints that only g++ knows (ivdep, noclone) and the value of a fold that nobody wants are no mistakes.
-  add_compile_options(-Wthread-safety -Werror=thread-safety -Wno-unknown-pragmas -Wno-unknown-attributes -Wno-unused-value)
+  # Clang does not know g++'s hints (ivdep, noclone), and warns about the unused value of a fold expression.
+  add_compile_options(-Wthread-safety -Wno-unknown-pragmas -Wno-unknown-attributes -Wno-unused-value)
 else()
-  # g++ 12 reports these inside abseil, protobuf and the standard library; and a batch of files (folder.cmake) it takes
-  # for a header, in which no class may hold one of an unnamed namespace.
+  # g++ 12 reports these inside abseil, protobuf and the standard library. It also takes the files of a unity build for
+  # headers, in which a class may not have members of a type from an unnamed namespace.
   add_compile_options(-Wno-subobject-linkage -Wno-maybe-uninitialized -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds -Wno-uninitialized)
 endif()
 
@@ -22,7 +33,7 @@ if(THALWEG_SANITIZE)
   add_compile_options(-fsanitize=${THALWEG_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${THALWEG_SANITIZE})
   if(THALWEG_SANITIZE MATCHES "undefined")
-    # Looks at memory through a pipe, which it cannot open where a test has used all descriptors up.
+    # The vptr check reads memory through a pipe, which it cannot open in a test that has used up all descriptors.
     add_compile_options(-fno-sanitize=vptr)
   endif()
   if(THALWEG_SANITIZE MATCHES "thread")

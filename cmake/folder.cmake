@@ -13,32 +13,36 @@ function(thalweg_precompiled NAME)
   target_precompile_headers(thalweg_${NAME} PRIVATE ${ARG_HEADERS})
 endfunction()
 
-# thalweg_batches(FILES NAME COUNT): replaces the list by sources of COUNT files
-# each. Half a second of every file goes into templates of headers that all of them
-# share, most of the time of a test: eight tests in one go take as long as two one
-# by one.
-set(THALWEG_SOURCE_BATCH 8 CACHE STRING "How many sources of a folder are compiled together; 1 for each alone")
-set(THALWEG_TEST_BATCH 8 CACHE STRING "How many tests of a folder are compiled together; 1 for each alone")
-function(thalweg_batches FILES NAME COUNT)
-  set(files ${${FILES}})
-  set(batches)
-  while(files AND COUNT GREATER 1)
-    list(LENGTH batches index)
-    list(SUBLIST files 0 ${COUNT} some)
-    list(REMOVE_ITEM files ${some})
-    set(batch ${CMAKE_CURRENT_BINARY_DIR}/${NAME}_${index}.cc)
-    list(JOIN some "," joined)
-    add_custom_command(
-      OUTPUT ${batch}
-      COMMAND ${CMAKE_COMMAND} -D OUTPUT=${batch} -D FILES=${joined} -P ${PROJECT_SOURCE_DIR}/cmake/batch.cmake
-      DEPENDS ${some} ${PROJECT_SOURCE_DIR}/cmake/batch.cmake
-      VERBATIM)
-    list(APPEND batches ${batch})
-  endwhile()
-  if(batches)
-    # In a target of its own: what is only in the program waits for all its libraries.
-    add_custom_target(${NAME}_sources DEPENDS ${batches})
-    set(${FILES} ${batches} PARENT_SCOPE)
+# thalweg_unity(TARGET FILE...)
+#
+# Compiles the files of the target together, THALWEG_UNITY_SIZE at a time, with
+# CMake's unity build. Most of a file's time goes into templates of headers that
+# all files share. Files of different folders never meet: a new file changes only
+# the units of its own folder. CMAKE_UNITY_BUILD=OFF compiles each file alone.
+set(THALWEG_UNITY_SIZE 8 CACHE STRING "How many files of a folder a unity build compiles together")
+function(thalweg_unity TARGET)
+  set(folders)
+  foreach(file ${ARGN})
+    get_filename_component(folder ${file} DIRECTORY)
+    get_filename_component(room ${folder} NAME)
+    list(APPEND folders ${room})
+    list(APPEND files_${room} ${file})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(room ${folders})
+    # As many units as needed, of about the same number of files.
+    list(LENGTH files_${room} count)
+    math(EXPR units "(${count} + ${THALWEG_UNITY_SIZE} - 1) / ${THALWEG_UNITY_SIZE}")
+    set(index 0)
+    foreach(file ${files_${room}})
+      math(EXPR unit "${index} * ${units} / ${count}")
+      set_property(SOURCE ${file} PROPERTY UNITY_GROUP ${room}_${unit})
+      math(EXPR index "${index} + 1")
+    endforeach()
+  endforeach()
+  set_property(TARGET ${TARGET} PROPERTY UNITY_BUILD_MODE GROUP)
+  if(NOT DEFINED CMAKE_UNITY_BUILD)
+    set_property(TARGET ${TARGET} PROPERTY UNITY_BUILD ON)
   endif()
 endfunction()
 
@@ -53,60 +57,51 @@ endif()
 #
 # Makes the library thalweg_NAME of every .cc below NAME/, and the test program
 # NAME_test of every *_test.cc there: a test cannot be left out.
-# *_testlib.cc are helpers of tests: they are linked into the test programs of
-# this folder and of those that use it. OBJECT keeps objects whole, for folders
-# whose objects register themselves. PCH names a thalweg_precompiled. PROGRAM
-# makes a program of the library and main.cc, which is no part of the library.
+# OBJECT keeps objects whole, for folders whose objects register themselves. PCH
+# names a thalweg_precompiled. PROGRAM makes a program of the library and main.cc,
+# which is no part of the library.
 function(thalweg_folder NAME)
   cmake_parse_arguments(ARG "OBJECT" "PCH;PROGRAM" "USES;LINK;TESTS_USE" ${ARGN})
-  file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cc)
-  set(tests ${all})
-  set(testlibs ${all})
-  set(sources ${all})
-  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
-  list(FILTER testlibs INCLUDE REGEX "_testlib\\.cc$")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cc)
   list(FILTER sources EXCLUDE REGEX "(_test|_testlib|/main)\\.cc$")
-
-  if(NOT ARG_PROGRAM)  # whose sources have definitions of their own
-    thalweg_batches(sources ${NAME} ${THALWEG_SOURCE_BATCH})
-  endif()
-
   set(uses ${ARG_USES})
   list(TRANSFORM uses PREPEND thalweg_)
 
-  if(NOT sources)
+  set(library thalweg_${NAME})
+  if(ARG_OBJECT)
+    set(library thalweg_${NAME}_objects)
+    add_library(${library} OBJECT ${sources})
     add_library(thalweg_${NAME} INTERFACE)
-    target_include_directories(thalweg_${NAME} INTERFACE ${PROJECT_SOURCE_DIR})
-    target_link_libraries(thalweg_${NAME} INTERFACE ${uses} ${ARG_LINK})
-  elseif(ARG_OBJECT)
-    add_library(thalweg_${NAME}_objects OBJECT ${sources})
-    target_include_directories(thalweg_${NAME}_objects PUBLIC ${PROJECT_SOURCE_DIR})
-    target_link_libraries(thalweg_${NAME}_objects PUBLIC ${uses} ${ARG_LINK})
-    add_library(thalweg_${NAME} INTERFACE)
-    target_link_libraries(thalweg_${NAME} INTERFACE thalweg_${NAME}_objects $<TARGET_OBJECTS:thalweg_${NAME}_objects>)
+    target_link_libraries(thalweg_${NAME} INTERFACE ${library} $<TARGET_OBJECTS:${library}>)
   else()
-    add_library(thalweg_${NAME} STATIC ${sources})
-    target_include_directories(thalweg_${NAME} PUBLIC ${PROJECT_SOURCE_DIR})
-    target_link_libraries(thalweg_${NAME} PUBLIC ${uses} ${ARG_LINK})
+    add_library(${library} STATIC ${sources})
   endif()
-
-  if(ARG_PCH AND sources)
-    if(ARG_OBJECT)
-      target_precompile_headers(thalweg_${NAME}_objects REUSE_FROM thalweg_${ARG_PCH})
-    else()
-      target_precompile_headers(thalweg_${NAME} REUSE_FROM thalweg_${ARG_PCH})
-    endif()
-  endif()
+  target_include_directories(${library} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${library} PUBLIC ${uses} ${ARG_LINK})
+  target_precompile_headers(${library} REUSE_FROM thalweg_${ARG_PCH})
+  thalweg_unity(${library} ${sources})
 
   if(ARG_PROGRAM)
     add_executable(${ARG_PROGRAM} ${NAME}/main.cc)
     target_link_libraries(${ARG_PROGRAM} PRIVATE thalweg_${NAME})
-  elseif(sources)
-    set_property(GLOBAL APPEND PROPERTY THALWEG_OBJECTS $<TARGET_OBJECTS:thalweg_${NAME}$<$<BOOL:${ARG_OBJECT}>:_objects>>)
+  else()
+    set_property(GLOBAL APPEND PROPERTY THALWEG_OBJECTS $<TARGET_OBJECTS:${library}>)
   endif()
+  if(BUILD_TESTING)
+    thalweg_tests(${NAME} USES ${ARG_USES} TESTS_USE ${ARG_TESTS_USE})
+  endif()
+endfunction()
 
+# thalweg_tests(NAME [USES folder...] [TESTS_USE folder...]): the tests of a folder.
+# *_testlib.cc are helpers of tests: they are linked into the test programs of
+# this folder and of those that use it.
+function(thalweg_tests NAME)
+  cmake_parse_arguments(ARG "" "" "USES;TESTS_USE" ${ARGN})
+  file(GLOB_RECURSE testlibs CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*_testlib.cc)
+  file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*_test.cc)
   if(testlibs)
     add_library(thalweg_${NAME}_testlib STATIC ${testlibs})
+    thalweg_unity(thalweg_${NAME}_testlib ${testlibs})
     target_link_libraries(thalweg_${NAME}_testlib PUBLIC thalweg_${NAME} GTest::gmock)
     foreach(folder ${ARG_USES})
       if(TARGET thalweg_${folder}_testlib)
@@ -117,8 +112,8 @@ function(thalweg_folder NAME)
     target_precompile_headers(thalweg_${NAME}_testlib REUSE_FROM thalweg_test_headers)
   endif()
   if(tests)
-    thalweg_batches(tests ${NAME}_test ${THALWEG_TEST_BATCH})
     add_executable(${NAME}_test ${tests})
+    thalweg_unity(${NAME}_test ${tests})
     target_link_libraries(${NAME}_test PRIVATE thalweg_${NAME} GTest::gmock GTest::gtest_main)
     target_compile_options(${NAME}_test PRIVATE ${THALWEG_TEST_OPTIONS})
     target_precompile_headers(${NAME}_test REUSE_FROM thalweg_test_headers)
@@ -131,10 +126,10 @@ function(thalweg_folder NAME)
       endif()
     endforeach()
     add_test(NAME ${NAME} COMMAND ${NAME}_test)
-    set_tests_properties(${NAME} PROPERTIES TIMEOUT 600)
-    # The preset has the thread sanitizer pass over what libraries without it do to memory by memcpy and the like, and
-    # with that over ours: servers that send megabytes over gRPC would take minutes to suppress every word. What runs in
-    # one process is looked at in full.
+    set_tests_properties(${NAME} PROPERTIES TIMEOUT 600 LABELS cpp)
+    add_dependencies(cpp_tests ${NAME}_test)
+    # The tsan preset ignores libraries that are not built for the thread sanitizer, and with them what they do to our
+    # memory: servers that send megabytes over gRPC would take minutes. Tests within one process check everything.
     if(THALWEG_SANITIZE MATCHES "thread" AND NOT NAME STREQUAL "client")
       set_property(TEST ${NAME} PROPERTY ENVIRONMENT
                    "TSAN_OPTIONS=halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp")
@@ -144,7 +139,8 @@ endfunction()
 
 # thalweg_protos(NAME): the library thalweg_NAME of every .proto in NAME/.
 # Generated code is compiled at -O1: it is large, and parsing is not where the
-# time of a step goes.
+# time of a step goes. The headers that it includes take half of its time.
+set(THALWEG_PROTO_OPTIONS -O1 -g0)
 function(thalweg_protos NAME)
   file(GLOB protos CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.proto)
   set(generated)
@@ -159,9 +155,15 @@ function(thalweg_protos NAME)
       VERBATIM)
     list(APPEND generated ${base}.pb.cc)
   endforeach()
+  add_custom_target(thalweg_generated DEPENDS ${generated})
+  thalweg_precompiled(${NAME}_headers OPTIONS ${THALWEG_PROTO_OPTIONS} LINK protobuf::libprotobuf
+    HEADERS <algorithm> <google/protobuf/arena.h> <google/protobuf/descriptor.h> <google/protobuf/generated_message_reflection.h>
+            <google/protobuf/generated_message_util.h> <google/protobuf/io/coded_stream.h> <google/protobuf/map.h>
+            <google/protobuf/map_field_inl.h> <google/protobuf/reflection_ops.h> <google/protobuf/wire_format.h>)
   add_library(thalweg_${NAME} STATIC ${generated})
   target_include_directories(thalweg_${NAME} SYSTEM PUBLIC ${PROJECT_BINARY_DIR}/generated)
-  target_compile_options(thalweg_${NAME} PRIVATE -O1 -g0)
+  target_compile_options(thalweg_${NAME} PRIVATE ${THALWEG_PROTO_OPTIONS})
+  target_precompile_headers(thalweg_${NAME} REUSE_FROM thalweg_${NAME}_headers)
   set_property(GLOBAL APPEND PROPERTY THALWEG_OBJECTS $<TARGET_OBJECTS:thalweg_${NAME}>)
   target_link_libraries(thalweg_${NAME} PUBLIC protobuf::libprotobuf)
 endfunction()

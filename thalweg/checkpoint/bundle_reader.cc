@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "thalweg/base/crc32c.h"
 #include "thalweg/base/status.h"
+#include "thalweg/base/varint.h"
 #include "thalweg/checkpoint/bundle.h"
 #include "thalweg/checkpoint/table.h"
 #include "thalweg/tensor/resource_handle.h"

@@ -4,6 +4,7 @@
 
 #include "thalweg/base/crc32c.h"
 #include "thalweg/base/status.h"
+#include "thalweg/base/varint.h"
 #include "thalweg/checkpoint/table.h"
 #include "thalweg/tensor/resource_handle.h"
 #include "thalweg/tensor/tensor_proto.h"

@@ -10,6 +10,7 @@
 
 #include "thalweg/base/crc32c.h"
 #include "thalweg/base/status.h"
+#include "thalweg/base/varint.h"
 
 namespace thalweg {
 namespace {
@@ -46,25 +47,6 @@ uint32_t Load32(const char* bytes) {
 leveldb::Slice ToSlice(absl::string_view text) { return leveldb::Slice(text.data(), text.size()); }
 
 }  // namespace
-
-bool TakeVarint(absl::string_view* bytes, uint64_t* value) {
-  *value = 0;
-  for (int i = 0; i < 10 && i < static_cast<int>(bytes->size()); ++i) {
-    const uint64_t byte = static_cast<unsigned char>((*bytes)[i]);
-    if (i == 9 && byte > 1) return false;
-    *value |= (byte & 0x7f) << (7 * i);
-    if (byte < 0x80) {
-      bytes->remove_prefix(i + 1);
-      return true;
-    }
-  }
-  return false;
-}
-
-void AppendVarint(std::string* bytes, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) bytes->push_back(static_cast<char>(value | 0x80));
-  bytes->push_back(static_cast<char>(value));
-}
 
 // Passes on what the builder writes, and keeps our error: leveldb's has no code.
 class TableWriter::File final : public leveldb::WritableFile {

@@ -83,9 +83,4 @@ class Table {
   std::vector<BlockRef> blocks_;  // constant after Open
 };
 
-// Varints: seven bits per byte, lowest first. TakeVarint() removes one from the front of
-// `bytes`, and returns false if there is none.
-bool TakeVarint(absl::string_view* bytes, uint64_t* value);
-void AppendVarint(std::string* bytes, uint64_t value);
-
 }  // namespace thalweg

@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "thalweg/base/crc32c.h"
+#include "thalweg/base/varint.h"
 
 namespace thalweg {
 namespace {

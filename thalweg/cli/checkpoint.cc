@@ -78,7 +78,7 @@ int64_t SizeOf(const std::string& prefix) {
   return size;
 }
 
-absl::Status List(std::ostream& out, const Arguments& paths) {
+absl::Status ListTensors(std::ostream& out, const Arguments& paths) {
   const std::string& folder = paths[0];
   absl::StatusOr<CheckpointState> state = ReadCheckpointState(folder);
   if (absl::IsNotFound(state.status())) return NotFound("there are no checkpoints in ", folder);
@@ -260,7 +260,7 @@ absl::StatusOr<Arguments> TakeFlags(const Arguments& args) {
   return paths;
 }
 
-absl::Status Run(std::ostream& out, const Arguments& args) {
+absl::Status RunCheckpoint(std::ostream& out, const Arguments& args) {
   ASSIGN_OR_RETURN(const Arguments rest, TakeFlags(args));
   struct Verb {
     const char* name;
@@ -268,7 +268,7 @@ absl::Status Run(std::ostream& out, const Arguments& args) {
     size_t least, most;
     absl::Status (*run)(std::ostream&, const Arguments&);
   };
-  constexpr Verb kVerbs[] = {{"list", "FOLDER", 1, 1, List},
+  constexpr Verb kVerbs[] = {{"list", "FOLDER", 1, 1, ListTensors},
                              {"show", "CHECKPOINT", 1, 1, Show},
                              {"verify", "CHECKPOINT...", 1, 1000, Verify},
                              {"diff", "CHECKPOINT CHECKPOINT", 2, 2, Diff},
@@ -303,7 +303,7 @@ Command CheckpointCommand() {
               "list FOLDER | show CHECKPOINT | verify CHECKPOINT... | diff CHECKPOINT CHECKPOINT |\n"
               "       merge NEW CHECKPOINT...",
           .flags = Flags(),
-          .run_with_rest = Run};
+          .run_with_rest = RunCheckpoint};
 }
 
 }  // namespace thalweg::cli

@@ -149,7 +149,7 @@ absl::Status Report(const google::protobuf::Message& message, const EvalResults&
   return absl::OkStatus();
 }
 
-absl::Status Run(std::ostream& out) {
+absl::Status RunEval(std::ostream& out) {
   RETURN_IF_ERROR(CheckFlags());
   ASSIGN_OR_RETURN(const std::unique_ptr<Evaluator> evaluator, Evaluator::Create());
   EvalResults results;
@@ -177,7 +177,7 @@ Command EvalCommand() {
               "--graph FILE (--fetch NAME... [--feeds FILE] [--target NAME...] [--runs N] | --steps FILE) [--out FILE]",
           .flags = {"graph", "feeds", "fetch", "target", "runs", "steps", "keep_going", "out", "trace", "threads",
                     "optimize"},
-          .run = Run};
+          .run = RunEval};
 }
 
 }  // namespace thalweg::cli

@@ -97,7 +97,7 @@ absl::Status ListMissing(const std::string& path, std::ostream& out) {
   return absl::OkStatus();
 }
 
-absl::Status Run(std::ostream& out) {
+absl::Status RunOps(std::ostream& out) {
   if (const std::string path = absl::GetFlag(FLAGS_missing); !path.empty()) return ListMissing(path, out);
   ASSIGN_OR_RETURN(const tensorflow::OpList list, RegisteredOps(absl::GetFlag(FLAGS_op)));
   if (const std::string path = absl::GetFlag(FLAGS_binary); !path.empty()) return WriteProto(path, list);
@@ -112,7 +112,7 @@ Command OpsCommand() {
           .summary = "Lists the supported op types with their signatures.",
           .usage = "[--op NAME] [--binary FILE] [--missing FILE]",
           .flags = {"op", "binary", "missing"},
-          .run = Run};
+          .run = RunOps};
 }
 
 }  // namespace thalweg::cli

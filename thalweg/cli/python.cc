@@ -67,7 +67,7 @@ void SetSwitch(const char* name, bool on) {
   }
 }
 
-absl::Status Run(std::ostream& out, const std::vector<std::string>& rest) {
+absl::Status RunPython(std::ostream& out, const std::vector<std::string>& rest) {
   RETURN_IF_ERROR(CheckInterpreterArguments(rest));
   char binary[PATH_MAX + 1] = {};
   if (readlink("/proc/self/exe", binary, PATH_MAX) < 0) return Internal("/proc/self/exe: ", strerror(errno));
@@ -95,7 +95,7 @@ Command PythonCommand() {
           .usage = "[--python EXE] [--sessions] [-u and other flags of Python] SCRIPT | -m MODULE | -c CODE [ARGS...]",
           .flags = {"python", "sessions", "keep_tensorflow_semantics"},
           .short_flags_are_rest = true,
-          .run_with_rest = Run};
+          .run_with_rest = RunPython};
 }
 
 }  // namespace thalweg::cli

@@ -27,7 +27,7 @@ ABSL_DECLARE_FLAG(int, base_port);  // defined in launch/job.cc
 namespace thalweg::cli {
 namespace {
 
-absl::StatusOr<int> Run(std::ostream& out, const std::vector<std::string>& rest) {
+absl::StatusOr<int> RunCluster(std::ostream& out, const std::vector<std::string>& rest) {
   const std::string restart = absl::GetFlag(FLAGS_restart);
   if (restart != "never" && restart != "on-failure") {
     return InvalidArgument("--restart=", restart, ": expected never or on-failure");
@@ -63,7 +63,7 @@ Command RunCommand() {
               "      --worker_hosts={worker_hosts} --job_name={job_name} --task_index={task_index}",
           .usage = "[--ps N] [--workers N] [--restart on-failure] [--faults F] [--] PROGRAM [ARGS...]",
           .flags = {"ps", "workers", "restart", "max_restarts", "base_port", "ps_grace", "board", "faults"},
-          .run_for_code = Run};
+          .run_for_code = RunCluster};
 }
 
 }  // namespace thalweg::cli

@@ -258,7 +258,7 @@ void AllowManyConnections() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-absl::Status Run(std::ostream& out) {
+absl::Status RunServer(std::ostream& out) {
   AllowManyConnections();
   // Threads inherit the signal mask, so the signals reach only Events::Wait().
   sigset_t signals;
@@ -291,7 +291,7 @@ Command ServerCommand() {
           .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "forever", "orphan_after",
                     "orphan_checkpoint", "idle_after", "peer_timeout", "client_lease", "master_lease", "local_links",
                     "lifeline", "script_channel", "keep_tensorflow_semantics", "faults"},
-          .run = Run};
+          .run = RunServer};
 }
 
 }  // namespace thalweg::cli

@@ -3,13 +3,13 @@
 namespace thalweg::cli {
 namespace {
 
-absl::Status Run(std::ostream& out) {
+absl::Status RunVersion(std::ostream& out) {
   out << "thalweg " << THALWEG_VERSION << "\n";
   return absl::OkStatus();
 }
 
 }  // namespace
 
-Command VersionCommand() { return {.name = "version", .summary = "Prints the version.", .run = Run}; }
+Command VersionCommand() { return {.name = "version", .summary = "Prints the version.", .run = RunVersion}; }
 
 }  // namespace thalweg::cli

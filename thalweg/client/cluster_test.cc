@@ -22,8 +22,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const TaskId kPs0{"ps", 0}, kPs1{"ps", 1}, kWorker0{"worker", 0}, kWorker1{"worker", 1};
-
 // What holds for a cluster, wherever its tasks are.
 class ClusterTest : public testing::TestWithParam<TasksIn> {};
 std::string NameOf(const testing::TestParamInfo<TasksIn>& info) {
@@ -40,8 +38,6 @@ std::string NameOf(const testing::TestParamInfo<TasksIn>& info) {
 INSTANTIATE_TEST_SUITE_P(Tasks, ClusterTest,
                          testing::Values(TasksIn::kThisProcess, TasksIn::kProcesses, TasksIn::kProcessesOverGrpc),
                          NameOf);
-
-Output Scalar(const Scope& s, float value) { return Const(s, Tensor::Scalar<float>(value)); }
 
 TEST_P(ClusterTest, AGraphSpansTasks) {
   TestCluster cluster({{"ps", 2}, {"worker", 2}}, {}, GetParam());

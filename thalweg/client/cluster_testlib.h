@@ -10,9 +10,14 @@
 #include <vector>
 
 #include "thalweg/client/session.h"
+#include "thalweg/ops/array_ops.h"
 #include "thalweg/server/server.h"
 
 namespace thalweg {
+
+inline const TaskId kPs0{"ps", 0}, kPs1{"ps", 1}, kWorker0{"worker", 0}, kWorker1{"worker", 1};
+
+inline Output Scalar(const Scope& s, float value) { return Const(s, value); }
 
 enum class TasksIn {
   kThisProcess,

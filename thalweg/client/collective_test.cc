@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 constexpr char kLeader[] = "/job:worker/replica:0/task:0";
 
-TaskId Worker(int i) { return {"worker", i}; }
+TaskId WorkerTask(int i) { return {"worker", i}; }
 
 // One worker's client: a graph of its own with one collective, a session on its
 // own server.
@@ -37,7 +37,7 @@ struct Member {
     x = Placeholder(s, kFloat, PartialShape());
     y = build(s, x);
     // Between graphs: a session uses its own task only.
-    auto made = Session::Create(graph, {.target = cluster.target(Worker(task)),
+    auto made = Session::Create(graph, {.target = cluster.target(WorkerTask(task)),
                                         .device_filters = {absl::StrCat("/job:worker/task:", task)},
                                         .collective_leader = std::move(leader)});
     CHECK(made.ok()) << made.status();
@@ -93,7 +93,7 @@ TEST(Collectives, OneGraphSpansTheMembers) {
     }
   }
   // With no leader named, the master is: it is the same for all.
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(Worker(1))}));
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(WorkerTask(1))}));
   for (int step = 0; step < 3; ++step) {
     ASSERT_OK_AND_ASSIGN(const auto out, session->Run(results, {{xs[0], Tensor::Vector<float>({1, 2})},
                                                                 {xs[1], Tensor::Vector<float>({3, -4})},
@@ -154,7 +154,7 @@ TEST(Collectives, ATaskMayHaveSeveralMembers) {
     const CollectiveOptions bcast{.group_size = 4, .instance_key = 3};
     results.emplace_back(i == 3 ? CollectiveBcastSend(s, x, {2}, bcast) : CollectiveBcastRecv(s, kFloat, {2}, bcast));
   }
-  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(Worker(0))}));
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(WorkerTask(0))}));
   ASSERT_OK_AND_ASSIGN(const auto out, session->Run(results));
   for (int i = 0; i < 12; i += 3) {
     EXPECT_THAT(out[i].flat<float>(), ElementsAre(6, 4));
@@ -280,7 +280,7 @@ TEST(Collectives, ClosingASessionEndsItsWait) {
   const Output init = Assign(s, v, Const(s, 0.f));
   const Output count = AssignAdd(s, v, Const(s, 1.f));
   const Output sum = CollectiveReduce(s, Const(s, 1.f), {.group_size = 2});
-  const SessionOptions options{.target = cluster.target(Worker(1)), .collective_leader = kLeader};
+  const SessionOptions options{.target = cluster.target(WorkerTask(1)), .collective_leader = kLeader};
   ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, options));
   ASSERT_OK_AND_ASSIGN(auto other, Session::Create(graph, options));
   ASSERT_OK(session->Run({init}).status());
@@ -298,7 +298,7 @@ TEST(Collectives, ClosingASessionEndsItsWait) {
 // The step's own deadline and the end of its session reach the question to the
 // leader.
 TEST(Collectives, AStepThatWaitsForAnAbsentLeaderEnds) {
-  TestCluster cluster({{"worker", 2}}, {Worker(0)});
+  TestCluster cluster({{"worker", 2}}, {WorkerTask(0)});
   Member member(cluster, 1, Sum(2));
   const Tensor one = Tensor::Vector<float>({1, 1});
   EXPECT_THAT(member.session->Run({member.y}, {{member.x, one}}, {.timeout = absl::Milliseconds(200)}),
@@ -312,10 +312,10 @@ TEST(Collectives, AStepThatWaitsForAnAbsentLeaderEnds) {
 }
 
 TEST(Collectives, AServerStopsWhileAStepWaitsForAnAbsentLeader) {
-  TestCluster cluster({{"worker", 2}}, {Worker(0)});
+  TestCluster cluster({{"worker", 2}}, {WorkerTask(0)});
   Member member(cluster, 1, Sum(2));
   std::thread client([&] { EXPECT_FALSE(member.Run(Tensor::Vector<float>({1, 1})).ok()); });
-  cluster.Stop(Worker(1));
+  cluster.Stop(WorkerTask(1));
   client.join();
 }
 
@@ -327,11 +327,11 @@ TEST(Collectives, AStoppedLeaderIsNamed) {
   for (const auto& result : RunAll(members, value)) ASSERT_OK(result.status());
   // New sessions ask the leader again.
   members.erase(members.begin());
-  cluster.Signal(Worker(0), SIGSTOP);
+  cluster.Signal(WorkerTask(0), SIGSTOP);
   for (const auto& result : RunAll(members, value)) {
     EXPECT_THAT(result, Fails(absl::StatusCode::kUnavailable, kLeader));
   }
-  cluster.Signal(Worker(0), SIGCONT);
+  cluster.Signal(WorkerTask(0), SIGCONT);
 }
 
 TEST(Collectives, AFailureReachesTheOthersAndTheNextStepWorks) {
@@ -382,14 +382,14 @@ TEST_P(CollectiveKillTest, ALostMemberIsNamed) {
   members.pop_back();
   std::vector<absl::StatusOr<Tensor>> results;
   std::thread others([&] { results = RunAll(members, value); });
-  cluster.Stop(Worker(2));
+  cluster.Stop(WorkerTask(2));
   others.join();
   for (size_t i = 0; i < results.size(); ++i) {
     if (broadcast && i == 1 && results[i].ok()) continue;  // it has got its value
     EXPECT_THAT(results[i], Fails(absl::StatusCode::kUnavailable, "/job:worker/replica:0/task:2"));
   }
   // Started again, it is a member of a new group.
-  cluster.Start(Worker(2));
+  cluster.Start(WorkerTask(2));
   members.clear();
   next = 0;
   for (int attempt = 0;; ++attempt) {

@@ -23,7 +23,6 @@
 namespace thalweg {
 namespace {
 
-const TaskId kPs0{"ps", 0}, kPs1{"ps", 1}, kWorker0{"worker", 0}, kWorker1{"worker", 1};
 constexpr absl::Duration kLong = absl::Seconds(60);
 
 // A task that waits in Join(), on a thread of its own.

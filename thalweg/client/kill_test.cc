@@ -19,7 +19,7 @@
 namespace thalweg {
 namespace {
 
-constexpr absl::Duration kTooLong = absl::Seconds(30);
+constexpr absl::Duration kKillTimeout = absl::Seconds(30);
 
 // A step as training has it: variables of two parameter servers go to a worker,
 // updates come back.
@@ -50,7 +50,7 @@ absl::Status TrainUntilAnError(const Model& model, const std::string& target, st
   const auto session = Session::Create(model.graph, {.target = target});
   if (!session.ok()) return session.status();
   for (;;) {
-    const auto out = (*session)->Run({model.update, model.sum}, {}, {.timeout = kTooLong});
+    const auto out = (*session)->Run({model.update, model.sum}, {}, {.timeout = kKillTimeout});
     if (!out.ok()) return out.status();
     ++*steps;
   }
@@ -94,11 +94,11 @@ TEST_P(KillTest, AClientHearsOfItAndTheClusterGoesOn) {
 
   const auto expect = [&](const absl::Status& s) { EXPECT_TRUE(absl::IsUnavailable(s) || absl::IsAborted(s)) << s; };
   if (victim != w1) {
-    ASSERT_TRUE(ended.WaitForNotificationWithTimeout(2 * kTooLong)) << "the client hangs";
+    ASSERT_TRUE(ended.WaitForNotificationWithTimeout(2 * kKillTimeout)) << "the client hangs";
     expect(status);
   }
   if (victim != w0) {
-    ASSERT_TRUE(other_ended.WaitForNotificationWithTimeout(2 * kTooLong)) << "the client hangs";
+    ASSERT_TRUE(other_ended.WaitForNotificationWithTimeout(2 * kKillTimeout)) << "the client hangs";
     expect(other_status);
   }
   // The other worker goes on as long as the parameter servers are there.
@@ -133,7 +133,7 @@ TEST(HangTest, StepsEndByTheirDeadlineOrWhenTheTaskIsTakenForDead) {
   cluster.Signal({"ps", 1}, SIGSTOP);
   EXPECT_THAT((*session)->Run({model.update}, {}, {.timeout = absl::Milliseconds(300)}),
               Fails(absl::StatusCode::kDeadlineExceeded, ""));
-  EXPECT_THAT((*session)->Run({model.update}, {}, {.timeout = kTooLong}),
+  EXPECT_THAT((*session)->Run({model.update}, {}, {.timeout = kKillTimeout}),
               Fails(absl::StatusCode::kUnavailable, "/job:ps/replica:0/task:1 has not answered"));
   cluster.Signal({"ps", 1}, SIGCONT);
   EXPECT_TRUE((*session)->Run({model.update}).ok());

@@ -23,10 +23,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const TaskId kPs0{"ps", 0}, kPs1{"ps", 1}, kWorker0{"worker", 0}, kWorker1{"worker", 1};
-
-Output Scalar(const Scope& s, float value) { return Const(s, Tensor::Scalar<float>(value)); }
-
 TEST(ServerTest, Hello) {
   ASSERT_OK_AND_ASSIGN(auto server, Server::StartLocal());
   EXPECT_THAT(server->target(), testing::StartsWith("grpc://localhost:"));

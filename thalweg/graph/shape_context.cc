@@ -140,6 +140,11 @@ absl::Status Scalar(ShapeContext& c) {
   return absl::OkStatus();
 }
 
+absl::Status Vector(ShapeContext& c) {
+  for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, PartialShape::OfRank(1));
+  return absl::OkStatus();
+}
+
 absl::Status LikeInput0(ShapeContext& c) {
   for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, c.input(0));
   return absl::OkStatus();

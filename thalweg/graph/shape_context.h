@@ -46,6 +46,7 @@ class ShapeContext {
 namespace shapes {
 absl::Status Unknown(ShapeContext& c);        // all outputs have unknown shapes
 absl::Status Scalar(ShapeContext& c);         // all outputs are scalars
+absl::Status Vector(ShapeContext& c);         // all outputs are vectors of unknown length
 absl::Status LikeInput0(ShapeContext& c);     // all outputs have the shape of input 0
 absl::Status Broadcast(ShapeContext& c);      // output 0 has the broadcast shape of inputs 0 and 1
 absl::Status NoOutputs(ShapeContext& c);      // for nodes without outputs; does not check inputs

@@ -80,7 +80,7 @@ class LateKernel : public AsyncKernel {
   void ComputeAsync(KernelContext&, Done done) override { done(absl::OkStatus()); }
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kEvaluateTestOps[] = {
     Op("_Arg").Output("output: T").Attr("T: type").Attr("index: int >= 0"),
     Op("Count").Output("n: float").Compute(Count),
     Op("Number").Output("x: float").Attr("value: float").Kernel<NumberKernel>(),

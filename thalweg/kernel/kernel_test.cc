@@ -55,7 +55,7 @@ class ConstantKernel : public Kernel {
   const float value_;
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kKernelTestOps[] = {
     Op("Shift").Input("x: float").Output("y: float").Attr("by: float = 1").Kernel<ShiftKernel>(),
     Op("Waiting").Output("y: float").Kernel<WaitingKernel>().Stateful(),
     Op("Sum").Input("x: N * float").Output("y: float").Attr("N: int").Commutative().Aggregate(),

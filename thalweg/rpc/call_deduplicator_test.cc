@@ -26,7 +26,7 @@ class FakeCall : public ServerCall {
   Cancellation cancellation_;
 };
 
-grpc::ByteBuffer Bytes(size_t n) {
+grpc::ByteBuffer Zeros(size_t n) {
   grpc::Slice slice(std::string(n, 'x'));
   return grpc::ByteBuffer(&slice, 1);
 }
@@ -37,7 +37,7 @@ TEST(CallDeduplicator, ARepetitionWaitsForTheAnswerOfTheFirst) {
   EXPECT_TRUE(calls.Begin(7, first));
   EXPECT_FALSE(calls.Begin(7, second));
   EXPECT_EQ(second.replies, 0);
-  calls.Reply(7, first, absl::OkStatus(), Bytes(3));
+  calls.Reply(7, first, absl::OkStatus(), Zeros(3));
   EXPECT_EQ(first.replies, 1);
   EXPECT_EQ(second.replies, 1);
   EXPECT_EQ(second.bytes, 3u);
@@ -58,11 +58,11 @@ TEST(CallDeduplicator, KeepsAsMuchAsItMay) {
   FakeCall call;
   for (const int id : {1, 2, 3}) {
     EXPECT_TRUE(calls.Begin(id, call));
-    calls.Reply(id, call, absl::OkStatus(), Bytes(10));
+    calls.Reply(id, call, absl::OkStatus(), Zeros(10));
   }
   EXPECT_FALSE(calls.Begin(3, call));
   EXPECT_TRUE(calls.Begin(1, call));  // forgotten
-  calls.Reply(1, call, absl::OkStatus(), Bytes(1000));
+  calls.Reply(1, call, absl::OkStatus(), Zeros(1000));
   EXPECT_TRUE(calls.Begin(1, call));  // too large to keep
 }
 

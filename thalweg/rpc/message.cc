@@ -15,6 +15,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "thalweg/base/machine_memory.h"
 #include "thalweg/base/status.h"
+#include "thalweg/base/varint.h"
 #include "thalweg/proto/worker.pb.h"
 #include "thalweg/tensor/tensor_proto.h"
 
@@ -37,11 +38,6 @@ size_t VarintSize(uint64_t value) {
   size_t n = 1;
   for (; value >= 0x80; value >>= 7) ++n;
   return n;
-}
-
-void AppendVarint(std::string* out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
 }
 
 // The part of a TensorProto before the elements: type, shape, and the tag and

@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/varint.h"
 #include "thalweg/proto/named_tensor.pb.h"
 #include "thalweg/proto/worker.pb.h"
 #include "thalweg/tensor/tensor_proto.h"
@@ -118,11 +119,6 @@ TEST(RecvTensorResponse, DamagedBytes) {
     Rendezvous::Value value;
     ParseRecvTensorResponse(bytes, &value).IgnoreError();
   }
-}
-
-void AppendVarint(std::string* out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
 }
 
 // The largest lengths that a peer can claim, and some that overflow.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "thalweg/base/status.h"
+#include "thalweg/base/varint.h"
 #include "thalweg/proto/worker.pb.h"
 #include "thalweg/rpc/message.h"
 
@@ -22,11 +23,6 @@ using tensorflow::RecvBufRespExtra;
 using tensorflow::RecvBufResponse;
 
 constexpr char kTypeUrl[] = "type.googleapis.com/tensorflow.RecvBufRespExtra";
-
-void AppendVarint(std::string* out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
-}
 
 // The tag of a field and its length; the bytes follow.
 std::string Head(int field, uint64_t bytes) {

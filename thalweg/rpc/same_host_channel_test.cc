@@ -31,7 +31,7 @@
 namespace thalweg {
 namespace {
 
-constexpr absl::Duration kTooLong = absl::Seconds(30);
+constexpr absl::Duration kChannelTimeout = absl::Seconds(30);
 
 grpc::ByteBuffer Bytes(const std::string& text) {
   const grpc::Slice slice(text);
@@ -105,7 +105,7 @@ class SameHostChannelTest : public testing::Test {
       ended.Notify();
     };
     if (!channel.Call(method, Bytes(text), options, done)) return Aborted("no link");
-    if (!ended.WaitForNotificationWithTimeout(kTooLong)) return Internal("no answer");
+    if (!ended.WaitForNotificationWithTimeout(kChannelTimeout)) return Internal("no answer");
     return result;
   }
 
@@ -145,7 +145,7 @@ TEST_F(SameHostChannelTest, ACallEndsWhenItIsCancelledAndTheServerHearsOfIt) {
   });
   EXPECT_THAT(Call(*channel, "/test/Wait", "", {.cancellation = &cancellation}),
               Fails(absl::StatusCode::kCancelled, "The call was cancelled"));
-  EXPECT_TRUE(cancelled_.WaitForNotificationWithTimeout(kTooLong));
+  EXPECT_TRUE(cancelled_.WaitForNotificationWithTimeout(kChannelTimeout));
   canceller.join();
   EXPECT_THAT(Call(*channel, "/test/Echo", "", {.cancellation = &cancellation}),
               Fails(absl::StatusCode::kCancelled, "enough"));
@@ -156,8 +156,8 @@ TEST_F(SameHostChannelTest, ACallEndsAtItsDeadline) {
   const auto channel = Connect();
   EXPECT_THAT(Call(*channel, "/test/Wait", "", {.timeout = absl::Milliseconds(20)}),
               Fails(absl::StatusCode::kDeadlineExceeded, ""));
-  EXPECT_TRUE(cancelled_.WaitForNotificationWithTimeout(kTooLong));
-  EXPECT_TRUE(Call(*channel, "/test/Echo", "", {.timeout = kTooLong}).ok());
+  EXPECT_TRUE(cancelled_.WaitForNotificationWithTimeout(kChannelTimeout));
+  EXPECT_TRUE(Call(*channel, "/test/Echo", "", {.timeout = kChannelTimeout}).ok());
   channel->Close();
 }
 
@@ -178,7 +178,7 @@ TEST_F(SameHostChannelTest, AClientThatGoesCancelsItsCalls) {
     channel->Close();
   });
   EXPECT_THAT(Call(*channel, "/test/Wait", ""), Fails(absl::StatusCode::kCancelled, "closing"));
-  EXPECT_TRUE(cancelled_.WaitForNotificationWithTimeout(kTooLong));
+  EXPECT_TRUE(cancelled_.WaitForNotificationWithTimeout(kChannelTimeout));
   closer.join();
   EXPECT_THAT(Call(*channel, "/test/Echo", ""), Fails(absl::StatusCode::kAborted, "no link"));
 }
@@ -196,7 +196,7 @@ TEST_F(SameHostChannelTest, AnAbandonedChannelEndsWithItsLastCall) {
   EXPECT_FALSE(alive.expired());
   EXPECT_FALSE(ended.HasBeenNotified());
   cancellation.Cancel(Cancelled("enough"));
-  EXPECT_TRUE(ended.WaitForNotificationWithTimeout(kTooLong));
+  EXPECT_TRUE(ended.WaitForNotificationWithTimeout(kChannelTimeout));
   while (!alive.expired()) std::this_thread::yield();  // the thread that ended it lets go of it
 }
 
@@ -208,7 +208,7 @@ TEST_F(SameHostChannelTest, AServerThatStopsAnswersAndComesBack) {
   EXPECT_FALSE(Call(*channel, "/test/Echo", "").ok());
   Restart(port);
   absl::StatusOr<std::string> answer;
-  const absl::Time limit = absl::Now() + kTooLong;
+  const absl::Time limit = absl::Now() + kChannelTimeout;
   while (!(answer = Call(*channel, "/test/Echo", "again")).ok() && absl::Now() < limit) std::this_thread::yield();
   EXPECT_THAT(answer.value_or(""), "again");
   channel->Close();
@@ -321,7 +321,7 @@ TEST_F(SameHostChannelTest, DescriptorsThatNobodyExpectsAreClosed) {
   }
   ASSERT_TRUE(Call(*channel, "/test/Echo", "still here").ok());
   // Links that were lost may take a moment to be let go of.
-  const absl::Time deadline = absl::Now() + kTooLong;
+  const absl::Time deadline = absl::Now() + kChannelTimeout;
   while (OpenDescriptors() > before + 10 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_LE(OpenDescriptors(), before + 10);
   channel->Close();
@@ -374,7 +374,7 @@ TEST_F(SameHostChannelTest, AServerWithoutFileDescriptorsPausesAndTakesTheClient
   // It is noticed, as what it sends is: the server hangs up.
   ASSERT_EQ(send(client.get(), "?", 1, MSG_NOSIGNAL), 1);
   pollfd hung_up{.fd = client.get(), .events = POLLIN, .revents = 0};
-  ASSERT_EQ(poll(&hung_up, 1, static_cast<int>(absl::ToInt64Milliseconds(kTooLong))), 1);
+  ASSERT_EQ(poll(&hung_up, 1, static_cast<int>(absl::ToInt64Milliseconds(kChannelTimeout))), 1);
   char c = 0;
   EXPECT_EQ(recv(client.get(), &c, 1, 0), 0);
 }
@@ -394,10 +394,10 @@ TEST_F(SameHostChannelTest, CallsOverALinkThatIsRefusedGoOverGrpc) {
   });
   RpcClient client;
   const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
-  for (const CallOptions& options : {CallOptions{}, CallOptions{.timeout = kTooLong}}) {
+  for (const CallOptions& options : {CallOptions{}, CallOptions{.timeout = kChannelTimeout}}) {
     absl::StatusOr<std::string> answer;
     const int before = refused;
-    const absl::Time limit = absl::Now() + kTooLong;
+    const absl::Time limit = absl::Now() + kChannelTimeout;
     // Links are not tried at every call.
     while (refused == before && absl::Now() < limit) {
       Notification ended;
@@ -406,7 +406,7 @@ TEST_F(SameHostChannelTest, CallsOverALinkThatIsRefusedGoOverGrpc) {
         if (!status.ok()) answer = status;
         ended.Notify();
       });
-      ASSERT_TRUE(ended.WaitForNotificationWithTimeout(kTooLong));
+      ASSERT_TRUE(ended.WaitForNotificationWithTimeout(kChannelTimeout));
       ASSERT_TRUE(answer.ok()) << answer.status();
       EXPECT_EQ(*answer, "hello");
     }

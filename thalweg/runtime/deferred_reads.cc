@@ -11,7 +11,6 @@
 namespace thalweg {
 namespace {
 
-bool Sends(const Node& node) { return node.op() == "_Send" || node.op() == "_HostSend"; }
 bool Receives(const Node& node) { return node.op() == "_Recv" || node.op() == "_HostRecv"; }
 
 bool IsIdentity(const Node& node) {
@@ -128,7 +127,7 @@ class LateReads {
       for (const Node* next : consumers_[node.id()]) {
         if (after[next->id()]) continue;
         after[next->id()] = true;
-        sends = sends || Sends(*next);
+        sends = sends || IsSend(*next);
         stack.push_back(next);
       }
     }
@@ -205,6 +204,8 @@ class LateReads {
 
 }  // namespace
 
+bool IsSend(const Node& node) { return node.op() == "_Send" || node.op() == "_HostSend"; }
+
 bool UpdatesVariable(const Node& node) {
   if (IsControlFlow(node)) return false;
   for (int i = 0; i < node.num_inputs(); ++i) {
@@ -221,7 +222,7 @@ bool CarriesVariable(const Output& output, const std::vector<bool>& passes_varia
 }
 
 bool TakesVariable(const Node& n, int i, const std::vector<bool>& passes_variable) {
-  return IsRef(n.input_type(i)) || Sends(n) || (passes_variable[n.id()] && (i == 0 || IsMerge(n)));
+  return IsRef(n.input_type(i)) || IsSend(n) || (passes_variable[n.id()] && (i == 0 || IsMerge(n)));
 }
 
 }  // namespace thalweg

@@ -21,6 +21,9 @@
 
 namespace thalweg {
 
+// True for nodes that send a tensor to another device or task.
+bool IsSend(const Node& node);
+
 // True for nodes that change a variable given by reference.
 bool UpdatesVariable(const Node& node);
 

@@ -15,7 +15,7 @@
 namespace thalweg {
 namespace {
 
-constexpr absl::Duration kTooLong = absl::Seconds(30);
+constexpr absl::Duration kStepTimeout = absl::Seconds(30);
 
 Output Enter(const Scope& s, const char* frame, Output x) {
   return s.Add("Enter", {x}, {{"frame_name", frame}, {"is_constant", true}});
@@ -41,7 +41,7 @@ TEST(Executor, ALongWaitIsTold) {
     EXPECT_THAT(session.Run(step, {.cancellation = &cancellation}, {}, &results, nullptr),
                 Fails(absl::StatusCode::kCancelled, "enough"));
   });
-  EXPECT_TRUE(log.Wait(kTooLong)) << log.text();
+  EXPECT_TRUE(log.Wait(kStepTimeout)) << log.text();
   cancellation.Cancel(absl::CancelledError("enough"));
   runner.join();
 }
@@ -78,7 +78,7 @@ TEST(Executor, CloseTellsWhatItWaitsFor) {
     const AwaitedLog log(
         {"Session::Close has waited for ", " for 1 steps to end: 'deaf' (TestDeaf) on /job:localhost"});
     std::thread closer([&] { EXPECT_THAT(session.Close(), IsOk()); });
-    EXPECT_TRUE(log.Wait(kTooLong)) << log.text();
+    EXPECT_TRUE(log.Wait(kStepTimeout)) << log.text();
     done(absl::OkStatus());
     closer.join();
   }

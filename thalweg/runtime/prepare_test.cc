@@ -20,8 +20,8 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kWorker = "/job:worker/replica:0/task:0/device:CPU:0";
-constexpr const char* kPs = "/job:ps/replica:0/task:0/device:CPU:0";
+constexpr const char* kWorkerDevice = "/job:worker/replica:0/task:0/device:CPU:0";
+constexpr const char* kPsDevice = "/job:ps/replica:0/task:0/device:CPU:0";
 
 // Has no effects, so that it runs while constants are folded: until the test lets
 // it go on.
@@ -45,7 +45,7 @@ const OpRegistration kSlowToFold = Op("TestSlowToFold")
 class SessionGraphTest : public testing::Test {
  protected:
   SessionGraphTest() {
-    for (const char* name : {kWorker, kPs}) options_.placer.devices.push_back({*DeviceName::Parse(name)});
+    for (const char* name : {kWorkerDevice, kPsDevice}) options_.placer.devices.push_back({*DeviceName::Parse(name)});
     options_.folding_device = devices_.devices()[0].get();
   }
   absl::StatusOr<Graph> Prepare(const Signature& signature) {
@@ -69,7 +69,7 @@ TEST_F(SessionGraphTest, ASignatureIsPrunedPlacedAndOptimized) {
   ASSERT_OK_AND_ASSIGN(const Graph prepared, Prepare({.feeds = {"x:0"}, .fetches = {"product:0"}}));
   EXPECT_EQ(prepared.FindNode("unused"), nullptr);
   ASSERT_NE(prepared.FindNode("product"), nullptr);
-  EXPECT_EQ(prepared.FindNode("product")->device(), kPs);
+  EXPECT_EQ(prepared.FindNode("product")->device(), kPsDevice);
   EXPECT_TRUE(std::none_of(prepared.nodes().begin(), prepared.nodes().end(), [](const auto& node) {
     return node->op() == "AddV2";
   })) << "the sum of constants is folded";

@@ -40,8 +40,6 @@ void Normalize(WaitSet& set) {
   set.resize(kept);
 }
 
-bool Sends(const Node& node) { return node.op() == "_Send" || node.op() == "_HostSend"; }
-
 }  // namespace
 
 // For every unit the set of waits it depends on; units with the same set form a
@@ -93,7 +91,7 @@ std::vector<int> Schedule(const std::vector<Unit>& units, int num_segments) {
     // Late, so that readers of the old value are done and the update happens
     // in place.
     if (unit.node != nullptr && UpdatesVariable(*unit.node)) priority = 2;
-    if (unit.waits || (unit.node != nullptr && Sends(*unit.node))) priority = 0;
+    if (unit.waits || (unit.node != nullptr && IsSend(*unit.node))) priority = 0;
     return std::tuple(unit.segment, priority, u);
   };
   const auto later = [&](int a, int b) { return rank(a) > rank(b); };

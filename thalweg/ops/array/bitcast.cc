@@ -44,15 +44,15 @@ absl::Status BitcastShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-constexpr const char* kTypes =
+constexpr const char* kBitcastTypes =
     "{bfloat16, half, float, double, int64, int32, uint8, uint16, uint32, uint64, int8, int16, complex64, complex128, "
     "qint8, quint8, qint16, quint16, qint32}";
 
 const OpRegistration kBitcast = Op("Bitcast")
                                     .Input("input: T")
                                     .Output("output: type")
-                                    .Attr(absl::StrCat("T: ", kTypes))
-                                    .Attr(absl::StrCat("type: ", kTypes))
+                                    .Attr(absl::StrCat("T: ", kBitcastTypes))
+                                    .Attr(absl::StrCat("type: ", kBitcastTypes))
                                     .Shape(BitcastShape)
                                     .Compute(ComputeBitcast)
                                     .NotDifferentiable();

@@ -81,7 +81,7 @@ absl::Status CheckNumericsGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kCheckNumericsOps[] = {
     Op("CheckNumerics")
         .Input("tensor: T")
         .Output("output: T")

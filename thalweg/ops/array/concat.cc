@@ -179,7 +179,7 @@ absl::Status ConcatOffsetShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kConcatOps[] = {
     Op("Concat")
         .Input("concat_dim: int32")
         .Input("values: N * T")

@@ -91,7 +91,7 @@ Op DataFormat(const char* name) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDataFormatOps[] = {
     DataFormat("DataFormatDimMap").Kernel<DimMapKernel>(),
     DataFormat("DataFormatVecPermute").Kernel<VecPermuteKernel>(),
 };

@@ -72,20 +72,20 @@ absl::Status DiagPartGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-constexpr const char* kTypes = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}";
+constexpr const char* kDiagTypes = "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}";
 
-const OpRegistration kOps[] = {
+const OpRegistration kDiagOps[] = {
     Op("Diag")
         .Input("diagonal: T")
         .Output("output: T")
-        .Attr(kTypes)
+        .Attr(kDiagTypes)
         .Shape(DiagShape)
         .Compute(ComputeDiag)
         .Gradient(DiagGradient),
     Op("DiagPart")
         .Input("input: T")
         .Output("diagonal: T")
-        .Attr(kTypes)
+        .Attr(kDiagTypes)
         .Shape(DiagPartShape)
         .Compute(ComputeDiagPart)
         .Gradient(DiagPartGradient),

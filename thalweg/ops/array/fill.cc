@@ -75,7 +75,7 @@ absl::Status ComputeOnesLike(KernelContext& c) {
   });
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kFillOps[] = {
     Op("Fill")
         .Input("dims: index_type")
         .Input("value: T")

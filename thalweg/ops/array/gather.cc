@@ -244,7 +244,7 @@ absl::Status GatherV2Gradient(GradientContext& c) {
   return DenseGradient(c, batch_dims);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kGatherOps[] = {
     Op("Gather")
         .Input("params: Tparams")
         .Input("indices: Tindices")

@@ -318,7 +318,7 @@ Op TensorScatter(absl::string_view name, absl::string_view index_types, ScatterK
       .Gradient(gradient);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kGatherNdOps[] = {
     Op("GatherNd")
         .Input("params: Tparams")
         .Input("indices: Tindices")

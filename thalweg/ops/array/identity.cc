@@ -65,7 +65,7 @@ class EnsureShapeKernel : public Kernel {
   PartialShape shape_;
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kIdentityOps[] = {
     Op("Identity")
         .Input("input: T")
         .Output("output: T")

@@ -127,7 +127,7 @@ Op Inplace(const char* name, InplaceKernel::Form form) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kInplaceOps[] = {
     Inplace("InplaceUpdate", InplaceKernel::kUpdate),
     Inplace("InplaceAdd", InplaceKernel::kAdd),
     Inplace("InplaceSub", InplaceKernel::kSub),

@@ -111,7 +111,7 @@ absl::Status UnravelIndexShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kListDiffOps[] = {
     Op("ListDiff")
         .Input("x: T")
         .Input("y: T")

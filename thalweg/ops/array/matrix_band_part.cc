@@ -62,7 +62,7 @@ absl::Status BandPartGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kMatrixBandPartOps[] = {
     Op("MatrixBandPart")
         .Input("input: T")
         .Input("num_lower: Tindex")

@@ -344,7 +344,7 @@ Op MatrixSetDiagOp(absl::string_view name, int version) {
   return op.Shape(MatrixSetDiagShape).Kernel<MatrixSetDiagKernel>(version).Gradient(MatrixSetDiagGradient);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kMatrixDiagOps[] = {
     MatrixDiagOp("MatrixDiag", 1),
     MatrixDiagOp("MatrixDiagV2", 2),
     MatrixDiagOp("MatrixDiagV3", 3),

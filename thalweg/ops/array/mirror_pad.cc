@@ -195,7 +195,7 @@ absl::Status MirrorPadGradGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kMirrorPadOps[] = {
     Op("MirrorPad")
         .Input("input: T")
         .Input("paddings: Tpaddings")

@@ -122,7 +122,7 @@ absl::Status UnpackGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kPackOps[] = {
     Op("Pack")
         .Input("values: N * T")
         .Output("output: T")

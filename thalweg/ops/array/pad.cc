@@ -75,7 +75,7 @@ absl::Status PadGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kPadOps[] = {
     Op("Pad")
         .Input("input: T")
         .Input("paddings: Tpaddings")

@@ -39,7 +39,7 @@ absl::Status WithDefaultGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kPlaceholderOps[] = {
     Op("Placeholder")
         .Output("output: dtype")
         .Attr("dtype: type")

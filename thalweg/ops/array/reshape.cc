@@ -184,7 +184,7 @@ absl::Status SqueezeShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kReshapeOps[] = {
     Op("Reshape")
         .Input("tensor: T")
         .Input("shape: Tshape")

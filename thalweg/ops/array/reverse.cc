@@ -154,7 +154,7 @@ absl::Status ReverseSequenceGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kReverseOps[] = {
     Op("Reverse")
         .Input("tensor: T")
         .Input("dims: bool")

@@ -115,7 +115,7 @@ Op Bound(const char* name) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSearchSortedOps[] = {
     Bound("LowerBound").Kernel<BoundKernel>(false),
     Bound("UpperBound").Kernel<BoundKernel>(true),
     Op("NthElement")

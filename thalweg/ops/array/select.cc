@@ -201,7 +201,7 @@ absl::Status SelectV2Gradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSelectOps[] = {
     Op("Select")
         .Input("condition: bool")
         .Input("t: T")

@@ -6,7 +6,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Tensor Result(absl::string_view op, const Tensor& c, const Tensor& t, const Tensor& e) {
+Tensor SelectResult(absl::string_view op, const Tensor& c, const Tensor& t, const Tensor& e) {
   absl::StatusOr<std::vector<Tensor>> y = RunOp(op, {c, t, e});
   EXPECT_TRUE(y.ok()) << op << ": " << y.status();
   return y.ok() ? (*y)[0] : Tensor();
@@ -15,47 +15,47 @@ Tensor Result(absl::string_view op, const Tensor& c, const Tensor& t, const Tens
 TEST(SelectTest, EachElement) {
   const Tensor c = Tensor::Vector<bool>({true, false, true});
   for (const char* op : {"Select", "SelectV2"}) {
-    ExpectTensor(Result(op, c, Tensor::Vector<float>({1, 2, 3}), Tensor::Vector<float>({10, 20, 30})),
+    ExpectTensor(SelectResult(op, c, Tensor::Vector<float>({1, 2, 3}), Tensor::Vector<float>({10, 20, 30})),
                  Tensor::Vector<float>({1, 20, 3}));
-    ExpectTensor(Result(op, c, Tensor::Vector<uint8_t>({1, 2, 3}), Tensor::Vector<uint8_t>({10, 20, 30})),
+    ExpectTensor(SelectResult(op, c, Tensor::Vector<uint8_t>({1, 2, 3}), Tensor::Vector<uint8_t>({10, 20, 30})),
                  Tensor::Vector<uint8_t>({1, 20, 3}));
     ExpectTensor(
-        Result(op, c, Tensor::Vector<std::string>({"a", "b", "c"}), Tensor::Vector<std::string>({"x", "y", "z"})),
+        SelectResult(op, c, Tensor::Vector<std::string>({"a", "b", "c"}), Tensor::Vector<std::string>({"x", "y", "z"})),
         Tensor::Vector<std::string>({"a", "y", "c"}));
     using C = std::complex<double>;
-    ExpectTensor(Result(op, c, Tensor::Vector<C>({1, 2, 3}), Tensor::Vector<C>({10, 20, 30})),
+    ExpectTensor(SelectResult(op, c, Tensor::Vector<C>({1, 2, 3}), Tensor::Vector<C>({10, 20, 30})),
                  Tensor::Vector<C>({1, 20, 3}));
   }
 }
 
 TEST(SelectTest, ScalarConditionOfAnyShape) {
   for (const char* op : {"Select", "SelectV2"}) {
+    ExpectTensor(SelectResult(op, Tensor::Scalar<bool>(false), Tensor::Scalar<std::string>("a"),
+                              Tensor::Scalar<std::string>("b")),
+                 Tensor::Scalar<std::string>("b"));
     ExpectTensor(
-        Result(op, Tensor::Scalar<bool>(false), Tensor::Scalar<std::string>("a"), Tensor::Scalar<std::string>("b")),
-        Tensor::Scalar<std::string>("b"));
-    ExpectTensor(
-        Result(op, Tensor::Scalar<bool>(true), Tensor::Vector<int32_t>({1, 2}), Tensor::Vector<int32_t>({3, 4})),
+        SelectResult(op, Tensor::Scalar<bool>(true), Tensor::Vector<int32_t>({1, 2}), Tensor::Vector<int32_t>({3, 4})),
         Tensor::Vector<int32_t>({1, 2}));
   }
 }
 
 TEST(SelectTest, ConditionPerRow) {
-  ExpectTensor(Result("Select", Tensor::Vector<bool>({true, false}), Tensor::Of<float>({2, 2}, {1, 2, 3, 4}),
-                      Tensor::Of<float>({2, 2}, {5, 6, 7, 8})),
+  ExpectTensor(SelectResult("Select", Tensor::Vector<bool>({true, false}), Tensor::Of<float>({2, 2}, {1, 2, 3, 4}),
+                            Tensor::Of<float>({2, 2}, {5, 6, 7, 8})),
                Tensor::Of<float>({2, 2}, {1, 2, 7, 8}));
 }
 
 TEST(SelectTest, V2Broadcasts) {
-  ExpectTensor(Result("SelectV2", Tensor::Of<bool>({2, 1}, {true, false}), Tensor::Vector<float>({1, 2}),
-                      Tensor::Scalar<float>(9)),
+  ExpectTensor(SelectResult("SelectV2", Tensor::Of<bool>({2, 1}, {true, false}), Tensor::Vector<float>({1, 2}),
+                            Tensor::Scalar<float>(9)),
                Tensor::Of<float>({2, 2}, {1, 2, 9, 9}));
-  ExpectTensor(Result("SelectV2", Tensor::Vector<bool>({true, false}), Tensor::Of<int64_t>({2, 1}, {1, 2}),
-                      Tensor::Of<int64_t>({1, 2}, {8, 9})),
+  ExpectTensor(SelectResult("SelectV2", Tensor::Vector<bool>({true, false}), Tensor::Of<int64_t>({2, 1}, {1, 2}),
+                            Tensor::Of<int64_t>({1, 2}, {8, 9})),
                Tensor::Of<int64_t>({2, 2}, {1, 9, 2, 9}));
-  ExpectTensor(
-      Result("SelectV2", Tensor::Scalar<bool>(true), Tensor::Of<float>({2, 1, 1}, {1, 2}), Tensor(kFloat, {3, 1})),
-      Tensor::Of<float>({2, 3, 1}, {1, 1, 1, 2, 2, 2}));
-  ExpectTensor(Result("SelectV2", Tensor(kBool, {0, 1}), Tensor::Vector<float>({1, 2}), Tensor::Scalar<float>(9)),
+  ExpectTensor(SelectResult("SelectV2", Tensor::Scalar<bool>(true), Tensor::Of<float>({2, 1, 1}, {1, 2}),
+                            Tensor(kFloat, {3, 1})),
+               Tensor::Of<float>({2, 3, 1}, {1, 1, 1, 2, 2, 2}));
+  ExpectTensor(SelectResult("SelectV2", Tensor(kBool, {0, 1}), Tensor::Vector<float>({1, 2}), Tensor::Scalar<float>(9)),
                Tensor(kFloat, {0, 2}));
 }
 

@@ -53,7 +53,7 @@ absl::Status ShapesOfShapes(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kShapeOps[] = {
     Op("Shape")
         .Input("input: T")
         .Output("output: out_type")

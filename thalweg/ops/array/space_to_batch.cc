@@ -260,7 +260,7 @@ absl::Status BatchToSpaceNDGradient(GradientContext& c) { return InverseND(c, "S
 absl::Status SpaceToBatchGradient(GradientContext& c) { return Inverse(c, "BatchToSpace"); }
 absl::Status BatchToSpaceGradient(GradientContext& c) { return Inverse(c, "SpaceToBatch"); }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSpaceToBatchOps[] = {
     Op("SpaceToBatchND")
         .Input("input: T")
         .Input("block_shape: Tblock_shape")

@@ -118,7 +118,7 @@ absl::Status BlockGradient(GradientContext& c, absl::string_view inverse) {
 absl::Status SpaceToDepthGradient(GradientContext& c) { return BlockGradient(c, "DepthToSpace"); }
 absl::Status DepthToSpaceGradient(GradientContext& c) { return BlockGradient(c, "SpaceToDepth"); }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSpaceToDepthOps[] = {
     Op("SpaceToDepth")
         .Input("input: T")
         .Output("output: T")

@@ -149,7 +149,7 @@ absl::Status SplitVGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSplitOps[] = {
     Op("Split")
         .Input("split_dim: int32")
         .Input("value: T")

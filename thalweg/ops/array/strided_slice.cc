@@ -309,7 +309,7 @@ absl::Status TensorStridedSliceUpdateGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kStridedSliceOps[] = {
     Op("StridedSlice")
         .Input("input: T")
         .Input("begin: Index")

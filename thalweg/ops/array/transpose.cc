@@ -129,7 +129,7 @@ absl::Status InvertPermutationShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kTransposeOps[] = {
     Op("Transpose")
         .Input("x: T")
         .Input("perm: Tperm")

@@ -174,7 +174,7 @@ absl::Status UniqueShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kUniqueOps[] = {
     Op("Unique")
         .Input("x: T")
         .Output("y: T")

@@ -349,8 +349,8 @@ Op BcastRecvV2() {
   return Hints(op).Shape(BcastRecvV2Shape).Kernel<BcastRecvKernel>();
 }
 
-const OpRegistration kOps[] = {Reduce(),   Gather(),   BcastSend(),   BcastRecv(),
-                               ReduceV2(), GatherV2(), BcastSendV2(), BcastRecvV2()};
+const OpRegistration kCollectiveOps[] = {Reduce(),   Gather(),   BcastSend(),   BcastRecv(),
+                                         ReduceV2(), GatherV2(), BcastSendV2(), BcastRecvV2()};
 
 std::vector<AttrArg> AttrsOf(const CollectiveOptions& options, std::vector<AttrArg> more) {
   more.emplace_back("group_size", options.group_size);

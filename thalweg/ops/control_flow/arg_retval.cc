@@ -6,7 +6,7 @@
 namespace thalweg {
 namespace {
 
-const OpRegistration kOps[] = {
+const OpRegistration kArgRetvalOps[] = {
     Op("_Arg")
         .Output("output: T")
         .Attr("T: type")

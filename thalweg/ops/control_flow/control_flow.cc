@@ -148,7 +148,7 @@ absl::Status MergeGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kControlFlowOps[] = {
     Op("Switch")
         .Input("data: T")
         .Input("pred: bool")

@@ -115,7 +115,7 @@ absl::Status ComputeDeviceIndex(KernelContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kFunctionalOps[] = {
     Call("PartitionedCall"),
     Call("StatefulPartitionedCall").Stateful().DistributedCommunication(),
     If("If").Stateful(),

@@ -126,7 +126,7 @@ Op Recv(absl::string_view name) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {Send("_Send"), Recv("_Recv"), Send("_HostSend"), Recv("_HostRecv")};
+const OpRegistration kSendRecvOps[] = {Send("_Send"), Recv("_Recv"), Send("_HostSend"), Recv("_HostRecv")};
 
 }  // namespace
 }  // namespace thalweg

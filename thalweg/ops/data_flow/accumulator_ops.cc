@@ -115,9 +115,9 @@ class SparseApplyKernel final : public Kernel {
   bool has_known_shape_ = false;
 };
 
-class TakeKernel final : public AsyncKernel {
+class AccumulatorTakeKernel final : public AsyncKernel {
  public:
-  explicit TakeKernel(bool sparse) : sparse_(sparse) {}
+  explicit AccumulatorTakeKernel(bool sparse) : sparse_(sparse) {}
 
   void ComputeAsync(KernelContext& c, Done done) override {
     absl::StatusOr<std::shared_ptr<Accumulator>> found = Find(c, sparse_);
@@ -214,11 +214,6 @@ absl::Status ReadLedger(KernelContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status FourVectors(ShapeContext& c) {
-  for (int i = 0; i < 4; ++i) c.set_output(i, PartialShape::OfRank(1));
-  return absl::OkStatus();
-}
-
 absl::Status SecondIsScalar(ShapeContext& c) { return c.RequireScalar(1); }
 
 bool ByHandle(absl::string_view name) { return absl::StrContains(name, "Resource"); }
@@ -238,7 +233,7 @@ Op Make(absl::string_view name) {
   return op;
 }
 
-Op Use(absl::string_view name) {
+Op AccumulatorUser(absl::string_view name) {
   Op op(name);
   op.Input(ByHandle(name) ? "handle: resource" : "handle: Ref(string)").NotDifferentiable();
   if (ByHandle(name)) op.Stateful();
@@ -246,7 +241,7 @@ Op Use(absl::string_view name) {
 }
 
 Op ApplyOp(absl::string_view name) {
-  return Use(name)
+  return AccumulatorUser(name)
       .Input("local_step: int64")
       .Input("gradient: dtype")
       .Attr("dtype: numbertype")
@@ -254,34 +249,40 @@ Op ApplyOp(absl::string_view name) {
       .Compute(Apply);
 }
 Op TakeOp(absl::string_view name) {
-  return Use(name)
+  return AccumulatorUser(name)
       .Input("num_required: int32")
       .Output("average: dtype")
       .Attr("dtype: numbertype")
       .Shape(SecondIsScalar)
-      .Kernel<TakeKernel>(false);
+      .Kernel<AccumulatorTakeKernel>(false);
 }
 Op SetStepOp(absl::string_view name) {
-  return Use(name).Input("new_global_step: int64").Shape(SecondIsScalar).Compute(SetGlobalStep);
+  return AccumulatorUser(name).Input("new_global_step: int64").Shape(SecondIsScalar).Compute(SetGlobalStep);
 }
 Op LeaveOp(absl::string_view name) {
-  return Use(name).Input("worker: int64").Attr("total: int >= 1").Shape(SecondIsScalar).Kernel<LeaveKernel>();
+  return AccumulatorUser(name)
+      .Input("worker: int64")
+      .Attr("total: int >= 1")
+      .Shape(SecondIsScalar)
+      .Kernel<LeaveKernel>();
 }
-Op JoinOp(absl::string_view name) { return Use(name).Input("worker: int64").Shape(SecondIsScalar).Compute(Join); }
+Op JoinOp(absl::string_view name) {
+  return AccumulatorUser(name).Input("worker: int64").Shape(SecondIsScalar).Compute(Join);
+}
 Op LedgerOp(absl::string_view name) {
-  return Use(name)
+  return AccumulatorUser(name)
       .Output("worker: int64")
       .Output("accepted: int64")
       .Output("stale: int64")
       .Output("last_step: int64")
-      .Shape(FourVectors)
+      .Shape(shapes::Vector)
       .Compute(ReadLedger);
 }
 Op CountOp(absl::string_view name) {
-  return Use(name).Output("num_accumulated: int32").Shape(shapes::Scalar).Compute(NumAccumulated);
+  return AccumulatorUser(name).Output("num_accumulated: int32").Shape(shapes::Scalar).Compute(NumAccumulated);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kAccumulatorOps[] = {
     LeaveOp("ThalwegAccumulatorLeave"),
     LeaveOp("ThalwegResourceAccumulatorLeave"),
     JoinOp("ThalwegAccumulatorJoin"),
@@ -299,7 +300,7 @@ const OpRegistration kOps[] = {
     SetStepOp("ResourceAccumulatorSetGlobalStep"),
     CountOp("AccumulatorNumAccumulated"),
     CountOp("ResourceAccumulatorNumAccumulated"),
-    Use("SparseAccumulatorApplyGradient")
+    AccumulatorUser("SparseAccumulatorApplyGradient")
         .Input("local_step: int64")
         .Input("gradient_indices: int64")
         .Input("gradient_values: dtype")
@@ -308,14 +309,14 @@ const OpRegistration kOps[] = {
         .Attr("has_known_shape: bool")
         .Shape(SecondIsScalar)
         .Kernel<SparseApplyKernel>(),
-    Use("SparseAccumulatorTakeGradient")
+    AccumulatorUser("SparseAccumulatorTakeGradient")
         .Input("num_required: int32")
         .Output("indices: int64")
         .Output("values: dtype")
         .Output("shape: int64")
         .Attr("dtype: numbertype")
         .Shape(SecondIsScalar)
-        .Kernel<TakeKernel>(true),
+        .Kernel<AccumulatorTakeKernel>(true),
 };
 
 // `name` for a handle that a ref edge carries, Resource`name` for a resource.

@@ -233,7 +233,7 @@ class InsertKernel final : public AsyncKernel {
   int64_t component_ = 0;
 };
 
-class TakeKernel final : public AsyncKernel {
+class BarrierTakeKernel final : public AsyncKernel {
  public:
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(fewer_at_end_, init.Attr<bool>("allow_small_batch"));
@@ -263,7 +263,7 @@ class TakeKernel final : public AsyncKernel {
   bool fewer_at_end_ = false;
 };
 
-class CloseKernel final : public AsyncKernel {
+class BarrierCloseKernel final : public AsyncKernel {
  public:
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(cancel_, init.Attr<bool>("cancel_pending_enqueues"));
@@ -288,12 +288,12 @@ absl::Status ReadySize(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Barrier> barrier, FindResource<Barrier>(c, 0));
   return SetSize(c, barrier->ready_size());
 }
-absl::Status IncompleteSize(KernelContext& c) {
+absl::Status BarrierIncompleteSize(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Barrier> barrier, FindResource<Barrier>(c, 0));
   return SetSize(c, barrier->incomplete_size());
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBarrierOps[] = {
     Op("Barrier")
         .Output("handle: Ref(string)")
         .Attr("component_types: list(type) >= 1")
@@ -325,13 +325,13 @@ const OpRegistration kOps[] = {
         .Attr("wait_for_incomplete: bool = false")
         .Attr("timeout_ms: int = -1")
         .Shape(shapes::Unknown)
-        .Kernel<TakeKernel>()
+        .Kernel<BarrierTakeKernel>()
         .NotDifferentiable(),
     Op("BarrierClose")
         .Input("handle: Ref(string)")
         .Attr("cancel_pending_enqueues: bool = false")
         .Shape(shapes::NoOutputs)
-        .Kernel<CloseKernel>()
+        .Kernel<BarrierCloseKernel>()
         .NotDifferentiable(),
     Op("BarrierReadySize")
         .Input("handle: Ref(string)")
@@ -343,7 +343,7 @@ const OpRegistration kOps[] = {
         .Input("handle: Ref(string)")
         .Output("size: int32")
         .Shape(shapes::Scalar)
-        .Compute(IncompleteSize)
+        .Compute(BarrierIncompleteSize)
         .NotDifferentiable(),
 };
 

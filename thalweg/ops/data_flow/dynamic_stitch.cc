@@ -167,7 +167,7 @@ absl::Status PartitionGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDynamicStitchOps[] = {
     Op("DynamicStitch")
         .Input("indices: N * int32")
         .Input("data: N * T")

@@ -20,15 +20,15 @@ class FifoQueueKernel final : public QueueKernel {
   }
 };
 
-Op Fifo(absl::string_view name, bool may_pad) {
+Op FifoQueue(absl::string_view name, bool may_pad) {
   return QueueOp(name, "component_types: list(type) >= 1", "shapes: list(shape) >= 0 = []")
       .Attr("container: string = ''")
       .Attr("shared_name: string = ''")
       .Kernel<FifoQueueKernel>(may_pad);
 }
 
-const OpRegistration kOps[] = {Fifo("FIFOQueue", false), Fifo("FIFOQueueV2", false), Fifo("PaddingFIFOQueue", true),
-                               Fifo("PaddingFIFOQueueV2", true)};
+const OpRegistration kFifoQueueOps[] = {FifoQueue("FIFOQueue", false), FifoQueue("FIFOQueueV2", false),
+                                        FifoQueue("PaddingFIFOQueue", true), FifoQueue("PaddingFIFOQueueV2", true)};
 
 Output Add(const Scope& s, const char* op, const std::vector<DType>& types, const std::vector<PartialShape>& shapes,
            const QueueArguments& q) {

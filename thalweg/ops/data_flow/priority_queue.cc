@@ -57,7 +57,7 @@ Op Priority(absl::string_view name) {
       .Kernel<PriorityQueueKernel>();
 }
 
-const OpRegistration kOps[] = {Priority("PriorityQueue"), Priority("PriorityQueueV2")};
+const OpRegistration kPriorityQueueOps[] = {Priority("PriorityQueue"), Priority("PriorityQueueV2")};
 
 }  // namespace
 

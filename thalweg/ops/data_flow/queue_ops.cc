@@ -107,7 +107,7 @@ class DequeueManyKernel final : public QueueAccessKernel {
   const bool up_to_;
 };
 
-class CloseKernel final : public QueueAccessKernel {
+class QueueCloseKernel final : public QueueAccessKernel {
  public:
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(cancel_, init.Attr<bool>("cancel_pending_enqueues"));
@@ -130,7 +130,7 @@ absl::Status IsClosed(KernelContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Size(KernelContext& c) {
+absl::Status QueueSize(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Queue> queue, FindResource<Queue>(c, 0));
   ASSIGN_OR_RETURN(Tensor * out, c.Allocate(0, Shape()));
   *out->mutable_data<int32_t>() = static_cast<int32_t>(queue->size());
@@ -207,10 +207,10 @@ Op DequeueMany(absl::string_view name, bool up_to) {
       .Kernel<DequeueManyKernel>(up_to);
 }
 Op Close(absl::string_view name) {
-  return Access(name).Attr("cancel_pending_enqueues: bool = false").Shape(shapes::NoOutputs).Kernel<CloseKernel>();
+  return Access(name).Attr("cancel_pending_enqueues: bool = false").Shape(shapes::NoOutputs).Kernel<QueueCloseKernel>();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kQueueOps[] = {
     Enqueue("QueueEnqueue", false),
     Enqueue("QueueEnqueueV2", false),
     Enqueue("QueueEnqueueMany", true),
@@ -225,8 +225,8 @@ const OpRegistration kOps[] = {
     Close("QueueCloseV2"),
     Access("QueueIsClosed").Output("is_closed: bool").Shape(shapes::Scalar).Compute(IsClosed),
     Access("QueueIsClosedV2").Output("is_closed: bool").Shape(shapes::Scalar).Compute(IsClosed),
-    Access("QueueSize").Output("size: int32").Shape(shapes::Scalar).Compute(Size),
-    Access("QueueSizeV2").Output("size: int32").Shape(shapes::Scalar).Compute(Size),
+    Access("QueueSize").Output("size: int32").Shape(shapes::Scalar).Compute(QueueSize),
+    Access("QueueSizeV2").Output("size: int32").Shape(shapes::Scalar).Compute(QueueSize),
 };
 
 // Null handles, after an error.

@@ -64,7 +64,7 @@ Op Shuffle(absl::string_view name) {
       .Kernel<RandomShuffleQueueKernel>();
 }
 
-const OpRegistration kOps[] = {Shuffle("RandomShuffleQueue"), Shuffle("RandomShuffleQueueV2")};
+const OpRegistration kRandomShuffleQueueOps[] = {Shuffle("RandomShuffleQueue"), Shuffle("RandomShuffleQueueV2")};
 
 }  // namespace
 

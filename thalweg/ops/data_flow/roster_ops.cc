@@ -137,18 +137,13 @@ class AwaitEmptyKernel final : public AsyncKernel {
   }
 };
 
-Op Use(absl::string_view name) {
+Op RosterUser(absl::string_view name) {
   Op op(name);
   op.Input("handle: resource").Stateful().NotDifferentiable();
   return op;
 }
 
-absl::Status FourVectors(ShapeContext& c) {
-  for (int i = 0; i < 4; ++i) c.set_output(i, PartialShape::OfRank(1));
-  return absl::OkStatus();
-}
-
-const OpRegistration kOps[] = {
+const OpRegistration kRosterOps[] = {
     Op("ThalwegRoster")
         .Output("handle: resource")
         .Attr("container: string = ''")
@@ -157,40 +152,40 @@ const OpRegistration kOps[] = {
         .Shape(HandleShape)
         .Kernel<RosterKernel>()
         .NotDifferentiable(),
-    Use("ThalwegRosterJoin")
+    RosterUser("ThalwegRosterJoin")
         .Input("worker: int64")
         .Output("was_present: bool")
         .Output("had_left: bool")
         .Attr("task: string = ''")
         .Shape(shapes::Scalar)
         .Kernel<JoinKernel>(),
-    Use("ThalwegRosterLeave").Input("worker: int64").Shape(shapes::NoOutputs).Compute(Leave),
-    Use("ThalwegRosterMembers")
+    RosterUser("ThalwegRosterLeave").Input("worker: int64").Shape(shapes::NoOutputs).Compute(Leave),
+    RosterUser("ThalwegRosterMembers")
         .Output("worker: int64")
         .Output("present: bool")
         .Output("clock: int64")
         .Output("waits: int64")
-        .Shape(FourVectors)
+        .Shape(shapes::Vector)
         .Compute(Members),
-    Use("ThalwegRosterRelease")
+    RosterUser("ThalwegRosterRelease")
         .Input("step: int64")
         .Attr("wanted: int >= 1")
         .Attr("total: int >= 1")
         .Attr("again: bool = false")
         .Shape(shapes::NoOutputs)
         .Kernel<ReleaseKernel>(),
-    Use("ThalwegRosterAwaitStep")
+    RosterUser("ThalwegRosterAwaitStep")
         .Input("local_step: int64")
         .Output("step: int64")
         .Shape(shapes::Scalar)
         .Kernel<AwaitStepKernel>(),
-    Use("ThalwegRosterCloseSteps").Shape(shapes::NoOutputs).Compute(CloseSteps),
-    Use("ThalwegRosterAdvance")
+    RosterUser("ThalwegRosterCloseSteps").Shape(shapes::NoOutputs).Compute(CloseSteps),
+    RosterUser("ThalwegRosterAdvance")
         .Input("worker: int64")
         .Attr("slack: int >= 0")
         .Shape(shapes::NoOutputs)
         .Kernel<AdvanceKernel>(),
-    Use("ThalwegRosterAwaitEmpty").Shape(shapes::NoOutputs).Kernel<AwaitEmptyKernel>(),
+    RosterUser("ThalwegRosterAwaitEmpty").Shape(shapes::NoOutputs).Kernel<AwaitEmptyKernel>(),
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace thalweg {
 namespace {
 
-constexpr char kContainer[] = "TensorHandle";
+constexpr char kHandleContainer[] = "TensorHandle";
 
 class KeptTensor final : public Resource {
  public:
@@ -30,20 +30,22 @@ absl::StatusOr<std::string> NameIn(const Tensor& handle) {
 absl::Status Keep(KernelContext& c) {
   ASSIGN_OR_RETURN(ResourceManager * store, Store(c));
   const std::string name = absl::StrCat(c.node().name(), ";", NextResourceNumber(), ";", c.device().name());
-  RETURN_IF_ERROR(store->Create<KeptTensor>(kContainer, name, std::make_shared<KeptTensor>(c.input(0))));
+  RETURN_IF_ERROR(store->Create<KeptTensor>(kHandleContainer, name, std::make_shared<KeptTensor>(c.input(0))));
   if (c.output_type(0) == kResource) {
-    c.set_output(0, Tensor::Scalar(ResourceHandle{
-                        .device = c.device().name(), .container = kContainer, .name = name, .type_name = kContainer}));
+    c.set_output(
+        0,
+        Tensor::Scalar(ResourceHandle{
+            .device = c.device().name(), .container = kHandleContainer, .name = name, .type_name = kHandleContainer}));
   } else {
     c.set_output(0, Tensor::Scalar(name));
   }
   return absl::OkStatus();
 }
 
-absl::Status Read(KernelContext& c) {
+absl::Status ReadSessionTensor(KernelContext& c) {
   ASSIGN_OR_RETURN(ResourceManager * store, Store(c));
   ASSIGN_OR_RETURN(const std::string name, NameIn(c.input(0)));
-  const absl::StatusOr<std::shared_ptr<KeptTensor>> kept = store->Find<KeptTensor>(kContainer, name);
+  const absl::StatusOr<std::shared_ptr<KeptTensor>> kept = store->Find<KeptTensor>(kHandleContainer, name);
   if (!kept.ok()) return InvalidArgument("The tensor with handle '", name, "' is not in the session store.");
   if ((*kept)->value.dtype() != c.output_type(0)) {
     return InvalidArgument("The tensor with handle '", name, "' is of ", (*kept)->value.dtype(), ", expected ",
@@ -56,11 +58,11 @@ absl::Status Read(KernelContext& c) {
 absl::Status Delete(KernelContext& c) {
   ASSIGN_OR_RETURN(ResourceManager * store, Store(c));
   ASSIGN_OR_RETURN(const std::string name, NameIn(c.input(0)));
-  if (store->Delete<KeptTensor>(kContainer, name).ok()) return absl::OkStatus();
+  if (store->Delete<KeptTensor>(kHandleContainer, name).ok()) return absl::OkStatus();
   return InvalidArgument("Failed to delete a tensor with handle '", name, "' in the session store.");
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSessionTensorOps[] = {
     Op("GetSessionHandle")
         .Input("value: T")
         .Output("handle: string")
@@ -83,7 +85,7 @@ const OpRegistration kOps[] = {
         .Attr("dtype: type")
         .Stateful()
         .Shape(shapes::Unknown)
-        .Compute(Read)
+        .Compute(ReadSessionTensor)
         .NotDifferentiable(),
     Op("DeleteSessionTensor")
         .Input("handle: string")

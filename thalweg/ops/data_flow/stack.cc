@@ -113,7 +113,7 @@ absl::Status Pop(KernelContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Close(KernelContext& c) {
+absl::Status CloseStack(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Stack> stack, FindStepResource<Stack>(c, 0));
   stack->Close();
   return absl::OkStatus();
@@ -144,9 +144,9 @@ Op PushOp(absl::string_view name) {
 Op PopOp(absl::string_view name) {
   return Form(name).Output("elem: elem_type").Attr("elem_type: type").Shape(shapes::Unknown).Compute(Pop);
 }
-Op CloseOp(absl::string_view name) { return Form(name).Shape(shapes::NoOutputs).Compute(Close); }
+Op CloseOp(absl::string_view name) { return Form(name).Shape(shapes::NoOutputs).Compute(CloseStack); }
 
-const OpRegistration kOps[] = {
+const OpRegistration kStackOps[] = {
     Op("Stack")
         .Output("handle: Ref(string)")
         .Attr("elem_type: type")

@@ -116,7 +116,7 @@ Op Make(absl::string_view name, absl::string_view types, Area::Access access) {
   return op;
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kStageOps[] = {
     Make("Stage", "dtypes: list(type) >= 1", Put),      Make("Unstage", "dtypes: list(type) >= 1", Take),
     Make("StagePeek", "dtypes: list(type) >= 1", Peek), Make("StageSize", "dtypes: list(type)", Size),
     Make("StageClear", "dtypes: list(type)", Clear),

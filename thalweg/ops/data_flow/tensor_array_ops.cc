@@ -12,7 +12,7 @@
 namespace thalweg {
 namespace {
 
-constexpr char kContainer[] = "_tensor_arrays";
+constexpr char kArrayContainer[] = "_tensor_arrays";
 constexpr char kGradientContainer[] = "_tensor_array_grads";
 
 absl::Status SetFlow(KernelContext& c, int i) {
@@ -46,7 +46,7 @@ class TensorArrayKernel final : public Kernel {
     if (c.step().resources == nullptr) return Internal("No step container.");
     TensorArrayOptions options = options_;
     options.name = absl::StrCat(options_.name, "_", NextResourceNumber());
-    const ResourceName name{kContainer, options.name};
+    const ResourceName name{kArrayContainer, options.name};
     ASSIGN_OR_RETURN(const ArrayPtr array, TensorArray::Make(std::move(options), size.scalar<int32_t>()));
     RETURN_IF_ERROR(c.step().resources->Create<TensorArray>(name.container, name.name, array));
     SetStepHandle(c, name, TensorArray::kTypeName, &array->strings);
@@ -100,7 +100,7 @@ absl::Status Write(KernelContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Read(KernelContext& c) {
+absl::Status ReadElement(KernelContext& c) {
   ASSIGN_OR_RETURN(const int32_t index, IndexOf(c));
   ASSIGN_OR_RETURN(const ArrayPtr array, FindStepResource<TensorArray>(c, 0));
   RETURN_IF_ERROR(CheckArrayRead(*array, c.output_type(0)));
@@ -109,7 +109,7 @@ absl::Status Read(KernelContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Size(KernelContext& c) {
+absl::Status ArraySize(KernelContext& c) {
   ASSIGN_OR_RETURN(const ArrayPtr array, FindStepResource<TensorArray>(c, 0));
   ASSIGN_OR_RETURN(const int64_t size, array->Size());
   ASSIGN_OR_RETURN(Tensor * out, c.Allocate(0, Shape()));
@@ -117,7 +117,7 @@ absl::Status Size(KernelContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Close(KernelContext& c) {
+absl::Status CloseArray(KernelContext& c) {
   ASSIGN_OR_RETURN(const ArrayPtr array, FindStepResource<TensorArray>(c, 0));
   array->Close();
   return absl::OkStatus();
@@ -196,7 +196,7 @@ Op ReadOp(ArrayVersion v) {
                           .Output("value: dtype")
                           .Attr("dtype: type")
                           .Shape(ReadShape)
-                          .Compute(Read),
+                          .Compute(ReadElement),
                       v, ReadGradient);
 }
 Op SizeOp(ArrayVersion v) {
@@ -204,12 +204,14 @@ Op SizeOp(ArrayVersion v) {
       .Input("flow_in: float")
       .Output("size: int32")
       .Shape(shapes::Scalar)
-      .Compute(Size)
+      .Compute(ArraySize)
       .NotDifferentiable();
 }
-Op CloseOp(ArrayVersion v) { return ArrayUser("Close", v).Shape(shapes::NoOutputs).Compute(Close).NotDifferentiable(); }
+Op CloseOp(ArrayVersion v) {
+  return ArrayUser("Close", v).Shape(shapes::NoOutputs).Compute(CloseArray).NotDifferentiable();
+}
 
-const OpRegistration kOps[] = {
+const OpRegistration kTensorArrayOps[] = {
     MakeOp(ArrayVersion::kRef),
     MakeOp(ArrayVersion::kString),
     MakeOp(ArrayVersion::kResource),

@@ -315,7 +315,7 @@ Op SplitOp(ArrayVersion v) {
                           .Compute(Split),
                       v, SplitGradient);
 }
-const OpRegistration kOps[] = {
+const OpRegistration kTensorArrayRowsOps[] = {
     GatherOp(ArrayVersion::kRef),
     GatherOp(ArrayVersion::kString),
     GatherOp(ArrayVersion::kResource),

@@ -1,5 +1,5 @@
 // Lists whose elements are pieces of a tensor, of several rows each: Concat and
-// Split.
+// ListSplit.
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
@@ -11,7 +11,7 @@
 namespace thalweg {
 namespace {
 
-absl::Status Split(KernelContext& c) {
+absl::Status ListSplit(KernelContext& c) {
   const Tensor& t = c.input(0);
   auto list = std::make_shared<TensorList>();
   list->dtype = t.dtype();
@@ -53,7 +53,7 @@ absl::Status Split(KernelContext& c) {
   return absl::OkStatus();
 }
 
-class ConcatKernel final : public Kernel {
+class ListConcatKernel final : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
     if (!HasAttr(init.node().def(), "element_shape")) return absl::OkStatus();
@@ -159,13 +159,13 @@ class ConcatKernel final : public Kernel {
   PartialShape shape_;
 };
 
-absl::Status ConcatGradient(GradientContext& c) {
+absl::Status ListConcatGradient(GradientContext& c) {
   const Scope& s = c.scope();
   c.set_dx(0, Output(s.Add("TensorListSplit", {c.dy(0), Const(s, -1), c.output(1)})));
   return absl::OkStatus();
 }
 
-absl::Status SplitGradient(GradientContext& c) {
+absl::Status ListSplitGradient(GradientContext& c) {
   const Scope& s = c.scope();
   const Output width = Slice(s, ShapeOf(s, c.input(0)), Const(s, {1}), Const(s, {-1}));
   const Output row = Concat(s, {Const(s, {-1}), width}, 0);
@@ -173,40 +173,37 @@ absl::Status SplitGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-constexpr char kType[] = "element_dtype: type";
-constexpr char kShapeType[] = "shape_type: {int32, int64}";
-
-const OpRegistration kOps[] = {
+const OpRegistration kTensorListConcatOps[] = {
     Op("TensorListConcat")
         .Input("input_handle: variant")
         .Output("tensor: element_dtype")
         .Output("lengths: int64")
-        .Attr(kType)
+        .Attr(kListType)
         .Attr("element_shape: shape = { unknown_rank: true }")
         .Shape(shapes::Unknown)
-        .Kernel<ConcatKernel>()
-        .Gradient(ConcatGradient),
+        .Kernel<ListConcatKernel>()
+        .Gradient(ListConcatGradient),
     Op("TensorListConcatV2")
         .Input("input_handle: variant")
         .Input("element_shape: shape_type")
         .Input("leading_dims: int64")
         .Output("tensor: element_dtype")
         .Output("lengths: int64")
-        .Attr(kType)
-        .Attr(kShapeType)
+        .Attr(kListType)
+        .Attr(kListShapeType)
         .Shape(shapes::Unknown)
-        .Kernel<ConcatKernel>()
-        .Gradient(ConcatGradient),
+        .Kernel<ListConcatKernel>()
+        .Gradient(ListConcatGradient),
     Op("TensorListSplit")
         .Input("tensor: element_dtype")
         .Input("element_shape: shape_type")
         .Input("lengths: int64")
         .Output("output_handle: variant")
-        .Attr(kType)
-        .Attr(kShapeType)
+        .Attr(kListType)
+        .Attr(kListShapeType)
         .Shape(ListShape)
-        .Compute(Split)
-        .Gradient(SplitGradient),
+        .Compute(ListSplit)
+        .Gradient(ListSplitGradient),
 };
 
 }  // namespace

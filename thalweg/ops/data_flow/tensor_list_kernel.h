@@ -14,6 +14,10 @@
 
 namespace thalweg {
 
+// Attributes that most of the ops have.
+inline constexpr char kListType[] = "element_dtype: type";
+inline constexpr char kListShapeType[] = "shape_type: {int32, int64}";
+
 using ListPtr = std::shared_ptr<const TensorList>;
 
 // The list in input i.

@@ -271,16 +271,13 @@ absl::Status SetItemGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-constexpr char kType[] = "element_dtype: type";
-constexpr char kShapeType[] = "shape_type: {int32, int64}";
-
-const OpRegistration kOps[] = {
+const OpRegistration kTensorListOps[] = {
     Op("EmptyTensorList")
         .Input("element_shape: shape_type")
         .Input("max_num_elements: int32")
         .Output("handle: variant")
-        .Attr(kType)
-        .Attr(kShapeType)
+        .Attr(kListType)
+        .Attr(kListShapeType)
         .Shape(ListShape)
         .Kernel<EmptyKernel>()
         .NotDifferentiable(),
@@ -288,8 +285,8 @@ const OpRegistration kOps[] = {
         .Input("element_shape: shape_type")
         .Input("num_elements: int32")
         .Output("handle: variant")
-        .Attr(kType)
-        .Attr(kShapeType)
+        .Attr(kListType)
+        .Attr(kListShapeType)
         .Shape(ListShape)
         .Kernel<ReserveKernel>()
         .NotDifferentiable(),
@@ -297,7 +294,7 @@ const OpRegistration kOps[] = {
         .Input("input_handle: variant")
         .Input("tensor: element_dtype")
         .Output("output_handle: variant")
-        .Attr(kType)
+        .Attr(kListType)
         .Shape(ListShape)
         .Compute(PushBack)
         .Gradient(PushBackGradient),
@@ -305,7 +302,7 @@ const OpRegistration kOps[] = {
         .Input("input_handles: variant")
         .Input("tensor: element_dtype")
         .Output("output_handles: variant")
-        .Attr(kType)
+        .Attr(kListType)
         .Shape(shapes::LikeInput0)
         .Compute(PushBackBatch)
         .NotDifferentiable(),
@@ -314,7 +311,7 @@ const OpRegistration kOps[] = {
         .Input("element_shape: int32")
         .Output("output_handle: variant")
         .Output("tensor: element_dtype")
-        .Attr(kType)
+        .Attr(kListType)
         .Shape(ListShape)
         .Compute(PopBack)
         .Gradient(PopBackGradient),
@@ -327,7 +324,7 @@ const OpRegistration kOps[] = {
     Op("TensorListElementShape")
         .Input("input_handle: variant")
         .Output("element_shape: shape_type")
-        .Attr(kShapeType)
+        .Attr(kListShapeType)
         .Shape(shapes::Unknown)
         .Compute(ElementShape)
         .NotDifferentiable(),
@@ -336,7 +333,7 @@ const OpRegistration kOps[] = {
         .Input("index: int32")
         .Input("element_shape: int32")
         .Output("item: element_dtype")
-        .Attr(kType)
+        .Attr(kListType)
         .Shape(shapes::Unknown)
         .Compute(GetItem)
         .Gradient(GetItemGradient),
@@ -345,7 +342,7 @@ const OpRegistration kOps[] = {
         .Input("index: int32")
         .Input("item: element_dtype")
         .Output("output_handle: variant")
-        .Attr(kType)
+        .Attr(kListType)
         .Attr("resize_if_index_out_of_bounds: bool = false")
         .Shape(ListShape)
         .Kernel<SetItemKernel>()
@@ -360,7 +357,7 @@ const OpRegistration kOps[] = {
         .Input("input_a: variant")
         .Input("input_b: variant")
         .Output("output: variant")
-        .Attr(kType)
+        .Attr(kListType)
         .Shape(shapes::LikeInput0)
         .Kernel<ConcatListsKernel>()
         .NotDifferentiable(),

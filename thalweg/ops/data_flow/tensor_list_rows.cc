@@ -1,5 +1,5 @@
 // Lists of tensors from the rows of a tensor, and a tensor from a list: Stack and
-// Gather, FromTensor and Scatter.
+// Gather, FromTensor and ListScatter.
 #include <algorithm>
 
 #include "thalweg/base/status.h"
@@ -30,7 +30,7 @@ absl::Status SetStacked(KernelContext& c, PoolVector<Tensor> elements, DType dty
   return JoinTensors(c, elements, out);
 }
 
-class StackKernel final : public Kernel {
+class ListStackKernel final : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(num_elements_, init.Attr<int64_t>("num_elements"));
@@ -106,7 +106,7 @@ absl::Status FromTensor(KernelContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Scatter(KernelContext& c) {
+absl::Status ListScatter(KernelContext& c) {
   const Tensor& t = c.input(0);
   RETURN_IF_ERROR(CheckListRows(t));
   const auto indices = c.input(1).flat<int32_t>();
@@ -179,25 +179,22 @@ absl::Status FromTensorGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-constexpr char kType[] = "element_dtype: type";
-constexpr char kShapeType[] = "shape_type: {int32, int64}";
-
-const OpRegistration kOps[] = {
+const OpRegistration kTensorListRowsOps[] = {
     Op("TensorListStack")
         .Input("input_handle: variant")
         .Input("element_shape: int32")
         .Output("tensor: element_dtype")
-        .Attr(kType)
+        .Attr(kListType)
         .Attr("num_elements: int = -1")
         .Shape(shapes::Unknown)
-        .Kernel<StackKernel>()
+        .Kernel<ListStackKernel>()
         .Gradient(StackGradient),
     Op("TensorListFromTensor")
         .Input("tensor: element_dtype")
         .Input("element_shape: shape_type")
         .Output("output_handle: variant")
-        .Attr(kType)
-        .Attr(kShapeType)
+        .Attr(kListType)
+        .Attr(kListShapeType)
         .Shape(ListShape)
         .Compute(FromTensor)
         .Gradient(FromTensorGradient),
@@ -206,7 +203,7 @@ const OpRegistration kOps[] = {
         .Input("indices: int32")
         .Input("element_shape: int32")
         .Output("values: element_dtype")
-        .Attr(kType)
+        .Attr(kListType)
         .Shape(shapes::Unknown)
         .Compute(Gather),
     Op("TensorListScatter")
@@ -214,26 +211,26 @@ const OpRegistration kOps[] = {
         .Input("indices: int32")
         .Input("element_shape: shape_type")
         .Output("output_handle: variant")
-        .Attr(kType)
-        .Attr(kShapeType)
+        .Attr(kListType)
+        .Attr(kListShapeType)
         .Shape(ListShape)
-        .Compute(Scatter),
+        .Compute(ListScatter),
     Op("TensorListScatterV2")
         .Input("tensor: element_dtype")
         .Input("indices: int32")
         .Input("element_shape: shape_type")
         .Input("num_elements: int32")
         .Output("output_handle: variant")
-        .Attr(kType)
-        .Attr(kShapeType)
+        .Attr(kListType)
+        .Attr(kListShapeType)
         .Shape(ListShape)
-        .Compute(Scatter),
+        .Compute(ListScatter),
     Op("TensorListScatterIntoExistingList")
         .Input("input_handle: variant")
         .Input("tensor: element_dtype")
         .Input("indices: int32")
         .Output("output_handle: variant")
-        .Attr(kType)
+        .Attr(kListType)
         .Shape(ListShape)
         .Compute(ScatterIntoExisting),
 };

@@ -352,7 +352,7 @@ absl::Status ComputeSparseSlices(KernelContext& c) {
   });
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetBatchesOps[] = {
     DatasetOp("UnbatchDataset", "input_dataset: variant", "TYPES, METADATA").Compute(ComputeUnbatch),
     DatasetOp("ExperimentalUnbatchDataset", "input_dataset: variant", "TYPES").Compute(ComputeUnbatch),
     DatasetOp("RebatchDataset", "input_dataset: variant, num_replicas: int64", "TYPES, use_fallback: bool = true")

@@ -138,7 +138,7 @@ absl::Status ComputeMemoryCache(KernelContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetCacheOps[] = {
     DatasetOp("CacheDataset", "input_dataset: variant, filename: string", "TYPES, METADATA").Compute(ComputeCache),
     DatasetOp("CacheDatasetV2", "input_dataset: variant, filename: string, cache: resource", "TYPES, METADATA")
         .Stateful()

@@ -147,7 +147,7 @@ Op AutoShard(absl::string_view name, absl::string_view more) {
       .Compute(ComputeAutoShard);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetChoicesOps[] = {
     DatasetOp("DirectedInterleaveDataset", "selector_input_dataset: variant, data_input_datasets: N * variant",
               "TYPES, N: int >= 1, stop_on_empty_dataset: bool = false")
         .Compute(ComputeDirectedInterleave),

@@ -156,7 +156,7 @@ Op Csv(absl::string_view name, absl::string_view more) {
       .Compute(ComputeCsv);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetFilesOps[] = {
     DatasetOp("MatchingFilesDataset", "patterns: string", "").Stateful().Compute(ComputeMatchingFiles),
     DatasetOp("ExperimentalMatchingFilesDataset", "patterns: string", "").Stateful().Compute(ComputeMatchingFiles),
     Csv("CSVDataset", ""),

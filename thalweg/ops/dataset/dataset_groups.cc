@@ -294,7 +294,7 @@ Op Scan(absl::string_view name, absl::string_view more) {
       .Kernel<ScanKernel>();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetGroupsOps[] = {
     GroupByWindow("GroupByWindowDataset", ", METADATA"),
     GroupByWindow("ExperimentalGroupByWindowDataset", ""),
     GroupByReducer("GroupByReducerDataset"),

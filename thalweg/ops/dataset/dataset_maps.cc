@@ -261,7 +261,7 @@ Op With(absl::string_view name, absl::string_view more_inputs, absl::string_view
   return DatasetOp(name, absl::StrCat(kMapInputs, more_inputs), attrs);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetMapsOps[] = {
     With("MapDataset", "", absl::StrCat(kMapAttrs, "preserve_cardinality: bool = false, METADATA"))
         .Kernel<MapKernel>(false),
     With("ParallelMapDataset", ", num_parallel_calls: int32",

@@ -141,7 +141,7 @@ Op ToTfRecord(absl::string_view name) {
       .Kernel<ThroughDatasetKernel>(PlanToTfRecord);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetResultsOps[] = {
     SpecifiedOp("GetElementAtIndex", "dataset: variant, index: int64", "components: output_types", "TYPES")
         .Shape(ElementShapes)
         .Kernel<ThroughDatasetKernel>(PlanAtIndex),

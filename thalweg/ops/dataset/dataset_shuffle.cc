@@ -230,7 +230,7 @@ Op SeedGenerator(absl::string_view name, absl::string_view inputs, absl::string_
 
 constexpr char kShuffleInputs[] = "input_dataset: variant, buffer_size: int64, seed: int64, seed2: int64";
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetShuffleOps[] = {
     DatasetOp("ShuffleDataset", kShuffleInputs, "reshuffle_each_iteration: bool = true, TYPES, METADATA")
         .Compute(ComputeShuffle),
     DatasetOp("ShuffleDatasetV2", "input_dataset: variant, buffer_size: int64, seed_generator: resource",

@@ -179,7 +179,7 @@ absl::Status ComputeFixedLength(KernelContext& c) {
 
 Op Files(absl::string_view name) { return Op(name).Stateful().Shape(shapes::Scalar).NotDifferentiable(); }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetSourcesOps[] = {
     Op("TensorDataset")
         .Input("components: Toutput_types")
         .Output("handle: variant")

@@ -188,7 +188,7 @@ absl::Status ComputePrefetch(KernelContext& c) {
   });
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetTransformsOps[] = {
     DatasetOp("RepeatDataset", "input_dataset: variant, count: int64", "TYPES, METADATA").Compute(ComputeRepeat),
     DatasetOp("TakeDataset", "input_dataset: variant, count: int64", "TYPES, METADATA").Compute(ComputeTake),
     DatasetOp("SkipDataset", "input_dataset: variant, count: int64", "TYPES, METADATA").Compute(ComputeSkip),

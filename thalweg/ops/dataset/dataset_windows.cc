@@ -171,7 +171,7 @@ absl::Status ComputeWindow(KernelContext& c) {
   });
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetWindowsOps[] = {
     Op("PaddedBatchDataset")
         .Input("input_dataset: variant")
         .Input("batch_size: int64")

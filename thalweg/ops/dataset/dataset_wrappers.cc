@@ -194,7 +194,7 @@ Op ThreadPoolHandle(absl::string_view name) {
       .Kernel<ThreadPoolHandleKernel>();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDatasetWrappersOps[] = {
     DatasetOp("OptionsDataset", "input_dataset: variant", "serialized_options: string, TYPES, METADATA")
         .Compute(ComputeSame),
     DatasetOp("ModelDataset", "input_dataset: variant",

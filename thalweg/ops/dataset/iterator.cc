@@ -114,6 +114,25 @@ absl::StatusOr<std::shared_ptr<Iterator>> FindIterator(KernelContext& c, int i) 
   return FindResource<Iterator>(c, i);
 }
 
+absl::Status HandleToString(KernelContext& c) {
+  tensorflow::ResourceHandleProto proto;
+  c.input(0).scalar<ResourceHandle>().ToProto(&proto);
+  c.set_output(0, Tensor::Scalar(proto.SerializeAsString()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ResourceHandle> HandleFromString(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::string text, StringArgument(c, 0, "string_handle"));
+  tensorflow::ResourceHandleProto proto;
+  if (!proto.ParseFromString(text)) return InvalidArgument("Could not parse string_handle as a valid ResourceHandle");
+  ResourceHandle handle = ResourceHandle::FromProto(proto);
+  if (handle.device != c.device().name()) {
+    return InvalidArgument("Attempted create an iterator on device \"", c.device().name(),
+                           "\" from handle defined on device \"", handle.device, "\"");
+  }
+  return handle;
+}
+
 absl::Status ShowElement(KernelContext& c, Element element) {
   ASSIGN_OR_RETURN(const std::vector<PartialShape> shapes,
                    GetAttr<std::vector<PartialShape>>(c.node().def(), "output_shapes"));

@@ -84,6 +84,11 @@ class Iterator final : public Resource {
 // step.
 absl::StatusOr<std::shared_ptr<Iterator>> FindIterator(KernelContext& c, int i);
 
+// The handle in input 0, as a string in output 0.
+absl::Status HandleToString(KernelContext& c);
+// The handle of an iterator on this device that the string in input 0 holds.
+absl::StatusOr<ResourceHandle> HandleFromString(KernelContext& c);
+
 // Sets the outputs to an element. Fails if it does not match the op's types and shapes.
 absl::Status ShowElement(KernelContext& c, Element element);
 // Shape function: the shapes of attribute output_shapes.

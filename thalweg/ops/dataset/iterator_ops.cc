@@ -137,21 +137,11 @@ absl::Status ComputeGetDevice(KernelContext& c) {
 
 absl::Status ComputeToString(KernelContext& c) {
   RETURN_IF_ERROR(FindIterator(c, 0).status());
-  tensorflow::ResourceHandleProto proto;
-  c.input(0).scalar<ResourceHandle>().ToProto(&proto);
-  c.set_output(0, Tensor::Scalar(proto.SerializeAsString()));
-  return absl::OkStatus();
+  return HandleToString(c);
 }
 
 absl::Status ComputeFromString(KernelContext& c) {
-  ASSIGN_OR_RETURN(const std::string text, StringArgument(c, 0, "string_handle"));
-  tensorflow::ResourceHandleProto proto;
-  if (!proto.ParseFromString(text)) return InvalidArgument("Could not parse string_handle as a valid ResourceHandle");
-  const ResourceHandle handle = ResourceHandle::FromProto(proto);
-  if (handle.device != c.device().name()) {
-    return InvalidArgument("Attempted create an iterator on device \"", c.device().name(),
-                           "\" from handle defined on device \"", handle.device, "\"");
-  }
+  ASSIGN_OR_RETURN(const ResourceHandle handle, HandleFromString(c));
   ASSIGN_OR_RETURN(const std::shared_ptr<Iterator> iterator,
                    c.device().resources().Find<Iterator>(handle.container, handle.name));
   ASSIGN_OR_RETURN(const std::vector<DType> types, GetAttr<std::vector<DType>>(c.node().def(), "output_types"));
@@ -263,7 +253,7 @@ Op Deleter(absl::string_view name) {
       .Compute(ComputeDelete);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kIteratorOps[] = {
     HandleOp("Iterator", "handle: resource", "shared_name: string, container: string, TYPES").Kernel<IteratorKernel>(),
     HandleOp("IteratorV2", "handle: resource", "shared_name: string, container: string, TYPES")
         .Kernel<IteratorKernel>(),

@@ -148,29 +148,19 @@ class GetFromShardKernel final : public AsyncKernel {
   }
 };
 
-absl::Status ComputeToString(KernelContext& c) {
+absl::Status MultiDeviceToString(KernelContext& c) {
   RETURN_IF_ERROR(FindResource<MultiDeviceIterator>(c, 0).status());
-  tensorflow::ResourceHandleProto proto;
-  c.input(0).scalar<ResourceHandle>().ToProto(&proto);
-  c.set_output(0, Tensor::Scalar(proto.SerializeAsString()));
-  return absl::OkStatus();
+  return HandleToString(c);
 }
 
-absl::Status ComputeFromString(KernelContext& c) {
-  ASSIGN_OR_RETURN(const std::string text, StringArgument(c, 0, "string_handle"));
-  tensorflow::ResourceHandleProto proto;
-  if (!proto.ParseFromString(text)) return InvalidArgument("Could not parse string_handle as a valid ResourceHandle");
-  const ResourceHandle handle = ResourceHandle::FromProto(proto);
-  if (handle.device != c.device().name()) {
-    return InvalidArgument("Attempted create an iterator on device \"", c.device().name(),
-                           "\" from handle defined on device \"", handle.device, "\"");
-  }
+absl::Status MultiDeviceFromString(KernelContext& c) {
+  ASSIGN_OR_RETURN(const ResourceHandle handle, HandleFromString(c));
   RETURN_IF_ERROR(c.device().resources().Find<MultiDeviceIterator>(handle.container, handle.name).status());
   c.set_output(0, Tensor::Scalar(handle));
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kMultiDeviceIteratorOps[] = {
     SpecifiedOp("MultiDeviceIterator", "", "handle: resource",
                 "devices: list(string) >= 1, shared_name: string, container: string, TYPES")
         .Stateful()
@@ -190,12 +180,12 @@ const OpRegistration kOps[] = {
     SpecifiedOp("MultiDeviceIteratorToStringHandle", "multi_device_iterator: resource", "string_handle: string", "")
         .Stateful()
         .Shape(shapes::Scalar)
-        .Compute(ComputeToString),
+        .Compute(MultiDeviceToString),
     SpecifiedOp("MultiDeviceIteratorFromStringHandle", "string_handle: string", "multi_device_iterator: resource",
                 "output_types: list(type) >= 0 = [], output_shapes: list(shape) >= 0 = []")
         .Stateful()
         .Shape(shapes::Scalar)
-        .Compute(ComputeFromString),
+        .Compute(MultiDeviceFromString),
 };
 
 }  // namespace

@@ -74,7 +74,7 @@ absl::Status GetValueShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kOptionalOps[] = {
     Op("OptionalFromValue")
         .Input("components: Toutput_types")
         .Output("optional: variant")

@@ -115,7 +115,7 @@ constexpr char kRagged[] =
     ", ragged_keys: list(string) >= 0 = [], ragged_value_types: list({float,int64,string}) >= 0 = [], "
     "ragged_split_types: list({int32,int64}) >= 0 = []";
 
-const OpRegistration kOps[] = {
+const OpRegistration kParseExampleDatasetOps[] = {
     ParseExample("ParseExampleDataset", absl::StrCat("sloppy: bool = false", kRagged)),
     ParseExample("ParseExampleDatasetV2", absl::StrCat("deterministic: string = 'default'", kRagged)),
     ParseExample("ExperimentalParseExampleDataset", "sloppy: bool = false"),

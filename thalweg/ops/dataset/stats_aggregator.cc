@@ -97,7 +97,7 @@ Op Summary(absl::string_view name) {
       .Compute(ComputeSummary);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kStatsAggregatorOps[] = {
     Handle("StatsAggregatorHandle"),
     Handle("ExperimentalStatsAggregatorHandle"),
     SetStats("SetStatsAggregatorDataset"),

@@ -157,7 +157,7 @@ absl::Status ConvertShape(ShapeContext& c) {
   return shapes::LikeInput0(c);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kAdjustColorOps[] = {
     Op("AdjustContrastv2")
         .Input("images: T")
         .Input("contrast_factor: float")

@@ -12,7 +12,7 @@
 namespace thalweg {
 namespace {
 
-using ImageTypes = Types<uint8_t, uint16_t, int8_t, int16_t, int32_t, int64_t, Half, float, double>;
+using CropTypes = Types<uint8_t, uint16_t, int8_t, int16_t, int32_t, int64_t, Half, float, double>;
 
 // Along one dimension of a box: where the pixels of the crop lie in the image.
 class Axis {
@@ -120,7 +120,7 @@ class CropAndResizeKernel : public CropKernel {
     if (s.crop_height <= 0 || s.crop_width <= 0) return InvalidArgument("crop dimensions must be positive");
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make({s.boxes, s.crop_height, s.crop_width, s.depth}));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
-    return Dispatch(ImageTypes(), image.dtype(), [&]<typename T>() {
+    return Dispatch(CropTypes(), image.dtype(), [&]<typename T>() {
       const T* const pixels = image.data<T>();
       float* const to = out->mutable_data<float>();
       c.ParallelFor(s.boxes, 4.0 * s.crop_height * s.crop_width * s.depth, [&](int64_t begin, int64_t end) {
@@ -220,7 +220,7 @@ absl::Status ComputeGradBoxes(KernelContext& c) {
   RETURN_IF_ERROR(CheckBoxes(c.input(2), c.input(3), &s));
   if (gradient.dim(0) != s.boxes) return InvalidArgument("boxes and grads have incompatible shape");
   ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, Shape({s.boxes, 4})));
-  return Dispatch(ImageTypes(), image.dtype(), [&]<typename T>() {
+  return Dispatch(CropTypes(), image.dtype(), [&]<typename T>() {
     float* const to = out->mutable_data<float>();
     std::fill_n(to, out->num_elements(), 0.0f);
     const T* const pixels = image.data<T>();
@@ -289,7 +289,7 @@ absl::Status CropGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kCropAndResizeOps[] = {
     Op("CropAndResize")
         .Input("image: T")
         .Input("boxes: float")

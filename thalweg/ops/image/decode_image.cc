@@ -234,7 +234,7 @@ Op DecodeJpegOp(absl::string_view name, Which which) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDecodeImageOps[] = {
     DecodeJpegOp("DecodeJpeg", Which::kJpeg),
     DecodeJpegOp("DecodeAndCropJpeg", Which::kCropJpeg),
     Op("DecodePng")

@@ -93,7 +93,7 @@ absl::Status DrawShape(ShapeContext& c) {
   return shapes::LikeInput0(c);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDrawBoxesOps[] = {
     Op("DrawBoundingBoxes")
         .Input("images: T")
         .Input("boxes: float")

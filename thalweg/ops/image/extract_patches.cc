@@ -90,7 +90,7 @@ absl::Status PatchesShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kExtractPatchesOps[] = {
     Op("ExtractImagePatches")
         .Input("images: T")
         .Output("patches: T")

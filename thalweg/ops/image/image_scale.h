@@ -12,6 +12,10 @@
 
 namespace thalweg {
 
+// The types of pixels that the resizing ops take.
+using ImageTypes = Types<int8_t, uint8_t, int16_t, uint16_t, int32_t, int64_t, Half, float, double, BFloat16>;
+inline constexpr char kImageTypes[] = "T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}";
+
 struct ResizeMode {
   bool align_corners = false;       // corner pixels map to corner pixels
   bool half_pixel_centers = false;  // the center of pixel i is at i + 0.5, not at i

@@ -216,7 +216,7 @@ absl::Status SuppressionShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kNonMaxSuppressionOps[] = {
     Op("NonMaxSuppression")
         .Input("boxes: float")
         .Input("scores: float")

@@ -13,7 +13,7 @@ namespace thalweg {
 namespace {
 
 // The largest side of a new image, because tables have an entry for every row and column.
-constexpr int64_t kMaxSide = 1 << 24;
+constexpr int64_t kMaxResizedSide = 1 << 24;
 
 }  // namespace
 
@@ -37,7 +37,7 @@ absl::StatusOr<ResizeShapes> ReadResize(const KernelContext& c, const ResizeMode
   ResizeShapes shapes{.batch = images.dim(0), .channels = images.dim(3)};
   absl::StatusOr<Shape> shape = Shape::Make({shapes.batch, height, width, shapes.channels});
   if (!shape.ok()) return Prepend(shape.status(), "Encountered overflow when multiplying sizes: ");
-  if (height > kMaxSide || width > kMaxSide) return InvalidArgument("output dimensions are too large");
+  if (height > kMaxResizedSide || width > kMaxResizedSide) return InvalidArgument("output dimensions are too large");
   shapes.y = ResizeScale(images.dim(1), height, mode);
   shapes.x = ResizeScale(images.dim(2), width, mode);
   shapes.shape = *std::move(shape);
@@ -51,7 +51,7 @@ absl::StatusOr<ResizeShapes> ReadResizeGradient(const Tensor& gradient, int64_t 
   }
   if (gradient.rank() != 4) return InvalidArgument("input_grad must be 4-dimensional", gradient.shape());
   if (gradient.dim(1) == 0 || gradient.dim(2) == 0) return InvalidArgument("resized dimensions must be positive");
-  if (gradient.dim(1) > kMaxSide || gradient.dim(2) > kMaxSide) {
+  if (gradient.dim(1) > kMaxResizedSide || gradient.dim(2) > kMaxResizedSide) {
     return InvalidArgument("resized dimensions are too large");
   }
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
@@ -83,8 +83,6 @@ absl::Status LikeInput1Shape(ShapeContext& c) {
 }
 
 namespace {
-
-using ImageTypes = Types<int8_t, uint8_t, int16_t, uint16_t, int32_t, int64_t, Half, float, double, BFloat16>;
 
 class ResizeKernel : public Kernel {
  public:
@@ -280,9 +278,7 @@ absl::Status NearestGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-constexpr char kImageTypes[] = "T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}";
-
-const OpRegistration kOps[] = {
+const OpRegistration kResizeOps[] = {
     Op("ResizeBilinear")
         .Input("images: T")
         .Input("size: int32")

@@ -11,8 +11,6 @@
 namespace thalweg {
 namespace {
 
-using ImageTypes = Types<int8_t, uint8_t, int16_t, uint16_t, int32_t, int64_t, Half, float, double, BFloat16>;
-
 int64_t Bound(int64_t i, int64_t limit) { return std::clamp<int64_t>(i, 0, limit - 1); }
 
 // Four pixels of the old image along one dimension, and their weights.
@@ -224,9 +222,7 @@ absl::Status BicubicGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-constexpr char kImageTypes[] = "T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}";
-
-const OpRegistration kOps[] = {
+const OpRegistration kResizeSmoothOps[] = {
     Op("ResizeBicubic")
         .Input("images: T")
         .Input("size: int32")

@@ -238,8 +238,8 @@ Op SampleOp(absl::string_view name, bool v2) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {SampleOp("SampleDistortedBoundingBox", false),
-                               SampleOp("SampleDistortedBoundingBoxV2", true)};
+const OpRegistration kSampleDistortedBoxOps[] = {SampleOp("SampleDistortedBoundingBox", false),
+                                                 SampleOp("SampleDistortedBoundingBoxV2", true)};
 
 }  // namespace
 }  // namespace thalweg

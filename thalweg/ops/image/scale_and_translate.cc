@@ -213,7 +213,7 @@ absl::Status ScaleGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kScaleAndTranslateOps[] = {
     Op("ScaleAndTranslate")
         .Input("images: T")
         .Input("size: int32")

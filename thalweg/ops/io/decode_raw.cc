@@ -143,7 +143,7 @@ absl::Status RawShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDecodeRawOps[] = {
     Op("DecodeRaw")
         .Input("bytes: string")
         .Output("output: out_type")

@@ -68,7 +68,7 @@ absl::Status MatchShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kFilesOps[] = {
     Op("ReadFile")
         .Input("filename: string")
         .Output("contents: string")

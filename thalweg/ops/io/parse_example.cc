@@ -8,15 +8,16 @@
 namespace thalweg {
 namespace {
 
-enum class Form { kV1, kV2, kSingle };
+enum class ExampleForm { kV1, kV2, kSingle };
 
 class ParseExampleKernel : public Kernel {
  public:
-  explicit ParseExampleKernel(Form form) : form_(form) {}
+  explicit ParseExampleKernel(ExampleForm form) : form_(form) {}
 
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(sparse_types_, init.Attr<std::vector<DType>>("sparse_types"));
-    ASSIGN_OR_RETURN(const int64_t num_sparse, init.Attr<int64_t>(form_ == Form::kV1 ? "Nsparse" : "num_sparse"));
+    ASSIGN_OR_RETURN(const int64_t num_sparse,
+                     init.Attr<int64_t>(form_ == ExampleForm::kV1 ? "Nsparse" : "num_sparse"));
     if (num_sparse != static_cast<int64_t>(sparse_types_.size())) {
       return InvalidArgument("len(sparse_keys) != len(sparse_types)");
     }
@@ -27,20 +28,20 @@ class ParseExampleKernel : public Kernel {
       ASSIGN_OR_RETURN(DenseFeature feature, MakeDenseFeature(static_cast<int>(i), dense_types[i], shapes[i]));
       dense_.push_back(std::move(feature));
     }
-    if (form_ == Form::kV1) {
+    if (form_ == ExampleForm::kV1) {
       ASSIGN_OR_RETURN(const int64_t num_dense, init.Attr<int64_t>("Ndense"));
       if (num_dense != static_cast<int64_t>(dense_.size())) {
         return InvalidArgument("len(dense_keys) != len(dense_types)");
       }
     }
-    if (form_ == Form::kV2) {
+    if (form_ == ExampleForm::kV2) {
       ASSIGN_OR_RETURN(ragged_types_, init.Attr<std::vector<DType>>("ragged_value_types"));
       ASSIGN_OR_RETURN(split_types_, init.Attr<std::vector<DType>>("ragged_split_types"));
       if (ragged_types_.size() != split_types_.size()) {
         return InvalidArgument("len(ragged_value_types) != len(ragged_split_types)");
       }
     }
-    if (form_ == Form::kSingle) {
+    if (form_ == ExampleForm::kSingle) {
       ASSIGN_OR_RETURN(sparse_keys_, init.Attr<std::vector<std::string>>("sparse_keys"));
       ASSIGN_OR_RETURN(dense_keys_, init.Attr<std::vector<std::string>>("dense_keys"));
       if (sparse_keys_.size() != sparse_types_.size()) {
@@ -104,30 +105,30 @@ class ParseExampleKernel : public Kernel {
   };
 
   std::string NameOf(const KernelContext& c, int64_t record) const {
-    const bool named = form_ != Form::kSingle && c.input(1).num_elements() > record;
+    const bool named = form_ != ExampleForm::kSingle && c.input(1).num_elements() > record;
     return named ? c.input(1).data<std::string>()[record] : "<unknown>";
   }
 
   absl::Status ReadInputs(const KernelContext& c, Call* call) const {
     const Tensor& serialized = c.input(0);
-    if (form_ == Form::kV1   ? serialized.rank() != 1
-        : form_ == Form::kV2 ? serialized.rank() > 1
-                             : serialized.rank() != 0) {
+    if (form_ == ExampleForm::kV1   ? serialized.rank() != 1
+        : form_ == ExampleForm::kV2 ? serialized.rank() > 1
+                                    : serialized.rank() != 0) {
       return InvalidArgument("Expected serialized to be a ",
-                             form_ == Form::kV1   ? "vector"
-                             : form_ == Form::kV2 ? "scalar or vector"
-                                                  : "scalar",
+                             form_ == ExampleForm::kV1   ? "vector"
+                             : form_ == ExampleForm::kV2 ? "scalar or vector"
+                                                         : "scalar",
                              ", got shape: ", serialized.shape());
     }
-    if (form_ != Form::kSingle && c.input(1).num_elements() > 0 && c.input(1).shape() != serialized.shape()) {
+    if (form_ != ExampleForm::kSingle && c.input(1).num_elements() > 0 && c.input(1).shape() != serialized.shape()) {
       return InvalidArgument("Expected names have the same shape as serialized: name.shape=", c.input(1).shape(),
                              ", serialized.shape=", serialized.shape());
     }
     std::vector<std::string> dense_keys = dense_keys_;
     int defaults = 1;  // the first input that is one
-    if (form_ == Form::kSingle) {
+    if (form_ == ExampleForm::kSingle) {
       call->sparse_keys = sparse_keys_;
-    } else if (form_ == Form::kV1) {
+    } else if (form_ == ExampleForm::kV1) {
       defaults = 2 + static_cast<int>(sparse_types_.size() + dense_.size());
       for (int i = 2; i < defaults; ++i) {
         if (c.input(i).rank() != 0) return InvalidArgument("a key must be a scalar, got shape: ", c.input(i).shape());
@@ -157,13 +158,13 @@ class ParseExampleKernel : public Kernel {
     return absl::OkStatus();
   }
 
-  const Form form_;
+  const ExampleForm form_;
   std::vector<DType> sparse_types_, ragged_types_, split_types_;
   std::vector<DenseFeature> dense_;                    // without keys and defaults
   std::vector<std::string> sparse_keys_, dense_keys_;  // keys of ParseSingleExample
 };
 
-absl::Status ParseShape(ShapeContext& c) {
+absl::Status ParseExampleShape(ShapeContext& c) {
   ASSIGN_OR_RETURN(const std::vector<DType> sparse, c.Attr<std::vector<DType>>("sparse_types"));
   ASSIGN_OR_RETURN(const std::vector<PartialShape> dense, c.Attr<std::vector<PartialShape>>("dense_shapes"));
   const bool single = c.node().op() == "ParseSingleExample";
@@ -185,7 +186,7 @@ absl::Status ParseShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kParseExampleOps[] = {
     Op("ParseExample")
         .Input("serialized: string")
         .Input("names: string")
@@ -201,8 +202,8 @@ const OpRegistration kOps[] = {
         .Attr("sparse_types: list({float, int64, string}) >= 0")
         .Attr("Tdense: list({float, int64, string}) >= 0")
         .Attr("dense_shapes: list(shape) >= 0")
-        .Shape(ParseShape)
-        .Kernel<ParseExampleKernel>(Form::kV1)
+        .Shape(ParseExampleShape)
+        .Kernel<ParseExampleKernel>(ExampleForm::kV1)
         .NotDifferentiable(),
     Op("ParseExampleV2")
         .Input("serialized: string")
@@ -223,8 +224,8 @@ const OpRegistration kOps[] = {
         .Attr("ragged_value_types: list({float, int64, string}) >= 0")
         .Attr("ragged_split_types: list({int32, int64}) >= 0")
         .Attr("dense_shapes: list(shape) >= 0")
-        .Shape(ParseShape)
-        .Kernel<ParseExampleKernel>(Form::kV2)
+        .Shape(ParseExampleShape)
+        .Kernel<ParseExampleKernel>(ExampleForm::kV2)
         .NotDifferentiable(),
     Op("ParseSingleExample")
         .Input("serialized: string")
@@ -239,8 +240,8 @@ const OpRegistration kOps[] = {
         .Attr("sparse_types: list({float, int64, string}) >= 0")
         .Attr("Tdense: list({float, int64, string}) >= 0")
         .Attr("dense_shapes: list(shape) >= 0")
-        .Shape(ParseShape)
-        .Kernel<ParseExampleKernel>(Form::kSingle)
+        .Shape(ParseExampleShape)
+        .Kernel<ParseExampleKernel>(ExampleForm::kSingle)
         .NotDifferentiable(),
 };
 

@@ -14,7 +14,7 @@ using tensorflow::Feature;
 using tensorflow::FeatureList;
 using ListColumn = std::vector<const FeatureList*>;
 
-enum class Form { kV1, kV2, kSingle };
+enum class SequenceForm { kV1, kV2, kSingle };
 
 // Says where in a record something is wrong.
 using RowError = std::function<absl::Status(int64_t record, int64_t row, const std::string& text)>;
@@ -151,7 +151,7 @@ struct Part {
 
 class ParseSequenceExampleKernel : public Kernel {
  public:
-  explicit ParseSequenceExampleKernel(Form form) : form_(form) {}
+  explicit ParseSequenceExampleKernel(SequenceForm form) : form_(form) {}
 
   absl::Status Init(const KernelInit& init) override {
     RETURN_IF_ERROR(InitPart(init, "context", "Tcontext_dense", &context_));
@@ -162,7 +162,7 @@ class ParseSequenceExampleKernel : public Kernel {
     for (DenseFeature& feature : lists_.dense) {
       if (feature.variable_length) return InvalidArgument("feature_list_dense_shapes must be known: ", feature.shape);
     }
-    if (form_ != Form::kV1) return absl::OkStatus();
+    if (form_ != SequenceForm::kV1) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::vector<std::string> missing,
                      init.Attr<std::vector<std::string>>("feature_list_dense_missing_assumed_empty"));
     SetMissing(missing, &lists_);
@@ -175,7 +175,7 @@ class ParseSequenceExampleKernel : public Kernel {
     const Tensor& serialized = c.input(0);
     const bool is_batch = serialized.rank() == 1;
     const auto name = [&](int64_t record) -> std::string {
-      const Tensor& names = c.input(form_ == Form::kSingle ? c.num_inputs() - 1 : 1);
+      const Tensor& names = c.input(form_ == SequenceForm::kSingle ? c.num_inputs() - 1 : 1);
       return names.num_elements() > record ? names.data<std::string>()[record] : "<unknown>";
     };
     ASSIGN_OR_RETURN(const std::vector<tensorflow::SequenceExample> examples,
@@ -216,14 +216,14 @@ class ParseSequenceExampleKernel : public Kernel {
       ASSIGN_OR_RETURN(DenseFeature feature, MakeDenseFeature(static_cast<int>(i), types[i], shapes[i]));
       part->dense.push_back(std::move(feature));
     }
-    if (form_ == Form::kV2) {
+    if (form_ == SequenceForm::kV2) {
       ASSIGN_OR_RETURN(part->ragged_types, init.Attr<std::vector<DType>>(attr("_ragged_value_types")));
       ASSIGN_OR_RETURN(part->split_types, init.Attr<std::vector<DType>>(attr("_ragged_split_types")));
       if (part->ragged_types.size() != part->split_types.size()) {
         return InvalidArgument("len(", prefix, "_ragged_value_types) != len(", prefix, "_ragged_split_types)");
       }
     }
-    if (form_ == Form::kV1) {
+    if (form_ == SequenceForm::kV1) {
       ASSIGN_OR_RETURN(const std::vector<std::string> sparse,
                        init.Attr<std::vector<std::string>>(attr("_sparse_keys")));
       ASSIGN_OR_RETURN(const std::vector<std::string> dense, init.Attr<std::vector<std::string>>(attr("_dense_keys")));
@@ -258,18 +258,18 @@ class ParseSequenceExampleKernel : public Kernel {
 
   absl::Status ReadInputs(const KernelContext& c, Part* context, Part* lists) const {
     const Tensor& serialized = c.input(0);
-    const bool fits = form_ == Form::kV1   ? serialized.rank() == 1
-                      : form_ == Form::kV2 ? serialized.rank() <= 1
-                                           : serialized.rank() == 0;
+    const bool fits = form_ == SequenceForm::kV1   ? serialized.rank() == 1
+                      : form_ == SequenceForm::kV2 ? serialized.rank() <= 1
+                                                   : serialized.rank() == 0;
     if (!fits) {
       return InvalidArgument("Expected serialized to be a ",
-                             form_ == Form::kV1   ? "vector"
-                             : form_ == Form::kV2 ? "scalar or vector"
-                                                  : "scalar",
+                             form_ == SequenceForm::kV1   ? "vector"
+                             : form_ == SequenceForm::kV2 ? "scalar or vector"
+                                                          : "scalar",
                              ", got shape: ", serialized.shape());
     }
     int defaults = 2;
-    if (form_ == Form::kV2) {
+    if (form_ == SequenceForm::kV2) {
       RETURN_IF_ERROR(SetKeys("context", StringsOf(c.input(2)), StringsOf(c.input(3)), StringsOf(c.input(4)), context));
       RETURN_IF_ERROR(
           SetKeys("feature_list", StringsOf(c.input(5)), StringsOf(c.input(6)), StringsOf(c.input(7)), lists));
@@ -280,7 +280,7 @@ class ParseSequenceExampleKernel : public Kernel {
       }
       for (size_t i = 0; i < lists->dense.size(); ++i) lists->dense[i].variable_length = missing.data<bool>()[i];
       defaults = 9;
-    } else if (form_ == Form::kSingle) {
+    } else if (form_ == SequenceForm::kSingle) {
       int next = 2;
       const auto take = [&](size_t count) {
         std::vector<std::string> keys;
@@ -302,7 +302,7 @@ class ParseSequenceExampleKernel : public Kernel {
       context->dense[i].default_value = c.input(defaults + static_cast<int>(i));
       RETURN_IF_ERROR(CheckDefault(static_cast<int>(i), context->dense[i]));
     }
-    const Tensor& names = c.input(form_ == Form::kSingle ? c.num_inputs() - 1 : 1);
+    const Tensor& names = c.input(form_ == SequenceForm::kSingle ? c.num_inputs() - 1 : 1);
     if (names.num_elements() > 0 && names.num_elements() != serialized.num_elements()) {
       return InvalidArgument("example_names must be empty or have the correct number of elements");
     }
@@ -376,7 +376,7 @@ class ParseSequenceExampleKernel : public Kernel {
       outputs->push_back(std::move(list.values));
       lengths.push_back(std::move(list.lengths));
     }
-    if (form_ != Form::kSingle) outputs->insert(outputs->end(), lengths.begin(), lengths.end());
+    if (form_ != SequenceForm::kSingle) outputs->insert(outputs->end(), lengths.begin(), lengths.end());
     std::vector<Tensor> outer, inner;
     for (size_t i = 0; i < part.ragged_types.size(); ++i) {
       const std::string& key = part.ragged_keys[i];
@@ -391,7 +391,7 @@ class ParseSequenceExampleKernel : public Kernel {
     return absl::OkStatus();
   }
 
-  const Form form_;
+  const SequenceForm form_;
   Part context_, lists_;  // without what the inputs say
 };
 
@@ -402,7 +402,7 @@ constexpr char kListSparse[] = "feature_list_sparse_types: list({float, int64, s
 constexpr char kContextShapes[] = "context_dense_shapes: list(shape) >= 0 = []";
 constexpr char kListShapes[] = "feature_list_dense_shapes: list(shape) >= 0 = []";
 
-const OpRegistration kOps[] = {
+const OpRegistration kParseSequenceExampleOps[] = {
     Op("ParseSequenceExample")
         .Input("serialized: string")
         .Input("debug_name: string")
@@ -432,7 +432,7 @@ const OpRegistration kOps[] = {
         .Attr(kListSparse)
         .Attr(kListShapes)
         .Shape(shapes::Unknown)
-        .Kernel<ParseSequenceExampleKernel>(Form::kV1)
+        .Kernel<ParseSequenceExampleKernel>(SequenceForm::kV1)
         .NotDifferentiable(),
     Op("ParseSequenceExampleV2")
         .Input("serialized: string")
@@ -473,7 +473,7 @@ const OpRegistration kOps[] = {
         .Attr("feature_list_ragged_split_types: list({int32, int64}) >= 0 = []")
         .Attr(kListShapes)
         .Shape(shapes::Unknown)
-        .Kernel<ParseSequenceExampleKernel>(Form::kV2)
+        .Kernel<ParseSequenceExampleKernel>(SequenceForm::kV2)
         .NotDifferentiable(),
     Op("ParseSingleSequenceExample")
         .Input("serialized: string")
@@ -503,7 +503,7 @@ const OpRegistration kOps[] = {
         .Attr(kListSparse)
         .Attr(kListShapes)
         .Shape(shapes::Unknown)
-        .Kernel<ParseSequenceExampleKernel>(Form::kSingle)
+        .Kernel<ParseSequenceExampleKernel>(SequenceForm::kSingle)
         .NotDifferentiable(),
 };
 

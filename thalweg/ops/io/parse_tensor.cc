@@ -38,14 +38,14 @@ absl::Status ComputeSerialize(KernelContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status ParseShape(ShapeContext& c) { return c.RequireScalar(0); }
+absl::Status ParseTensorShape(ShapeContext& c) { return c.RequireScalar(0); }
 
-const OpRegistration kOps[] = {
+const OpRegistration kParseTensorOps[] = {
     Op("ParseTensor")
         .Input("serialized: string")
         .Output("output: out_type")
         .Attr("out_type: type")
-        .Shape(ParseShape)
+        .Shape(ParseTensorShape)
         .Compute(ComputeParse)
         .NotDifferentiable(),
     Op("SerializeTensor")

@@ -247,7 +247,7 @@ class ReadKernel final : public AsyncKernel {
   const bool up_to_;
 };
 
-class SaveKernel final : public AsyncKernel {
+class ReaderSaveKernel final : public AsyncKernel {
   void ComputeAsync(KernelContext& c, Done done) override {
     absl::StatusOr<std::shared_ptr<Reader>> reader = FindResource<Reader>(c, 0);
     if (!reader.ok()) return done(reader.status());
@@ -257,7 +257,7 @@ class SaveKernel final : public AsyncKernel {
   }
 };
 
-class RestoreKernel final : public AsyncKernel {
+class ReaderRestoreKernel final : public AsyncKernel {
   void ComputeAsync(KernelContext& c, Done done) override {
     absl::StatusOr<std::shared_ptr<Reader>> reader = FindResource<Reader>(c, 0);
     if (!reader.ok()) return done(reader.status());
@@ -346,14 +346,14 @@ Op FilesOp(absl::string_view name) {
   return Use(name).Output("units_completed: int64").Shape(shapes::Scalar).Compute(FilesCompleted);
 }
 Op SaveOp(absl::string_view name) {
-  return Use(name).Output("state: string").Shape(shapes::Scalar).Kernel<SaveKernel>();
+  return Use(name).Output("state: string").Shape(shapes::Scalar).Kernel<ReaderSaveKernel>();
 }
 Op RestoreOp(absl::string_view name) {
-  return Use(name).Input("state: string").Shape(shapes::NoOutputs).Kernel<RestoreKernel>();
+  return Use(name).Input("state: string").Shape(shapes::NoOutputs).Kernel<ReaderRestoreKernel>();
 }
 Op ResetOp(absl::string_view name) { return Use(name).Shape(shapes::NoOutputs).Kernel<ResetKernel>(); }
 
-const OpRegistration kOps[] = {
+const OpRegistration kReaderOps[] = {
     Make("WholeFile", ""),
     Make("WholeFile", "V2"),
     Make("TextLine", ""),

@@ -221,7 +221,7 @@ absl::Status RemapMatrixShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kRemapMatrixOps[] = {
     Op("GenerateVocabRemapping")
         .Input("new_vocab_file: string")
         .Input("old_vocab_file: string")

@@ -267,7 +267,7 @@ absl::Status ComputeAllFinite(KernelContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSaveRestoreOps[] = {
     Op("SaveV2")
         .Input("prefix: string")
         .Input("tensor_names: string")

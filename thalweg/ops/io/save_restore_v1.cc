@@ -96,7 +96,7 @@ absl::Status RestoreSliceShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSaveRestoreV1Ops[] = {
     Op("Save")
         .Input("filename: string")
         .Input("tensor_names: string")

@@ -39,7 +39,7 @@ absl::Status ScalarsShape(ShapeContext& c) {
   return shapes::Scalar(c);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kShardedFilenameOps[] = {
     Op("ShardedFilename")
         .Input("basename: string")
         .Input("shard: int32")

@@ -96,7 +96,7 @@ Op CholeskyGradOp(absl::string_view name, absl::string_view types) {
       .Compute(ComputeCholeskyGrad);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kCholeskyOps[] = {
     CholeskyOp("Cholesky", "T: {double, float, half, complex64, complex128}").Gradient(CholeskyGradient),
     CholeskyOp("BatchCholesky", "T: {double, float}"),
     CholeskyGradOp("CholeskyGrad", "T: {half, float, double}"),

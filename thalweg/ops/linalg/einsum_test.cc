@@ -9,15 +9,15 @@ absl::StatusOr<std::vector<Tensor>> Einsum(const char* equation, std::vector<Ten
   return RunOp("Einsum", {OpArg(std::move(inputs))}, {{"equation", equation}});
 }
 
-const Tensor kMatrix = Tensor::Of<float>({2, 2}, {1, 2, 3, 4});
+const Tensor kTwoByTwo = Tensor::Of<float>({2, 2}, {1, 2, 3, 4});
 
 TEST(EinsumTest, Values) {
-  ExpectTensor((*Einsum("ij,jk->ik", {kMatrix, kMatrix}))[0], Tensor::Of<float>({2, 2}, {7, 10, 15, 22}));
-  ExpectTensor((*Einsum("ii->", {kMatrix}))[0], Tensor::Scalar<float>(5));
-  ExpectTensor((*Einsum("ij->ji", {kMatrix}))[0], Tensor::Of<float>({2, 2}, {1, 3, 2, 4}));
-  ExpectTensor((*Einsum("...j,jk->...k", {Tensor::Vector<float>({1, 10}), kMatrix}))[0],
+  ExpectTensor((*Einsum("ij,jk->ik", {kTwoByTwo, kTwoByTwo}))[0], Tensor::Of<float>({2, 2}, {7, 10, 15, 22}));
+  ExpectTensor((*Einsum("ii->", {kTwoByTwo}))[0], Tensor::Scalar<float>(5));
+  ExpectTensor((*Einsum("ij->ji", {kTwoByTwo}))[0], Tensor::Of<float>({2, 2}, {1, 3, 2, 4}));
+  ExpectTensor((*Einsum("...j,jk->...k", {Tensor::Vector<float>({1, 10}), kTwoByTwo}))[0],
                Tensor::Vector<float>({31, 42}));
-  EXPECT_EQ((*Einsum("ij,jk->ik", {Tensor(kFloat, {0, 2}), kMatrix}))[0].shape(), Shape({0, 2}));
+  EXPECT_EQ((*Einsum("ij,jk->ik", {Tensor(kFloat, {0, 2}), kTwoByTwo}))[0].shape(), Shape({0, 2}));
   ExpectTensor((*Einsum("ij,jk->ik", {Tensor(kFloat, {2, 0}), Tensor(kFloat, {0, 2})}))[0],
                Tensor::Zeros(kFloat, {2, 2}));
 }
@@ -25,10 +25,10 @@ TEST(EinsumTest, Values) {
 TEST(EinsumTest, BadEquations) {
   for (const char* equation :
        {"", "ij", "ij->ik", "i->i", "ij,jk->ik", "i1->i", "......ij->ij", "ij->ii", "->", "ij->ij->ij"}) {
-    EXPECT_FALSE(Einsum(equation, {kMatrix}).ok()) << equation;
+    EXPECT_FALSE(Einsum(equation, {kTwoByTwo}).ok()) << equation;
   }
-  EXPECT_FALSE(Einsum("ij,jk,kl->il", {kMatrix, kMatrix, kMatrix}).ok());
-  EXPECT_FALSE(Einsum("ij,jk->ik", {kMatrix, Tensor(kFloat, {3, 2})}).ok());
+  EXPECT_FALSE(Einsum("ij,jk,kl->il", {kTwoByTwo, kTwoByTwo, kTwoByTwo}).ok());
+  EXPECT_FALSE(Einsum("ij,jk->ik", {kTwoByTwo, Tensor(kFloat, {3, 2})}).ok());
 }
 
 TEST(DistributionsTest, BadInput) {

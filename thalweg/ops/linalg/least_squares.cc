@@ -130,7 +130,7 @@ Op LeastSquaresOp(absl::string_view name, absl::string_view types) {
       .Kernel<MatrixSolveLsKernel>();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kLeastSquaresOps[] = {
     LeastSquaresOp("MatrixSolveLs", "T: {double, float, half, complex64, complex128}"),
     LeastSquaresOp("BatchMatrixSolveLs", "T: {double, float}"),
 };

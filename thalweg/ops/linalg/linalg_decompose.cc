@@ -184,7 +184,7 @@ Op SvdOp(absl::string_view name, absl::string_view types) {
       .Kernel<SvdKernel>();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kLinalgDecomposeOps[] = {
     Op("Qr")
         .Input("input: T")
         .Output("q: T")

@@ -152,7 +152,7 @@ Op SelfAdjointEigInOneOp(absl::string_view name, absl::string_view types) {
   return Op(name).Input("input: T").Output("output: T").Attr(types).Shape(EigInOneShape).Compute(SelfAdjointEigInOne);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kLinalgEigenOps[] = {
     SelfAdjointEigOp("SelfAdjointEigV2", "T: {double, float, half, complex64, complex128}"),
     SelfAdjointEigOp("BatchSelfAdjointEigV2", "T: {double, float}"),
     SelfAdjointEigInOneOp("SelfAdjointEig", "T: {double, float, half}"),

@@ -267,7 +267,7 @@ Op SolveOp(absl::string_view name, absl::string_view types) {
 constexpr char kTypes[] = "T: {double, float, half, complex64, complex128}";
 constexpr char kOtherTypes[] = "T: {half, float, double, complex64, complex128}";
 
-const OpRegistration kOps[] = {
+const OpRegistration kLinalgSolveOps[] = {
     InverseOp("MatrixInverse", kTypes).Gradient(MatrixInverseGradient),
     InverseOp("BatchMatrixInverse", "T: {double, float}"),
     DeterminantOp("MatrixDeterminant", kOtherTypes).Gradient(DeterminantGradient),

@@ -255,7 +255,7 @@ Op FunctionOp(absl::string_view name, absl::string_view types, bool (*function)(
       .Kernel<MatrixFunctionKernel>(function);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kMatrixFunctionsOps[] = {
     FunctionOp("MatrixSquareRoot", "T: {double, float, half, complex64, complex128}", SquareRootOf),
     FunctionOp("MatrixLogarithm", "T: {complex64, complex128}", LogarithmOf),
     FunctionOp("MatrixExponential", "T: {double, float, half, complex64, complex128}", ExponentialOf),

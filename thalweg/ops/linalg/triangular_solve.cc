@@ -215,7 +215,7 @@ Op TriangularSolveOp(absl::string_view name, absl::string_view types) {
       .Shape(TriangularSolveShape);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kTriangularSolveOps[] = {
     TriangularSolveOp("MatrixTriangularSolve", "T: {bfloat16, double, float, half, complex64, complex128}")
         .Kernel<TriangularSolveKernel>()
         .Gradient(TriangularSolveGradient),

@@ -128,7 +128,7 @@ absl::Status LikeInput(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kTridiagonalOps[] = {
     Op("TridiagonalSolve")
         .Input("diagonals: T")
         .Input("rhs: T")

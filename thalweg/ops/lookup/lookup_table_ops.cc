@@ -448,7 +448,7 @@ Op TextOp(absl::string_view name) {
       .Kernel<InitializeFromTextKernel>();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kLookupTableOps[] = {
     Make("HashTable"),
     Make("HashTableV2"),
     Make("MutableHashTable"),

@@ -100,13 +100,13 @@ absl::Status ComputeSum(KernelContext& context) {
                   });
 }
 
-absl::Status SumGradient(GradientContext& g) {
+absl::Status AddNGradient(GradientContext& g) {
   const Output dy = g.dy();
   for (int i = 0; i < g.node()->num_inputs(); ++i) g.set_dx(i, dy);
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kAddNOps[] = {
     Op("AddN")
         .Input("inputs: N * T")
         .Output("sum: T")
@@ -116,7 +116,7 @@ const OpRegistration kOps[] = {
         .Aggregate()
         .Shape(shapes::MergeInputs)
         .Compute(ComputeSum)
-        .Gradient(SumGradient),
+        .Gradient(AddNGradient),
     Op("AccumulateNV2")
         .Input("inputs: N * T")
         .Output("sum: T")
@@ -127,7 +127,7 @@ const OpRegistration kOps[] = {
         .Aggregate()
         .Shape(shapes::FromShapeAttr)
         .Compute(ComputeSum)
-        .Gradient(SumGradient),
+        .Gradient(AddNGradient),
 };
 
 }  // namespace

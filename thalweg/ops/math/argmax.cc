@@ -207,7 +207,7 @@ absl::Status ArgShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kArgmaxOps[] = {
     Op("ArgMax")
         .Input("input: T")
         .Input("dimension: Tidx")

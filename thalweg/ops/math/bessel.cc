@@ -14,8 +14,6 @@
 namespace thalweg {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 // From here on the asymptotic series below is exact to the last digits.
 constexpr double kLarge = 40;
 
@@ -130,7 +128,7 @@ Op Bessel(absl::string_view name) {
   return SpecialFunction<F, 200>(name, BesselGradient);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBesselOps[] = {
     Bessel<I0>("BesselI0"), Bessel<I1>("BesselI1"), Bessel<I0e>("BesselI0e"), Bessel<I1e>("BesselI1e"),
     Bessel<K0>("BesselK0"), Bessel<K1>("BesselK1"), Bessel<K0e>("BesselK0e"), Bessel<K1e>("BesselK1e"),
     Bessel<J0>("BesselJ0"), Bessel<J1>("BesselJ1"), Bessel<Y0>("BesselY0"),   Bessel<Y1>("BesselY1"),

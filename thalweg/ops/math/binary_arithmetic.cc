@@ -94,7 +94,7 @@ absl::Status SquaredDifferenceGradient(GradientContext& g) {
   return SetSums(g, dx, Neg(s, dx));
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBinaryArithmeticOps[] = {
     BinaryOp("Add", "bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128, string")
         .Kernel<BinaryKernel>(SelectBinary<AddFn, AddTypes>)
         .Gradient(AddGradient),

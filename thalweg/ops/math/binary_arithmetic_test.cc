@@ -1,81 +1,75 @@
 #include <cmath>
 #include <limits>
 
-#include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-Tensor Result(absl::string_view op, const Tensor& x, const Tensor& y) {
-  absl::StatusOr<std::vector<Tensor>> z = RunOp(op, {x, y});
-  EXPECT_TRUE(z.ok()) << op << ": " << z.status();
-  return z.ok() ? (*z)[0] : Tensor();
-}
-
 TEST(BinaryArithmeticTest, SameShape) {
   const Tensor x = Tensor::Of<float>({2, 2}, {1, 2, 3, 4}), y = Tensor::Of<float>({2, 2}, {10, 20, 30, 40});
-  ExpectTensor(Result("Add", x, y), Tensor::Of<float>({2, 2}, {11, 22, 33, 44}));
-  ExpectTensor(Result("AddV2", x, y), Tensor::Of<float>({2, 2}, {11, 22, 33, 44}));
-  ExpectTensor(Result("Sub", x, y), Tensor::Of<float>({2, 2}, {-9, -18, -27, -36}));
-  ExpectTensor(Result("Mul", x, y), Tensor::Of<float>({2, 2}, {10, 40, 90, 160}));
-  ExpectTensor(Result("SquaredDifference", x, y), Tensor::Of<float>({2, 2}, {81, 324, 729, 1296}));
+  ExpectTensor(BinaryResult("Add", x, y), Tensor::Of<float>({2, 2}, {11, 22, 33, 44}));
+  ExpectTensor(BinaryResult("AddV2", x, y), Tensor::Of<float>({2, 2}, {11, 22, 33, 44}));
+  ExpectTensor(BinaryResult("Sub", x, y), Tensor::Of<float>({2, 2}, {-9, -18, -27, -36}));
+  ExpectTensor(BinaryResult("Mul", x, y), Tensor::Of<float>({2, 2}, {10, 40, 90, 160}));
+  ExpectTensor(BinaryResult("SquaredDifference", x, y), Tensor::Of<float>({2, 2}, {81, 324, 729, 1296}));
 }
 
 TEST(BinaryArithmeticTest, BroadcastsScalarsRowsColumnsAndMiddles) {
   const Tensor x = Tensor::Of<int32_t>({2, 3}, {1, 2, 3, 4, 5, 6});
-  ExpectTensor(Result("AddV2", x, Tensor::Scalar<int32_t>(10)), Tensor::Of<int32_t>({2, 3}, {11, 12, 13, 14, 15, 16}));
-  ExpectTensor(Result("Sub", Tensor::Scalar<int32_t>(10), x), Tensor::Of<int32_t>({2, 3}, {9, 8, 7, 6, 5, 4}));
-  ExpectTensor(Result("Mul", x, Tensor::Vector<int32_t>({1, 10, 100})),
+  ExpectTensor(BinaryResult("AddV2", x, Tensor::Scalar<int32_t>(10)),
+               Tensor::Of<int32_t>({2, 3}, {11, 12, 13, 14, 15, 16}));
+  ExpectTensor(BinaryResult("Sub", Tensor::Scalar<int32_t>(10), x), Tensor::Of<int32_t>({2, 3}, {9, 8, 7, 6, 5, 4}));
+  ExpectTensor(BinaryResult("Mul", x, Tensor::Vector<int32_t>({1, 10, 100})),
                Tensor::Of<int32_t>({2, 3}, {1, 20, 300, 4, 50, 600}));
-  ExpectTensor(Result("Sub", Tensor::Vector<int32_t>({1, 10, 100}), x),
+  ExpectTensor(BinaryResult("Sub", Tensor::Vector<int32_t>({1, 10, 100}), x),
                Tensor::Of<int32_t>({2, 3}, {0, 8, 97, -3, 5, 94}));
-  ExpectTensor(Result("AddV2", x, Tensor::Of<int32_t>({2, 1}, {10, 20})),
+  ExpectTensor(BinaryResult("AddV2", x, Tensor::Of<int32_t>({2, 1}, {10, 20})),
                Tensor::Of<int32_t>({2, 3}, {11, 12, 13, 24, 25, 26}));
-  ExpectTensor(Result("AddV2", Tensor::Of<int32_t>({2, 1}, {10, 20}), Tensor::Of<int32_t>({1, 2}, {1, 2})),
+  ExpectTensor(BinaryResult("AddV2", Tensor::Of<int32_t>({2, 1}, {10, 20}), Tensor::Of<int32_t>({1, 2}, {1, 2})),
                Tensor::Of<int32_t>({2, 2}, {11, 12, 21, 22}));
   // One repeated dimension between two that are not, against the opposite.
-  ExpectTensor(Result("AddV2", Tensor::Of<int32_t>({2, 1, 2}, {1, 2, 3, 4}), Tensor::Of<int32_t>({1, 2, 1}, {10, 20})),
-               Tensor::Of<int32_t>({2, 2, 2}, {11, 12, 21, 22, 13, 14, 23, 24}));
   ExpectTensor(
-      Result("Sub", Tensor::Of<int32_t>({1, 1, 2, 1, 2}, {1, 2, 3, 4}), Tensor::Of<int32_t>({2, 1, 1, 1}, {10, 20})),
-      Tensor::Of<int32_t>({1, 2, 2, 1, 2}, {-9, -8, -7, -6, -19, -18, -17, -16}));
+      BinaryResult("AddV2", Tensor::Of<int32_t>({2, 1, 2}, {1, 2, 3, 4}), Tensor::Of<int32_t>({1, 2, 1}, {10, 20})),
+      Tensor::Of<int32_t>({2, 2, 2}, {11, 12, 21, 22, 13, 14, 23, 24}));
+  ExpectTensor(BinaryResult("Sub", Tensor::Of<int32_t>({1, 1, 2, 1, 2}, {1, 2, 3, 4}),
+                            Tensor::Of<int32_t>({2, 1, 1, 1}, {10, 20})),
+               Tensor::Of<int32_t>({1, 2, 2, 1, 2}, {-9, -8, -7, -6, -19, -18, -17, -16}));
 }
 
 TEST(BinaryArithmeticTest, BroadcastOfScalarsKeepsTheLargerRank) {
-  ExpectTensor(Result("AddV2", Tensor::Vector<float>({1}), Tensor::Of<float>({1, 1}, {2})),
+  ExpectTensor(BinaryResult("AddV2", Tensor::Vector<float>({1}), Tensor::Of<float>({1, 1}, {2})),
                Tensor::Of<float>({1, 1}, {3}));
-  ExpectTensor(Result("AddV2", Tensor::Of<float>({1, 1, 1}, {1}), Tensor::Vector<float>({2, 3})),
+  ExpectTensor(BinaryResult("AddV2", Tensor::Of<float>({1, 1, 1}, {1}), Tensor::Vector<float>({2, 3})),
                Tensor::Of<float>({1, 1, 2}, {3, 4}));
 }
 
 TEST(BinaryArithmeticTest, LargeTensorsAreSharedBetweenThreads) {
   const int64_t n = 300'000;
   const Tensor x = TestValues(kFloat, {n}), y = TestValues(kFloat, {n}, -1, 1, 2);
-  const Tensor z = Result("Mul", x, y);
+  const Tensor z = BinaryResult("Mul", x, y);
   for (int64_t i = 0; i < n; i += 991) ASSERT_EQ(z.data<float>()[i], x.data<float>()[i] * y.data<float>()[i]);
   const Tensor matrix = x.WithShape({1000, 300}), row = TestValues(kFloat, {300});
-  const Tensor sum = Result("AddV2", matrix, row);
+  const Tensor sum = BinaryResult("AddV2", matrix, row);
   for (int64_t i = 0; i < n; i += 991) ASSERT_EQ(sum.data<float>()[i], x.data<float>()[i] + row.data<float>()[i % 300]);
 }
 
 TEST(BinaryArithmeticTest, EmptyTensors) {
-  ExpectTensor(Result("AddV2", Tensor(kFloat, {0, 3}), Tensor::Vector<float>({1, 2, 3})), Tensor(kFloat, {0, 3}));
-  ExpectTensor(Result("Mul", Tensor(kFloat, {0}), Tensor::Scalar<float>(1)), Tensor(kFloat, {0}));
-  ExpectTensor(Result("Mul", Tensor(kFloat, {0, 1}), Tensor(kFloat, {1, 0})), Tensor(kFloat, {0, 0}));
+  ExpectTensor(BinaryResult("AddV2", Tensor(kFloat, {0, 3}), Tensor::Vector<float>({1, 2, 3})), Tensor(kFloat, {0, 3}));
+  ExpectTensor(BinaryResult("Mul", Tensor(kFloat, {0}), Tensor::Scalar<float>(1)), Tensor(kFloat, {0}));
+  ExpectTensor(BinaryResult("Mul", Tensor(kFloat, {0, 1}), Tensor(kFloat, {1, 0})), Tensor(kFloat, {0, 0}));
 }
 
 TEST(BinaryArithmeticTest, EveryType) {
   const auto check = [&]<typename T>() {
-    ExpectTensor(Result("AddV2", Tensor::Vector<T>({T(3), T(4)}), Tensor::Vector<T>({T(1), T(2)})),
+    ExpectTensor(BinaryResult("AddV2", Tensor::Vector<T>({T(3), T(4)}), Tensor::Vector<T>({T(1), T(2)})),
                  Tensor::Vector<T>({T(4), T(6)}));
-    ExpectTensor(Result("Sub", Tensor::Vector<T>({T(3), T(4)}), Tensor::Scalar<T>(T(2))),
+    ExpectTensor(BinaryResult("Sub", Tensor::Vector<T>({T(3), T(4)}), Tensor::Scalar<T>(T(2))),
                  Tensor::Vector<T>({T(1), T(2)}));
-    ExpectTensor(Result("Mul", Tensor::Of<T>({1, 2}, {T(3), T(4)}), Tensor::Of<T>({2, 1}, {T(2), T(3)})),
+    ExpectTensor(BinaryResult("Mul", Tensor::Of<T>({1, 2}, {T(3), T(4)}), Tensor::Of<T>({2, 1}, {T(2), T(3)})),
                  Tensor::Of<T>({2, 2}, {T(6), T(8), T(9), T(12)}));
     return absl::OkStatus();
   };
@@ -87,38 +81,39 @@ TEST(BinaryArithmeticTest, EveryType) {
 
 TEST(BinaryArithmeticTest, IntegersWrapAround) {
   ExpectTensor(
-      Result("AddV2", Tensor::Scalar<int32_t>(std::numeric_limits<int32_t>::max()), Tensor::Scalar<int32_t>(1)),
+      BinaryResult("AddV2", Tensor::Scalar<int32_t>(std::numeric_limits<int32_t>::max()), Tensor::Scalar<int32_t>(1)),
       Tensor::Scalar<int32_t>(std::numeric_limits<int32_t>::min()));
-  ExpectTensor(Result("Mul", Tensor::Scalar<int64_t>(std::numeric_limits<int64_t>::max()), Tensor::Scalar<int64_t>(2)),
-               Tensor::Scalar<int64_t>(-2));
-  ExpectTensor(Result("Mul", Tensor::Scalar<uint16_t>(65535), Tensor::Scalar<uint16_t>(65535)),
+  ExpectTensor(
+      BinaryResult("Mul", Tensor::Scalar<int64_t>(std::numeric_limits<int64_t>::max()), Tensor::Scalar<int64_t>(2)),
+      Tensor::Scalar<int64_t>(-2));
+  ExpectTensor(BinaryResult("Mul", Tensor::Scalar<uint16_t>(65535), Tensor::Scalar<uint16_t>(65535)),
                Tensor::Scalar<uint16_t>(1));
 }
 
 TEST(BinaryArithmeticTest, StringsAreConcatenated) {
-  ExpectTensor(Result("Add", Tensor::Vector<std::string>({"a", "b"}), Tensor::Scalar<std::string>("x")),
+  ExpectTensor(BinaryResult("Add", Tensor::Vector<std::string>({"a", "b"}), Tensor::Scalar<std::string>("x")),
                Tensor::Vector<std::string>({"ax", "bx"}));
   EXPECT_FALSE(RunOp("AddV2", {Tensor::Scalar<std::string>("a"), Tensor::Scalar<std::string>("x")}).ok());
 }
 
 TEST(BinaryArithmeticTest, ComplexNumbers) {
   using C = std::complex<float>;
-  ExpectTensor(Result("Mul", Tensor::Scalar<C>({1, 2}), Tensor::Scalar<C>({3, 4})), Tensor::Scalar<C>({-5, 10}));
-  ExpectTensor(Result("SquaredDifference", Tensor::Scalar<C>({1, 2}), Tensor::Scalar<C>({0, 0})),
+  ExpectTensor(BinaryResult("Mul", Tensor::Scalar<C>({1, 2}), Tensor::Scalar<C>({3, 4})), Tensor::Scalar<C>({-5, 10}));
+  ExpectTensor(BinaryResult("SquaredDifference", Tensor::Scalar<C>({1, 2}), Tensor::Scalar<C>({0, 0})),
                Tensor::Scalar<C>({5, 0}));
 }
 
 TEST(BinaryArithmeticTest, MaximumAndMinimumPassNanOn) {
   const Tensor x = Tensor::Vector<float>({1, kNan, 3}), y = Tensor::Vector<float>({2, 2, kNan});
-  ExpectTensor(Result("Maximum", x, y), Tensor::Vector<float>({2, kNan, kNan}));
-  ExpectTensor(Result("Minimum", x, y), Tensor::Vector<float>({1, kNan, kNan}));
-  ExpectTensor(Result("Maximum", Tensor::Vector<uint8_t>({1, 200}), Tensor::Scalar<uint8_t>(100)),
+  ExpectTensor(BinaryResult("Maximum", x, y), Tensor::Vector<float>({2, kNan, kNan}));
+  ExpectTensor(BinaryResult("Minimum", x, y), Tensor::Vector<float>({1, kNan, kNan}));
+  ExpectTensor(BinaryResult("Maximum", Tensor::Vector<uint8_t>({1, 200}), Tensor::Scalar<uint8_t>(100)),
                Tensor::Vector<uint8_t>({100, 200}));
 }
 
 TEST(BinaryArithmeticTest, MulNoNan) {
   const float inf = std::numeric_limits<float>::infinity();
-  ExpectTensor(Result("MulNoNan", Tensor::Vector<float>({inf, kNan, 2}), Tensor::Vector<float>({0, 0, 3})),
+  ExpectTensor(BinaryResult("MulNoNan", Tensor::Vector<float>({inf, kNan, 2}), Tensor::Vector<float>({0, 0, 3})),
                Tensor::Vector<float>({0, 0, 6}));
 }
 

@@ -130,7 +130,7 @@ absl::Status FloorModGradient(GradientContext& g) {
 constexpr char kNumbers[] =
     "bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, complex128";
 
-const OpRegistration kOps[] = {
+const OpRegistration kBinaryDivisionOps[] = {
     BinaryOp("Div", kNumbers).Kernel<BinaryKernel>(SelectBinary<DivFn, Numbers>).Gradient(DivGradient),
     BinaryOp("RealDiv", kNumbers).Kernel<BinaryKernel>(SelectBinary<DivFn, Numbers>).Gradient(RealDivGradient),
     BinaryOp("TruncateDiv", kNumbers).Kernel<BinaryKernel>(SelectBinary<TruncateDivFn, Reals>).NotDifferentiable(),

@@ -1,45 +1,41 @@
 #include <limits>
 
-#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {
 namespace {
 
 using ::testing::HasSubstr;
 
-Tensor Result(absl::string_view op, const Tensor& x, const Tensor& y) {
-  absl::StatusOr<std::vector<Tensor>> z = RunOp(op, {x, y});
-  EXPECT_TRUE(z.ok()) << op << ": " << z.status();
-  return z.ok() ? (*z)[0] : Tensor();
-}
-
 TEST(BinaryDivisionTest, Integers) {
   const Tensor x = Tensor::Vector<int32_t>({7, -7, 7, -7}), y = Tensor::Vector<int32_t>({2, 2, -2, -2});
-  ExpectTensor(Result("Div", x, y), Tensor::Vector<int32_t>({3, -3, -3, 3}));
-  ExpectTensor(Result("TruncateDiv", x, y), Tensor::Vector<int32_t>({3, -3, -3, 3}));
-  ExpectTensor(Result("FloorDiv", x, y), Tensor::Vector<int32_t>({3, -4, -4, 3}));
-  ExpectTensor(Result("FloorMod", x, y), Tensor::Vector<int32_t>({1, 1, -1, -1}));
-  ExpectTensor(Result("Mod", x, y), Tensor::Vector<int32_t>({1, -1, 1, -1}));
-  ExpectTensor(Result("TruncateMod", x, y), Tensor::Vector<int32_t>({1, -1, 1, -1}));
-  ExpectTensor(Result("FloorDiv", Tensor::Vector<uint8_t>({255}), Tensor::Vector<uint8_t>({2})),
+  ExpectTensor(BinaryResult("Div", x, y), Tensor::Vector<int32_t>({3, -3, -3, 3}));
+  ExpectTensor(BinaryResult("TruncateDiv", x, y), Tensor::Vector<int32_t>({3, -3, -3, 3}));
+  ExpectTensor(BinaryResult("FloorDiv", x, y), Tensor::Vector<int32_t>({3, -4, -4, 3}));
+  ExpectTensor(BinaryResult("FloorMod", x, y), Tensor::Vector<int32_t>({1, 1, -1, -1}));
+  ExpectTensor(BinaryResult("Mod", x, y), Tensor::Vector<int32_t>({1, -1, 1, -1}));
+  ExpectTensor(BinaryResult("TruncateMod", x, y), Tensor::Vector<int32_t>({1, -1, 1, -1}));
+  ExpectTensor(BinaryResult("FloorDiv", Tensor::Vector<uint8_t>({255}), Tensor::Vector<uint8_t>({2})),
                Tensor::Vector<uint8_t>({127}));
-  ExpectTensor(Result("FloorMod", Tensor::Vector<int8_t>({-128}), Tensor::Vector<int8_t>({3})),
+  ExpectTensor(BinaryResult("FloorMod", Tensor::Vector<int8_t>({-128}), Tensor::Vector<int8_t>({3})),
                Tensor::Vector<int8_t>({1}));
 }
 
 TEST(BinaryDivisionTest, Floats) {
   const Tensor x = Tensor::Vector<float>({7, -7, 7, -7}), y = Tensor::Vector<float>({2, 2, -2, -2});
-  ExpectTensor(Result("RealDiv", x, y), Tensor::Vector<float>({3.5, -3.5, -3.5, 3.5}));
-  ExpectTensor(Result("Div", x, y), Tensor::Vector<float>({3.5, -3.5, -3.5, 3.5}));
-  ExpectTensor(Result("FloorDiv", x, y), Tensor::Vector<float>({3, -4, -4, 3}));
-  ExpectTensor(Result("TruncateDiv", x, y), Tensor::Vector<float>({3, -3, -3, 3}));
-  ExpectTensor(Result("FloorMod", x, y), Tensor::Vector<float>({1, 1, -1, -1}));
-  ExpectTensor(Result("Mod", x, y), Tensor::Vector<float>({1, -1, 1, -1}));
-  ExpectTensor(Result("DivNoNan", x, Tensor::Vector<float>({0, 2, 0, 7})), Tensor::Vector<float>({0, -3.5, 0, -1}));
-  ExpectTensor(Result("RealDiv", Tensor::Vector<Half>({Half(1)}), Tensor::Vector<Half>({Half(2)})),
+  ExpectTensor(BinaryResult("RealDiv", x, y), Tensor::Vector<float>({3.5, -3.5, -3.5, 3.5}));
+  ExpectTensor(BinaryResult("Div", x, y), Tensor::Vector<float>({3.5, -3.5, -3.5, 3.5}));
+  ExpectTensor(BinaryResult("FloorDiv", x, y), Tensor::Vector<float>({3, -4, -4, 3}));
+  ExpectTensor(BinaryResult("TruncateDiv", x, y), Tensor::Vector<float>({3, -3, -3, 3}));
+  ExpectTensor(BinaryResult("FloorMod", x, y), Tensor::Vector<float>({1, 1, -1, -1}));
+  ExpectTensor(BinaryResult("Mod", x, y), Tensor::Vector<float>({1, -1, 1, -1}));
+  ExpectTensor(BinaryResult("DivNoNan", x, Tensor::Vector<float>({0, 2, 0, 7})),
+               Tensor::Vector<float>({0, -3.5, 0, -1}));
+  ExpectTensor(BinaryResult("RealDiv", Tensor::Vector<Half>({Half(1)}), Tensor::Vector<Half>({Half(2)})),
                Tensor::Vector<Half>({Half(0.5)}));
   using C = std::complex<float>;
-  ExpectTensor(Result("RealDiv", Tensor::Scalar<C>({-5, 10}), Tensor::Scalar<C>({3, 4})), Tensor::Scalar<C>({1, 2}));
+  ExpectTensor(BinaryResult("RealDiv", Tensor::Scalar<C>({-5, 10}), Tensor::Scalar<C>({3, 4})),
+               Tensor::Scalar<C>({1, 2}));
 }
 
 TEST(BinaryDivisionTest, IntegerDivisionByZero) {
@@ -60,11 +56,13 @@ TEST(BinaryDivisionTest, IntegerDivisionByZero) {
 TEST(BinaryDivisionTest, TheQuotientThatOverflows) {
   const int32_t min = std::numeric_limits<int32_t>::min();
   for (const char* op : {"Div", "TruncateDiv", "FloorDiv"}) {
-    ExpectTensor(Result(op, Tensor::Scalar<int32_t>(min), Tensor::Scalar<int32_t>(-1)), Tensor::Scalar<int32_t>(min));
+    ExpectTensor(BinaryResult(op, Tensor::Scalar<int32_t>(min), Tensor::Scalar<int32_t>(-1)),
+                 Tensor::Scalar<int32_t>(min));
   }
   for (const char* op : {"Mod", "FloorMod", "TruncateMod"}) {
-    ExpectTensor(Result(op, Tensor::Scalar<int64_t>(std::numeric_limits<int64_t>::min()), Tensor::Scalar<int64_t>(-1)),
-                 Tensor::Scalar<int64_t>(0));
+    ExpectTensor(
+        BinaryResult(op, Tensor::Scalar<int64_t>(std::numeric_limits<int64_t>::min()), Tensor::Scalar<int64_t>(-1)),
+        Tensor::Scalar<int64_t>(0));
   }
 }
 

@@ -117,7 +117,7 @@ absl::Status NextAfterGradient(GradientContext& g) {
   return SetSums(g, g.dy(), s.Add("ZerosLike", {g.dy()}));
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBinaryPowerOps[] = {
     BinaryOp("Pow", "bfloat16, float, half, double, int8, int16, int32, int64, complex64, complex128")
         .Kernel<BinaryKernel>(SelectBinary<PowFn, Types<float, double, int8_t, int16_t, int32_t, int64_t,
                                                         std::complex<float>, std::complex<double>>>)

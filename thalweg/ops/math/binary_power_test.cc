@@ -1,26 +1,20 @@
 #include <cmath>
 #include <limits>
 
-#include "thalweg/kernel/op_testlib.h"
+#include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {
 namespace {
 
 using ::testing::HasSubstr;
 
-Tensor Result(absl::string_view op, const Tensor& x, const Tensor& y) {
-  absl::StatusOr<std::vector<Tensor>> z = RunOp(op, {x, y});
-  EXPECT_TRUE(z.ok()) << op << ": " << z.status();
-  return z.ok() ? (*z)[0] : Tensor();
-}
-
 TEST(BinaryPowerTest, Powers) {
-  ExpectTensor(Result("Pow", Tensor::Vector<float>({2, 3, -2}), Tensor::Vector<float>({3, 0.5, 2})),
+  ExpectTensor(BinaryResult("Pow", Tensor::Vector<float>({2, 3, -2}), Tensor::Vector<float>({3, 0.5, 2})),
                Tensor::Vector<float>({8, std::sqrt(3.0f), 4}));
-  ExpectTensor(Result("Pow", Tensor::Vector<int32_t>({2, -3, 0, 7}), Tensor::Vector<int32_t>({10, 3, 0, 1})),
+  ExpectTensor(BinaryResult("Pow", Tensor::Vector<int32_t>({2, -3, 0, 7}), Tensor::Vector<int32_t>({10, 3, 0, 1})),
                Tensor::Vector<int32_t>({1024, -27, 1, 7}));
-  ExpectTensor(Result("Pow", Tensor::Scalar<int8_t>(2), Tensor::Scalar<int8_t>(9)), Tensor::Scalar<int8_t>(0));
-  ExpectTensor(Result("Pow", Tensor::Scalar<Half>(Half(2)), Tensor::Scalar<Half>(Half(3))),
+  ExpectTensor(BinaryResult("Pow", Tensor::Scalar<int8_t>(2), Tensor::Scalar<int8_t>(9)), Tensor::Scalar<int8_t>(0));
+  ExpectTensor(BinaryResult("Pow", Tensor::Scalar<Half>(Half(2)), Tensor::Scalar<Half>(Half(3))),
                Tensor::Scalar<Half>(Half(8)));
   const absl::Status status = RunOp("Pow", {Tensor::Scalar<int32_t>(2), Tensor::Scalar<int32_t>(-1)}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -29,15 +23,15 @@ TEST(BinaryPowerTest, Powers) {
 
 TEST(BinaryPowerTest, ZerosWin) {
   const Tensor x = Tensor::Vector<float>({0, 0, 2}), y = Tensor::Vector<float>({0, -1, 4});
-  ExpectTensor(Result("Xdivy", x, y), Tensor::Vector<float>({0, 0, 0.5}));
-  ExpectTensor(Result("Xlogy", x, y), Tensor::Vector<float>({0, 0, 2 * std::log(4.0f)}));
-  ExpectTensor(Result("Xlog1py", x, y), Tensor::Vector<float>({0, 0, 2 * std::log(5.0f)}));
+  ExpectTensor(BinaryResult("Xdivy", x, y), Tensor::Vector<float>({0, 0, 0.5}));
+  ExpectTensor(BinaryResult("Xlogy", x, y), Tensor::Vector<float>({0, 0, 2 * std::log(4.0f)}));
+  ExpectTensor(BinaryResult("Xlog1py", x, y), Tensor::Vector<float>({0, 0, 2 * std::log(5.0f)}));
 }
 
 TEST(BinaryPowerTest, Others) {
-  ExpectTensor(Result("Atan2", Tensor::Vector<float>({1, -1}), Tensor::Vector<float>({-1, -1})),
+  ExpectTensor(BinaryResult("Atan2", Tensor::Vector<float>({1, -1}), Tensor::Vector<float>({-1, -1})),
                Tensor::Vector<float>({std::atan2(1.0f, -1.0f), std::atan2(-1.0f, -1.0f)}));
-  ExpectTensor(Result("NextAfter", Tensor::Scalar<float>(1), Tensor::Scalar<float>(2)),
+  ExpectTensor(BinaryResult("NextAfter", Tensor::Scalar<float>(1), Tensor::Scalar<float>(2)),
                Tensor::Scalar<float>(1 + std::numeric_limits<float>::epsilon()), 0);
 }
 
@@ -53,17 +47,19 @@ TEST(BinaryPowerTest, Gradients) {
 
 TEST(BitwiseTest, Bits) {
   const Tensor x = Tensor::Vector<uint8_t>({12, 10}), y = Tensor::Scalar<uint8_t>(6);
-  ExpectTensor(Result("BitwiseAnd", x, y), Tensor::Vector<uint8_t>({4, 2}));
-  ExpectTensor(Result("BitwiseOr", x, y), Tensor::Vector<uint8_t>({14, 14}));
-  ExpectTensor(Result("BitwiseXor", x, y), Tensor::Vector<uint8_t>({10, 12}));
+  ExpectTensor(BinaryResult("BitwiseAnd", x, y), Tensor::Vector<uint8_t>({4, 2}));
+  ExpectTensor(BinaryResult("BitwiseOr", x, y), Tensor::Vector<uint8_t>({14, 14}));
+  ExpectTensor(BinaryResult("BitwiseXor", x, y), Tensor::Vector<uint8_t>({10, 12}));
 }
 
 TEST(BitwiseTest, Shifts) {
-  ExpectTensor(Result("LeftShift", Tensor::Vector<int32_t>({1, -1, 1, 1}), Tensor::Vector<int32_t>({4, 1, 100, -3})),
-               Tensor::Vector<int32_t>({16, -2, std::numeric_limits<int32_t>::min(), 1}));
-  ExpectTensor(Result("RightShift", Tensor::Vector<int8_t>({-128, -128, 64}), Tensor::Vector<int8_t>({1, 100, 2})),
-               Tensor::Vector<int8_t>({-64, -1, 16}));
-  ExpectTensor(Result("RightShift", Tensor::Vector<uint64_t>({~uint64_t{0}}), Tensor::Vector<uint64_t>({63})),
+  ExpectTensor(
+      BinaryResult("LeftShift", Tensor::Vector<int32_t>({1, -1, 1, 1}), Tensor::Vector<int32_t>({4, 1, 100, -3})),
+      Tensor::Vector<int32_t>({16, -2, std::numeric_limits<int32_t>::min(), 1}));
+  ExpectTensor(
+      BinaryResult("RightShift", Tensor::Vector<int8_t>({-128, -128, 64}), Tensor::Vector<int8_t>({1, 100, 2})),
+      Tensor::Vector<int8_t>({-64, -1, 16}));
+  ExpectTensor(BinaryResult("RightShift", Tensor::Vector<uint64_t>({~uint64_t{0}}), Tensor::Vector<uint64_t>({63})),
                Tensor::Vector<uint64_t>({1}));
 }
 

@@ -231,7 +231,7 @@ Op WithTypes(Op& op) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBincountOps[] = {
     Op("Bincount")
         .Input("arr: int32")
         .Input("size: int32")

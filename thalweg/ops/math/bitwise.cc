@@ -57,7 +57,7 @@ Op Bitwise(absl::string_view name) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBitwiseOps[] = {
     Bitwise("BitwiseAnd").Commutative().Kernel<BinaryKernel>(SelectBinary<AndFn, IntegerTypes>),
     Bitwise("BitwiseOr").Commutative().Kernel<BinaryKernel>(SelectBinary<OrFn, IntegerTypes>),
     Bitwise("BitwiseXor").Commutative().Kernel<BinaryKernel>(SelectBinary<XorFn, IntegerTypes>),

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Tensor Result(const Tensor& x, DType to, bool truncate = false) {
+Tensor CastResult(const Tensor& x, DType to, bool truncate = false) {
   absl::StatusOr<std::vector<Tensor>> y = RunOp("Cast", {x}, {{"DstT", to}, {"Truncate", truncate}});
   EXPECT_TRUE(y.ok()) << y.status();
   return y.ok() ? (*y)[0] : Tensor();
@@ -30,33 +30,33 @@ TEST(CastTest, EveryPair) {
                     for (int i = 0; i < 600; ++i) expected.flat<T>()[i] = static_cast<T>(i % 2);
                     return absl::OkStatus();
                   }).ok());
-      ExpectTensor(Result(x, to), expected, 0);
+      ExpectTensor(CastResult(x, to), expected, 0);
     }
   }
 }
 
 TEST(CastTest, Values) {
-  ExpectTensor(Result(Tensor::Vector<float>({1.9f, -1.9f, 300}), kInt32), Tensor::Vector<int32_t>({1, -1, 300}));
-  ExpectTensor(Result(Tensor::Vector<float>({0, -0.0f, 0.1f}), kBool), Tensor::Vector<bool>({false, false, true}));
-  ExpectTensor(Result(Tensor::Vector<int32_t>({-1, 256, 257}), kUint8), Tensor::Vector<uint8_t>({255, 0, 1}));
-  ExpectTensor(Result(Tensor::Vector<int64_t>({int64_t{1} << 40}), kDouble), Tensor::Vector<double>({0x1p40}), 0);
+  ExpectTensor(CastResult(Tensor::Vector<float>({1.9f, -1.9f, 300}), kInt32), Tensor::Vector<int32_t>({1, -1, 300}));
+  ExpectTensor(CastResult(Tensor::Vector<float>({0, -0.0f, 0.1f}), kBool), Tensor::Vector<bool>({false, false, true}));
+  ExpectTensor(CastResult(Tensor::Vector<int32_t>({-1, 256, 257}), kUint8), Tensor::Vector<uint8_t>({255, 0, 1}));
+  ExpectTensor(CastResult(Tensor::Vector<int64_t>({int64_t{1} << 40}), kDouble), Tensor::Vector<double>({0x1p40}), 0);
   using C = std::complex<float>;
-  ExpectTensor(Result(Tensor::Vector<C>({{1.5f, 2}}), kFloat), Tensor::Vector<float>({1.5f}));
-  ExpectTensor(Result(Tensor::Vector<float>({1.5f}), kComplex64), Tensor::Vector<C>({{1.5f, 0}}));
+  ExpectTensor(CastResult(Tensor::Vector<C>({{1.5f, 2}}), kFloat), Tensor::Vector<float>({1.5f}));
+  ExpectTensor(CastResult(Tensor::Vector<float>({1.5f}), kComplex64), Tensor::Vector<C>({{1.5f, 0}}));
 }
 
 TEST(CastTest, TruncateCutsInsteadOfRounding) {
   const float x = 1.0f + 0x1.8p-7f;  // between two bfloat16, nearer to the upper
-  ExpectTensor(Result(Tensor::Scalar<float>(x), kBfloat16), Tensor::Scalar<BFloat16>(BFloat16(1.0f + 0x1p-6f)), 0);
-  ExpectTensor(Result(Tensor::Scalar<float>(x), kBfloat16, true), Tensor::Scalar<BFloat16>(BFloat16(1.0f + 0x1p-7f)),
-               0);
+  ExpectTensor(CastResult(Tensor::Scalar<float>(x), kBfloat16), Tensor::Scalar<BFloat16>(BFloat16(1.0f + 0x1p-6f)), 0);
+  ExpectTensor(CastResult(Tensor::Scalar<float>(x), kBfloat16, true),
+               Tensor::Scalar<BFloat16>(BFloat16(1.0f + 0x1p-7f)), 0);
   const double y = 1.0 + 0x1.8p-23;
-  ExpectTensor(Result(Tensor::Scalar<double>(y), kFloat), Tensor::Scalar<float>(1.0f + 0x1p-22f), 0);
-  ExpectTensor(Result(Tensor::Scalar<double>(y), kFloat, true), Tensor::Scalar<float>(1.0f + 0x1p-23f), 0);
+  ExpectTensor(CastResult(Tensor::Scalar<double>(y), kFloat), Tensor::Scalar<float>(1.0f + 0x1p-22f), 0);
+  ExpectTensor(CastResult(Tensor::Scalar<double>(y), kFloat, true), Tensor::Scalar<float>(1.0f + 0x1p-23f), 0);
 }
 
 TEST(CastTest, SameTypeAndStrings) {
-  ExpectTensor(Result(Tensor::Vector<std::string>({"a"}), kString), Tensor::Vector<std::string>({"a"}));
+  ExpectTensor(CastResult(Tensor::Vector<std::string>({"a"}), kString), Tensor::Vector<std::string>({"a"}));
   const absl::Status status = RunOp("Cast", {Tensor::Vector<std::string>({"a"})}, {{"DstT", kFloat}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(status.message(), HasSubstr("Cast string to float is not supported"));

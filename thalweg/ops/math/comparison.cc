@@ -131,7 +131,7 @@ Op Logical(absl::string_view name) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kComparisonOps[] = {
     Comparison("Less").Kernel<BinaryKernel>(SelectBinary<LessFn, Reals>),
     Comparison("LessEqual").Kernel<BinaryKernel>(SelectBinary<LessEqualFn, Reals>),
     Comparison("Greater").Kernel<BinaryKernel>(SelectBinary<GreaterFn, Reals>),

@@ -100,7 +100,7 @@ absl::Status AngleGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-Op Part(absl::string_view name, absl::string_view in, absl::string_view out) {
+Op PartOp(absl::string_view name, absl::string_view in, absl::string_view out) {
   return Op(name)
       .Input(absl::StrCat(in, ": T"))
       .Output(absl::StrCat(out, ": Tout"))
@@ -111,13 +111,13 @@ Op Part(absl::string_view name, absl::string_view in, absl::string_view out) {
 
 using PartKernel = FittingTypes<UnaryKernel>;
 
-const OpRegistration kOps[] = {
-    Part("Real", "input", "output").Kernel<PartKernel>(SelectUnary<RealFn, ComplexTypes>).Gradient(RealGradient),
-    Part("Imag", "input", "output").Kernel<PartKernel>(SelectUnary<ImagFn, ComplexTypes>).Gradient(ImagGradient),
-    Part("ComplexAbs", "x", "y")
+const OpRegistration kComplexOps[] = {
+    PartOp("Real", "input", "output").Kernel<PartKernel>(SelectUnary<RealFn, ComplexTypes>).Gradient(RealGradient),
+    PartOp("Imag", "input", "output").Kernel<PartKernel>(SelectUnary<ImagFn, ComplexTypes>).Gradient(ImagGradient),
+    PartOp("ComplexAbs", "x", "y")
         .Kernel<PartKernel>(SelectUnary<ComplexAbsFn, ComplexTypes>)
         .Gradient(ComplexAbsGradient),
-    Part("Angle", "input", "output").Kernel<PartKernel>(SelectUnary<AngleFn, ComplexTypes>).Gradient(AngleGradient),
+    PartOp("Angle", "input", "output").Kernel<PartKernel>(SelectUnary<AngleFn, ComplexTypes>).Gradient(AngleGradient),
     Op("Conj")
         .Input("input: T")
         .Output("output: T")

@@ -45,8 +45,8 @@ struct LogSumExpStep {
   }
 };
 
-using Numbers = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
-                      std::complex<float>, std::complex<double>>;
+using SummedTypes = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+                          std::complex<float>, std::complex<double>>;
 
 // One [length, inner] block; row i of y depends on rows up to i of x. y may not
 // be x.
@@ -165,9 +165,9 @@ Op Cumulative(absl::string_view name, absl::string_view types) {
       .Shape(shapes::LikeInput0);
 }
 
-const OpRegistration kOps[] = {
-    Cumulative("Cumsum", "T: numbertype").Kernel<ScanKernel<SumStep, Numbers>>().Gradient(CumsumGradient),
-    Cumulative("Cumprod", "T: numbertype").Kernel<ScanKernel<ProdStep, Numbers>>().Gradient(CumprodGradient),
+const OpRegistration kCumulativeOps[] = {
+    Cumulative("Cumsum", "T: numbertype").Kernel<ScanKernel<SumStep, SummedTypes>>().Gradient(CumsumGradient),
+    Cumulative("Cumprod", "T: numbertype").Kernel<ScanKernel<ProdStep, SummedTypes>>().Gradient(CumprodGradient),
     Cumulative("CumulativeLogsumexp", "T: {bfloat16, half, float, double}")
         .Kernel<ScanKernel<LogSumExpStep, Types<float, double>>>()
         .Gradient(CumulativeLogsumexpGradient),

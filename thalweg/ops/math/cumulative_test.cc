@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Tensor Result(absl::string_view op, const Tensor& x, int axis, bool exclusive = false, bool reverse = false) {
+Tensor CumulativeResult(absl::string_view op, const Tensor& x, int axis, bool exclusive = false, bool reverse = false) {
   absl::StatusOr<std::vector<Tensor>> y =
       RunOp(op, {x, Tensor::Scalar<int32_t>(axis)}, {{"exclusive", exclusive}, {"reverse", reverse}});
   EXPECT_TRUE(y.ok()) << op << ": " << y.status();
@@ -20,23 +20,24 @@ Tensor Result(absl::string_view op, const Tensor& x, int axis, bool exclusive = 
 
 TEST(CumulativeTest, Values) {
   const Tensor x = Tensor::Vector<float>({2, 3, 4});
-  ExpectTensor(Result("Cumsum", x, 0), Tensor::Vector<float>({2, 5, 9}));
-  ExpectTensor(Result("Cumsum", x, 0, true), Tensor::Vector<float>({0, 2, 5}));
-  ExpectTensor(Result("Cumsum", x, 0, false, true), Tensor::Vector<float>({9, 7, 4}));
-  ExpectTensor(Result("Cumsum", x, 0, true, true), Tensor::Vector<float>({7, 4, 0}));
-  ExpectTensor(Result("Cumprod", x, -1), Tensor::Vector<float>({2, 6, 24}));
-  ExpectTensor(Result("Cumprod", x, 0, true, true), Tensor::Vector<float>({12, 4, 1}));
-  ExpectTensor(Result("CumulativeLogsumexp", x, 0),
+  ExpectTensor(CumulativeResult("Cumsum", x, 0), Tensor::Vector<float>({2, 5, 9}));
+  ExpectTensor(CumulativeResult("Cumsum", x, 0, true), Tensor::Vector<float>({0, 2, 5}));
+  ExpectTensor(CumulativeResult("Cumsum", x, 0, false, true), Tensor::Vector<float>({9, 7, 4}));
+  ExpectTensor(CumulativeResult("Cumsum", x, 0, true, true), Tensor::Vector<float>({7, 4, 0}));
+  ExpectTensor(CumulativeResult("Cumprod", x, -1), Tensor::Vector<float>({2, 6, 24}));
+  ExpectTensor(CumulativeResult("Cumprod", x, 0, true, true), Tensor::Vector<float>({12, 4, 1}));
+  ExpectTensor(CumulativeResult("CumulativeLogsumexp", x, 0),
                Tensor::Vector<float>({2, std::log(std::exp(2.0f) + std::exp(3.0f)),
                                       std::log(std::exp(2.0f) + std::exp(3.0f) + std::exp(4.0f))}));
 }
 
 TEST(CumulativeTest, AxesTypesAndEmpty) {
   const Tensor x = Tensor::Of<int32_t>({2, 2}, {1, 2, 3, 4});
-  ExpectTensor(Result("Cumsum", x, 0), Tensor::Of<int32_t>({2, 2}, {1, 2, 4, 6}));
-  ExpectTensor(Result("Cumsum", x, 1), Tensor::Of<int32_t>({2, 2}, {1, 3, 3, 7}));
-  ExpectTensor(Result("Cumsum", Tensor::Vector<Half>({Half(1), Half(2)}), 0), Tensor::Vector<Half>({Half(1), Half(3)}));
-  ExpectTensor(Result("Cumsum", Tensor(kFloat, {0, 2}), 0), Tensor(kFloat, {0, 2}));
+  ExpectTensor(CumulativeResult("Cumsum", x, 0), Tensor::Of<int32_t>({2, 2}, {1, 2, 4, 6}));
+  ExpectTensor(CumulativeResult("Cumsum", x, 1), Tensor::Of<int32_t>({2, 2}, {1, 3, 3, 7}));
+  ExpectTensor(CumulativeResult("Cumsum", Tensor::Vector<Half>({Half(1), Half(2)}), 0),
+               Tensor::Vector<Half>({Half(1), Half(3)}));
+  ExpectTensor(CumulativeResult("Cumsum", Tensor(kFloat, {0, 2}), 0), Tensor(kFloat, {0, 2}));
 }
 
 TEST(CumulativeTest, AnAxisMayBeANumber) {

@@ -485,7 +485,7 @@ Output GrowTo(const Scope& s, Output x, Output shape) {
 }
 
 template <int rank, bool inverse>
-absl::Status ComplexGradient(GradientContext& g) {
+absl::Status FftGradient(GradientContext& g) {
   const Scope& s = g.scope();
   const Output size = SizeOf(s, LastSizes(s, s.Add("Shape", {g.dy()}), rank), g.dy().dtype());
   const Output turned = s.Add(WithRank(inverse ? "FFT" : "IFFT", rank), {g.dy()});
@@ -533,7 +533,7 @@ Op ComplexOp() {
       .Attr("Tcomplex: {complex64, complex128} = DT_COMPLEX64")
       .Shape(ComplexShape<rank>)
       .template Kernel<FftKernel>(rank, Kind::kComplex, inverse)
-      .Gradient(ComplexGradient<rank, inverse>);
+      .Gradient(FftGradient<rank, inverse>);
 }
 template <int rank, bool from_real>
 Op RealOp() {
@@ -548,7 +548,7 @@ Op RealOp() {
       .Gradient(from_real ? FromRealGradient<rank> : ToRealGradient<rank>);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kFftOps[] = {
     ComplexOp<1, false>(), ComplexOp<2, false>(), ComplexOp<3, false>(), ComplexOp<1, true>(),
     ComplexOp<2, true>(),  ComplexOp<3, true>(),  RealOp<1, true>(),     RealOp<2, true>(),
     RealOp<3, true>(),     RealOp<1, false>(),    RealOp<2, false>(),    RealOp<3, false>(),

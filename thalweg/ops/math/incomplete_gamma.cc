@@ -8,15 +8,13 @@
 #include <limits>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/math/special_function.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/support/broadcast.h"
 #include "thalweg/ops/support/elementwise.h"
 
 namespace thalweg {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // A number and its derivative with respect to a.
 struct Dual {
@@ -167,7 +165,7 @@ Op Binary(absl::string_view name, absl::string_view types, const char* a = "a: T
       .Kernel<BinaryKernel>(SelectBinary<Fn, Floats>);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kIncompleteGammaOps[] = {
     Binary<IgammaFn>("Igamma", "bfloat16, half, float, double").Gradient(IgammaGradient),
     Binary<IgammacFn>("Igammac", "bfloat16, half, float, double").Gradient(IgammacGradient),
     Binary<IgammaGradAFn>("IgammaGradA", "float, double"),

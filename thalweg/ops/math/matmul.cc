@@ -296,7 +296,7 @@ absl::Status BatchMatMulGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kMatmulOps[] = {
     Op("MatMul")
         .Input("a: T")
         .Input("b: T")

@@ -112,7 +112,7 @@ absl::Status LinSpaceShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kRangeOps[] = {
     Op("Range")
         .Input("start: Tidx")
         .Input("limit: Tidx")

@@ -70,7 +70,7 @@ Op Extremum(absl::string_view name) {
       .Shape(ReductionShape)
       .Gradient(ExtremumGradient);
 }
-Op Logical(absl::string_view name) {
+Op LogicalReduction(absl::string_view name) {
   return Op(name)
       .Input("input: bool")
       .Input("reduction_indices: Tidx")
@@ -81,11 +81,11 @@ Op Logical(absl::string_view name) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kReduceMaxOps[] = {
     Extremum("Max").Kernel<ReductionKernel>(SelectReduce<MaxR, Reals>),
     Extremum("Min").Kernel<ReductionKernel>(SelectReduce<MinR, Reals>),
-    Logical("All").Kernel<ReductionKernel>(SelectReduce<AllR, Types<bool>>),
-    Logical("Any").Kernel<ReductionKernel>(SelectReduce<AnyR, Types<bool>>),
+    LogicalReduction("All").Kernel<ReductionKernel>(SelectReduce<AllR, Types<bool>>),
+    LogicalReduction("Any").Kernel<ReductionKernel>(SelectReduce<AnyR, Types<bool>>),
 };
 
 }  // namespace

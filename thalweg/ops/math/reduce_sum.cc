@@ -12,8 +12,8 @@
 namespace thalweg {
 namespace {
 
-using Numbers = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
-                      std::complex<float>, std::complex<double>>;
+using SummedTypes = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+                          std::complex<float>, std::complex<double>>;
 
 struct SumR {
   template <typename T>
@@ -68,7 +68,7 @@ THALWEG_SIMD void DivideAll(T* values, int64_t n, T count) {
 
 class MeanKernel : public ReductionKernel {
  public:
-  MeanKernel() : ReductionKernel(SelectReduce<SumR, Numbers>) {}
+  MeanKernel() : ReductionKernel(SelectReduce<SumR, SummedTypes>) {}
 
   absl::Status Compute(KernelContext& context) override {
     const Tensor& in = context.input(0);
@@ -83,7 +83,7 @@ class MeanKernel : public ReductionKernel {
       using W = Wide<T>;
       ASSIGN_OR_RETURN(const Tensor wide, (Mapped<W, T>(context, in, [](T x) { return static_cast<W>(x); })));
       ASSIGN_OR_RETURN(Tensor sums, context.AllocateTemporary(DTypeOf<W>, reduction.shape));
-      RETURN_IF_ERROR(RunReduction(context, reduction, SelectReduce<SumR, Numbers>(DTypeOf<W>), wide, &sums));
+      RETURN_IF_ERROR(RunReduction(context, reduction, SelectReduce<SumR, SummedTypes>(DTypeOf<W>), wide, &sums));
       // No elements at all: 0/0 where there is such a thing, else 0.
       const bool none = std::is_integral_v<W> && reduction.count == 0;
       const W count = none ? W(1) : W(reduction.count);
@@ -104,7 +104,7 @@ class MeanKernel : public ReductionKernel {
 // The square root of the sum of |x|^2.
 class EuclideanNormKernel : public ReductionKernel {
  public:
-  EuclideanNormKernel() : ReductionKernel(SelectReduce<SumR, Numbers>) {}
+  EuclideanNormKernel() : ReductionKernel(SelectReduce<SumR, SummedTypes>) {}
 
   absl::Status Compute(KernelContext& context) override {
     const Tensor& in = context.input(0);
@@ -119,7 +119,7 @@ class EuclideanNormKernel : public ReductionKernel {
         sums = sums.WithShape(reduction.shape);
       } else {
         ASSIGN_OR_RETURN(Tensor reduced, context.AllocateTemporary(DTypeOf<W>, reduction.shape));
-        RETURN_IF_ERROR(RunReduction(context, reduction, SelectReduce<SumR, Numbers>(DTypeOf<W>), sums, &reduced));
+        RETURN_IF_ERROR(RunReduction(context, reduction, SelectReduce<SumR, SummedTypes>(DTypeOf<W>), sums, &reduced));
         sums = std::move(reduced);
       }
       return MapInto<T, W>(context, sums, [](W x) {
@@ -217,9 +217,9 @@ Op Reduce(absl::string_view name) {
       .Shape(ReductionShape);
 }
 
-const OpRegistration kOps[] = {
-    Reduce("Sum").Kernel<ReductionKernel>(SelectReduce<SumR, Numbers>).Gradient(SumGradient),
-    Reduce("Prod").Kernel<ReductionKernel>(SelectReduce<ProdR, Numbers>).Gradient(ProdGradient),
+const OpRegistration kReduceSumOps[] = {
+    Reduce("Sum").Kernel<ReductionKernel>(SelectReduce<SumR, SummedTypes>).Gradient(SumGradient),
+    Reduce("Prod").Kernel<ReductionKernel>(SelectReduce<ProdR, SummedTypes>).Gradient(ProdGradient),
     Reduce("Mean").Kernel<MeanKernel>().Gradient(MeanGradient),
     Reduce("EuclideanNorm").Kernel<EuclideanNormKernel>().Gradient(EuclideanNormGradient),
 };

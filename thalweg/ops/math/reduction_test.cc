@@ -2,18 +2,16 @@
 #include <limits>
 
 #include "thalweg/kernel/evaluate.h"
-#include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-Tensor Result(absl::string_view op, const Tensor& x, std::vector<int32_t> axes, bool keep_dims = false) {
+Tensor ReductionResult(absl::string_view op, const Tensor& x, std::vector<int32_t> axes, bool keep_dims = false) {
   absl::StatusOr<std::vector<Tensor>> y =
       RunOp(op, {x, Tensor::Vector<int32_t>(absl::MakeConstSpan(axes))}, {{"keep_dims", keep_dims}});
   EXPECT_TRUE(y.ok()) << op << ": " << y.status();
@@ -22,18 +20,18 @@ Tensor Result(absl::string_view op, const Tensor& x, std::vector<int32_t> axes, 
 
 TEST(ReductionTest, Axes) {
   const Tensor x = Tensor::Of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
-  ExpectTensor(Result("Sum", x, {0}), Tensor::Vector<float>({5, 7, 9}));
-  ExpectTensor(Result("Sum", x, {1}), Tensor::Vector<float>({6, 15}));
-  ExpectTensor(Result("Sum", x, {-1}), Tensor::Vector<float>({6, 15}));
-  ExpectTensor(Result("Sum", x, {0, 1}), Tensor::Scalar<float>(21));
-  ExpectTensor(Result("Sum", x, {}), x);
-  ExpectTensor(Result("Sum", x, {1}, true), Tensor::Of<float>({2, 1}, {6, 15}));
-  ExpectTensor(Result("Sum", x, {0, 1}, true), Tensor::Of<float>({1, 1}, {21}));
-  ExpectTensor(Result("Mean", x, {0}), Tensor::Vector<float>({2.5, 3.5, 4.5}));
-  ExpectTensor(Result("Prod", x, {1}), Tensor::Vector<float>({6, 120}));
-  ExpectTensor(Result("Max", x, {0}), Tensor::Vector<float>({4, 5, 6}));
-  ExpectTensor(Result("Min", x, {1}), Tensor::Vector<float>({1, 4}));
-  ExpectTensor(Result("EuclideanNorm", x, {1}), Tensor::Vector<float>({std::sqrt(14.0f), std::sqrt(77.0f)}));
+  ExpectTensor(ReductionResult("Sum", x, {0}), Tensor::Vector<float>({5, 7, 9}));
+  ExpectTensor(ReductionResult("Sum", x, {1}), Tensor::Vector<float>({6, 15}));
+  ExpectTensor(ReductionResult("Sum", x, {-1}), Tensor::Vector<float>({6, 15}));
+  ExpectTensor(ReductionResult("Sum", x, {0, 1}), Tensor::Scalar<float>(21));
+  ExpectTensor(ReductionResult("Sum", x, {}), x);
+  ExpectTensor(ReductionResult("Sum", x, {1}, true), Tensor::Of<float>({2, 1}, {6, 15}));
+  ExpectTensor(ReductionResult("Sum", x, {0, 1}, true), Tensor::Of<float>({1, 1}, {21}));
+  ExpectTensor(ReductionResult("Mean", x, {0}), Tensor::Vector<float>({2.5, 3.5, 4.5}));
+  ExpectTensor(ReductionResult("Prod", x, {1}), Tensor::Vector<float>({6, 120}));
+  ExpectTensor(ReductionResult("Max", x, {0}), Tensor::Vector<float>({4, 5, 6}));
+  ExpectTensor(ReductionResult("Min", x, {1}), Tensor::Vector<float>({1, 4}));
+  ExpectTensor(ReductionResult("EuclideanNorm", x, {1}), Tensor::Vector<float>({std::sqrt(14.0f), std::sqrt(77.0f)}));
 }
 
 TEST(ReductionTest, AxesAsTheyAreWritten) {
@@ -100,8 +98,8 @@ TEST(ReductionTest, AnySetOfAxes) {
       max.flat<int64_t>()[at] = std::max(max.flat<int64_t>()[at], x.flat<int64_t>()[i]);
     }
     SCOPED_TRACE(mask);
-    ExpectTensor(Result("Sum", x, axes, true), sum);
-    ExpectTensor(Result("Max", x, axes, true), max);
+    ExpectTensor(ReductionResult("Sum", x, axes, true), sum);
+    ExpectTensor(ReductionResult("Max", x, axes, true), max);
   }
 }
 
@@ -117,57 +115,58 @@ TEST(ReductionTest, LargeAndSharedBetweenThreads) {
       columns[c] += v;
     }
   }
-  EXPECT_NEAR(Result("Sum", x, {0, 1}).scalar<float>(), all, 0.05);
-  const Tensor by_row = Result("Sum", x, {1}), by_column = Result("Sum", x, {0});
+  EXPECT_NEAR(ReductionResult("Sum", x, {0, 1}).scalar<float>(), all, 0.05);
+  const Tensor by_row = ReductionResult("Sum", x, {1}), by_column = ReductionResult("Sum", x, {0});
   for (int r = 0; r < 1000; ++r) ASSERT_NEAR(by_row.data<float>()[r], rows[r], 1e-3);
   for (int c = 0; c < 500; ++c) ASSERT_NEAR(by_column.data<float>()[c], columns[c], 1e-3);
 }
 
 TEST(ReductionTest, Integers) {
   const Tensor x = Tensor::Vector<int32_t>({-7, 2});
-  ExpectTensor(Result("Mean", x, {0}), Tensor::Scalar<int32_t>(-2));
-  ExpectTensor(Result("EuclideanNorm", Tensor::Vector<int32_t>({3, 5}), {0}), Tensor::Scalar<int32_t>(5));
+  ExpectTensor(ReductionResult("Mean", x, {0}), Tensor::Scalar<int32_t>(-2));
+  ExpectTensor(ReductionResult("EuclideanNorm", Tensor::Vector<int32_t>({3, 5}), {0}), Tensor::Scalar<int32_t>(5));
   Tensor hundreds(kInt8, {300});
   for (int8_t& v : hundreds.flat<int8_t>()) v = 100;
-  ExpectTensor(Result("Sum", hundreds, {0}), Tensor::Scalar<int8_t>(48));
-  ExpectTensor(Result("Mean", hundreds, {0}), Tensor::Scalar<int8_t>(100));
+  ExpectTensor(ReductionResult("Sum", hundreds, {0}), Tensor::Scalar<int8_t>(48));
+  ExpectTensor(ReductionResult("Mean", hundreds, {0}), Tensor::Scalar<int8_t>(100));
 }
 
 TEST(ReductionTest, OtherTypes) {
-  ExpectTensor(Result("Sum", Tensor::Vector<Half>({Half(1), Half(2)}), {0}), Tensor::Scalar<Half>(Half(3)));
-  ExpectTensor(Result("Mean", Tensor::Vector<BFloat16>({BFloat16(1), BFloat16(2)}), {0}),
+  ExpectTensor(ReductionResult("Sum", Tensor::Vector<Half>({Half(1), Half(2)}), {0}), Tensor::Scalar<Half>(Half(3)));
+  ExpectTensor(ReductionResult("Mean", Tensor::Vector<BFloat16>({BFloat16(1), BFloat16(2)}), {0}),
                Tensor::Scalar<BFloat16>(BFloat16(1.5)));
   using C = std::complex<float>;
-  ExpectTensor(Result("Prod", Tensor::Vector<C>({{1, 2}, {3, 4}}), {0}), Tensor::Scalar<C>({-5, 10}));
-  ExpectTensor(Result("EuclideanNorm", Tensor::Vector<C>({{3, 4}, {0, 0}}), {0}), Tensor::Scalar<C>({5, 0}));
+  ExpectTensor(ReductionResult("Prod", Tensor::Vector<C>({{1, 2}, {3, 4}}), {0}), Tensor::Scalar<C>({-5, 10}));
+  ExpectTensor(ReductionResult("EuclideanNorm", Tensor::Vector<C>({{3, 4}, {0, 0}}), {0}), Tensor::Scalar<C>({5, 0}));
 }
 
 TEST(ReductionTest, NanIsPassedOn) {
   Tensor x = Tensor::Zeros(kFloat, {200});
   x.flat<float>()[77] = kNan;
   for (const char* op : {"Max", "Min", "Sum", "Mean", "Prod"})
-    ExpectTensor(Result(op, x, {0}), Tensor::Scalar<float>(kNan));
+    ExpectTensor(ReductionResult(op, x, {0}), Tensor::Scalar<float>(kNan));
 }
 
 TEST(ReductionTest, Empty) {
   const float inf = std::numeric_limits<float>::infinity();
   const Tensor x(kFloat, {2, 0});
-  ExpectTensor(Result("Sum", x, {1}), Tensor::Vector<float>({0, 0}));
-  ExpectTensor(Result("Prod", x, {1}), Tensor::Vector<float>({1, 1}));
-  ExpectTensor(Result("Max", x, {1}), Tensor::Vector<float>({-inf, -inf}));
-  ExpectTensor(Result("Min", x, {1}), Tensor::Vector<float>({inf, inf}));
-  ExpectTensor(Result("Mean", x, {1}), Tensor::Vector<float>({kNan, kNan}));
-  ExpectTensor(Result("Sum", x, {0}), Tensor(kFloat, {0}));
-  ExpectTensor(Result("Mean", Tensor(kInt32, {0}), {0}), Tensor::Scalar<int32_t>(0));
-  ExpectTensor(Result("Min", Tensor(kInt32, {0}), {0}), Tensor::Scalar<int32_t>(std::numeric_limits<int32_t>::max()));
+  ExpectTensor(ReductionResult("Sum", x, {1}), Tensor::Vector<float>({0, 0}));
+  ExpectTensor(ReductionResult("Prod", x, {1}), Tensor::Vector<float>({1, 1}));
+  ExpectTensor(ReductionResult("Max", x, {1}), Tensor::Vector<float>({-inf, -inf}));
+  ExpectTensor(ReductionResult("Min", x, {1}), Tensor::Vector<float>({inf, inf}));
+  ExpectTensor(ReductionResult("Mean", x, {1}), Tensor::Vector<float>({kNan, kNan}));
+  ExpectTensor(ReductionResult("Sum", x, {0}), Tensor(kFloat, {0}));
+  ExpectTensor(ReductionResult("Mean", Tensor(kInt32, {0}), {0}), Tensor::Scalar<int32_t>(0));
+  ExpectTensor(ReductionResult("Min", Tensor(kInt32, {0}), {0}),
+               Tensor::Scalar<int32_t>(std::numeric_limits<int32_t>::max()));
 }
 
 TEST(ReductionTest, AllAndAny) {
   const Tensor x = Tensor::Of<bool>({2, 2}, {true, false, true, true});
-  ExpectTensor(Result("All", x, {1}), Tensor::Vector<bool>({false, true}));
-  ExpectTensor(Result("Any", x, {0}), Tensor::Vector<bool>({true, true}));
-  ExpectTensor(Result("All", Tensor(kBool, {0}), {0}), Tensor::Scalar<bool>(true));
-  ExpectTensor(Result("Any", Tensor(kBool, {0}), {0}), Tensor::Scalar<bool>(false));
+  ExpectTensor(ReductionResult("All", x, {1}), Tensor::Vector<bool>({false, true}));
+  ExpectTensor(ReductionResult("Any", x, {0}), Tensor::Vector<bool>({true, true}));
+  ExpectTensor(ReductionResult("All", Tensor(kBool, {0}), {0}), Tensor::Scalar<bool>(true));
+  ExpectTensor(ReductionResult("Any", Tensor(kBool, {0}), {0}), Tensor::Scalar<bool>(false));
 }
 
 TEST(ReductionTest, BadAxes) {

@@ -112,12 +112,12 @@ absl::Status SegmentShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status SumGradient(GradientContext& c) {
+absl::Status SegmentSumGradient(GradientContext& c) {
   c.set_dx(0, Gather(c.scope(), c.dy(), c.input(1)));
   return absl::OkStatus();
 }
 
-absl::Status MeanGradient(GradientContext& c) {
+absl::Status SegmentMeanGradient(GradientContext& c) {
   const Scope& s = c.scope();
   const Output data = c.input(0), ids = c.input(1);
   // A one for every row, of the rank of the data, so that counts broadcast.
@@ -131,7 +131,7 @@ absl::Status MeanGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status ProdGradient(GradientContext& c) {
+absl::Status SegmentProdGradient(GradientContext& c) {
   const Scope& s = c.scope();
   const Output data = c.input(0), ids = c.input(1);
   const Output is_zero = s.Add("Equal", {data, ZerosLike(s, data)});
@@ -147,7 +147,7 @@ absl::Status ProdGradient(GradientContext& c) {
 }
 
 // The elements that are the extreme of their segment share its gradient.
-absl::Status ExtremeGradient(GradientContext& c) {
+absl::Status SegmentExtremeGradient(GradientContext& c) {
   const Scope& s = c.scope();
   const Output data = c.input(0), ids = c.input(1);
   const Output selected = s.Add("Equal", {data, Gather(s, c.output(0), ids)});
@@ -169,12 +169,12 @@ Op Segment(absl::string_view name, absl::string_view types, SegmentReduction red
       .Kernel<SegmentKernel>(reduction, mean);
 }
 
-const OpRegistration kOps[] = {
-    Segment("SegmentSum", "numbertype", SegmentReduction::kSum).Gradient(SumGradient),
-    Segment("SegmentMean", "numbertype", SegmentReduction::kSum, /*mean=*/true).Gradient(MeanGradient),
-    Segment("SegmentProd", "numbertype", SegmentReduction::kProd).Gradient(ProdGradient),
-    Segment("SegmentMax", "realnumbertype", SegmentReduction::kMax).Gradient(ExtremeGradient),
-    Segment("SegmentMin", "realnumbertype", SegmentReduction::kMin).Gradient(ExtremeGradient),
+const OpRegistration kSegmentOps[] = {
+    Segment("SegmentSum", "numbertype", SegmentReduction::kSum).Gradient(SegmentSumGradient),
+    Segment("SegmentMean", "numbertype", SegmentReduction::kSum, /*mean=*/true).Gradient(SegmentMeanGradient),
+    Segment("SegmentProd", "numbertype", SegmentReduction::kProd).Gradient(SegmentProdGradient),
+    Segment("SegmentMax", "realnumbertype", SegmentReduction::kMax).Gradient(SegmentExtremeGradient),
+    Segment("SegmentMin", "realnumbertype", SegmentReduction::kMin).Gradient(SegmentExtremeGradient),
 };
 
 }  // namespace

@@ -198,11 +198,12 @@ absl::Status SparseSegmentGradShape(ShapeContext& c) {
 // Of the op with or without num_segments: by the Grad op of its kind.
 template <Average kAverage>
 absl::Status SparseSegmentGradient(GradientContext& c) {
-  static constexpr const char* kOps[] = {"SparseSegmentSumGrad", "SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad"};
+  static constexpr const char* kSparseSegmentOps[] = {"SparseSegmentSumGrad", "SparseSegmentMeanGrad",
+                                                      "SparseSegmentSqrtNGrad"};
   const Scope& s = c.scope();
   const Output rows =
       StridedSlice(s, ShapeOf(s, c.input(0)), Const(s, {0}), Const(s, {1}), Const(s, {1}), {.shrink_axis_mask = 1});
-  c.set_dx(0, Output(s.Add(kOps[static_cast<int>(kAverage)], {c.dy(), c.input(1), c.input(2), rows})));
+  c.set_dx(0, Output(s.Add(kSparseSegmentOps[static_cast<int>(kAverage)], {c.dy(), c.input(1), c.input(2), rows})));
   return absl::OkStatus();
 }
 
@@ -234,17 +235,17 @@ Op SparseSegmentGrad(absl::string_view name, Average average) {
       .Kernel<SparseSegmentGradKernel>(average);
 }
 
-constexpr const char* kFloats = "{bfloat16, half, float, double}";
+constexpr const char* kFloatTypes = "{bfloat16, half, float, double}";
 
-const OpRegistration kOps[] = {
+const OpRegistration kSparseSegmentOps[] = {
     SparseSegment("SparseSegmentSum", "realnumbertype", false, Average::kSum, SparseSegmentGradient<Average::kSum>),
-    SparseSegment("SparseSegmentMean", kFloats, false, Average::kMean, SparseSegmentGradient<Average::kMean>),
-    SparseSegment("SparseSegmentSqrtN", kFloats, false, Average::kSqrtN, SparseSegmentGradient<Average::kSqrtN>),
+    SparseSegment("SparseSegmentMean", kFloatTypes, false, Average::kMean, SparseSegmentGradient<Average::kMean>),
+    SparseSegment("SparseSegmentSqrtN", kFloatTypes, false, Average::kSqrtN, SparseSegmentGradient<Average::kSqrtN>),
     SparseSegment("SparseSegmentSumWithNumSegments", "realnumbertype", true, Average::kSum,
                   SparseSegmentGradient<Average::kSum>),
-    SparseSegment("SparseSegmentMeanWithNumSegments", kFloats, true, Average::kMean,
+    SparseSegment("SparseSegmentMeanWithNumSegments", kFloatTypes, true, Average::kMean,
                   SparseSegmentGradient<Average::kMean>),
-    SparseSegment("SparseSegmentSqrtNWithNumSegments", kFloats, true, Average::kSqrtN,
+    SparseSegment("SparseSegmentSqrtNWithNumSegments", kFloatTypes, true, Average::kSqrtN,
                   SparseSegmentGradient<Average::kSqrtN>),
     SparseSegmentGrad("SparseSegmentSumGrad", Average::kSum),
     SparseSegmentGrad("SparseSegmentMeanGrad", Average::kMean),

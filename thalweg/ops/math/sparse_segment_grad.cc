@@ -97,7 +97,7 @@ Op SegmentGrad(const char* name, SegmentGradKernel::Form form) {
       .Kernel<SegmentGradKernel>(form);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSparseSegmentGradOps[] = {
     SegmentGrad("SparseSegmentSumGradV2", SegmentGradKernel::kSum),
     SegmentGrad("SparseSegmentMeanGradV2", SegmentGradKernel::kMean),
     SegmentGrad("SparseSegmentSqrtNGradV2", SegmentGradKernel::kSqrtN),

@@ -1,11 +1,16 @@
 // Special functions, which are computed in double for all types.
 #pragma once
 
+#include <limits>
+
 #include "absl/strings/string_view.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/support/elementwise.h"
 
 namespace thalweg {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 template <double (*F)(double), int nanos>
 struct InDouble {

@@ -160,7 +160,7 @@ constexpr char kIntegers[] = "int8, int16, int32, int64, uint8, uint16, uint32, 
 constexpr char kSigned[] = "bfloat16, half, float, double, int8, int16, int32, int64";
 constexpr char kSignedAndComplex[] = "bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128";
 
-const OpRegistration kOps[] = {
+const OpRegistration kUnaryArithmeticOps[] = {
     UnaryOp("Abs", kSigned).Kernel<UnaryKernel>(SelectUnary<AbsFn, SignedReals>).Gradient(AbsGradient),
     UnaryOp("Neg", kSignedAndComplex).Kernel<UnaryKernel>(SelectUnary<NegFn, SignedNumbers>).Gradient(NegGradient),
     UnaryOp("Reciprocal", kSignedAndComplex)

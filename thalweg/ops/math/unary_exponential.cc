@@ -225,7 +225,7 @@ absl::Status TanhGradGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kUnaryExponentialOps[] = {
     UnaryOp("Sqrt").Kernel<UnaryKernel>(SelectUnary<SqrtFn, FloatsAndComplex>).Gradient(SqrtGradient),
     UnaryOp("Rsqrt").Kernel<UnaryKernel>(SelectRsqrt).Gradient(RsqrtGradient),
     UnaryOp("Exp").Kernel<UnaryKernel>(SelectUnary<ExpFn, FloatsAndComplex>).Gradient(ExpGradient),

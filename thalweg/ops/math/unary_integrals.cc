@@ -17,8 +17,6 @@
 namespace thalweg {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kPi = std::numbers::pi;
 
 // By its power series near 0, and by Rybicki's sum of Gaussians elsewhere
@@ -131,7 +129,7 @@ absl::Status SpenceGradient(GradientContext& g) {  // log(x) / (1 - x); -1 at 1
   return Chain(g, s.Add("SelectV2", {Equal(s, x, one), Neg(s, one), slope}));
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kUnaryIntegralsOps[] = {
     SpecialFunction<Dawsn, 100>("Dawsn", DawsnGradient),
     SpecialFunction<Expint, 100>("Expint", ExpintGradient),
     SpecialFunction<FresnelCos, 100>("FresnelCos", FresnelCosGradient),

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/math/special_function.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/support/broadcast.h"
 #include "thalweg/ops/support/elementwise.h"
@@ -12,9 +13,6 @@
 
 namespace thalweg {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // y with erfc(y) = q, for 0 < q <= 1: Winitzki's approximation of erf, then
 // Halley's iteration, which triples the digits at every step.
@@ -231,7 +229,7 @@ Op Unary(absl::string_view name) {
   return Op(name).Input("x: T").Output("y: T").Attr("T: {bfloat16, half, float, double}").Shape(shapes::LikeInput0);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kUnarySpecialOps[] = {
     Unary("Erf").Kernel<UnaryKernel>(SelectUnary<ErfFn, Floats>).Gradient(ErfGradient),
     Unary("Erfc").Kernel<UnaryKernel>(SelectUnary<ErfcFn, Floats>).Gradient(ErfcGradient),
     Unary("Erfinv").Kernel<UnaryKernel>(SelectUnary<ErfinvFn, Floats>).Gradient(ErfinvGradient),

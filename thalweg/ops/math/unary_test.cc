@@ -1,16 +1,15 @@
 #include <cmath>
 #include <limits>
 
-#include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-Tensor Result(absl::string_view op, const Tensor& x) {
+Tensor UnaryResult(absl::string_view op, const Tensor& x) {
   absl::StatusOr<std::vector<Tensor>> y = RunOp(op, {x});
   EXPECT_TRUE(y.ok()) << op << ": " << y.status();
   return y.ok() ? (*y)[0] : Tensor();
@@ -53,7 +52,7 @@ TEST(UnaryTest, ValuesInEveryPrecision) {
         expected.flat<T>()[i] = static_cast<T>(function.f(static_cast<double>(in.flat<T>()[i])));
       }
       const double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
-      ExpectTensor(Result(function.op, in), expected, 4 * epsilon);
+      ExpectTensor(UnaryResult(function.op, in), expected, 4 * epsilon);
       return absl::OkStatus();
     };
     for (const DType t : {kFloat, kDouble, kHalf, kBfloat16}) ASSERT_TRUE(Dispatch(FloatTypes(), t, check).ok());
@@ -64,15 +63,15 @@ TEST(UnaryTest, ValuesInEveryPrecision) {
 TEST(UnaryTest, RsqrtOfAllSizes) {
   Tensor x(kFloat, {4001});
   for (int i = 0; i < 4001; ++i) x.flat<float>()[i] = std::ldexp(1 + (i % 97) / 97.0f, i % 253 - 126);
-  const Tensor y = Result("Rsqrt", x);
+  const Tensor y = UnaryResult("Rsqrt", x);
   for (int i = 0; i < 4001; ++i) {
     const double expected = 1 / std::sqrt(static_cast<double>(x.data<float>()[i]));
     ASSERT_NEAR(y.data<float>()[i] / expected, 1, 4e-7) << x.data<float>()[i];
     if (i % 61 == 0) {
-      EXPECT_EQ(Result("Rsqrt", Tensor::Scalar<float>(x.data<float>()[i])).scalar<float>(), y.data<float>()[i]);
+      EXPECT_EQ(UnaryResult("Rsqrt", Tensor::Scalar<float>(x.data<float>()[i])).scalar<float>(), y.data<float>()[i]);
     }
   }
-  const Tensor special = Result("Rsqrt", Tensor::Vector<float>({0, -0.0f, kInf, -1, kNan, -kInf}));
+  const Tensor special = UnaryResult("Rsqrt", Tensor::Vector<float>({0, -0.0f, kInf, -1, kNan, -kInf}));
   EXPECT_EQ(special.data<float>()[0], kInf);
   EXPECT_EQ(special.data<float>()[1], -kInf);
   EXPECT_EQ(special.data<float>()[2], 0);
@@ -114,40 +113,41 @@ TEST(UnaryTest, GradientHelpers) {
 
 TEST(UnaryTest, Integers) {
   const int32_t min = std::numeric_limits<int32_t>::min();
-  ExpectTensor(Result("Abs", Tensor::Vector<int32_t>({-3, 3, min})), Tensor::Vector<int32_t>({3, 3, min}));
-  ExpectTensor(Result("Neg", Tensor::Vector<int8_t>({-3, 3, -128})), Tensor::Vector<int8_t>({3, -3, -128}));
-  ExpectTensor(Result("Square", Tensor::Vector<uint16_t>({300})), Tensor::Vector<uint16_t>({90000 - 65536}));
-  ExpectTensor(Result("Sign", Tensor::Vector<int64_t>({-3, 0, 9})), Tensor::Vector<int64_t>({-1, 0, 1}));
-  ExpectTensor(Result("Round", Tensor::Vector<int32_t>({-3, 4})), Tensor::Vector<int32_t>({-3, 4}));
-  ExpectTensor(Result("Invert", Tensor::Vector<uint8_t>({0, 1})), Tensor::Vector<uint8_t>({255, 254}));
-  ExpectTensor(Result("PopulationCount", Tensor::Vector<int16_t>({-1, 5})), Tensor::Vector<uint8_t>({16, 2}));
+  ExpectTensor(UnaryResult("Abs", Tensor::Vector<int32_t>({-3, 3, min})), Tensor::Vector<int32_t>({3, 3, min}));
+  ExpectTensor(UnaryResult("Neg", Tensor::Vector<int8_t>({-3, 3, -128})), Tensor::Vector<int8_t>({3, -3, -128}));
+  ExpectTensor(UnaryResult("Square", Tensor::Vector<uint16_t>({300})), Tensor::Vector<uint16_t>({90000 - 65536}));
+  ExpectTensor(UnaryResult("Sign", Tensor::Vector<int64_t>({-3, 0, 9})), Tensor::Vector<int64_t>({-1, 0, 1}));
+  ExpectTensor(UnaryResult("Round", Tensor::Vector<int32_t>({-3, 4})), Tensor::Vector<int32_t>({-3, 4}));
+  ExpectTensor(UnaryResult("Invert", Tensor::Vector<uint8_t>({0, 1})), Tensor::Vector<uint8_t>({255, 254}));
+  ExpectTensor(UnaryResult("PopulationCount", Tensor::Vector<int16_t>({-1, 5})), Tensor::Vector<uint8_t>({16, 2}));
 }
 
 TEST(UnaryTest, Rounding) {
   const Tensor x = Tensor::Vector<float>({-2.5f, -1.5f, -0.4f, 0.5f, 1.5f, 2.5f, kInf});
-  ExpectTensor(Result("Round", x), Tensor::Vector<float>({-2, -2, 0, 0, 2, 2, kInf}));
-  ExpectTensor(Result("Rint", x), Tensor::Vector<float>({-2, -2, 0, 0, 2, 2, kInf}));
-  ExpectTensor(Result("Floor", x), Tensor::Vector<float>({-3, -2, -1, 0, 1, 2, kInf}));
-  ExpectTensor(Result("Ceil", x), Tensor::Vector<float>({-2, -1, 0, 1, 2, 3, kInf}));
-  ExpectTensor(Result("Sign", Tensor::Vector<float>({-2, 0, 3, kNan})), Tensor::Vector<float>({-1, 0, 1, kNan}));
+  ExpectTensor(UnaryResult("Round", x), Tensor::Vector<float>({-2, -2, 0, 0, 2, 2, kInf}));
+  ExpectTensor(UnaryResult("Rint", x), Tensor::Vector<float>({-2, -2, 0, 0, 2, 2, kInf}));
+  ExpectTensor(UnaryResult("Floor", x), Tensor::Vector<float>({-3, -2, -1, 0, 1, 2, kInf}));
+  ExpectTensor(UnaryResult("Ceil", x), Tensor::Vector<float>({-2, -1, 0, 1, 2, 3, kInf}));
+  ExpectTensor(UnaryResult("Sign", Tensor::Vector<float>({-2, 0, 3, kNan})), Tensor::Vector<float>({-1, 0, 1, kNan}));
 }
 
 TEST(UnaryTest, Predicates) {
   const Tensor x = Tensor::Vector<float>({1, kInf, -kInf, kNan});
-  ExpectTensor(Result("IsNan", x), Tensor::Vector<bool>({false, false, false, true}));
-  ExpectTensor(Result("IsInf", x), Tensor::Vector<bool>({false, true, true, false}));
-  ExpectTensor(Result("IsFinite", x), Tensor::Vector<bool>({true, false, false, false}));
-  ExpectTensor(Result("IsFinite", Tensor::Vector<Half>({Half(1), Half(kInf)})), Tensor::Vector<bool>({true, false}));
-  ExpectTensor(Result("LogicalNot", Tensor::Vector<bool>({true, false})), Tensor::Vector<bool>({false, true}));
+  ExpectTensor(UnaryResult("IsNan", x), Tensor::Vector<bool>({false, false, false, true}));
+  ExpectTensor(UnaryResult("IsInf", x), Tensor::Vector<bool>({false, true, true, false}));
+  ExpectTensor(UnaryResult("IsFinite", x), Tensor::Vector<bool>({true, false, false, false}));
+  ExpectTensor(UnaryResult("IsFinite", Tensor::Vector<Half>({Half(1), Half(kInf)})),
+               Tensor::Vector<bool>({true, false}));
+  ExpectTensor(UnaryResult("LogicalNot", Tensor::Vector<bool>({true, false})), Tensor::Vector<bool>({false, true}));
 }
 
 TEST(UnaryTest, LargeTensorsAreSharedBetweenThreads) {
-  const Tensor x = TestValues(kFloat, {200'000}, -5, 5), y = Result("Exp", x);
+  const Tensor x = TestValues(kFloat, {200'000}, -5, 5), y = UnaryResult("Exp", x);
   for (int64_t i = 0; i < 200'000; i += 97) ASSERT_NEAR(y.data<float>()[i] / std::exp(x.data<float>()[i]), 1, 3e-7);
 }
 
 TEST(UnaryTest, EmptyAndUnknownShapes) {
-  ExpectTensor(Result("Exp", Tensor(kFloat, {0, 2})), Tensor(kFloat, {0, 2}));
+  ExpectTensor(UnaryResult("Exp", Tensor(kFloat, {0, 2})), Tensor(kFloat, {0, 2}));
   EXPECT_EQ(*InferShape("Exp", {{kFloat, {-1, 2}}}), "[?,2]");
   EXPECT_EQ(*InferShape("Exp", {{kFloat, PartialShape()}}), "<unknown>");
 }
@@ -161,35 +161,35 @@ TEST(UnaryTest, ComplexFunctions) {
   using C = std::complex<double>;
   const C z(0.3, -0.4);
   const Tensor x = Tensor::Scalar<C>(z);
-  ExpectTensor(Result("Exp", x), Tensor::Scalar<C>(std::exp(z)), 1e-14);
-  ExpectTensor(Result("Expm1", x), Tensor::Scalar<C>(std::exp(z) - 1.0), 1e-14);
-  ExpectTensor(Result("Log", x), Tensor::Scalar<C>(std::log(z)), 1e-14);
-  ExpectTensor(Result("Log1p", x), Tensor::Scalar<C>(std::log(1.0 + z)), 1e-14);
-  ExpectTensor(Result("Sqrt", x), Tensor::Scalar<C>(std::sqrt(z)), 1e-14);
-  ExpectTensor(Result("Rsqrt", x), Tensor::Scalar<C>(1.0 / std::sqrt(z)), 1e-14);
-  ExpectTensor(Result("Tanh", x), Tensor::Scalar<C>(std::tanh(z)), 1e-14);
-  ExpectTensor(Result("Sigmoid", x), Tensor::Scalar<C>(1.0 / (1.0 + std::exp(-z))), 1e-14);
-  ExpectTensor(Result("Square", x), Tensor::Scalar<C>(z * z), 1e-14);
-  ExpectTensor(Result("Reciprocal", x), Tensor::Scalar<C>(1.0 / z), 1e-14);
-  ExpectTensor(Result("Sign", x), Tensor::Scalar<C>(z / 0.5), 1e-14);
-  ExpectTensor(Result("Sin", x), Tensor::Scalar<C>(std::sin(z)), 1e-14);
-  ExpectTensor(Result("Neg", x), Tensor::Scalar<C>(-z), 1e-14);
+  ExpectTensor(UnaryResult("Exp", x), Tensor::Scalar<C>(std::exp(z)), 1e-14);
+  ExpectTensor(UnaryResult("Expm1", x), Tensor::Scalar<C>(std::exp(z) - 1.0), 1e-14);
+  ExpectTensor(UnaryResult("Log", x), Tensor::Scalar<C>(std::log(z)), 1e-14);
+  ExpectTensor(UnaryResult("Log1p", x), Tensor::Scalar<C>(std::log(1.0 + z)), 1e-14);
+  ExpectTensor(UnaryResult("Sqrt", x), Tensor::Scalar<C>(std::sqrt(z)), 1e-14);
+  ExpectTensor(UnaryResult("Rsqrt", x), Tensor::Scalar<C>(1.0 / std::sqrt(z)), 1e-14);
+  ExpectTensor(UnaryResult("Tanh", x), Tensor::Scalar<C>(std::tanh(z)), 1e-14);
+  ExpectTensor(UnaryResult("Sigmoid", x), Tensor::Scalar<C>(1.0 / (1.0 + std::exp(-z))), 1e-14);
+  ExpectTensor(UnaryResult("Square", x), Tensor::Scalar<C>(z * z), 1e-14);
+  ExpectTensor(UnaryResult("Reciprocal", x), Tensor::Scalar<C>(1.0 / z), 1e-14);
+  ExpectTensor(UnaryResult("Sign", x), Tensor::Scalar<C>(z / 0.5), 1e-14);
+  ExpectTensor(UnaryResult("Sin", x), Tensor::Scalar<C>(std::sin(z)), 1e-14);
+  ExpectTensor(UnaryResult("Neg", x), Tensor::Scalar<C>(-z), 1e-14);
 }
 
 TEST(UnaryTest, SpecialFunctions) {
   // Values from tables.
   ExpectTensor(
-      Result("Digamma", Tensor::Vector<double>({1, 0.5, 10, -0.5})),
+      UnaryResult("Digamma", Tensor::Vector<double>({1, 0.5, 10, -0.5})),
       Tensor::Vector<double>({-0.57721566490153286, -1.9635100260214235, 2.2517525890667211, 0.03648997397857652}),
       1e-13);
-  EXPECT_TRUE(std::isnan(Result("Digamma", Tensor::Scalar<double>(-1)).scalar<double>()));
-  ExpectTensor(Result("Digamma", Tensor::Vector<double>({-1e-40, 1e-40})), Tensor::Vector<double>({1e40, -1e40}));
-  ExpectTensor(Result("Erfinv", Tensor::Vector<double>({0, 0.5, -0.9, 1})),
+  EXPECT_TRUE(std::isnan(UnaryResult("Digamma", Tensor::Scalar<double>(-1)).scalar<double>()));
+  ExpectTensor(UnaryResult("Digamma", Tensor::Vector<double>({-1e-40, 1e-40})), Tensor::Vector<double>({1e40, -1e40}));
+  ExpectTensor(UnaryResult("Erfinv", Tensor::Vector<double>({0, 0.5, -0.9, 1})),
                Tensor::Vector<double>({0, 0.47693627620446987, -1.1630871536766743, kInf}), 1e-13);
-  ExpectTensor(Result("Ndtri", Tensor::Vector<double>({0.5, 0.975, 1e-10, 0})),
+  ExpectTensor(UnaryResult("Ndtri", Tensor::Vector<double>({0.5, 0.975, 1e-10, 0})),
                Tensor::Vector<double>({0, 1.959963984540054, -6.361340902404056, -kInf}), 1e-12);
   for (double x = -0.999; x < 1; x += 0.0313) {
-    EXPECT_NEAR(std::erf(Result("Erfinv", Tensor::Scalar<double>(x)).scalar<double>()), x, 1e-14);
+    EXPECT_NEAR(std::erf(UnaryResult("Erfinv", Tensor::Scalar<double>(x)).scalar<double>()), x, 1e-14);
   }
   const auto zeta = [](double s, double q) {
     return (*RunOp("Zeta", {Tensor::Scalar<double>(s), Tensor::Scalar<double>(q)}))[0].scalar<double>();
@@ -205,11 +205,11 @@ TEST(UnaryTest, SpecialFunctions) {
 TEST(ComplexTest, PartsAndWhole) {
   using C = std::complex<float>;
   const Tensor z = Tensor::Vector<C>({{3, 4}, {0, -1}});
-  ExpectTensor(Result("Real", z), Tensor::Vector<float>({3, 0}));
-  ExpectTensor(Result("Imag", z), Tensor::Vector<float>({4, -1}));
-  ExpectTensor(Result("Conj", z), Tensor::Vector<C>({{3, -4}, {0, 1}}));
-  ExpectTensor(Result("ComplexAbs", z), Tensor::Vector<float>({5, 1}));
-  ExpectTensor(Result("Angle", z), Tensor::Vector<float>({std::atan2(4.0f, 3.0f), std::atan2(-1.0f, 0.0f)}));
+  ExpectTensor(UnaryResult("Real", z), Tensor::Vector<float>({3, 0}));
+  ExpectTensor(UnaryResult("Imag", z), Tensor::Vector<float>({4, -1}));
+  ExpectTensor(UnaryResult("Conj", z), Tensor::Vector<C>({{3, -4}, {0, 1}}));
+  ExpectTensor(UnaryResult("ComplexAbs", z), Tensor::Vector<float>({5, 1}));
+  ExpectTensor(UnaryResult("Angle", z), Tensor::Vector<float>({std::atan2(4.0f, 3.0f), std::atan2(-1.0f, 0.0f)}));
   ExpectTensor((*RunOp("Complex", {Tensor::Vector<float>({1, 2}), Tensor::Scalar<float>(3)}))[0],
                Tensor::Vector<C>({{1, 3}, {2, 3}}));
   EXPECT_EQ(RunOp("Real", {z}, {{"Tout", kDouble}}).status().code(), absl::StatusCode::kInvalidArgument);
@@ -231,7 +231,7 @@ TEST(ComplexTest, Gradients) {
 }
 
 TEST(UnaryTest, BesselFunctionsAndIntegrals) {
-  const auto at = [](const char* op, double x) { return Result(op, Tensor::Scalar<double>(x)).scalar<double>(); };
+  const auto at = [](const char* op, double x) { return UnaryResult(op, Tensor::Scalar<double>(x)).scalar<double>(); };
   EXPECT_NEAR(at("BesselI0", 1), 1.2660658777520084, 1e-12);
   EXPECT_NEAR(at("BesselI1e", -100), -0.039744153025130256, 1e-12);
   EXPECT_NEAR(at("BesselK0", 1), 0.42102443824070833, 1e-12);

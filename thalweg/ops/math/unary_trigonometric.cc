@@ -184,7 +184,7 @@ absl::Status AtanhGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kUnaryTrigonometricOps[] = {
     UnaryOp("Sin").Kernel<UnaryKernel>(SelectSin).Gradient(SinGradient),
     UnaryOp("Cos").Kernel<UnaryKernel>(SelectCos).Gradient(CosGradient),
     UnaryOp("Tan").Kernel<UnaryKernel>(SelectUnary<TanFn, FloatsAndComplex>).Gradient(TanGradient),

@@ -152,13 +152,13 @@ Gathered GatherDropNegatives(const Scope& s, Output values, Output ids) {
   return {.values = s.Add("Select", {flags, gathered, ZerosLike(s, gathered)}), .is_segment = flags};
 }
 
-absl::Status SumGradient(GradientContext& c) {
+absl::Status UnsortedSumGradient(GradientContext& c) {
   c.set_dx(0, GatherDropNegatives(c.scope(), c.dy(), c.input(1)).values);
   return absl::OkStatus();
 }
 
 // The elements that are the extreme of their segment share its gradient.
-absl::Status ExtremeGradient(GradientContext& c) {
+absl::Status UnsortedExtremeGradient(GradientContext& c) {
   const Scope& s = c.scope();
   const Output data = c.input(0), ids = c.input(1), num_segments = c.input(2);
   const Gathered extremes = GatherDropNegatives(s, c.output(0), ids);
@@ -173,7 +173,7 @@ absl::Status ExtremeGradient(GradientContext& c) {
 
 // d prod / d x = prod / x. Where x is the only zero of its segment, it is the
 // product of the others; where there are more zeros, it is zero.
-absl::Status ProdGradient(GradientContext& c) {
+absl::Status UnsortedProdGradient(GradientContext& c) {
   const Scope& s = c.scope();
   const Output data = c.input(0), ids = c.input(1), num_segments = c.input(2);
   const Output is_zero = s.Add("Equal", {data, ZerosLike(s, data)});
@@ -204,15 +204,15 @@ Op UnsortedSegment(absl::string_view name, absl::string_view types, absl::string
       .Kernel<UnsortedSegmentKernel>(reduction);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kUnsortedSegmentOps[] = {
     UnsortedSegment("UnsortedSegmentSum", "numbertype", "{int16, int32, int64}", SegmentReduction::kSum)
-        .Gradient(SumGradient),
+        .Gradient(UnsortedSumGradient),
     UnsortedSegment("UnsortedSegmentProd", "numbertype", "{int32, int64}", SegmentReduction::kProd)
-        .Gradient(ProdGradient),
+        .Gradient(UnsortedProdGradient),
     UnsortedSegment("UnsortedSegmentMax", "realnumbertype", "{int32, int64}", SegmentReduction::kMax)
-        .Gradient(ExtremeGradient),
+        .Gradient(UnsortedExtremeGradient),
     UnsortedSegment("UnsortedSegmentMin", "realnumbertype", "{int32, int64}", SegmentReduction::kMin)
-        .Gradient(ExtremeGradient),
+        .Gradient(UnsortedExtremeGradient),
 };
 
 }  // namespace

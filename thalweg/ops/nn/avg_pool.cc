@@ -27,7 +27,7 @@ inline int64_t CountInside(const Windows& w, int64_t z, int64_t y, int64_t x) {
 
 // sum[c] += the c-th of each of the `count` rows, at most four, for n channels.
 template <typename T>
-[[gnu::always_inline]] inline void AddRows(const T* const* rows, int count, int64_t n, T* sum) {
+[[gnu::always_inline]] inline void SumWindowRows(const T* const* rows, int count, int64_t n, T* sum) {
   const T *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3];
   if (count == 4) {
 #pragma GCC ivdep
@@ -51,9 +51,9 @@ THALWEG_SIMD void MeanRow(const Windows& w, int64_t n, const T* image, int64_t r
     int count = 0;
     ForWindow(w, z, y, x, [&](int64_t position) {
       rows[count++] = image + position * n;
-      if (count == 4) AddRows(rows, std::exchange(count, 0), n, out);
+      if (count == 4) SumWindowRows(rows, std::exchange(count, 0), n, out);
     });
-    AddRows(rows, count, n, out);
+    SumWindowRows(rows, count, n, out);
     const T scale = T(1) / static_cast<T>(CountInside(w, z, y, x));
 #pragma GCC ivdep
     for (int64_t c = 0; c < n; ++c) out[c] *= scale;
@@ -76,7 +76,7 @@ THALWEG_SIMD void SpreadImage(const Windows& w, int64_t n, const T* dy, T* dx) {
   }
 }
 
-absl::StatusOr<WindowAttrs> ReadAttrs(const KernelInit& init, int spatial) {
+absl::StatusOr<WindowAttrs> ReadPoolAttrs(const KernelInit& init, int spatial) {
   ASSIGN_OR_RETURN(WindowAttrs attrs, WindowAttrs::Read(init.node().def(), spatial));
   if (attrs.channels_first) {
     return InvalidArgument("Default ", init.node().op(), " only supports ", spatial == 2 ? "NHWC" : "NDHWC",
@@ -93,7 +93,7 @@ class AvgPoolKernel : public Kernel {
   explicit AvgPoolKernel(int spatial) : spatial_(spatial) {}
 
   absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(attrs_, ReadAttrs(init, spatial_));
+    ASSIGN_OR_RETURN(attrs_, ReadPoolAttrs(init, spatial_));
     return absl::OkStatus();
   }
 
@@ -132,7 +132,7 @@ class AvgPoolGradKernel : public Kernel {
   explicit AvgPoolGradKernel(int spatial) : spatial_(spatial) {}
 
   absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(attrs_, ReadAttrs(init, spatial_));
+    ASSIGN_OR_RETURN(attrs_, ReadPoolAttrs(init, spatial_));
     return absl::OkStatus();
   }
 
@@ -191,7 +191,7 @@ absl::Status AvgPoolGradShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-std::vector<AttrArg> SharedAttrs(const Node& node) {
+std::vector<AttrArg> PoolAttrs(const Node& node) {
   std::vector<AttrArg> attrs;
   for (const char* name : {"ksize", "strides", "padding", "data_format"}) {
     attrs.emplace_back(name, node.def().attr().at(name));
@@ -203,17 +203,17 @@ template <int spatial>
 absl::Status AvgPoolGradient(GradientContext& g) {
   const Scope& s = g.scope();
   g.set_dx(0, Output(s.Add(spatial == 2 ? "AvgPoolGrad" : "AvgPool3DGrad", {ShapeOf(s, g.input(0)), g.dy()},
-                           SharedAttrs(*g.node()))));
+                           PoolAttrs(*g.node()))));
   return absl::OkStatus();
 }
 
 template <int spatial>
 absl::Status AvgPoolGradGradient(GradientContext& g) {
-  g.set_dx(1, Output(g.scope().Add(spatial == 2 ? "AvgPool" : "AvgPool3D", {g.dy()}, SharedAttrs(*g.node()))));
+  g.set_dx(1, Output(g.scope().Add(spatial == 2 ? "AvgPool" : "AvgPool3D", {g.dy()}, PoolAttrs(*g.node()))));
   return absl::OkStatus();
 }
 
-Op WithAttrs(Op& op, int spatial) {
+Op WithPoolAttrs(Op& op, int spatial) {
   return op.Output("output: T")
       .Attr(absl::StrCat("ksize: list(int) >= ", spatial + 2))
       .Attr(absl::StrCat("strides: list(int) >= ", spatial + 2))
@@ -222,20 +222,20 @@ Op WithAttrs(Op& op, int spatial) {
       .Attr("T: {half, bfloat16, float, double}");
 }
 
-const OpRegistration kOps[] = {
-    WithAttrs(Op("AvgPool").Input("value: T"), 2)
+const OpRegistration kAvgPoolOps[] = {
+    WithPoolAttrs(Op("AvgPool").Input("value: T"), 2)
         .Shape(AvgPoolShape<2>)
         .Kernel<AvgPoolKernel>(2)
         .Gradient(AvgPoolGradient<2>),
-    WithAttrs(Op("AvgPoolGrad").Input("orig_input_shape: int32").Input("grad: T"), 2)
+    WithPoolAttrs(Op("AvgPoolGrad").Input("orig_input_shape: int32").Input("grad: T"), 2)
         .Shape(AvgPoolGradShape<4>)
         .Kernel<AvgPoolGradKernel>(2)
         .Gradient(AvgPoolGradGradient<2>),
-    WithAttrs(Op("AvgPool3D").Input("input: T"), 3)
+    WithPoolAttrs(Op("AvgPool3D").Input("input: T"), 3)
         .Shape(AvgPoolShape<3>)
         .Kernel<AvgPoolKernel>(3)
         .Gradient(AvgPoolGradient<3>),
-    WithAttrs(Op("AvgPool3DGrad").Input("orig_input_shape: int32").Input("grad: T"), 3)
+    WithPoolAttrs(Op("AvgPool3DGrad").Input("orig_input_shape: int32").Input("grad: T"), 3)
         .Shape(AvgPoolGradShape<5>)
         .Kernel<AvgPoolGradKernel>(3)
         .Gradient(AvgPoolGradGradient<3>),

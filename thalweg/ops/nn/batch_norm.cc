@@ -168,7 +168,7 @@ struct BatchNormAttrs {
   float factor = 1;
 };
 
-absl::StatusOr<BatchNormAttrs> ReadAttrs(const tensorflow::NodeDef& def) {
+absl::StatusOr<BatchNormAttrs> ReadBatchNormAttrs(const tensorflow::NodeDef& def) {
   BatchNormAttrs attrs;
   ASSIGN_OR_RETURN(attrs.training, GetAttr<bool>(def, "is_training"));
   ASSIGN_OR_RETURN(const std::string format, GetAttr<std::string>(def, "data_format"));
@@ -198,7 +198,7 @@ absl::Status CheckSize(const Tensor& t, int64_t channels, absl::string_view what
 class FusedBatchNormKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(attrs_, ReadAttrs(init.node().def()));
+    ASSIGN_OR_RETURN(attrs_, ReadBatchNormAttrs(init.node().def()));
     return absl::OkStatus();
   }
 
@@ -282,7 +282,7 @@ class FusedBatchNormKernel : public Kernel {
 class FusedBatchNormGradKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(attrs_, ReadAttrs(init.node().def()));
+    ASSIGN_OR_RETURN(attrs_, ReadBatchNormAttrs(init.node().def()));
     return absl::OkStatus();
   }
 
@@ -351,7 +351,7 @@ class FusedBatchNormGradKernel : public Kernel {
 
 // x with the channels of all vectors; the vectors' shape.
 absl::Status BatchNormShape(ShapeContext& c) {
-  ASSIGN_OR_RETURN(const BatchNormAttrs attrs, ReadAttrs(c.node().def()));
+  ASSIGN_OR_RETURN(const BatchNormAttrs attrs, ReadBatchNormAttrs(c.node().def()));
   PartialShape channels = PartialShape::OfRank(1);
   for (int i = 1; i < (attrs.training ? 3 : 5); ++i) {
     ASSIGN_OR_RETURN(channels, PartialShape::Merge(channels, c.input(i)));
@@ -387,7 +387,7 @@ absl::Status BatchNormGradShape(ShapeContext& c) {
 
 template <int version>
 absl::Status BatchNormGradient(GradientContext& g) {
-  ASSIGN_OR_RETURN(const BatchNormAttrs attrs, ReadAttrs(g.node()->def()));
+  ASSIGN_OR_RETURN(const BatchNormAttrs attrs, ReadBatchNormAttrs(g.node()->def()));
   std::vector<AttrArg> args;
   for (const char* name : {"epsilon", "data_format", "is_training"}) {
     args.emplace_back(name, g.node()->def().attr().at(name));
@@ -404,7 +404,7 @@ absl::Status BatchNormGradient(GradientContext& g) {
 
 // ---- Registration ----
 
-Op WithAttrs(Op& op, bool grad, int version) {
+Op WithBatchNormAttrs(Op& op, bool grad, int version) {
   if (version == 1) {
     op.Attr("T: {float}");
   } else {
@@ -418,7 +418,7 @@ Op WithAttrs(Op& op, bool grad, int version) {
       .Attr("is_training: bool = true");
 }
 
-Op Forward(const char* name, int version) {
+Op BatchNorm(const char* name, int version) {
   const char* const u = version == 1 ? "T" : "U";
   Op op(name);
   op.Input("x: T");
@@ -428,10 +428,10 @@ Op Forward(const char* name, int version) {
     op.Output(absl::StrCat(out, ": ", u));
   }
   if (version == 3) op.Output("reserve_space_3: U");
-  return WithAttrs(op, false, version).Shape(BatchNormShape).Kernel<FusedBatchNormKernel>();
+  return WithBatchNormAttrs(op, false, version).Shape(BatchNormShape).Kernel<FusedBatchNormKernel>();
 }
 
-Op Grad(const char* name, int version) {
+Op BatchNormGrad(const char* name, int version) {
   const char* const u = version == 1 ? "T" : "U";
   Op op(name);
   op.Input("y_backprop: T").Input("x: T").Input(version == 1 ? "scale: T" : "scale: float");
@@ -440,16 +440,16 @@ Op Grad(const char* name, int version) {
   op.Output("x_backprop: T").Output(absl::StrCat("scale_backprop: ", u)).Output(absl::StrCat("offset_backprop: ", u));
   const int first = version == 3 ? 4 : 3;
   for (int i = first; i < first + 2; ++i) op.Output(absl::StrCat("reserve_space_", i, ": ", u));
-  return WithAttrs(op, true, version).Shape(BatchNormGradShape).Kernel<FusedBatchNormGradKernel>();
+  return WithBatchNormAttrs(op, true, version).Shape(BatchNormGradShape).Kernel<FusedBatchNormGradKernel>();
 }
 
-const OpRegistration kOps[] = {
-    Forward("FusedBatchNorm", 1).Gradient(BatchNormGradient<1>),
-    Forward("FusedBatchNormV2", 2).Gradient(BatchNormGradient<2>),
-    Forward("FusedBatchNormV3", 3).Gradient(BatchNormGradient<3>),
-    Grad("FusedBatchNormGrad", 1),
-    Grad("FusedBatchNormGradV2", 2),
-    Grad("FusedBatchNormGradV3", 3),
+const OpRegistration kBatchNormOps[] = {
+    BatchNorm("FusedBatchNorm", 1).Gradient(BatchNormGradient<1>),
+    BatchNorm("FusedBatchNormV2", 2).Gradient(BatchNormGradient<2>),
+    BatchNorm("FusedBatchNormV3", 3).Gradient(BatchNormGradient<3>),
+    BatchNormGrad("FusedBatchNormGrad", 1),
+    BatchNormGrad("FusedBatchNormGradV2", 2),
+    BatchNormGrad("FusedBatchNormGradV3", 3),
 };
 
 }  // namespace

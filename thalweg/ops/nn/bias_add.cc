@@ -228,7 +228,7 @@ absl::Status BiasAddGradGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBiasAddOps[] = {
     Op("BiasAdd")
         .Input("value: T")
         .Input("bias: T")

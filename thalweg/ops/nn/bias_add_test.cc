@@ -1,16 +1,10 @@
-#include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/nn_ops.h"
+#include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {
 namespace {
 
 using ::testing::HasSubstr;
-
-Tensor Result(absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs = {}) {
-  absl::StatusOr<std::vector<Tensor>> y = RunOp(op, std::move(inputs), std::move(attrs));
-  EXPECT_TRUE(y.ok()) << op << ": " << y.status();
-  return y.ok() ? (*y)[0] : Tensor();
-}
 
 TEST(BiasAddTest, LastDimension) {
   const Tensor x = Tensor::Of<float>({2, 3}, {1, 2, 3, 4, 5, 6}), bias = Tensor::Vector<float>({10, 20, 30});

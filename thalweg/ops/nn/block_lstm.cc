@@ -94,13 +94,13 @@ struct Columns {
 };
 
 // One row of a step. `gates` holds the sums, without the bias.
-struct Row {
+struct LstmRow {
   const float *gates, *bias, *c_prev, *wci, *wcf, *wco;
   float *i, *c, *f, *o, *ci, *co, *h;
 };
 // A loop with peepholes or not vectorizes; one that asks every time does not.
 template <bool peephole>
-[[gnu::always_inline]] inline void ForwardUnits(const Row r, int64_t n, const Columns at, float forget_bias,
+[[gnu::always_inline]] inline void ForwardUnits(const LstmRow r, int64_t n, const Columns at, float forget_bias,
                                                 float clip) {
 #pragma GCC ivdep
   for (int64_t u = 0; u < n; ++u) {
@@ -116,7 +116,8 @@ template <bool peephole>
     r.i[u] = i, r.ci[u] = ci, r.f[u] = f, r.c[u] = c, r.o[u] = o, r.co[u] = co, r.h[u] = o * co;
   }
 }
-THALWEG_SIMD void ForwardRow(const Row& r, int64_t n, const Columns& at, float forget_bias, float clip, bool peephole) {
+THALWEG_SIMD void ForwardRow(const LstmRow& r, int64_t n, const Columns& at, float forget_bias, float clip,
+                             bool peephole) {
   peephole ? ForwardUnits<true>(r, n, at, forget_bias, clip) : ForwardUnits<false>(r, n, at, forget_bias, clip);
 }
 
@@ -447,7 +448,7 @@ Op CellBackward() {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBlockLstmOps[] = {
     Forward("BlockLSTM", Form::kLayer),          Forward("BlockLSTMV2", Form::kLayerV2),
     Forward("LSTMBlockCell", Form::kCell),       Backward("BlockLSTMGrad", Form::kLayer),
     Backward("BlockLSTMGradV2", Form::kLayerV2), CellBackward(),

@@ -7,6 +7,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/nn/conv_attrs.h"
 #include "thalweg/ops/nn/convolver.h"
 #include "thalweg/ops/nn_ops.h"
 
@@ -232,14 +233,6 @@ absl::Status ConvShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// The output shape from the sizes in input i, with the rank of the op.
-template <int i, int rank>
-absl::Status ShapeOfSizes(ShapeContext& c) {
-  ASSIGN_OR_RETURN(const PartialShape shape, c.ConstantAsShape(i));
-  c.set_output(0, shape.has_rank() && shape.rank() == rank ? shape : PartialShape::OfRank(rank));
-  return absl::OkStatus();
-}
-
 template <int i>
 absl::Status ShapeOfInput(ShapeContext& c) {
   c.set_output(0, c.input(i));
@@ -247,16 +240,6 @@ absl::Status ShapeOfInput(ShapeContext& c) {
 }
 
 // ---- Gradients ----
-
-// The attributes that an op and its gradients have in common.
-std::vector<AttrArg> SharedAttrs(const Node& node) {
-  std::vector<AttrArg> attrs;
-  for (const char* name : {"strides", "padding", "explicit_paddings", "data_format", "dilations"}) {
-    const auto it = node.def().attr().find(name);
-    if (it != node.def().attr().end()) attrs.emplace_back(name, it->second);
-  }
-  return attrs;
-}
 
 struct ConvNames {
   const char* forward;
@@ -272,7 +255,7 @@ template <int spatial>
 absl::Status ConvGradient(GradientContext& g) {
   const Scope& s = g.scope();
   const Output x = g.input(0), filter = g.input(1);
-  const std::vector<AttrArg> attrs = SharedAttrs(*g.node());
+  const std::vector<AttrArg> attrs = ConvAttrs(*g.node());
   g.set_dx(0, Output(s.Add(kNames<spatial>.by_input, {ShapeOf(s, x), filter, g.dy()}, attrs)));
   g.set_dx(1, Output(s.Add(kNames<spatial>.by_filter, {x, ShapeOf(s, filter), g.dy()}, attrs)));
   return absl::OkStatus();
@@ -284,7 +267,7 @@ template <int spatial>
 absl::Status BackpropInputGradient(GradientContext& g) {
   const Scope& s = g.scope();
   const Output filter = g.input(1), dy = g.input(2);
-  const std::vector<AttrArg> attrs = SharedAttrs(*g.node());
+  const std::vector<AttrArg> attrs = ConvAttrs(*g.node());
   g.set_dx(1, Output(s.Add(kNames<spatial>.by_filter, {g.dy(), ShapeOf(s, filter), dy}, attrs)));
   g.set_dx(2, Output(s.Add(kNames<spatial>.forward, {g.dy(), filter}, attrs)));
   return absl::OkStatus();
@@ -294,7 +277,7 @@ template <int spatial>
 absl::Status BackpropFilterGradient(GradientContext& g) {
   const Scope& s = g.scope();
   const Output x = g.input(0), dy = g.input(2);
-  const std::vector<AttrArg> attrs = SharedAttrs(*g.node());
+  const std::vector<AttrArg> attrs = ConvAttrs(*g.node());
   g.set_dx(0, Output(s.Add(kNames<spatial>.by_input, {ShapeOf(s, x), g.dy(), dy}, attrs)));
   g.set_dx(2, Output(s.Add(kNames<spatial>.forward, {x, g.dy()}, attrs)));
   return absl::OkStatus();
@@ -335,7 +318,7 @@ constexpr absl::string_view kFloatsAndInt = "half, bfloat16, float, double, int3
 constexpr auto kByInput = ConvolutionKind::kBackpropInput;
 constexpr auto kByFilter = ConvolutionKind::kBackpropFilter;
 
-const OpRegistration kOps[] = {
+const OpRegistration kConvOps[] = {
     Op("Conv")
         .Input("input: T")
         .Input("filter: T")

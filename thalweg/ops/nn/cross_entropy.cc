@@ -224,7 +224,7 @@ absl::Status SparseGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kCrossEntropyOps[] = {
     Op("SoftmaxCrossEntropyWithLogits")
         .Input("features: T")
         .Input("labels: T")

@@ -37,16 +37,6 @@ absl::Status CheckSequences(const Tensor& inputs, const Tensor& lengths) {
 
 namespace {
 
-template <typename T>
-constexpr T kLogZero = -std::numeric_limits<T>::infinity();
-
-template <typename T>
-T LogSum(T a, T b) {
-  if (a == kLogZero<T>) return b;
-  if (b == kLogZero<T>) return a;
-  return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
-}
-
 // One sequence: `y` are the probabilities [time, classes], rows `stride` apart.
 template <typename T>
 struct Lattice {
@@ -319,7 +309,7 @@ Op LossOp(absl::string_view name, bool blank_first) {
   return op.Shape(LossShape).Kernel<CtcLossKernel>(blank_first).Gradient(LossGradient);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kCtcOps[] = {
     LossOp("CTCLoss", false),
     LossOp("CTCLossV2", true),
     Op("CTCGreedyDecoder")

@@ -15,16 +15,8 @@
 namespace thalweg {
 namespace {
 
-constexpr double kLogZero = -std::numeric_limits<double>::infinity();
-
-double LogSum(double a, double b) {
-  if (a == kLogZero) return b;
-  if (b == kLogZero) return a;
-  return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
-}
-
 struct Probability {
-  double total = kLogZero, blank = kLogZero, label = kLogZero;  // logarithms
+  double total = kLogZero<double>, blank = kLogZero<double>, label = kLogZero<double>;  // logarithms
 };
 
 struct Prefix {
@@ -33,13 +25,13 @@ struct Prefix {
   Probability before, now;
   std::map<int64_t, std::unique_ptr<Prefix>> longer;
 
-  bool active() const { return now.total != kLogZero; }
+  bool active() const { return now.total != kLogZero<double>; }
 };
 
 class Search {
  public:
   Search(int64_t width, int64_t classes) : width_(static_cast<size_t>(width)), blank_(classes - 1) {
-    root_.now = {0, 0, kLogZero};
+    root_.now = {0, 0, kLogZero<double>};
     beam_.push_back(&root_);
   }
 
@@ -73,7 +65,7 @@ class Search {
         longer->parent = p;
         longer->label = label;
         longer->before = Probability();
-        longer->now = {total, kLogZero, total};
+        longer->now = {total, kLogZero<double>, total};
         Insert(longer.get());
       }
     }
@@ -84,7 +76,7 @@ class Search {
 
  private:
   bool IsCandidate(double total) const {
-    return total > kLogZero && (beam_.size() < width_ || total > beam_.back()->now.total);
+    return total > kLogZero<double> && (beam_.size() < width_ || total > beam_.back()->now.total);
   }
   void Insert(Prefix* p) {
     if (beam_.size() == width_) {

@@ -11,6 +11,7 @@
 #include "thalweg/base/simd.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/nn/conv_attrs.h"
 #include "thalweg/ops/nn/convolver.h"
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/ops/support/elementwise.h"
@@ -219,48 +220,33 @@ absl::Status DepthwiseShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-template <int i>
-absl::Status ShapeOfSizes(ShapeContext& c) {
-  ASSIGN_OR_RETURN(const PartialShape shape, c.ConstantAsShape(i));
-  c.set_output(0, shape.has_rank() && shape.rank() == 4 ? shape : PartialShape::OfRank(4));
-  return absl::OkStatus();
-}
-
-std::vector<AttrArg> SharedAttrs(const Node& node) {
-  std::vector<AttrArg> attrs;
-  for (const char* name : {"strides", "padding", "explicit_paddings", "data_format", "dilations"}) {
-    attrs.emplace_back(name, node.def().attr().at(name));
-  }
-  return attrs;
-}
-
 absl::Status DepthwiseGradient(GradientContext& g) {
   const Scope& s = g.scope();
   const Output x = g.input(0), filter = g.input(1);
-  const std::vector<AttrArg> attrs = SharedAttrs(*g.node());
+  const std::vector<AttrArg> attrs = ConvAttrs(*g.node());
   g.set_dx(0, Output(s.Add("DepthwiseConv2dNativeBackpropInput", {ShapeOf(s, x), filter, g.dy()}, attrs)));
   g.set_dx(1, Output(s.Add("DepthwiseConv2dNativeBackpropFilter", {x, ShapeOf(s, filter), g.dy()}, attrs)));
   return absl::OkStatus();
 }
 
-absl::Status BackpropInputGradient(GradientContext& g) {
+absl::Status DepthwiseInputGradient(GradientContext& g) {
   const Scope& s = g.scope();
-  const std::vector<AttrArg> attrs = SharedAttrs(*g.node());
+  const std::vector<AttrArg> attrs = ConvAttrs(*g.node());
   g.set_dx(1,
            Output(s.Add("DepthwiseConv2dNativeBackpropFilter", {g.dy(), ShapeOf(s, g.input(1)), g.input(2)}, attrs)));
   g.set_dx(2, Output(s.Add("DepthwiseConv2dNative", {g.dy(), g.input(1)}, attrs)));
   return absl::OkStatus();
 }
 
-absl::Status BackpropFilterGradient(GradientContext& g) {
+absl::Status DepthwiseFilterGradient(GradientContext& g) {
   const Scope& s = g.scope();
-  const std::vector<AttrArg> attrs = SharedAttrs(*g.node());
+  const std::vector<AttrArg> attrs = ConvAttrs(*g.node());
   g.set_dx(0, Output(s.Add("DepthwiseConv2dNativeBackpropInput", {ShapeOf(s, g.input(0)), g.dy(), g.input(2)}, attrs)));
   g.set_dx(2, Output(s.Add("DepthwiseConv2dNative", {g.input(0), g.dy()}, attrs)));
   return absl::OkStatus();
 }
 
-Op WithAttrs(Op& op) {
+Op WithConvAttrs(Op& op) {
   return op.Output("output: T")
       .Attr("T: {half, bfloat16, float, double}")
       .Attr("strides: list(int)")
@@ -270,25 +256,25 @@ Op WithAttrs(Op& op) {
       .Attr("dilations: list(int) = [1, 1, 1, 1]");
 }
 
-const OpRegistration kOps[] = {
-    WithAttrs(Op("DepthwiseConv2dNative").Input("input: T").Input("filter: T"))
+const OpRegistration kDepthwiseConv2dOps[] = {
+    WithConvAttrs(Op("DepthwiseConv2dNative").Input("input: T").Input("filter: T"))
         .Shape(DepthwiseShape)
         .Kernel<DepthwiseKernel>(ConvolutionKind::kForward)
         .Gradient(DepthwiseGradient),
-    WithAttrs(Op("DepthwiseConv2dNativeBackpropInput")
-                  .Input("input_sizes: int32")
-                  .Input("filter: T")
-                  .Input("out_backprop: T"))
-        .Shape(ShapeOfSizes<0>)
+    WithConvAttrs(Op("DepthwiseConv2dNativeBackpropInput")
+                      .Input("input_sizes: int32")
+                      .Input("filter: T")
+                      .Input("out_backprop: T"))
+        .Shape(ShapeOfSizes<0, 4>)
         .Kernel<DepthwiseKernel>(ConvolutionKind::kBackpropInput)
-        .Gradient(BackpropInputGradient),
-    WithAttrs(Op("DepthwiseConv2dNativeBackpropFilter")
-                  .Input("input: T")
-                  .Input("filter_sizes: int32")
-                  .Input("out_backprop: T"))
-        .Shape(ShapeOfSizes<1>)
+        .Gradient(DepthwiseInputGradient),
+    WithConvAttrs(Op("DepthwiseConv2dNativeBackpropFilter")
+                      .Input("input: T")
+                      .Input("filter_sizes: int32")
+                      .Input("out_backprop: T"))
+        .Shape(ShapeOfSizes<1, 4>)
         .Kernel<DepthwiseKernel>(ConvolutionKind::kBackpropFilter)
-        .Gradient(BackpropFilterGradient),
+        .Gradient(DepthwiseFilterGradient),
 };
 
 }  // namespace

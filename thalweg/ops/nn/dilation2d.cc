@@ -128,7 +128,7 @@ Op Dilation(const char* name, const char* output) {
       .Attr("padding: {'SAME', 'VALID'}");
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kDilation2dOps[] = {
     Dilation("Dilation2D", "output")
         .Shape(DilationShape)
         .Kernel<DilationKernel>(DilationKernel::kForward)

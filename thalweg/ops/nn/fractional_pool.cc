@@ -299,7 +299,7 @@ Op FractionalGrad(Op& op, bool average) {
       .Kernel<FractionalPoolGradKernel>(average);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kFractionalPoolOps[] = {
     Fractional("FractionalMaxPool", false),
     Fractional("FractionalAvgPool", true),
     FractionalGrad(Op("FractionalMaxPoolGrad").Input("orig_input: T").Input("orig_output: T"), false)

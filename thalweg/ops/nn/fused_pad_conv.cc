@@ -201,7 +201,7 @@ absl::Status FusedPadConvShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kFusedPadConvOps[] = {
     Op("FusedPadConv2D")
         .Input("input: T")
         .Input("paddings: int32")

@@ -6,13 +6,13 @@
 namespace thalweg {
 namespace {
 
-constexpr int64_t kBatch = 3, kDepth = 4, kUnits = 5;
+constexpr int64_t kBatch = 3, kInputs = 4, kUnits = 5;
 
 std::vector<Tensor> Inputs() {
-  return {TestValues(kFloat, {kBatch, kDepth}, -1, 1, 1),
+  return {TestValues(kFloat, {kBatch, kInputs}, -1, 1, 1),
           TestValues(kFloat, {kBatch, kUnits}, -1, 1, 2),
-          TestValues(kFloat, {kDepth + kUnits, 2 * kUnits}, -1, 1, 3),
-          TestValues(kFloat, {kDepth + kUnits, kUnits}, -1, 1, 4),
+          TestValues(kFloat, {kInputs + kUnits, 2 * kUnits}, -1, 1, 3),
+          TestValues(kFloat, {kInputs + kUnits, kUnits}, -1, 1, 4),
           TestValues(kFloat, {2 * kUnits}, -1, 1, 5),
           TestValues(kFloat, {kUnits}, -1, 1, 6)};
 }
@@ -28,14 +28,15 @@ TEST(GruBlockCellTest, Values) {
     double r[kUnits], u[kUnits];
     for (int64_t k = 0; k < 2 * kUnits; ++k) {
       double sum = value(4, k);
-      for (int64_t d = 0; d < kDepth; ++d) sum += value(0, b * kDepth + d) * value(2, d * 2 * kUnits + k);
-      for (int64_t d = 0; d < kUnits; ++d) sum += value(1, b * kUnits + d) * value(2, (kDepth + d) * 2 * kUnits + k);
+      for (int64_t d = 0; d < kInputs; ++d) sum += value(0, b * kInputs + d) * value(2, d * 2 * kUnits + k);
+      for (int64_t d = 0; d < kUnits; ++d) sum += value(1, b * kUnits + d) * value(2, (kInputs + d) * 2 * kUnits + k);
       (k < kUnits ? r[k] : u[k - kUnits]) = sigmoid(sum);
     }
     for (int64_t k = 0; k < kUnits; ++k) {
       double sum = value(5, k);
-      for (int64_t d = 0; d < kDepth; ++d) sum += value(0, b * kDepth + d) * value(3, d * kUnits + k);
-      for (int64_t d = 0; d < kUnits; ++d) sum += r[d] * value(1, b * kUnits + d) * value(3, (kDepth + d) * kUnits + k);
+      for (int64_t d = 0; d < kInputs; ++d) sum += value(0, b * kInputs + d) * value(3, d * kUnits + k);
+      for (int64_t d = 0; d < kUnits; ++d)
+        sum += r[d] * value(1, b * kUnits + d) * value(3, (kInputs + d) * kUnits + k);
       h.mutable_data<float>()[b * kUnits + k] =
           static_cast<float>(u[k] * value(1, b * kUnits + k) + (1 - u[k]) * std::tanh(sum));
     }
@@ -55,7 +56,7 @@ TEST(GruBlockCellTest, Gradient) {
 TEST(GruBlockCellTest, BadInput) {
   for (int i = 0; i < 6; ++i) {
     std::vector<Tensor> in = Inputs();
-    in[i] = TestValues(kFloat, {kBatch, kDepth + 7});
+    in[i] = TestValues(kFloat, {kBatch, kInputs + 7});
     EXPECT_FALSE(RunOp("GRUBlockCell", {in.begin(), in.end()}).ok()) << i;
   }
 }

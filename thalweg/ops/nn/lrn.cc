@@ -199,7 +199,7 @@ absl::Status LrnGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-Op WithAttrs(Op& op) {
+Op WithLrnAttrs(Op& op) {
   return op.Output("output: T")
       .Attr("depth_radius: int = 5")
       .Attr("bias: float = 1.0")
@@ -209,9 +209,9 @@ Op WithAttrs(Op& op) {
       .Shape(LrnShape);
 }
 
-const OpRegistration kOps[] = {
-    WithAttrs(Op("LRN").Input("input: T")).Kernel<LrnKernel>(false).Gradient(LrnGradient),
-    WithAttrs(Op("LRNGrad").Input("input_grads: T").Input("input_image: T").Input("output_image: T"))
+const OpRegistration kLrnOps[] = {
+    WithLrnAttrs(Op("LRN").Input("input: T")).Kernel<LrnKernel>(false).Gradient(LrnGradient),
+    WithLrnAttrs(Op("LRNGrad").Input("input_grads: T").Input("input_image: T").Input("output_image: T"))
         .Kernel<LrnKernel>(true),
 };
 

@@ -18,6 +18,11 @@ namespace thalweg {
 // Half precision is computed in float, which is exact: results are elements of the input.
 using MaxPoolTypes = Types<float, double, int32_t, int64_t, uint8_t, int16_t, int8_t, uint16_t, uint32_t, uint64_t>;
 
+// Attributes of the ops.
+inline constexpr char kPoolPadding[] = "padding: {'SAME', 'VALID'}";
+inline constexpr char kPoolExplicitPadding[] = "padding: {'SAME', 'VALID', 'EXPLICIT'}";
+inline constexpr char kPoolVolumeFormat[] = "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'";
+
 // The input of a pooling, with its channels last.
 struct Pool {
   Windows windows;

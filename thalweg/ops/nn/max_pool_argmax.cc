@@ -97,9 +97,7 @@ absl::Status MaxPoolWithArgmaxGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-constexpr char kSameValid[] = "padding: {'SAME', 'VALID'}";
-
-const OpRegistration kOps[] = {
+const OpRegistration kMaxPoolArgmaxOps[] = {
     Op("MaxPoolWithArgmax")
         .Input("input: T")
         .Output("output: T")
@@ -107,7 +105,7 @@ const OpRegistration kOps[] = {
         .Attr("ksize: list(int) >= 4")
         .Attr("strides: list(int) >= 4")
         .Attr("Targmax: {int32, int64} = DT_INT64")
-        .Attr(kSameValid)
+        .Attr(kPoolPadding)
         .Attr("include_batch_in_index: bool = false")
         .Attr("T: realnumbertype")
         .Shape(MaxPoolShape<2>)
@@ -120,7 +118,7 @@ const OpRegistration kOps[] = {
         .Output("output: T")
         .Attr("ksize: list(int) >= 4")
         .Attr("strides: list(int) >= 4")
-        .Attr(kSameValid)
+        .Attr(kPoolPadding)
         .Attr("include_batch_in_index: bool = false")
         .Attr("Targmax: {int32, int64}")
         .Attr("T: realnumbertype")

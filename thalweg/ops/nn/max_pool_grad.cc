@@ -153,10 +153,7 @@ absl::Status MaxPoolGradGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-constexpr char kSameValid[] = "padding: {'SAME', 'VALID'}";
-constexpr char kExplicit[] = "padding: {'SAME', 'VALID', 'EXPLICIT'}";
 constexpr char kImageFormat[] = "data_format: {'NHWC', 'NCHW'} = 'NHWC'";
-constexpr char kVolumeFormat[] = "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'";
 
 Op Grad(const char* name, const char* type, const char* type_of_originals) {
   return Op(name)
@@ -166,11 +163,11 @@ Op Grad(const char* name, const char* type, const char* type_of_originals) {
       .Output(absl::StrCat("output: ", type));
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kMaxPoolGradOps[] = {
     Grad("MaxPoolGrad", "T", "T")
         .Attr("ksize: list(int) >= 4")
         .Attr("strides: list(int) >= 4")
-        .Attr(kExplicit)
+        .Attr(kPoolExplicitPadding)
         .Attr("explicit_paddings: list(int) = []")
         .Attr(kImageFormat)
         .Attr("T: realnumbertype = DT_FLOAT")
@@ -180,7 +177,7 @@ const OpRegistration kOps[] = {
     Grad("MaxPoolGradV2", "T", "T")
         .Input("ksize: int32")
         .Input("strides: int32")
-        .Attr(kSameValid)
+        .Attr(kPoolPadding)
         .Attr(kImageFormat)
         .Attr("T: realnumbertype = DT_FLOAT")
         .Shape(shapes::LikeInput0)
@@ -188,7 +185,7 @@ const OpRegistration kOps[] = {
     Grad("MaxPoolGradGrad", "T", "T")
         .Attr("ksize: list(int) >= 4")
         .Attr("strides: list(int) >= 4")
-        .Attr(kSameValid)
+        .Attr(kPoolPadding)
         .Attr(kImageFormat)
         .Attr("T: realnumbertype")
         .Shape(LikeInput1)
@@ -196,7 +193,7 @@ const OpRegistration kOps[] = {
     Grad("MaxPoolGradGradV2", "T", "T")
         .Input("ksize: int32")
         .Input("strides: int32")
-        .Attr(kSameValid)
+        .Attr(kPoolPadding)
         .Attr(kImageFormat)
         .Attr("T: realnumbertype")
         .Shape(LikeInput1)
@@ -204,8 +201,8 @@ const OpRegistration kOps[] = {
     Grad("MaxPool3DGrad", "T", "TInput")
         .Attr("ksize: list(int) >= 5")
         .Attr("strides: list(int) >= 5")
-        .Attr(kSameValid)
-        .Attr(kVolumeFormat)
+        .Attr(kPoolPadding)
+        .Attr(kPoolVolumeFormat)
         .Attr("T: {half, bfloat16, float} = DT_FLOAT")
         .Attr("TInput: {half, bfloat16, float} = DT_FLOAT")
         .Shape(shapes::LikeInput0)
@@ -214,8 +211,8 @@ const OpRegistration kOps[] = {
     Grad("MaxPool3DGradGrad", "T", "T")
         .Attr("ksize: list(int) >= 5")
         .Attr("strides: list(int) >= 5")
-        .Attr(kSameValid)
-        .Attr(kVolumeFormat)
+        .Attr(kPoolPadding)
+        .Attr(kPoolVolumeFormat)
         .Attr("T: realnumbertype")
         .Shape(LikeInput1)
         .Kernel<MaxPoolGradGradKernel>(3),

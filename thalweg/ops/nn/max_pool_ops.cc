@@ -128,20 +128,17 @@ absl::Status MaxPoolV2Gradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-constexpr char kSameValid[] = "padding: {'SAME', 'VALID'}";
-constexpr char kExplicit[] = "padding: {'SAME', 'VALID', 'EXPLICIT'}";
-constexpr char kVolumeFormat[] = "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'";
 constexpr char kPooled[] =
     "T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = DT_FLOAT";
 
-const OpRegistration kOps[] = {
+const OpRegistration kMaxPoolOps[] = {
     Op("MaxPool")
         .Input("input: T")
         .Output("output: T")
         .Attr(kPooled)
         .Attr("ksize: list(int) >= 4")
         .Attr("strides: list(int) >= 4")
-        .Attr(kExplicit)
+        .Attr(kPoolExplicitPadding)
         .Attr("explicit_paddings: list(int) = []")
         .Attr("data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'")
         .Shape(MaxPoolShape<2>)
@@ -153,7 +150,7 @@ const OpRegistration kOps[] = {
         .Input("strides: int32")
         .Output("output: T")
         .Attr(kPooled)
-        .Attr(kSameValid)
+        .Attr(kPoolPadding)
         .Attr("data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'")
         .Shape(PoolV2Shape)
         .Kernel<MaxPoolKernel>(2)
@@ -163,8 +160,8 @@ const OpRegistration kOps[] = {
         .Output("output: T")
         .Attr("ksize: list(int) >= 5")
         .Attr("strides: list(int) >= 5")
-        .Attr(kSameValid)
-        .Attr(kVolumeFormat)
+        .Attr(kPoolPadding)
+        .Attr(kPoolVolumeFormat)
         .Attr("T: {half, bfloat16, float}")
         .Shape(MaxPoolShape<3>)
         .Kernel<MaxPoolKernel>(3)

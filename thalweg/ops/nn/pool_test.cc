@@ -14,7 +14,7 @@ absl::StatusOr<std::vector<Tensor>> Pool(absl::string_view op, std::vector<OpArg
                                          const char* padding) {
   return RunOp(op, std::move(inputs), {{"ksize", ksize}, {"strides", strides}, {"padding", padding}});
 }
-Tensor Result(absl::string_view op, std::vector<OpArg> inputs, Sizes ksize, Sizes strides, const char* padding) {
+Tensor PoolResult(absl::string_view op, std::vector<OpArg> inputs, Sizes ksize, Sizes strides, const char* padding) {
   const absl::StatusOr<std::vector<Tensor>> y = Pool(op, std::move(inputs), ksize, strides, padding);
   EXPECT_TRUE(y.ok()) << op << ": " << y.status();
   return y.ok() ? (*y)[0] : Tensor();
@@ -23,11 +23,11 @@ Tensor Result(absl::string_view op, std::vector<OpArg> inputs, Sizes ksize, Size
 const Tensor kImage = Tensor::Of<float>({1, 3, 3, 1}, {1, 5, 2, 8, 4, 3, 7, 6, 9});
 
 TEST(PoolTest, Values) {
-  ExpectTensor(Result("MaxPool", {kImage}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID"),
+  ExpectTensor(PoolResult("MaxPool", {kImage}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID"),
                Tensor::Of<float>({1, 2, 2, 1}, {8, 5, 8, 9}));
-  ExpectTensor(Result("MaxPool", {kImage}, {1, 2, 2, 1}, {1, 2, 2, 1}, "SAME"),
+  ExpectTensor(PoolResult("MaxPool", {kImage}, {1, 2, 2, 1}, {1, 2, 2, 1}, "SAME"),
                Tensor::Of<float>({1, 2, 2, 1}, {8, 3, 7, 9}));
-  ExpectTensor(Result("AvgPool", {kImage}, {1, 2, 2, 1}, {1, 2, 2, 1}, "SAME"),
+  ExpectTensor(PoolResult("AvgPool", {kImage}, {1, 2, 2, 1}, {1, 2, 2, 1}, "SAME"),
                Tensor::Of<float>({1, 2, 2, 1}, {4.5, 2.5, 6.5, 9}));
 }
 
@@ -48,7 +48,7 @@ TEST(PoolTest, MaxOfManyChannels) {
         }
       }
     }
-    ExpectTensor(Result("MaxPool", {x}, {1, 3, 3, 1}, {1, 2, 2, 1}, "SAME"), expected);
+    ExpectTensor(PoolResult("MaxPool", {x}, {1, 3, 3, 1}, {1, 2, 2, 1}, "SAME"), expected);
   }
 }
 
@@ -59,8 +59,9 @@ TEST(PoolTest, Argmax) {
   ExpectTensor((*y)[1], Tensor::Of<int64_t>({1, 2, 2, 1}, {3, 1, 3, 8}));
   const Tensor dy = Tensor::Of<float>({1, 2, 2, 1}, {1, 2, 3, 4});
   const Tensor expected = Tensor::Of<float>({1, 3, 3, 1}, {0, 2, 0, 4, 0, 0, 0, 0, 4});
-  ExpectTensor(Result("MaxPoolGradWithArgmax", {kImage, dy, (*y)[1]}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID"), expected);
-  ExpectTensor(Result("MaxPoolGrad", {kImage, (*y)[0], dy}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID"), expected);
+  ExpectTensor(PoolResult("MaxPoolGradWithArgmax", {kImage, dy, (*y)[1]}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID"),
+               expected);
+  ExpectTensor(PoolResult("MaxPoolGrad", {kImage, (*y)[0], dy}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID"), expected);
   for (const int64_t bad : {int64_t{-1}, int64_t{9}}) {
     EXPECT_FALSE(Pool("MaxPoolGradWithArgmax", {kImage, dy, Tensor::Of<int64_t>({1, 2, 2, 1}, {0, 0, bad, 0})},
                       {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID")
@@ -72,11 +73,11 @@ TEST(PoolTest, Argmax) {
 TEST(PoolTest, TiesAndNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor dy = Tensor::Of<float>({1, 1, 1, 1}, {5}), y = dy;
-  ExpectTensor(Result("MaxPoolGrad", {Tensor::Of<float>({1, 2, 2, 1}, {1, 3, 3, 3}), y, dy}, {1, 2, 2, 1}, {1, 1, 1, 1},
-                      "VALID"),
+  ExpectTensor(PoolResult("MaxPoolGrad", {Tensor::Of<float>({1, 2, 2, 1}, {1, 3, 3, 3}), y, dy}, {1, 2, 2, 1},
+                          {1, 1, 1, 1}, "VALID"),
                Tensor::Of<float>({1, 2, 2, 1}, {0, 5, 0, 0}));
-  ExpectTensor(Result("MaxPoolGrad", {Tensor::Of<float>({1, 2, 2, 1}, {nan, 3, 3, 3}), y, dy}, {1, 2, 2, 1},
-                      {1, 1, 1, 1}, "VALID"),
+  ExpectTensor(PoolResult("MaxPoolGrad", {Tensor::Of<float>({1, 2, 2, 1}, {nan, 3, 3, 3}), y, dy}, {1, 2, 2, 1},
+                          {1, 1, 1, 1}, "VALID"),
                Tensor::Of<float>({1, 2, 2, 1}, {5, 0, 0, 0}));
 }
 
@@ -108,7 +109,7 @@ TEST(PoolTest, Gradients) {
 
 TEST(PoolTest, GradientOfGradient) {
   const Tensor x = TestValues(kDouble, {1, 4, 4, 2}, -9, 9);
-  const Tensor y = Result("MaxPool", {x}, {1, 2, 2, 1}, {1, 2, 2, 1}, "VALID");
+  const Tensor y = PoolResult("MaxPool", {x}, {1, 2, 2, 1}, {1, 2, 2, 1}, "VALID");
   ExpectGradient(
       [&](const Scope& s, const std::vector<Output>& v) {
         return Output(s.Add("MaxPoolGrad",
@@ -140,9 +141,9 @@ TEST(PoolTest, BadInput) {
 }
 
 TEST(PoolTest, EmptyAndShapes) {
-  EXPECT_EQ(Result("MaxPool", {Tensor(kFloat, {0, 3, 3, 2})}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID").shape(),
+  EXPECT_EQ(PoolResult("MaxPool", {Tensor(kFloat, {0, 3, 3, 2})}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID").shape(),
             Shape({0, 2, 2, 2}));
-  EXPECT_EQ(Result("AvgPool", {Tensor(kFloat, {2, 3, 3, 0})}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID").shape(),
+  EXPECT_EQ(PoolResult("AvgPool", {Tensor(kFloat, {2, 3, 3, 0})}, {1, 2, 2, 1}, {1, 1, 1, 1}, "VALID").shape(),
             Shape({2, 2, 2, 0}));
   EXPECT_EQ(InferShape("MaxPool", {{kFloat, {-1, 24, 24, 64}}},
                        {{"ksize", Sizes{1, 3, 3, 1}}, {"strides", Sizes{1, 2, 2, 1}}, {"padding", "SAME"}})

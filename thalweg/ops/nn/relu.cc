@@ -245,7 +245,7 @@ Op ActivationGrad(absl::string_view name, absl::string_view second, absl::string
       .Shape(shapes::MergeInputs);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kReluOps[] = {
     Activation("Relu", "T: {realnumbertype, qint8}")
         .Kernel<UnaryKernel>(SelectUnary<ReluFn, Reals>)
         .Gradient(ReluGradient),

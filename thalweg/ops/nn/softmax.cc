@@ -103,7 +103,7 @@ absl::Status LogSoftmaxGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSoftmaxOps[] = {
     Op("Softmax")
         .Input("logits: T")
         .Output("softmax: T")

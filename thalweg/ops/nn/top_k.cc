@@ -239,7 +239,7 @@ absl::Status InTopKShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kTopKOps[] = {
     Op("TopK")
         .Input("input: T")
         .Output("values: T")

@@ -1,14 +1,12 @@
 #include <limits>
 
-#include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/nn_ops.h"
+#include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(TopKTest, Values) {
   const Tensor x = Tensor::Of<float>({2, 4}, {1, 4, 4, 2, 9, 8, 7, kNan});

@@ -30,7 +30,7 @@ struct Adadelta {
   }
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kApplyAdadeltaOps[] = {
     DenseApply<Adadelta>("ApplyAdadelta", "var accum accum_update", "lr rho epsilon grad"),
     DenseApply<Adadelta>("ResourceApplyAdadelta", "var accum accum_update", "lr rho epsilon grad"),
     SparseApply<Adadelta>("SparseApplyAdadelta", "var accum accum_update", "lr rho epsilon grad indices"),

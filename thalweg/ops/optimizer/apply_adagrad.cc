@@ -49,7 +49,7 @@ struct AdagradV2 : AdagradRule {
 
 constexpr char kUpdateSlots[] = "update_slots: bool = true";
 
-const OpRegistration kOps[] = {
+const OpRegistration kApplyAdagradOps[] = {
     DenseApply<Adagrad>("ApplyAdagrad", "var accum", "lr grad", {kUpdateSlots}),
     DenseApply<Adagrad>("ResourceApplyAdagrad", "var accum", "lr grad", {kUpdateSlots}),
     SparseApply<Adagrad>("SparseApplyAdagrad", "var accum", "lr grad indices", {kUpdateSlots}),

@@ -45,7 +45,7 @@ struct Adam {
   }
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kApplyAdamOps[] = {
     DenseApply<Adam>("ApplyAdam", "var m v", "beta1_power beta2_power lr beta1 beta2 epsilon grad",
                      {"use_nesterov: bool = false"}),
     DenseApply<Adam>("ResourceApplyAdam", "var m v", "beta1_power beta2_power lr beta1 beta2 epsilon grad",

@@ -50,7 +50,7 @@ struct AdamWithAmsgrad {
   }
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kApplyAdamaxOps[] = {
     DenseApply<AdaMax>("ApplyAdaMax", "var m v", "beta1_power lr beta1 beta2 epsilon grad"),
     DenseApply<AdaMax>("ResourceApplyAdaMax", "var m v", "beta1_power lr beta1 beta2 epsilon grad"),
     DenseApply<AdamWithAmsgrad>("ResourceApplyAdamWithAmsgrad", "var m v vhat",

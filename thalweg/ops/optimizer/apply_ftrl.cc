@@ -71,7 +71,7 @@ struct Ftrl {
 
 constexpr char kMultiply[] = "multiply_linear_by_lr: bool = false";
 
-const OpRegistration kOps[] = {
+const OpRegistration kApplyFtrlOps[] = {
     DenseApply<Ftrl<false>>("ApplyFtrl", "var accum linear", "grad lr l1 l2 lr_power", {kMultiply}),
     DenseApply<Ftrl<false>>("ResourceApplyFtrl", "var accum linear", "grad lr l1 l2 lr_power", {kMultiply}),
     SparseApply<Ftrl<false>>("SparseApplyFtrl", "var accum linear", "grad indices lr l1 l2 lr_power", {kMultiply}),

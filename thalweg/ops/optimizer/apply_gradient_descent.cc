@@ -16,7 +16,7 @@ struct GradientDescent {
   }
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kApplyGradientDescentOps[] = {
     DenseApply<GradientDescent>("ApplyGradientDescent", "var", "alpha delta"),
     DenseApply<GradientDescent>("ResourceApplyGradientDescent", "var", "alpha delta"),
 };

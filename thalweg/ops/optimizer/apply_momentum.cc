@@ -57,7 +57,7 @@ struct KerasMomentum : MomentumRule {
   }
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kApplyMomentumOps[] = {
     DenseApply<Momentum>("ApplyMomentum", "var accum", "lr grad momentum", {"use_nesterov: bool = false"}),
     DenseApply<Momentum>("ResourceApplyMomentum", "var accum", "lr grad momentum", {"use_nesterov: bool = false"}),
     SparseApply<Momentum>("SparseApplyMomentum", "var accum", "lr grad indices momentum",

@@ -68,7 +68,7 @@ struct AdagradDA : ProximalRule {
 
 constexpr char kDASlots[] = "var gradient_accumulator gradient_squared_accumulator";
 
-const OpRegistration kOps[] = {
+const OpRegistration kApplyProximalOps[] = {
     DenseApply<ProximalGradientDescent>("ApplyProximalGradientDescent", "var", "alpha l1 l2 delta"),
     DenseApply<ProximalGradientDescent>("ResourceApplyProximalGradientDescent", "var", "alpha l1 l2 delta"),
     SparseApply<ProximalGradientDescent>("SparseApplyProximalGradientDescent", "var", "alpha l1 l2 grad indices"),

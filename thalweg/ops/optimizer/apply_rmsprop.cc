@@ -48,7 +48,7 @@ struct CenteredRmsProp : RmsRule {
   }
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kApplyRmspropOps[] = {
     DenseApply<RmsProp>("ApplyRMSProp", "var ms mom", "lr rho momentum epsilon grad"),
     DenseApply<RmsProp>("ResourceApplyRMSProp", "var ms mom", "lr rho momentum epsilon grad"),
     SparseApply<RmsProp>("SparseApplyRMSProp", "var ms mom", "lr rho momentum epsilon grad indices"),

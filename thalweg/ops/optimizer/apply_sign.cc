@@ -49,7 +49,7 @@ struct PowerSign : SignRule {
   }
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kApplySignOps[] = {
     DenseApply<AddSign>("ApplyAddSign", "var m", "lr alpha sign_decay beta grad"),
     DenseApply<AddSign>("ResourceApplyAddSign", "var m", "lr alpha sign_decay beta grad"),
     DenseApply<PowerSign>("ApplyPowerSign", "var m", "lr logbase sign_decay beta grad"),

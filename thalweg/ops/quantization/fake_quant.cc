@@ -167,7 +167,7 @@ Op Quantized(const char* kind, Form form, bool gradient) {
   return op.Attr("num_bits: int = 8").Attr("narrow_range: bool = false");
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kFakeQuantOps[] = {
     Quantized("Args", Form::kArgs, false),
     Quantized("Args", Form::kArgs, true),
     Quantized("Vars", Form::kVars, false),

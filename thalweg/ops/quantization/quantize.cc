@@ -187,10 +187,10 @@ absl::Status ToIntegersShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-constexpr char kTypes[] = "T: {qint8, quint8, qint32, qint16, quint16}";
+constexpr char kQuantizedTypes[] = "T: {qint8, quint8, qint32, qint16, quint16}";
 constexpr char kMode[] = "mode: {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'} = 'MIN_COMBINED'";
 
-const OpRegistration kOps[] = {
+const OpRegistration kQuantizeOps[] = {
     Op("QuantizeV2")
         .Input("input: float")
         .Input("min_range: float")
@@ -198,7 +198,7 @@ const OpRegistration kOps[] = {
         .Output("output: T")
         .Output("output_min: float")
         .Output("output_max: float")
-        .Attr(kTypes)
+        .Attr(kQuantizedTypes)
         .Attr(kMode)
         .Attr("round_mode: {'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'} = 'HALF_AWAY_FROM_ZERO'")
         .Attr("narrow_range: bool = false")
@@ -212,7 +212,7 @@ const OpRegistration kOps[] = {
         .Input("min_range: float")
         .Input("max_range: float")
         .Output("output: dtype")
-        .Attr(kTypes)
+        .Attr(kQuantizedTypes)
         .Attr(kMode)
         .Attr("narrow_range: bool = false")
         .Attr("axis: int = -1")

@@ -188,7 +188,7 @@ absl::Status V4Gradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-constexpr char kTypes[] = "T: {bfloat16, half, float, double}";
+constexpr char kFloatTypes[] = "T: {bfloat16, half, float, double}";
 
 Op Quantized(const char* version, GradientFn gradient) {
   const bool v3 = version[1] == '3';
@@ -197,7 +197,7 @@ Op Quantized(const char* version, GradientFn gradient) {
   if (v3) op.Input("num_bits: int32");
   op.Output("output: T").Attr("signed_input: bool = true");
   if (!v3) op.Attr("num_bits: int = 8");
-  op.Attr(v3 ? "range_given: bool = true" : "range_given: bool = false").Attr(kTypes);
+  op.Attr(v3 ? "range_given: bool = true" : "range_given: bool = false").Attr(kFloatTypes);
   if (!v3) op.Attr("round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'");
   return op.Attr("narrow_range: bool = false")
       .Attr("axis: int = -1")
@@ -206,7 +206,7 @@ Op Quantized(const char* version, GradientFn gradient) {
       .Gradient(gradient);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kQuantizeAndDequantizeOps[] = {
     Quantized("V2", StraightThrough),
     Quantized("V3", StraightThrough),
     Quantized("V4", V4Gradient),
@@ -218,7 +218,7 @@ const OpRegistration kOps[] = {
         .Output("input_backprop: T")
         .Output("input_min_backprop: T")
         .Output("input_max_backprop: T")
-        .Attr(kTypes)
+        .Attr(kFloatTypes)
         .Attr("axis: int = -1")
         .Shape(GradShape)
         .Kernel<GradKernel>(),

@@ -168,7 +168,7 @@ absl::Status RangeShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kRaggedOps[] = {
     Op("RaggedTensorToSparse")
         .Input("rt_nested_splits: RAGGED_RANK * Tsplits")
         .Input("rt_dense_values: T")

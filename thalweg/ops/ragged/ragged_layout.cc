@@ -326,7 +326,7 @@ absl::Status FillShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kRaggedLayoutOps[] = {
     Op("RaggedGather")
         .Input("params_nested_splits: PARAMS_RAGGED_RANK * Tsplits")
         .Input("params_dense_values: Tvalues")

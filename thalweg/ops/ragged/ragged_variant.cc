@@ -230,7 +230,7 @@ absl::Status ToVariantShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kRaggedVariantOps[] = {
     Op("RaggedTensorToVariant")
         .Input("rt_nested_splits: RAGGED_RANK * Tsplits")
         .Input("rt_dense_values: Tvalues")

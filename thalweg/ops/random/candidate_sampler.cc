@@ -387,7 +387,7 @@ Op Sampler(const char* name) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kCandidateSamplerOps[] = {
     Sampler("UniformCandidateSampler"),
     Sampler("LogUniformCandidateSampler"),
     Sampler("LearnedUnigramCandidateSampler"),

@@ -105,7 +105,7 @@ absl::Status MultinomialShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kMultinomialOps[] = {
     Op("Multinomial")
         .Input("logits: T")
         .Input("num_samples: int32")

@@ -69,7 +69,7 @@ Op FloatOp(absl::string_view name, FloatKernel::Fill fill) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kRandomOps[] = {
     FloatOp("RandomUniform", FillUniform),
     FloatOp("RandomStandardNormal", FillNormal),
     FloatOp("TruncatedNormal", FillTruncatedNormal),

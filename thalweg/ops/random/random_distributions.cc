@@ -396,7 +396,7 @@ absl::Status WithParameters(ShapeContext& c) {
 
 Op Seeded(Op& op) { return op.Attr("seed: int = 0").Attr("seed2: int = 0").Stateful().NotDifferentiable(); }
 
-const OpRegistration kOps[] = {
+const OpRegistration kRandomDistributionsOps[] = {
     Seeded(Op("RandomGamma").Input("shape: S").Input("alpha: T").Output("output: T"))
         .Attr("S: {int32, int64}")
         .Attr("T: {half, float, double}")

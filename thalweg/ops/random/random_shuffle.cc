@@ -56,7 +56,7 @@ class RandomShuffleKernel final : public Kernel {
   SharedPhilox generator_;
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kRandomShuffleOps[] = {
     Op("RandomShuffle")
         .Input("value: T")
         .Output("output: T")

@@ -128,7 +128,7 @@ Op StatelessV2(absl::string_view name, Fill fill, absl::string_view dtype = kFlo
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kStatelessRandomOps[] = {
     Stateless("StatelessRandomUniform", FillUniform),
     Stateless("StatelessRandomNormal", FillNormal),
     Stateless("StatelessTruncatedNormal", FillTruncatedNormal),

@@ -199,7 +199,7 @@ Op SetOperation(const char* name, bool first_sparse, bool second_sparse) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSetsOps[] = {
     SetOperation("DenseToDenseSetOperation", false, false),
     SetOperation("DenseToSparseSetOperation", false, true),
     SetOperation("SparseToSparseSetOperation", true, true),

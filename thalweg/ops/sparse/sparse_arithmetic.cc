@@ -312,7 +312,7 @@ Op Cwise(const char* name, CwiseKernel::Form form) {
       .Kernel<CwiseKernel>(form);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSparseArithmeticOps[] = {
     PairIn("SparseAdd")
         .Input("thresh: Treal")
         .Output("sum_indices: int64")

@@ -246,7 +246,7 @@ Op Cross(absl::string_view name, Form form) {
   return op.Shape(CrossShape).Kernel<SparseCrossKernel>(form).NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSparseCrossOps[] = {
     Cross("SparseCross", Form::kV1),
     Cross("SparseCrossV2", Form::kV2),
     Cross("SparseCrossHashed", Form::kHashed),

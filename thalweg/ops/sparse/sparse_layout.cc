@@ -431,7 +431,7 @@ absl::Status FillGradShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSparseLayoutOps[] = {
     Op("SparseReorder")
         .Input("input_indices: int64")
         .Input("input_values: T")

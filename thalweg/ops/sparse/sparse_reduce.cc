@@ -273,7 +273,7 @@ absl::Status MatMulGradient(GradientContext& g) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSparseReduceOps[] = {
     Op("SparseTensorDenseMatMul")
         .Input("a_indices: Tindices")
         .Input("a_values: T")

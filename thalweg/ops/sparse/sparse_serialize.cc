@@ -312,7 +312,7 @@ Op Stateful(Op op) {
   return op.Attr("container: string = ''").Attr("shared_name: string = ''").Stateful().NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSparseSerializeOps[] = {
     SparseIn("SerializeSparse")
         .Output("serialized_sparse: out_type")
         .Attr("out_type: {string, variant} = DT_STRING")

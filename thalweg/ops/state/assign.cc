@@ -68,7 +68,7 @@ absl::Status AssignShape(ShapeContext& c) {
   return shapes::MergeInputs(c);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kAssignOps[] = {
     Op("Assign")
         .Input("ref: Ref(T)")
         .Input("value: T")

@@ -147,7 +147,7 @@ absl::Status CountUpToShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kRefVariableOps[] = {
     Op("Variable")
         .Output("ref: Ref(dtype)")
         .Attr("shape: shape")

@@ -114,7 +114,7 @@ absl::Status ResourceGatherGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kResourceGatherOps[] = {
     Op("ResourceGather")
         .Input("resource: resource")
         .Input("indices: Tindices")

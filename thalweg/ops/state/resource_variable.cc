@@ -40,7 +40,7 @@ absl::Status Read(KernelContext& context) {
   return absl::OkStatus();
 }
 
-class AssignKernel final : public Kernel {
+class ResourceAssignKernel final : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(dtype_, init.Attr<DType>("dtype"));
@@ -81,17 +81,17 @@ class AssignKernel final : public Kernel {
   bool validate_shape_ = false;
 };
 
-absl::Status AddTo(KernelContext& context) {
+absl::Status AddToResource(KernelContext& context) {
   ASSIGN_OR_RETURN(const HeldVariable variable, FindVariable(context, 0));
   return AddToVariable(context, *variable);
 }
 
-absl::Status SubtractFrom(KernelContext& context) {
+absl::Status SubtractFromResource(KernelContext& context) {
   ASSIGN_OR_RETURN(const HeldVariable variable, FindVariable(context, 0));
   return SubtractFromVariable(context, *variable);
 }
 
-absl::Status IsInitialized(KernelContext& context) {
+absl::Status ResourceIsInitialized(KernelContext& context) {
   const absl::StatusOr<HeldVariable> variable = FindVariable(context, 0);
   if (!variable.ok() && !absl::IsNotFound(variable.status())) return variable.status();
   ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, Shape()));
@@ -149,7 +149,7 @@ absl::Status ReadShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status AssignShape(ShapeContext& c) {
+absl::Status ResourceAssignShape(ShapeContext& c) {
   RETURN_IF_ERROR(CheckType(c, "dtype"));
   return PartialShape::Merge(VariableShapeOf(c, 0), c.input(1)).status();
 }
@@ -166,7 +166,7 @@ absl::Status ReadGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kResourceVariableOps[] = {
     Op("VarHandleOp")
         .Output("resource: resource")
         .Attr("container: string = ''")
@@ -193,31 +193,31 @@ const OpRegistration kOps[] = {
         .Attr("dtype: type")
         .Attr("validate_shape: bool = false")
         .Stateful()
-        .Shape(AssignShape)
-        .Kernel<AssignKernel>()
+        .Shape(ResourceAssignShape)
+        .Kernel<ResourceAssignKernel>()
         .NotDifferentiable(),
     Op("AssignAddVariableOp")
         .Input("resource: resource")
         .Input("value: dtype")
         .Attr("dtype: type")
         .Stateful()
-        .Shape(AssignShape)
-        .Compute(AddTo)
+        .Shape(ResourceAssignShape)
+        .Compute(AddToResource)
         .NotDifferentiable(),
     Op("AssignSubVariableOp")
         .Input("resource: resource")
         .Input("value: dtype")
         .Attr("dtype: type")
         .Stateful()
-        .Shape(AssignShape)
-        .Compute(SubtractFrom)
+        .Shape(ResourceAssignShape)
+        .Compute(SubtractFromResource)
         .NotDifferentiable(),
     Op("VarIsInitializedOp")
         .Input("resource: resource")
         .Output("is_initialized: bool")
         .Stateful()
         .Shape(shapes::Scalar)
-        .Compute(IsInitialized)
+        .Compute(ResourceIsInitialized)
         .NotDifferentiable(),
     Op("VariableShape")
         .Input("input: resource")

@@ -86,7 +86,7 @@ Op ResourceScatterNd(const char* name, ScatterKind kind) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kScatterNdVariableOps[] = {
     RefScatterNd("ScatterNdUpdate", ScatterKind::kUpdate),
     RefScatterNd("ScatterNdAdd", ScatterKind::kAdd),
     RefScatterNd("ScatterNdSub", ScatterKind::kSub),

@@ -179,7 +179,7 @@ Op ResourceScatter(absl::string_view name, absl::string_view types = "dtype: num
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kScatterVariableOps[] = {
     RefScatter<Update>("ScatterUpdate", "T: type", "use_locking: bool = true"),
     RefScatter<AddTo>("ScatterAdd", "T: numbertype"),
     RefScatter<SubtractFrom>("ScatterSub", "T: numbertype"),

@@ -46,7 +46,7 @@ Op WithSliceAttrs(Op op) {
       .Attr("shrink_axis_mask: int = 0");
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kStridedSliceAssignOps[] = {
     WithSliceAttrs(Op("StridedSliceAssign")
                        .Input("ref: Ref(T)")
                        .Input("begin: Index")

@@ -59,7 +59,7 @@ absl::Status ComputeDecode(KernelContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBase64Ops[] = {
     Op("EncodeBase64")
         .Input("input: string")
         .Output("output: string")

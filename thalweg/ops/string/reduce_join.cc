@@ -145,7 +145,7 @@ absl::Status UnsortedSegmentJoinShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kReduceJoinOps[] = {
     Op("ReduceJoin")
         .Input("inputs: string")
         .Input("reduction_indices: int32")

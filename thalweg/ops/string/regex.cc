@@ -118,7 +118,7 @@ absl::Status RegexShape(ShapeContext& c) {
   return shapes::LikeInput0(c);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kRegexOps[] = {
     Op("StaticRegexFullMatch")
         .Input("input: string")
         .Output("output: bool")

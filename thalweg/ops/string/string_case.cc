@@ -62,7 +62,7 @@ absl::Status ComputeStrip(KernelContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kStringCaseOps[] = {
     Op("StringLower")
         .Input("input: string")
         .Output("output: string")

@@ -98,7 +98,7 @@ class HashBucketKernel : public Kernel {
   uint64_t key_[2] = {};
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kStringHashOps[] = {
     Op("StringToHashBucketFast")
         .Input("input: string")
         .Output("output: int64")

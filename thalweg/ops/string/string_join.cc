@@ -89,7 +89,7 @@ class StringFormatKernel : public Kernel {
   int64_t summarize_ = 3;
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kStringJoinOps[] = {
     Op("StringJoin")
         .Input("inputs: N * string")
         .Output("output: string")

@@ -102,7 +102,7 @@ absl::Status ComputeStringToNumber(KernelContext& c) {
   });
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kStringNumberOps[] = {
     Op("AsString")
         .Input("input: T")
         .Output("output: string")

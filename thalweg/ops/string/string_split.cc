@@ -107,7 +107,7 @@ absl::Status SplitShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kStringSplitOps[] = {
     Op("StringSplit")
         .Input("input: string")
         .Input("delimiter: string")

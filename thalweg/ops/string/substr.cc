@@ -128,7 +128,7 @@ absl::Status SubstrShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSubstrOps[] = {
     Op("Substr")
         .Input("input: string")
         .Input("pos: T")

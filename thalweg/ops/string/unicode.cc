@@ -280,7 +280,7 @@ Op DecodeOp(absl::string_view name, bool offsets) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kUnicodeOps[] = {
     DecodeOp("UnicodeDecode", false),
     DecodeOp("UnicodeDecodeWithOffsets", true),
     Op("UnicodeEncode")

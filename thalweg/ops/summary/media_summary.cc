@@ -8,6 +8,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/image/image_codec.h"
 #include "thalweg/ops/io_ops.h"
+#include "thalweg/ops/summary/emit_summary.h"
 #include "thalweg/proto/summary.pb.h"
 
 namespace thalweg {
@@ -156,14 +157,6 @@ absl::Status AddSounds(absl::string_view tag, const Tensor& sounds, const Tensor
 
 namespace {
 
-absl::Status Emit(KernelContext& c, const Summary& summary) {
-  ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, Shape()));
-  if (!summary.SerializeToString(out->mutable_data<std::string>())) {
-    return InvalidArgument("the summary is too large for a message: ", summary.ByteSizeLong(), " bytes");
-  }
-  return absl::OkStatus();
-}
-
 class ImageSummaryKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
@@ -178,7 +171,7 @@ class ImageSummaryKernel : public Kernel {
     if (c.input(0).rank() != 0) return InvalidArgument("Tags must be a scalar");
     Summary summary;
     RETURN_IF_ERROR(AddImages(c.input(0).scalar<std::string>(), c.input(1), bad_color_, max_images_, &summary));
-    return Emit(c, summary);
+    return EmitSummary(c, summary);
   }
 
  private:
@@ -200,7 +193,7 @@ class AudioSummaryKernel : public Kernel {
     const Tensor rate = c.num_inputs() > 2 ? c.input(2) : Tensor::Scalar(rate_);
     Summary summary;
     RETURN_IF_ERROR(AddSounds(c.input(0).scalar<std::string>(), c.input(1), rate, max_outputs_, &summary));
-    return Emit(c, summary);
+    return EmitSummary(c, summary);
   }
 
  private:
@@ -208,7 +201,7 @@ class AudioSummaryKernel : public Kernel {
   float rate_ = 0;
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kMediaSummaryOps[] = {
     Op("ImageSummary")
         .Input("tag: string")
         .Input("tensor: T")

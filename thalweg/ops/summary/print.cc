@@ -117,7 +117,7 @@ class AssertKernel : public Kernel {
   int64_t summarize_ = 3;
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kPrintOps[] = {
     Op("Print")
         .Input("input: T")
         .Input("data: U")

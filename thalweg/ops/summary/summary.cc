@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/io_ops.h"
+#include "thalweg/ops/summary/emit_summary.h"
 #include "thalweg/ops/support/histogram.h"
 #include "thalweg/proto/summary.pb.h"
 #include "thalweg/tensor/tensor_proto.h"
@@ -13,14 +14,6 @@ namespace thalweg {
 namespace {
 
 using tensorflow::Summary;
-
-absl::Status Emit(KernelContext& c, const Summary& summary) {
-  ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, Shape()));
-  if (!summary.SerializeToString(out->mutable_data<std::string>())) {
-    return InvalidArgument("the summary is too large for a message: ", summary.ByteSizeLong(), " bytes");
-  }
-  return absl::OkStatus();
-}
 
 absl::Status ComputeScalar(KernelContext& c) {
   const Tensor& tags = c.input(0);
@@ -38,7 +31,7 @@ absl::Status ComputeScalar(KernelContext& c) {
     }
     return absl::OkStatus();
   }));
-  return Emit(c, summary);
+  return EmitSummary(c, summary);
 }
 
 absl::Status ComputeHistogram(KernelContext& c) {
@@ -49,7 +42,7 @@ absl::Status ComputeHistogram(KernelContext& c) {
   Summary::Value* const value = summary.add_value();
   value->set_tag(tag.scalar<std::string>());
   RETURN_IF_ERROR(FillHistogram(values, c.node().name(), value->mutable_histo()));
-  return Emit(c, summary);
+  return EmitSummary(c, summary);
 }
 
 absl::Status SetTensor(const Tensor& tensor, Summary::Value* value) {
@@ -63,7 +56,7 @@ absl::Status ComputeTensor(KernelContext& c) {
   Summary::Value* const value = summary.add_value();
   value->set_node_name(c.node().name());
   RETURN_IF_ERROR(SetTensor(c.input(0), value));
-  return Emit(c, summary);
+  return EmitSummary(c, summary);
 }
 
 absl::Status ComputeTensorV2(KernelContext& c) {
@@ -76,7 +69,7 @@ absl::Status ComputeTensorV2(KernelContext& c) {
   if (!value->mutable_metadata()->ParseFromString(c.input(2).scalar<std::string>())) {
     return InvalidArgument("serialized_summary_metadata is not a valid SummaryMetadata");
   }
-  return Emit(c, summary);
+  return EmitSummary(c, summary);
 }
 
 absl::Status ComputeMerge(KernelContext& c) {
@@ -94,10 +87,10 @@ absl::Status ComputeMerge(KernelContext& c) {
       }
     }
   }
-  return Emit(c, merged);
+  return EmitSummary(c, merged);
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSummaryOps[] = {
     Op("ScalarSummary")
         .Input("tags: string")
         .Input("values: T")

@@ -199,7 +199,7 @@ Op Writes(absl::string_view name) {
   return op.Input("writer: resource").Stateful().Shape(shapes::NoOutputs).NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kWriteSummaryOps[] = {
     Op("SummaryWriter")
         .Output("writer: resource")
         .Attr("shared_name: string = ''")

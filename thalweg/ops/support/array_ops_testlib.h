@@ -1,7 +1,9 @@
 // For tests of array ops: one output of an op, or its error.
 #pragma once
 
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "thalweg/kernel/evaluate.h"
@@ -10,10 +12,16 @@
 
 namespace thalweg {
 
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
 inline Tensor Result(absl::string_view op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs = {}, int output = 0) {
   absl::StatusOr<std::vector<Tensor>> y = RunOp(op, std::move(inputs), std::move(attrs));
   EXPECT_TRUE(y.ok()) << std::string(op) << ": " << y.status();
   return y.ok() ? (*y)[output] : Tensor();
+}
+
+inline Tensor BinaryResult(absl::string_view op, const Tensor& x, const Tensor& y, std::vector<AttrArg> attrs = {}) {
+  return Result(op, {x, y}, std::move(attrs));
 }
 
 // The error of a run in which the graph does not know the inputs' shapes, so that the kernel must find

@@ -151,7 +151,7 @@ Output SumKnownAxes(const Scope& s, Output x, Output dx, const std::vector<int32
   return s.Add("Reshape", {sum, ShapeAsConst(s, x)});
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBroadcastOps[] = {
     Op("BroadcastGradientArgs")
         .Input("s0: T")
         .Input("s1: T")

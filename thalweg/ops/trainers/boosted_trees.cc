@@ -243,7 +243,7 @@ Op PredictOp(absl::string_view name) {
   return EnsembleOp(name).Attr("num_bucketized_features: int >= 1").Attr("logits_dimension: int");
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBoostedTreesOps[] = {
     Op("BoostedTreesEnsembleResourceHandleOp")
         .Output("resource: resource")
         .Attr("container: string = ''")

@@ -243,7 +243,7 @@ Op StreamOp(absl::string_view name) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kBoostedTreesQuantilesOps[] = {
     Op("BoostedTreesQuantileStreamResourceHandleOp")
         .Output("resource: resource")
         .Attr("container: string = ''")

@@ -161,7 +161,7 @@ class BestGainsKernel : public Kernel {
   int64_t features_ = 0;
 };
 
-const OpRegistration kOps[] = {
+const OpRegistration kBoostedTreesStatsOps[] = {
     Op("BoostedTreesMakeStatsSummary")
         .Input("node_ids: int32")
         .Input("gradients: float")

@@ -220,7 +220,7 @@ absl::Status NearestNeighbors(KernelContext& context) {
   return first;
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kKmeansOps[] = {
     Op("KmeansPlusPlusInitialization")
         .Input("points: float")
         .Input("num_to_sample: int64")

@@ -374,7 +374,7 @@ Op OptimizerOp(absl::string_view name, const char* adaptive) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kSdcaOps[] = {
     OptimizerOp("SdcaOptimizer", "adaptative"),
     OptimizerOp("SdcaOptimizerV2", "adaptive"),
     Op("SdcaShrinkL1")

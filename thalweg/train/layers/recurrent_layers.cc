@@ -18,7 +18,7 @@
 namespace thalweg::layers {
 namespace {
 
-Output Number(const Scope& s, double value, DType dtype) { return Hyperparameter(value).AsTensor(s, "Const", dtype); }
+Output ScalarOf(const Scope& s, double value, DType dtype) { return Hyperparameter(value).AsTensor(s, "Const", dtype); }
 
 // The scope with that name, not made unique: the first call creates variables in it, and
 // operations get unique names anyway.
@@ -91,11 +91,11 @@ class Lstm : public RnnCell {
     const DType dtype = RemoveRef(input.dtype());
     if (options_.use_peepholes && !peephole_forget_) MakePeepholes(s, dtype);
     const std::vector<Output> parts = Split(s, all, 4, 1);
-    const Output forget = Add(s, parts[2], Number(s, options_.forget_bias, dtype));
+    const Output forget = Add(s, parts[2], ScalarOf(s, options_.forget_bias, dtype));
     Output new_c = Add(s, Mul(s, Sigmoid(s, Peep(s, forget, peephole_forget_, c)), c),
                        Mul(s, Sigmoid(s, Peep(s, parts[0], peephole_input_, c)), Tanh(s, parts[1])));
     if (options_.cell_clip) {
-      new_c = ClipByValue(s, new_c, Number(s, -*options_.cell_clip, dtype), Number(s, *options_.cell_clip, dtype));
+      new_c = ClipByValue(s, new_c, ScalarOf(s, -*options_.cell_clip, dtype), ScalarOf(s, *options_.cell_clip, dtype));
     }
     const Output h = Mul(s, Sigmoid(s, Peep(s, parts[3], peephole_output_, new_c)), Tanh(s, new_c));
     return {h, {new_c, h}};
@@ -139,7 +139,7 @@ class Gru : public RnnCell {
     const std::vector<Output> parts = Split(s, Sigmoid(s, gates), 2, 1);
     const Output reset = parts[0], update = parts[1];
     const Output candidate = Tanh(s, candidate_.Call(Within(s, "candidate"), input, Mul(s, reset, h)));
-    const Output one = Number(s, 1, RemoveRef(input.dtype()));
+    const Output one = ScalarOf(s, 1, RemoveRef(input.dtype()));
     const Output next = Add(s, Mul(s, update, h), Mul(s, Sub(s, one, update), candidate));
     return {next, {next}};
   }
@@ -240,7 +240,7 @@ RnnCell::State Zeros(const Scope& s, const std::vector<int64_t>& sizes, Output l
     }
     const Output batch = Slice(s, ShapeOf(s, like), Const(s, {axis}), Const(s, {1}));
     const Output dims = Concat(s, {batch, Const(s, {static_cast<int32_t>(size)})}, 0);
-    state[i] = EnsureShape(s, Fill(s, dims, Number(s, 0, dtype)), {-1, size});
+    state[i] = EnsureShape(s, Fill(s, dims, ScalarOf(s, 0, dtype)), {-1, size});
   }
   return state;
 }

@@ -20,7 +20,6 @@ namespace thalweg {
 namespace {
 
 constexpr char kClocksList[] = "bounded_staleness_members";
-constexpr absl::Duration kShortStep = absl::Minutes(1);
 constexpr absl::Duration kSayAfter = absl::Seconds(10);
 
 struct StalenessGraph {

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 ClusterSpec Cluster() { return *ClusterSpec::Parse("ps|a:1;b:1;c:1,worker|d:1;e:1"); }
 
 // "name device" of what matters.
-std::vector<std::string> Placed(const PlacementStrategy& strategy, const PlacementStrategy& another) {
+std::vector<std::string> VariableDevices(const PlacementStrategy& strategy, const PlacementStrategy& another) {
   Graph graph;
   const Scope root = graph.root();
   std::vector<Output> shown;
@@ -67,7 +67,7 @@ std::vector<std::string> Placed(const PlacementStrategy& strategy, const Placeme
 
 TEST(ReplicaDeviceSetter, InTurnAsTensorFlow) {
   EXPECT_THAT(
-      Placed(RoundRobin(), RoundRobin()),
+      VariableDevices(RoundRobin(), RoundRobin()),
       ElementsAre("x /job:worker/task:1", "a /job:ps/task:0", "a/Assign /job:ps/task:0", "a/read /job:ps/task:0",
                   "b /job:ps/task:1", "c /job:ps/task:2", "d /job:ps/task:0", "e /job:ps/task:1/device:CPU:0",
                   "k0 /job:worker/task:1/device:CPU:0", "f /job:worker", "k1 /job:worker/task:1", "g /job:ps/task:2",
@@ -109,8 +109,8 @@ TEST(ReplicaDeviceSetter, BalancedAsTensorFlow) {
                                              "m/Adam_1 /job:ps/task:1",
                                              "n /job:ps/task:0",
                                              "k6 /job:worker/task:1"};
-  EXPECT_EQ(Placed(BalancedByBytes(), BalancedByBytes()), expected);
-  EXPECT_EQ(Placed({}, {}), expected) << "it is the default, and every worker gets the same";
+  EXPECT_EQ(VariableDevices(BalancedByBytes(), BalancedByBytes()), expected);
+  EXPECT_EQ(VariableDevices({}, {}), expected) << "it is the default, and every worker gets the same";
 }
 
 TEST(ReplicaDeviceSetter, PartsAreSpread) {

@@ -4,9 +4,13 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/time/time.h"
 #include "thalweg/graph/scope.h"
 
 namespace thalweg {
+
+// How long a step may take that only reads or writes a few numbers about the replicas.
+inline constexpr absl::Duration kShortStep = absl::Minutes(1);
 
 struct ReplicaIdentity {
   Output anchor;       // an operation on this worker

@@ -15,12 +15,10 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
+#include "thalweg/train/replicas/replica_identity.h"
 
 namespace thalweg {
 namespace {
-
-// Steps that only read or write a few numbers.
-constexpr absl::Duration kShortStep = absl::Minutes(1);
 
 std::string Since(absl::Duration waited) {
   return absl::FormatDuration(
