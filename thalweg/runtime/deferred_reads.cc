@@ -4,7 +4,9 @@
 #include <map>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/string_view.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 
@@ -30,6 +32,18 @@ int NumPassed(const Node& node) { return IsMerge(node) ? node.num_inputs() : 1; 
 bool UpdatesInPlace(const Node& node) {
   if (!UpdatesVariable(node)) return false;
   return node.op() != "Assign" || GetAttr<bool>(node.def(), "validate_shape").value_or(true);
+}
+
+// The variable, if only Identities are between it and `node` that wait for
+// nothing else.
+Output BehindIdentities(const Node& node) {
+  const Node* at = &node;
+  while (IsIdentity(*at) && at->control_inputs().empty()) {
+    const Output& input = at->input(0);
+    if (IsRef(input.dtype())) return input;
+    at = input.node;
+  }
+  return {};
 }
 
 class LateReads {
@@ -168,18 +182,6 @@ class LateReads {
     }
   }
 
-  // The variable, if only Identities are between it and `node` that wait for
-  // nothing else.
-  static Output BehindIdentities(const Node& node) {
-    const Node* at = &node;
-    while (IsIdentity(*at) && at->control_inputs().empty()) {
-      const Output& input = at->input(0);
-      if (IsRef(input.dtype())) return input;
-      at = input.node;
-    }
-    return {};
-  }
-
   // Has all nodes between the variable and `node` pass on the variable.
   void PassVariable(Node& node, const Node& variable) {
     std::vector<Node*> stack{&node};
@@ -216,13 +218,43 @@ bool UpdatesVariable(const Node& node) {
 
 std::vector<bool> DeferReads(Graph& graph) { return LateReads(graph).Run(); }
 
+bool ReadsInPlace(const Node& n, int i) {
+  static const absl::flat_hash_set<absl::string_view> kOps = {"Gather", "GatherV2", "GatherNd",
+                                                              "Shape",  "Size",     "Rank"};
+  return i == 0 && kOps.contains(n.op());
+}
+
+void ReadInPlace(Graph& graph) {
+  std::vector<const Node*> bypassed;
+  for (const auto& node : graph.nodes()) {
+    if (node->num_inputs() == 0 || !ReadsInPlace(*node, 0)) continue;
+    const Output variable = BehindIdentities(*node->input(0).node);
+    if (!variable) continue;
+    bypassed.push_back(node->input(0).node);
+    node->set_input(0, variable);
+  }
+  if (bypassed.empty()) return;
+  std::vector<bool> keep(graph.num_nodes(), true);
+  const std::vector<std::vector<Node*>> consumers = Consumers(graph);
+  for (const Node* node : bypassed) {
+    // From the last Identity to the first, as long as nothing else uses them.
+    while (keep[node->id()] && IsIdentity(*node) &&
+           absl::c_none_of(consumers[node->id()], [&](const Node* user) { return keep[user->id()]; })) {
+      keep[node->id()] = false;
+      node = node->input(0).node;
+    }
+  }
+  graph.Retain(keep);
+}
+
 bool CarriesVariable(const Output& output, const std::vector<bool>& passes_variable) {
   if (IsRef(output.dtype())) return true;
   return passes_variable[output.node->id()] && !(IsMerge(*output.node) && output.index != 0);
 }
 
 bool TakesVariable(const Node& n, int i, const std::vector<bool>& passes_variable) {
-  return IsRef(n.input_type(i)) || IsSend(n) || (passes_variable[n.id()] && (i == 0 || IsMerge(n)));
+  return IsRef(n.input_type(i)) || IsSend(n) || ReadsInPlace(n, i) ||
+         (passes_variable[n.id()] && (i == 0 || IsMerge(n)));
 }
 
 }  // namespace thalweg

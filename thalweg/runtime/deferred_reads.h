@@ -32,6 +32,16 @@ bool UpdatesVariable(const Node& node);
 // nodes in between, by id: true if a node must pass on the variable itself.
 std::vector<bool> DeferReads(Graph& graph);
 
+// True if node `n` only needs a few rows, or the shape, of its input `i`. If that is a
+// variable, the kernel takes the variable itself and reads it in place: a table is
+// then neither held nor copied, however large it is.
+bool ReadsInPlace(const Node& n, int i);
+// Has such nodes take variables that they get through Identities from the variable
+// itself, and removes the Identities that nothing needs any more. As in TensorFlow,
+// these nodes see updates that other steps make while this one runs. To be called
+// before DeferReads().
+void ReadInPlace(Graph& graph);
+
 // True if an output carries a variable, given the result of DeferReads().
 bool CarriesVariable(const Output& output, const std::vector<bool>& passes_variable);
 // True if node `n` takes the variable itself as its input `i`, not its value.

@@ -1,5 +1,6 @@
 #include "thalweg/runtime/deferred_reads.h"
 
+#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
@@ -94,6 +95,51 @@ TEST_F(DeferredReadsTest, AnIterationSeesTheUpdatesOfThoseBefore) {
       });
   Neg(After(end[0], "after"), v_);
   EXPECT_EQ(Run({"after:0"}), std::vector<float>({-65536}));
+}
+
+TEST_F(DeferredReadsTest, ReadersOfRowsTakeTheVariableItself) {
+  const Output table = RefVariable(s_.WithOpName("table"), kFloat, {3});
+  const Output rows = Identity(s_.WithOpName("rows"), StopGradient(s_.WithOpName("stopped"), table));
+  const Output waits = Identity(After(read_, "waits"), table);
+  const Output gather = Gather(s_.WithOpName("gather"), rows, Const(s_, {0, 2}));
+  const Output shape = ShapeOf(s_.WithOpName("shape"), rows);
+  const Output late = Gather(s_.WithOpName("late"), waits, Const(s_, {1}));
+  const Output whole = Identity(s_.WithOpName("whole"), table);
+  const Output of_whole = Gather(s_.WithOpName("of_whole"), whole, Const(s_, {1}));
+  const Output reader = Neg(s_.WithOpName("reader"), whole);
+  ASSERT_TRUE(s_.ok()) << s_.status();
+  ReadInPlace(graph_);
+  EXPECT_EQ(gather.node->input(0), table);
+  EXPECT_EQ(shape.node->input(0), table);
+  EXPECT_EQ(late.node->input(0), waits) << "it must not read before what it waits for";
+  EXPECT_EQ(of_whole.node->input(0), table);
+  EXPECT_EQ(reader.node->input(0), whole);
+  EXPECT_EQ(graph_.FindNode("rows"), nullptr) << "it would read all of the table for nobody";
+  EXPECT_EQ(graph_.FindNode("stopped"), nullptr);
+  EXPECT_NE(graph_.FindNode("whole"), nullptr);
+}
+
+TEST_F(DeferredReadsTest, RowsAndShapesOfVariables) {
+  const Output table = RefVariable(s_.WithOpName("table"), kFloat, {3});
+  const Output rows = Identity(s_.WithOpName("rows"), table);
+  ReduceSum(s_.WithOpName("sum"), Gather(s_, rows, Const(s_, {0, 2})));
+  ReduceSum(s_.WithOpName("nd"), GatherNd(s_, rows, Const(s_, {{1}, {1}})));
+  const Output shape = ShapeOf(s_, s_.Add("Identity", {table}));
+  Cast(s_.WithOpName("size"), ReduceSum(s_, shape), kFloat);
+  DirectSession session({});
+  Assign(s_.WithOpName("fill"), table, Const(s_, {1.f, 10.f, 100.f}));
+  ASSERT_TRUE(s_.ok()) << s_.status();
+  ASSERT_TRUE(session.Extend(graph_.Export()).ok());
+  const Signature signature{.fetches = {"sum:0", "nd:0", "size:0"}};
+  std::vector<Tensor> results;
+  const absl::Status early = session.Run(signature, {}, {}, &results, nullptr);
+  EXPECT_TRUE(absl::StrContains(early.message(), "Attempting to use uninitialized value table")) << early;
+  ASSERT_TRUE(session.Run(Signature{.targets = {"fill"}}, {}, {}, &results, nullptr).ok());
+  const absl::Status status = session.Run(signature, {}, {}, &results, nullptr);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(results[0].scalar<float>(), 101);
+  EXPECT_EQ(results[1].scalar<float>(), 20);
+  EXPECT_EQ(results[2].scalar<float>(), 3);
 }
 
 // Another task may go on when it has got what comes after the update.

@@ -514,6 +514,7 @@ absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph, const DeviceFin
   auto executable = std::make_unique<Executable>();
   executable->graph = std::move(graph);
   RETURN_IF_ERROR(GuardLoopEdges(executable->graph));
+  ReadInPlace(executable->graph);
   const std::vector<bool> passes_variable = DeferReads(executable->graph);
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(executable->graph));
   ASSIGN_OR_RETURN(const Frames frames, FindFrames(executable->graph, order));

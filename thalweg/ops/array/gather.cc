@@ -10,6 +10,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/support/element_copy.h"
+#include "thalweg/ops/support/input_value.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {
@@ -90,8 +91,7 @@ absl::Status GatherRows(KernelContext& c, const Tensor& params, const Tensor& in
   return absl::OkStatus();
 }
 
-absl::Status GatherAlong(KernelContext& c, int64_t given_axis, int64_t batch_dims) {
-  const Tensor& params = c.input(0);
+absl::Status GatherAlong(KernelContext& c, const Tensor& params, int64_t given_axis, int64_t batch_dims) {
   const Tensor& indices = c.input(1);
   if (params.rank() < 1) return InvalidArgument("params must be at least 1 dimensional");
   if (given_axis < -params.rank() || given_axis >= params.rank()) {
@@ -129,7 +129,9 @@ absl::Status GatherAlong(KernelContext& c, int64_t given_axis, int64_t batch_dim
   });
 }
 
-absl::Status ComputeGather(KernelContext& c) { return GatherAlong(c, 0, 0); }
+absl::Status ComputeGather(KernelContext& c) {
+  return WithValue(c, 0, [&](const Tensor& params) { return GatherAlong(c, params, 0, 0); });
+}
 
 class GatherV2Kernel : public Kernel {
  public:
@@ -139,7 +141,8 @@ class GatherV2Kernel : public Kernel {
   }
   absl::Status Compute(KernelContext& c) override {
     if (c.input(2).rank() != 0) return InvalidArgument("axis must be scalar, got shape ", c.input(2).shape());
-    return GatherAlong(c, ReadInteger(c.input(2)), batch_dims_);
+    const int64_t axis = ReadInteger(c.input(2));
+    return WithValue(c, 0, [&](const Tensor& params) { return GatherAlong(c, params, axis, batch_dims_); });
   }
 
  private:

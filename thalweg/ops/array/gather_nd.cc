@@ -12,13 +12,14 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/support/element_copy.h"
+#include "thalweg/ops/support/input_value.h"
 #include "thalweg/ops/support/segment_rows.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {
 namespace {
 
-using RowNumbers = absl::InlinedVector<int64_t, 32>;
+using RowNumbers = SliceNumbers;
 
 // For each index vector, the number of the slice it names in a tensor of
 // `shape`. `what` is how the message calls the tensor.
@@ -106,7 +107,9 @@ absl::Status GatherSlices(KernelContext& c, const Tensor& params, const Tensor& 
 
 namespace {
 
-absl::Status ComputeGatherNd(KernelContext& c) { return GatherSlices(c, c.input(0), c.input(1)); }
+absl::Status ComputeGatherNd(KernelContext& c) {
+  return WithValue(c, 0, [&](const Tensor& params) { return GatherSlices(c, params, c.input(1)); });
+}
 
 absl::Status GatherNdShape(ShapeContext& c) {
   const PartialShape &params = c.input(0), &indices = c.input(1);
@@ -161,9 +164,10 @@ absl::Status CheckScatterNd(const Tensor& indices, const Tensor& updates, const 
       updates.shape(), ", indices.shape: ", indices.shape(), ", params_shape: ", shape);
 }
 
-absl::Status CheckScatterIndices(const Tensor& indices, const Shape& shape) {
-  if (indices.num_elements() == 0) return absl::OkStatus();
-  return FindRows(indices, shape, "").status();
+absl::StatusOr<SliceNumbers> FindScatterSlices(const Tensor& indices, const Shape& shape) {
+  // Empty index vectors may be more than there is memory for. All name the whole.
+  if (indices.num_elements() == 0) return SliceNumbers(indices.shape().Product(0, indices.rank() - 1) > 0 ? 1 : 0, 0);
+  return FindRows(indices, shape, "");
 }
 
 absl::Status ScatterSlices(ScatterKind scatter, const Tensor& indices, const Tensor& updates, Tensor* out) {
@@ -255,7 +259,7 @@ class TensorScatterKernel : public Kernel {
       return InvalidArgument("Indices and updates specified for empty output");
     }
     // Bad indices are found on the way, when some updates are done already.
-    RETURN_IF_ERROR(CheckScatterIndices(c.input(1), shape));
+    RETURN_IF_ERROR(FindScatterSlices(c.input(1), shape).status());
     ASSIGN_OR_RETURN(Tensor* const out, c.ForwardOrAllocate({0}, 0, shape));
     if (out->raw() != input.raw()) {
       const Dims all = RowMajorStrides(shape.dims());

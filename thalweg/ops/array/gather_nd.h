@@ -2,7 +2,8 @@
 // variables share.
 #pragma once
 
-#include "absl/status/status.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/status/statusor.h"
 #include "thalweg/kernel/kernel.h"
 #include "thalweg/tensor/tensor.h"
 
@@ -15,11 +16,14 @@ absl::Status GatherSlices(KernelContext& c, const Tensor& params, const Tensor& 
 enum class ScatterKind { kUpdate, kAdd, kSub, kMax, kMin };
 
 // Whether slices of `updates` fit those that `indices` name in a tensor of
-// `shape`, and whether there are such.
+// `shape`.
 absl::Status CheckScatterNd(const Tensor& indices, const Tensor& updates, const Shape& shape);
-absl::Status CheckScatterIndices(const Tensor& indices, const Shape& shape);
+// For each index vector, the number of the slice that it names in a tensor of
+// `shape`, among slices of the same size. INVALID_ARGUMENT if there is no such slice.
+using SliceNumbers = absl::InlinedVector<int64_t, 32>;
+absl::StatusOr<SliceNumbers> FindScatterSlices(const Tensor& indices, const Shape& shape);
 
-// Applies all updates to `out`, in order. REQUIRES: both checks.
+// Applies all updates to `out`, in order. REQUIRES: CheckScatterNd and FindScatterSlices succeed.
 absl::Status ScatterSlices(ScatterKind scatter, const Tensor& indices, const Tensor& updates, Tensor* out);
 
 }  // namespace thalweg

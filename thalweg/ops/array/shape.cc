@@ -4,6 +4,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/support/input_value.h"
 
 namespace thalweg {
 namespace {
@@ -23,9 +24,19 @@ void Put(Tensor* out, int64_t i, int64_t value) {
   }
 }
 
+// Of a tensor, or of a variable that the runtime did not read.
+absl::StatusOr<Shape> ShapeOfInput(KernelContext& c, int i) {
+  Shape shape;
+  RETURN_IF_ERROR(WithValue(c, i, [&](const Tensor& value) {
+    shape = value.shape();
+    return absl::OkStatus();
+  }));
+  return shape;
+}
+
 absl::Status ComputeShapes(KernelContext& c) {
   for (int i = 0; i < c.num_outputs(); ++i) {
-    const Shape& shape = c.input(i).shape();
+    ASSIGN_OR_RETURN(const Shape shape, ShapeOfInput(c, i));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(i, Shape({shape.rank()})));
     for (int d = 0; d < shape.rank(); ++d) {
       RETURN_IF_ERROR(CheckFits(shape.dim(d), out->dtype()));
@@ -36,15 +47,17 @@ absl::Status ComputeShapes(KernelContext& c) {
 }
 
 absl::Status ComputeSize(KernelContext& c) {
+  ASSIGN_OR_RETURN(const Shape shape, ShapeOfInput(c, 0));
   ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, Shape()));
-  RETURN_IF_ERROR(CheckFits(c.input(0).num_elements(), out->dtype()));
-  Put(out, 0, c.input(0).num_elements());
+  RETURN_IF_ERROR(CheckFits(shape.num_elements(), out->dtype()));
+  Put(out, 0, shape.num_elements());
   return absl::OkStatus();
 }
 
 absl::Status ComputeRank(KernelContext& c) {
+  ASSIGN_OR_RETURN(const Shape shape, ShapeOfInput(c, 0));
   ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, Shape()));
-  Put(out, 0, c.input(0).rank());
+  Put(out, 0, shape.rank());
   return absl::OkStatus();
 }
 

@@ -174,7 +174,7 @@ struct Dense : AsStored<Dense> {
     std::array<InPlaceOrNew, kSlots> places;
     SlotMemory<T, kSlots> memory;
     for (int i = 0; i < kSlots; ++i) {
-      RETURN_IF_ERROR(places[i].Prepare(context, variables.value(i)));
+      RETURN_IF_ERROR(places[i].Prepare(context, variables.mutable_value(i)));
       memory.in[i] = static_cast<const T*>(variables.value(i).raw());
       memory.out[i] = static_cast<T*>(places[i].target().raw());
     }
@@ -197,16 +197,16 @@ struct Sparse : AsStored<Sparse> {
   template <typename T, int kSlots, typename Step>
   static absl::Status RunAs(KernelContext& context, const ApplyInputs& inputs, LockedVariables& variables, Step step) {
     const Tensor& gradient = context.input(inputs.gradient);
-    SlotMemory<T, kSlots> memory;
-    for (int i = 0; i < kSlots; ++i) {
-      RETURN_IF_ERROR(MakeWritable(variables.value(i)));
-      memory.in[i] = memory.out[i] = static_cast<T*>(variables.value(i).raw());
-    }
     ASSIGN_OR_RETURN(const Tensor indices, WideIndices(context, context.input(inputs.indices)));
     const int64_t rows = variables.value(0).dim(0);
     const int64_t count = indices.num_elements();
     if (rows == 0 || count == 0) return absl::OkStatus();
     const int64_t width = gradient.num_elements() / count;
+    SlotMemory<T, kSlots> memory;
+    for (int i = 0; i < kSlots; ++i) {
+      RETURN_IF_ERROR(variables.variable(i).MakeRowsWritable(indices.flat<int64_t>(), width * sizeof(T)));
+      memory.in[i] = memory.out[i] = static_cast<T*>(variables.value(i).raw());
+    }
     const double nanos = (20.0 + 0.1 * (kSlots + 1) * width) * count;
     context.ParallelFor(rows, nanos / rows, [&](int64_t begin, int64_t end) {
       const T* const g = static_cast<const T*>(gradient.raw());

@@ -30,12 +30,10 @@ class AssignKernel final : public Kernel {
  private:
   static absl::Status CheckShape(const Variable& variable, const Shape& shape) {
     // What it holds counts; before that, what it was declared with.
-    if (const Tensor value = variable.Read(); value.has_value()) {
-      if (value.shape() == shape) return absl::OkStatus();
-      return Mismatch(value.shape(), shape);
-    }
-    if (variable.shape().Accepts(shape)) return absl::OkStatus();
-    return Mismatch(variable.shape(), shape);
+    return variable.Inspect([&](const Tensor& value) -> absl::Status {
+      if (value.has_value()) return value.shape() == shape ? absl::OkStatus() : Mismatch(value.shape(), shape);
+      return variable.shape().Accepts(shape) ? absl::OkStatus() : Mismatch(variable.shape(), shape);
+    });
   }
 
   template <typename S>

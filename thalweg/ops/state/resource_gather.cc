@@ -41,8 +41,14 @@ class ResourceGatherKernel final : public Kernel {
 
   absl::Status Compute(KernelContext& context) override {
     ASSIGN_OR_RETURN(const HeldVariable variable, FindVariable(context, 0));
-    const Tensor params = variable->Read();  // a snapshot: writers go elsewhere meanwhile
-    RETURN_IF_ERROR(CheckInitialized(*variable, params));
+    return variable->Inspect([&](const Tensor& params) -> absl::Status {
+      RETURN_IF_ERROR(CheckInitialized(*variable, params));
+      return Gather(context, params);
+    });
+  }
+
+ private:
+  absl::Status Gather(KernelContext& context, const Tensor& params) const {
     const Tensor& indices = context.input(1);
     if (params.dtype() != context.output_type(0)) {
       return InvalidArgument("variable is of type ", params.dtype(), ", expected ", context.output_type(0));
@@ -65,7 +71,6 @@ class ResourceGatherKernel final : public Kernel {
     });
   }
 
- private:
   static absl::Status Check(const Shape& params, const Shape& indices, int64_t batch) {
     if (params.rank() < 1) return InvalidArgument("params must be at least 1 dimensional");
     if (batch < 0 || batch > indices.rank() || batch >= params.rank()) {

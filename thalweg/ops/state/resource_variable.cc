@@ -54,11 +54,11 @@ class ResourceAssignKernel final : public Kernel {
                              dtype_);
     }
     if (validate_shape_) {
-      const Tensor value = variable->Read();
-      if (value.has_value() && !(value.shape() == context.input(1).shape())) {
+      RETURN_IF_ERROR(variable->Inspect([&](const Tensor& value) -> absl::Status {
+        if (!value.has_value() || value.shape() == context.input(1).shape()) return absl::OkStatus();
         return InvalidArgument("Trying to assign to variable with tensor with wrong shape. Expected ", value.shape(),
                                " got ", context.input(1).shape());
-      }
+      }));
     }
     variable->Assign(context.TakeInput(1));
     return absl::OkStatus();
@@ -101,15 +101,19 @@ absl::Status ResourceIsInitialized(KernelContext& context) {
 
 absl::Status ShapeOfVariable(KernelContext& context) {
   ASSIGN_OR_RETURN(const HeldVariable variable, FindVariable(context, 0));
-  const Tensor value = variable->Read();
-  RETURN_IF_ERROR(CheckInitialized(*variable, value));
-  ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, Shape({value.rank()})));
+  Shape shape;
+  RETURN_IF_ERROR(variable->Inspect([&](const Tensor& value) -> absl::Status {
+    RETURN_IF_ERROR(CheckInitialized(*variable, value));
+    shape = value.shape();
+    return absl::OkStatus();
+  }));
+  ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, Shape({shape.rank()})));
   return Dispatch(IndexTypes(), out->dtype(), [&]<typename T>() -> absl::Status {
-    for (int i = 0; i < value.rank(); ++i) {
-      if (value.dim(i) > std::numeric_limits<T>::max()) {
-        return InvalidArgument("shape of variable does not fit into ", out->dtype(), ": dim ", i, " = ", value.dim(i));
+    for (int i = 0; i < shape.rank(); ++i) {
+      if (shape.dim(i) > std::numeric_limits<T>::max()) {
+        return InvalidArgument("shape of variable does not fit into ", out->dtype(), ": dim ", i, " = ", shape.dim(i));
       }
-      out->mutable_data<T>()[i] = static_cast<T>(value.dim(i));
+      out->mutable_data<T>()[i] = static_cast<T>(shape.dim(i));
     }
     return absl::OkStatus();
   });

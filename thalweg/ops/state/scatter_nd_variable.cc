@@ -19,7 +19,7 @@ class VariableScatterNdKernel : public Kernel {
   absl::Status Compute(KernelContext& context) override {
     ASSIGN_OR_RETURN(const HeldVariable variable, FindVariable(context, 0));
     const Tensor &indices = context.input(1), &updates = context.input(2);
-    RETURN_IF_ERROR(variable->Update([&](Tensor& value) -> absl::Status {
+    RETURN_IF_ERROR(variable->UpdateRows([&](Tensor& value) -> absl::Status {
       RETURN_IF_ERROR(CheckInitialized(*variable, value));
       if (value.dtype() != updates.dtype()) {
         return InvalidArgument("DType of scatter resource and updates does not match: ", value.dtype(), " and ",
@@ -29,8 +29,10 @@ class VariableScatterNdKernel : public Kernel {
       if (value.num_elements() == 0 && updates.num_elements() > 0) {
         return InvalidArgument("Indices and updates specified for empty output");
       }
-      RETURN_IF_ERROR(CheckScatterIndices(indices, value.shape()));
-      RETURN_IF_ERROR(MakeWritable(value));
+      ASSIGN_OR_RETURN(const SliceNumbers slices, FindScatterSlices(indices, value.shape()));
+      const int depth = static_cast<int>(indices.dim(indices.rank() - 1));
+      RETURN_IF_ERROR(variable->MakeRowsWritable(
+          slices, value.shape().Product(depth, value.rank()) * Buffer::Stride(value.dtype())));
       return ScatterSlices(kind_, indices, updates, &value);
     }));
     if (context.num_outputs() > 0) context.set_variable(0, &context.variable(0));
@@ -43,13 +45,14 @@ class VariableScatterNdKernel : public Kernel {
 
 absl::Status ResourceGatherNd(KernelContext& context) {
   ASSIGN_OR_RETURN(const HeldVariable variable, FindVariable(context, 0));
-  const Tensor value = variable->Read();
-  RETURN_IF_ERROR(CheckInitialized(*variable, value));
-  if (value.dtype() != context.output_type(0)) {
-    return InvalidArgument("Trying to read variable with wrong dtype. Expected ", context.output_type(0), " got ",
-                           value.dtype());
-  }
-  return GatherSlices(context, value, context.input(1));
+  return variable->Inspect([&](const Tensor& value) -> absl::Status {
+    RETURN_IF_ERROR(CheckInitialized(*variable, value));
+    if (value.dtype() != context.output_type(0)) {
+      return InvalidArgument("Trying to read variable with wrong dtype. Expected ", context.output_type(0), " got ",
+                             value.dtype());
+    }
+    return GatherSlices(context, value, context.input(1));
+  });
 }
 
 absl::Status VariableShape(ShapeContext& c) {

@@ -106,20 +106,20 @@ class ScatterKernel final : public Kernel {
   absl::Status Compute(KernelContext& context) override {
     ASSIGN_OR_RETURN(const HeldVariable variable, FindVariable(context, 0));
     const Tensor& updates = context.input(2);
-    RETURN_IF_ERROR(variable->Update([&](Tensor& params) -> absl::Status {
+    RETURN_IF_ERROR(variable->UpdateRows([&](Tensor& params) -> absl::Status {
       RETURN_IF_ERROR(CheckInitialized(*variable, params));
       RETURN_IF_ERROR(CheckScatter(params, context.input(1), updates));
       ASSIGN_OR_RETURN(const Tensor rows, CheckedRows(context, context.input(1), params.dim(0)));
       const int64_t count = rows.num_elements();
       if (count == 0 || params.num_elements() == 0) return absl::OkStatus();
-      RETURN_IF_ERROR(MakeWritable(params));
+      const int64_t width = params.num_elements() / params.dim(0);
+      RETURN_IF_ERROR(variable->MakeRowsWritable(rows.flat<int64_t>(), width * Buffer::Stride(params.dtype())));
       return Dispatch(typename Combine::Types(), params.dtype(), [&]<typename T>() -> absl::Status {
         if constexpr (std::is_same_v<Combine, Divide> && std::is_integral_v<T>) {
           for (const T v : updates.flat<T>()) {
             if (v == 0) return InvalidArgument("Integer division by zero");
           }
         }
-        const int64_t width = params.num_elements() / params.dim(0);
         const int64_t b_step = updates.shape().is_scalar() && params.rank() > 0 ? 0 : 1;
         T* const to = params.mutable_data<T>();
         if constexpr (kIsHot<T>) {

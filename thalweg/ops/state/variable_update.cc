@@ -69,6 +69,8 @@ LockedVariables::~LockedVariables() ABSL_NO_THREAD_SAFETY_ANALYSIS {
 
 Tensor& LockedVariables::value(int i) const ABSL_NO_THREAD_SAFETY_ANALYSIS { return held_[i]->value(); }
 
+Tensor& LockedVariables::mutable_value(int i) const ABSL_NO_THREAD_SAFETY_ANALYSIS { return held_[i]->mutable_value(); }
+
 absl::Status InPlaceOrNew::Prepare(KernelContext& context, Tensor& value) {
   value_ = &value;
   if (value.unique()) return absl::OkStatus();

@@ -57,7 +57,10 @@ class LockedVariables {
   absl::Status Lock(KernelContext& context, int n);
 
   Variable& variable(int i) const { return *held_[i]; }
+  // For checks, and for updates of rows (Variable::MakeRowsWritable).
   Tensor& value(int i) const;
+  // For all other updates.
+  Tensor& mutable_value(int i) const;
 
  private:
   std::array<HeldVariable, kMax> held_;
