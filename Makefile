@@ -6,42 +6,42 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 
 .PHONY: help
-help: ## this list
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: build-release ## build everything; the program is build/release/bin/thalweg
 
 .PHONY: train
-train: build ## build, then train a classifier of images with 2 parameter servers and 2 workers
+train: build ## build, then train an image classifier with 2 parameter servers and 2 workers
 	@build/release/bin/thalweg run --ps 2 --workers 2 -- build/release/bin/examples/distributed_mnist \
 	  --checkpoint_dir=build/train/$$(date +%Y%m%d-%H%M%S) $(ARGS)
 
 .PHONY: test
-test: build tensorflow ## build and run all tests, those against TensorFlow included
+test: build tensorflow ## build and run all tests, including those against TensorFlow
 	@ctest --preset release -j $(JOBS)
 
 .PHONY: test-tf1
-test-tf1: build ## the tests that need TensorFlow 1.15.5 as client or as peer; needs a Python 3.7
+test-tf1: build ## run the tests with TensorFlow 1.15.5 as client or peer; needs Python 3.7
 	@tools/setup; python=$$(tools/tensorflow 1.15); \
 	for script in python/tests/{cluster_programs,dataset_clients,script_end,catalogue,ordering}_test.py python/tests/tensorflow1/*_test.py; do \
 	  THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python $$script; \
 	done
 
 .PHONY: test-programs
-test-programs: build ## the catalogue of TensorFlow 1 programs, on TensorFlow 1.15.5's servers and on ours; needs a Python 3.7
+test-programs: build ## run the catalogue of TensorFlow 1 programs on TensorFlow 1.15.5's servers and on Thalweg's; needs Python 3.7
 	@tools/setup; python=$$(tools/tensorflow 1.15) && \
 	THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python python/tests/catalogue.py $(ARGS)
 
 .PHONY: test-asan test-tsan test-clang
-test-asan: build-asan tensorflow ## all tests with the address and undefined-behaviour sanitizers
-test-tsan: build-tsan tensorflow ## all tests with the thread sanitizer
-test-clang: build-clang tensorflow ## all tests as clang builds them, with its check of the locks
+test-asan: build-asan tensorflow ## run all tests with the address and undefined-behaviour sanitizers
+test-tsan: build-tsan tensorflow ## run all tests with the thread sanitizer
+test-clang: build-clang tensorflow ## run all tests as built by clang, with its lock analysis
 test-asan test-tsan test-clang: test-%:
 	@ctest --preset $* -j $(JOBS)
 
 .PHONY: check-all
-check-all: test test-tf1 test-asan test-tsan test-clang lint ## every check there is; takes hours
+check-all: test test-tf1 test-asan test-tsan test-clang lint ## run every check; takes hours
 
 .PHONY: bench
 bench: build tensorflow ## run the benchmarks
@@ -50,21 +50,21 @@ bench: build tensorflow ## run the benchmarks
 	for script in $$(grep -l '^if __name__' bench/*.py); do echo "== $$script"; build/tensorflow/bin/python $$script; done
 
 .PHONY: format
-format: setup-develop ## lay out the source files with clang-format
+format: setup-develop ## format the source files with clang-format
 	@git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' | xargs -r clang-format -i
 
 .PHONY: lint
-lint: setup-develop ## check the layout, and run clang-tidy on what differs from origin/main
+lint: setup-develop ## check the format, and run clang-tidy on files that differ from origin/main
 	@test -f build/clang/build.ninja || cmake --preset clang --log-level=WARNING
 	@cmake --build build/clang --target thalweg_proto thalweg_common_headers thalweg_op_headers thalweg_test_headers thalweg_api_headers
 	@tools/lint
 
 .PHONY: diagrams
-diagrams: ## draw the diagrams of docs/ anew, after a change of docs/diagrams/*.dot; needs graphviz
+diagrams: ## redraw the diagrams of docs/ after a change of docs/diagrams/*.dot; needs graphviz
 	@for dot in docs/diagrams/*.dot; do dot -Tsvg $$dot -o $${dot%.dot}.svg; done
 
 .PHONY: install
-install: build ## install the program and the C++ library to PREFIX (/usr/local), below DESTDIR if that is set
+install: build ## install the program and the C++ library to PREFIX (default /usr/local), below DESTDIR if it is set
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
 
 .PHONY: clean
@@ -72,7 +72,7 @@ clean: ## remove everything that was built, except the TensorFlow environment
 	@rm -rf build/release build/asan build/tsan build/clang
 
 .PHONY: setup setup-develop tensorflow
-setup: ## install the Debian packages that are missing
+setup: ## install missing Debian packages
 	@tools/setup
 setup-develop:
 	@tools/setup develop

@@ -1,8 +1,8 @@
 # cmake -D OUTPUT=... -D FILES=a.cc,b.cc -P batch.cmake
 #
-# One source of several files. What a file keeps in an unnamed namespace goes
-# into one inside a namespace of the file's name, so that files need not know of
-# each other's names. Only the rest of a file sees in; tests have no such rest.
+# Combines several source files into one. The contents of a file's unnamed namespace are wrapped in a
+# namespace with the file's name, so that files can use the same names independently. The rest of the same
+# file can see into it; tests consist of an unnamed namespace only.
 string(REPLACE "," ";" files "${FILES}")
 set(text "")
 foreach(file ${files})

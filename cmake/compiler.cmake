@@ -1,6 +1,6 @@
-# Flags for every target. Kernels are plain loops: the optimiser is told that
-# nobody reads errno or traps after a math function. -O3 is only for loops that
-# gain from it (THALWEG_SIMD): of all code it costs a third more time.
+# Flags for every target. Kernels are plain loops, so the optimizer may assume that errno and traps of math
+# functions are not used. -O3 is used only for loops that gain from it (THALWEG_SIMD): for all code, it
+# would take a third more compile time.
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()

@@ -1,8 +1,7 @@
 # thalweg_precompiled(NAME HEADERS header... [LINK library...] [OPTIONS option...])
 #
-# Headers that are parsed once, for all targets that REUSE_FROM thalweg_NAME. A
-# small op takes 4 s to compile, and 3.5 s of them are its headers. Flags must be
-# those of the targets.
+# Precompiles headers for all targets that REUSE_FROM thalweg_NAME. A small op takes 4 s to compile, 3.5 s
+# of them for its headers. The flags must be those of the targets.
 function(thalweg_precompiled NAME)
   cmake_parse_arguments(ARG "" "" "HEADERS;LINK;OPTIONS" ${ARGN})
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.cc CONTENT "// Nothing but the precompiled header.\n")
@@ -13,10 +12,9 @@ function(thalweg_precompiled NAME)
   target_precompile_headers(thalweg_${NAME} PRIVATE ${ARG_HEADERS})
 endfunction()
 
-# thalweg_batches(FILES NAME COUNT): replaces the list by sources of COUNT files
-# each. Half a second of every file goes into templates of headers that all of them
-# share, most of the time of a test: eight tests in one go take as long as two one
-# by one.
+# thalweg_batches(FILES NAME COUNT): replaces the list by sources that combine COUNT files each. Every file
+# spends half a second on templates of shared headers, which is most of the time of a test: eight tests
+# together take as long as two separate ones.
 set(THALWEG_SOURCE_BATCH 8 CACHE STRING "How many sources of a folder are compiled together; 1 for each alone")
 set(THALWEG_TEST_BATCH 8 CACHE STRING "How many tests of a folder are compiled together; 1 for each alone")
 function(thalweg_batches FILES NAME COUNT)
@@ -42,7 +40,7 @@ function(thalweg_batches FILES NAME COUNT)
   endif()
 endfunction()
 
-# Tests are not optimised; what they test is.
+# Tests are compiled without optimization; the libraries that they test are optimized.
 set(THALWEG_TEST_OPTIONS)
 if(NOT THALWEG_SANITIZE)
   set(THALWEG_TEST_OPTIONS -O0)
@@ -51,12 +49,11 @@ endif()
 # thalweg_folder(NAME [OBJECT] [PROGRAM name] [PCH name] [USES folder...]
 #                [LINK library...] [TESTS_USE folder...])
 #
-# Makes the library thalweg_NAME of every .cc below NAME/, and the test program
-# NAME_test of every *_test.cc there: a test cannot be left out.
-# *_testlib.cc are helpers of tests: they are linked into the test programs of
-# this folder and of those that use it. OBJECT keeps objects whole, for folders
-# whose objects register themselves. PCH names a thalweg_precompiled. PROGRAM
-# makes a program of the library and main.cc, which is no part of the library.
+# Builds the library thalweg_NAME from every .cc below NAME/, and the test program NAME_test from every
+# *_test.cc there, so that no test can be forgotten. *_testlib.cc are helpers of tests: they are linked into
+# the test programs of this folder and of the folders that use it. OBJECT makes an object library, for
+# folders whose objects register themselves. PCH names a thalweg_precompiled. PROGRAM builds a program from
+# the library and main.cc, which is not part of the library.
 function(thalweg_folder NAME)
   cmake_parse_arguments(ARG "OBJECT" "PCH;PROGRAM" "USES;LINK;TESTS_USE" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cc)
@@ -142,9 +139,8 @@ function(thalweg_folder NAME)
   endif()
 endfunction()
 
-# thalweg_protos(NAME): the library thalweg_NAME of every .proto in NAME/.
-# Generated code is compiled at -O1: it is large, and parsing is not where the
-# time of a step goes.
+# thalweg_protos(NAME): builds the library thalweg_NAME from every .proto in NAME/. Generated code is compiled
+# with -O1: it is large, and parsing is not on the critical path of a step.
 function(thalweg_protos NAME)
   file(GLOB protos CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.proto)
   set(generated)

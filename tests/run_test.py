@@ -1,4 +1,4 @@
-"""Whole jobs under `thalweg run`: real programs, real processes, some of them killed."""
+"""Runs whole jobs under `thalweg run` with real programs and processes, some of which are killed."""
 
 import glob
 import os
@@ -25,7 +25,7 @@ def example(name):
 
 
 class Running:
-    """A program whose lines are kept, and can be waited for."""
+    """A program with captured output lines that a test can wait for."""
 
     def __init__(self, *command):
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -62,7 +62,7 @@ class Running:
                     return None
 
     def end(self):
-        """Its exit code, once it has ended by itself."""
+        """Waits for the program to end by itself, and returns its exit code."""
         try:
             return self.process.wait(TIMEOUT)
         finally:
@@ -101,7 +101,7 @@ def kill_task(run, job, index):
 
 
 def await_port(port):
-    """Until somebody listens there."""
+    """Waits until a process listens on the port."""
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         with socket.socket() as probe:

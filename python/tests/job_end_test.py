@@ -1,6 +1,6 @@
-"""How parameter servers of Thalweg end that TensorFlow's own workers use.
+"""Tests how Thalweg's parameter servers end when TensorFlow's own workers use them.
 
-The worker is a plain TensorFlow program: nothing in it knows that the parameter server is another's.
+The worker is a plain TensorFlow program that does not know about Thalweg.
 """
 
 import os
