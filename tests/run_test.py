@@ -172,7 +172,7 @@ class RunTest(unittest.TestCase):
                 saves, run = self.train_and_kill(folder, job, index, rate, *mode)
                 # Undisturbed runs differ by up to 3.
                 self.assertGreater(self.accuracy(run), undisturbed - 6, run.output)
-                self.assertRegex(run.output, "%s %d was ended by signal 9.*started again" % (job, index))
+                self.assertRegex(run.output, "%s %d was ended by signal 9.*restarting it" % (job, index))
                 # Worker 0 is the chief: it restores when it starts, and when variables were lost.
                 restored = re.search(r"worker 0 \| .*Restoring %s/model.ckpt-(\d+)" % saves, run.output)
                 self.assertEqual(restored is not None, (job, index) != ("worker", 1), run.output)
@@ -219,7 +219,7 @@ class RunTest(unittest.TestCase):
             while not glob.glob(os.path.join(unfinished, "*")):
                 self.assertIsNone(run.process.poll(), run.output)
             os.kill(victim, signal.SIGKILL)
-            self.assertTrue(run.wait_for("ps 1 was ended by signal 9.*started again"), run.output)
+            self.assertTrue(run.wait_for("ps 1 was ended by signal 9.*restarting it"), run.output)
             self.check(run)
             # The last that was complete: what we knew, or another that was when the kill came.
             restored = re.search(r"Restoring %s/model.ckpt-(\d+)" % folder, run.output)

@@ -232,7 +232,7 @@ TEST_F(MonitoredSessionTest, SaysThatNothingCountsTheSteps) {
   EXPECT_EQ(*log, "") << "others count, too";
   for (int i = 0; i < 300; ++i) ASSERT_OK(session.Run({uncounted}).status());
   EXPECT_THAT(*log, HasSubstr("StopAtStep waits for global step 500, but after 100 steps of this worker it is still 1: "
-                              "does the optimizer count, as in Minimize(s, loss, {.global_step = step})?"));
+                              "does the optimizer increment it, as in Minimize(s, loss, {.global_step = step})?"));
   EXPECT_THAT(*log, HasSubstr("after 200 steps"));
   EXPECT_EQ(std::count(log->begin(), log->end(), '\n'), 2) << *log;
 }
