@@ -131,7 +131,7 @@ std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
 absl::Status ParseMessage(grpc::ByteBuffer& buffer, google::protobuf::MessageLite* message) {
   grpc::ProtoBufferReader reader(&buffer);
   if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();
-  return InvalidArgument("The request (", buffer.Length(), " bytes) is not a valid ", message->GetTypeName());
+  return InvalidArgument("The message (", buffer.Length(), " bytes) is not a valid ", message->GetTypeName());
 }
 
 grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message) {
