@@ -12,7 +12,7 @@ configure = test -f build/$(1)/build.ninja || cmake --preset $(1) --log-level=WA
 build = $(call configure,$(1)) && cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 
 .PHONY: help
-help: ## this list
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
@@ -25,30 +25,30 @@ train: setup ## train a classifier of images with 2 parameter servers and 2 work
 	  --checkpoint_dir=build/train/$$(date +%Y%m%d-%H%M%S) $(ARGS)
 
 .PHONY: test
-test: build tensorflow ## build and run all tests, those against TensorFlow included
+test: build tensorflow ## build and run all tests, including those against TensorFlow
 	@ctest --preset release -j $(JOBS)
 
 .PHONY: test-tf1
-test-tf1: build ## the tests that need TensorFlow 1.15.5 as client or as peer; needs a Python 3.7
+test-tf1: build ## run the tests with TensorFlow 1.15.5 as client or peer; needs Python 3.7
 	@tools/setup; python=$$(tools/tensorflow 1.15); \
 	for script in python/tests/{cluster_programs,dataset_clients,script_end,py_func,catalogue,ordering}_test.py python/tests/tensorflow1/*_test.py; do \
 	  THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python $$script; \
 	done
 
 .PHONY: test-programs
-test-programs: build ## the catalogue of TensorFlow 1 programs, on TensorFlow 1.15.5's servers and on ours; needs a Python 3.7
+test-programs: build ## run the catalogue of TensorFlow 1 programs on TensorFlow 1.15.5's servers and on Thalweg's; needs Python 3.7
 	@tools/setup; python=$$(tools/tensorflow 1.15) && \
 	THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python python/tests/catalogue.py $(ARGS)
 
 .PHONY: test-asan test-tsan test-clang
-test-asan: build-asan tensorflow ## all tests with the address and undefined-behaviour sanitizers
-test-tsan: build-tsan tensorflow ## all tests with the thread sanitizer
-test-clang: build-clang tensorflow ## all tests as clang builds them, with its check of the locks
+test-asan: build-asan tensorflow ## run all tests with the address and undefined-behaviour sanitizers
+test-tsan: build-tsan tensorflow ## run all tests with the thread sanitizer
+test-clang: build-clang tensorflow ## run all tests as built by clang, with its lock analysis
 test-asan test-tsan test-clang: test-%:
 	@ctest --preset $* -j $(JOBS)
 
 .PHONY: check-all
-check-all: test test-tf1 test-asan test-tsan test-clang lint ## every check there is; takes hours
+check-all: test test-tf1 test-asan test-tsan test-clang lint ## run every check; takes hours
 
 .PHONY: bench
 bench: build tensorflow ## run the benchmarks
@@ -57,7 +57,7 @@ bench: build tensorflow ## run the benchmarks
 	for script in $$(grep -l '^if __name__' bench/*.py); do echo "== $$script"; build/tensorflow/bin/python $$script; done
 
 .PHONY: format
-format: setup-develop ## lay out the source files with clang-format
+format: setup-develop ## format the source files with clang-format
 	@git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' | xargs -r clang-format -i
 
 .PHONY: lint
@@ -70,11 +70,11 @@ clangd: setup ## configure build/debug, whose compile_commands.json serves clang
 	@$(call build,debug,thalweg_generated)
 
 .PHONY: diagrams
-diagrams: ## draw the diagrams of docs/ anew, after a change of docs/diagrams/*.dot; needs graphviz
+diagrams: ## redraw the diagrams of docs/ after a change of docs/diagrams/*.dot; needs graphviz
 	@for dot in docs/diagrams/*.dot; do dot -Tsvg $$dot -o $${dot%.dot}.svg; done
 
 .PHONY: install
-install: build ## install the program and the C++ library to PREFIX (/usr/local), below DESTDIR if that is set
+install: build ## install the program and the C++ library to PREFIX (default /usr/local), below DESTDIR if it is set
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
 
 .PHONY: clean
@@ -82,7 +82,7 @@ clean: ## remove everything that was built, except the TensorFlow environment
 	@rm -rf build/release build/debug build/asan build/tsan build/clang
 
 .PHONY: setup setup-develop tensorflow
-setup: ## install the Debian packages that are missing
+setup: ## install missing Debian packages
 	@tools/setup
 setup-develop:
 	@tools/setup develop

@@ -1,6 +1,6 @@
-// What it would save to update a variable in the same pass that adds the gradients
-// of several workers, instead of adding them into a tensor that the update reads:
-// Adam on one thread, 650,000 elements (the MLP of the tutorials) and ten million.
+// Measures whether a variable should be updated in the same pass that adds up the gradients of several workers,
+// instead of adding them into a tensor that the update reads: Adam on one thread, 650,000 elements (the MLP of
+// the tutorials) and ten million.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -1,8 +1,7 @@
-// Saving and restoring variables, beside what the disk gives to a plain write
-// with fsync and to a plain read of as many bytes: MB/s, the best of some
-// rounds. Of the two that write, each is the first in every other round: a disk
-// may be slower after some GB. The checkpoint before is deleted after a save, by a
-// thread that nobody has to wait for: how long that takes is told for itself.
+// Measures saving and restoring variables, compared with a plain write with fsync and a plain read of as
+// many bytes: MB/s, the best of some rounds. The two that write alternate in going first, because a disk may
+// be slower after some GB. After a save, a background thread deletes the previous checkpoint; the time for
+// that is reported separately.
 //
 //   checkpoint --megabytes=1000 --variables=10 --folder=/tmp --rounds=3
 #include <fcntl.h>
@@ -50,7 +49,7 @@ absl::Status PlainWrite(const std::string& path) {
   return synced ? absl::OkStatus() : tw::FileError("fsync", path, errno);
 }
 
-// Into memory of its own, as a restore does.
+// Reads into newly allocated memory, like a restore.
 absl::Status PlainRead(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY);
   if (file < 0) return tw::FileError("open", path, errno);

@@ -1,4 +1,4 @@
-"""What a step on a server costs, from TensorFlow's Python client: Thalweg's servers beside TensorFlow's.
+"""Measures the cost of a step on Thalweg's and on TensorFlow's servers, with TensorFlow's Python client.
 
     build/tensorflow/bin/python bench/cluster.py [--rounds N] [--seconds S] [--tasks N]
 

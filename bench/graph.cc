@@ -1,10 +1,10 @@
-// How long a step of a given graph takes: bench/ops.py compares ops with it.
+// Measures the step time of a given graph. bench/ops.py uses it to compare ops.
 //
 //   graph < requests
 //
 // A request is a line "<file> <seconds>": a serialized GraphDef whose node "init"
-// is run once and then "run" for about so long. The answer is a line with the
-// microseconds of the median step (or of the fastest), or "error: ...". A graph stays loaded.
+// is run once, and whose node "run" is then run for about that long. The answer is a line with the
+// microseconds of the median step (or of the fastest), or "error: ...". Graphs stay loaded.
 #include <time.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-"""What the benchmarks share that compare Thalweg with TensorFlow and PyTorch.
+"""Shared by the benchmarks that compare Thalweg with TensorFlow and PyTorch.
 
 Each side runs in a process of its own; they take turns, several rounds, so that what else the machine does
 meets all of them. The rates are medians, and the ratios medians of the rounds' ratios. A benchmark says how a

@@ -1,8 +1,7 @@
 # thalweg_precompiled(NAME HEADERS header... [LINK library...] [OPTIONS option...])
 #
-# Headers that are parsed once, for all targets that REUSE_FROM thalweg_NAME. A
-# small op takes 4 s to compile, and 3.5 s of them are its headers. Flags must be
-# those of the targets.
+# Precompiles headers for all targets that REUSE_FROM thalweg_NAME. A small op takes 4 s to compile, 3.5 s
+# of them for its headers. The flags must be those of the targets.
 function(thalweg_precompiled NAME)
   cmake_parse_arguments(ARG "" "" "HEADERS;LINK;OPTIONS" ${ARGN})
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.cc CONTENT "// Nothing but the precompiled header.\n")
@@ -46,7 +45,7 @@ function(thalweg_unity TARGET)
   endif()
 endfunction()
 
-# Tests are not optimised; what they test is.
+# Tests are compiled without optimization; the libraries that they test are optimized.
 set(THALWEG_TEST_OPTIONS)
 if(NOT THALWEG_SANITIZE)
   set(THALWEG_TEST_OPTIONS -O0)

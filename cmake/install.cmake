@@ -1,4 +1,4 @@
-# What `make install` installs: the program, and the C++ API for programs of other projects (find_package(thalweg)).
+# Rules for `make install`: the program, and the C++ API for other projects (find_package(thalweg)).
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 if(TARGET thalweg)
@@ -7,7 +7,7 @@ endif()
 install(DIRECTORY python/shim/ DESTINATION ${CMAKE_INSTALL_DATADIR}/thalweg/python FILES_MATCHING PATTERN "*.py")
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# One archive of all folders.
+# Combines all folders in one archive.
 get_property(objects GLOBAL PROPERTY THALWEG_OBJECTS)
 add_library(thalweg_archive STATIC ${objects})
 set_target_properties(thalweg_archive PROPERTIES OUTPUT_NAME thalweg LINKER_LANGUAGE CXX)

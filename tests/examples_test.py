@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the examples on small generated sets: each has to learn, show that it does, and say what is wrong."""
+"""Runs the examples on small generated data sets: each must learn, report its progress, and report errors clearly."""
 
 import glob
 import os
@@ -61,7 +61,7 @@ class ExamplesTest(unittest.TestCase):
     self.assertGreater(same, 20, output)  # of 40; by chance 2
 
   def job(self, ps, workers, name, *flags):
-    """The output of an example that is all tasks of a job."""
+    """The output of an example that runs as all tasks of a job."""
     result = subprocess.run([os.path.join(BIN, "..", "thalweg"), "run", f"--ps={ps}", f"--workers={workers}",
                              "--ps_grace=1m", "--", os.path.join(BIN, name), *flags],
                             capture_output=True, text=True, timeout=600)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `make install` installs is all there, and works where it is."""
+"""Tests that an installation by `make install` is complete and works at its location."""
 
 import os
 import shutil

@@ -23,7 +23,7 @@ def read_layers(document):
 
 
 def check_table(layers):
-    """Rows that allow a folder that does not stand above them."""
+    """Rows that allow a folder that is not above them."""
     problems, above = [], set()
     for folder, allowed in layers.items():
         problems += [f"docs/architecture.md: {folder} may include {other}, which is not above it"
@@ -33,7 +33,7 @@ def check_table(layers):
 
 
 def may_include(path, folder, layers):
-    """What a file may include: its row or, for a test, everything above it."""
+    """The folders that a file may include: those of its row or, for a test, everything above it."""
     if TEST.search(path.name):
         names = list(layers)
         return names[:names.index(folder)]
@@ -87,7 +87,7 @@ def check_unused(thalweg, layers):
 
 
 def check_build(layers, build):
-    """Rows that nothing is built of: folders that a line of the build file forgot."""
+    """Rows for folders that the build file does not build."""
     built = set(re.findall(r"^thalweg_(?:folder|protos)\((\w+)", build, re.MULTILINE))
     return [f"thalweg/CMakeLists.txt: {folder}, of the table of docs/architecture.md, is not built"
             for folder in layers if folder not in built]

@@ -1,4 +1,4 @@
-"""Whole jobs under `thalweg run`: real programs, real processes, some of them killed."""
+"""Runs whole jobs under `thalweg run` with real programs and processes, some of which are killed."""
 
 import glob
 import os
@@ -25,7 +25,7 @@ def example(name):
 
 
 class Running:
-    """A program whose lines are kept, and can be waited for."""
+    """A program with captured output lines that a test can wait for."""
 
     def __init__(self, *command):
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -62,7 +62,7 @@ class Running:
                     return None
 
     def end(self):
-        """Its exit code, once it has ended by itself."""
+        """Waits for the program to end by itself, and returns its exit code."""
         try:
             return self.process.wait(TIMEOUT)
         finally:
@@ -101,7 +101,7 @@ def kill_task(run, job, index):
 
 
 def await_port(port):
-    """Until somebody listens there."""
+    """Waits until a process listens on the port."""
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         with socket.socket() as probe:
@@ -172,7 +172,7 @@ class RunTest(unittest.TestCase):
                 saves, run = self.train_and_kill(folder, job, index, rate, *mode)
                 # Undisturbed runs differ by up to 3.
                 self.assertGreater(self.accuracy(run), undisturbed - 6, run.output)
-                self.assertRegex(run.output, "%s %d was ended by signal 9.*started again" % (job, index))
+                self.assertRegex(run.output, "%s %d was ended by signal 9.*restarting it" % (job, index))
                 # Worker 0 is the chief: it restores when it starts, and when variables were lost.
                 restored = re.search(r"worker 0 \| .*Restoring %s/model.ckpt-(\d+)" % saves, run.output)
                 self.assertEqual(restored is not None, (job, index) != ("worker", 1), run.output)
@@ -219,7 +219,7 @@ class RunTest(unittest.TestCase):
             while not glob.glob(os.path.join(unfinished, "*")):
                 self.assertIsNone(run.process.poll(), run.output)
             os.kill(victim, signal.SIGKILL)
-            self.assertTrue(run.wait_for("ps 1 was ended by signal 9.*started again"), run.output)
+            self.assertTrue(run.wait_for("ps 1 was ended by signal 9.*restarting it"), run.output)
             self.check(run)
             # The last that was complete: what we knew, or another that was when the kill came.
             restored = re.search(r"Restoring %s/model.ckpt-(\d+)" % folder, run.output)

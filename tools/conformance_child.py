@@ -1,8 +1,8 @@
 """Runs the tests of one TensorFlow test file in this process, for tools/conformance.
 
-The argument is a JSON object: the file, the tests to run (null: all), those to skip, the report to append to, and the
-seconds for one test. Each test appends a line when it begins and one when it ends, so that the caller knows which test
-a process was in when it died. A test that takes too long ends the process with code 3.
+The argument is a JSON object: the file, the tests to run (null: all), the tests to skip, the report to append to, and
+the time limit of one test in seconds. Each test appends a line when it begins and when it ends, so that the caller knows
+which test was running when the process died. If a test exceeds the limit, the process exits with code 3.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ TIMED_OUT = 3
 
 
 class Report(unittest.TestResult):
-    """Appends how every test begins and ends to a file."""
+    """Appends the beginning and the result of every test to a file."""
 
     def __init__(self, path, timeout, steps):
         super().__init__()
@@ -71,7 +71,7 @@ def name_of(test):
 
 
 def count_steps():
-    """A list that gets an element for every step of a session."""
+    """Returns a list to which every session step appends an element."""
     import tensorflow.compat.v1 as tf
     tf.disable_v2_behavior()
     sys.path.append(os.path.dirname(tf.__file__.split("/_api/")[0]) + "/tensorflow")  # some files import tsl

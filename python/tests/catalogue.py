@@ -24,7 +24,7 @@ from ports import free_ports
 from program_testlib import Process
 
 PROGRAMS_FOLDER = "catalogue"
-TIMEOUT = 240  # seconds for a whole program, on a machine that does other things, too
+TIMEOUT = 240  # time limit of a program in seconds, generous for a busy machine
 
 # same: relative tolerance against TensorFlow's value. within: what both must reach, as (lowest, highest).
 # tensorflow: False if TensorFlow's own tasks do not end, for the reason that `note` gives.
@@ -103,7 +103,7 @@ CATALOGUE = collections.OrderedDict([
 
 
 def command_lines(entry):
-    """Of every task: (job, index, port, arguments, environment)."""
+    """The tasks of a program: (job, index, port, arguments, environment)."""
     if entry.launch == "alone":
         return [("worker", 0, None, list(entry.args), {})]
     jobs = [("ps", entry.ps), ("worker", entry.workers)]
@@ -126,7 +126,7 @@ def command_lines(entry):
 
 
 class Run:
-    """What became of one run: results, problems, and the seconds from the last worker's end to that of all."""
+    """The outcome of one run: results, problems, and the seconds from the last worker's end to that of all tasks."""
 
     def __init__(self):
         self.results, self.problems, self.seconds, self.ending = {}, [], 0.0, 0.0
@@ -143,7 +143,7 @@ def is_listening(port):
 
 
 def trainers(entry, tasks):
-    """The others only serve, and end by themselves only on Thalweg. The first is the chief."""
+    """The tasks that train; the first is the chief. Other tasks only serve, and end by themselves only on Thalweg."""
     if entry.script == "actor_learner.py":
         return tasks
     return [task for task in tasks if task[0] != "ps" and not (entry.script == "in_graph.py" and task[1] > 0)]
@@ -160,7 +160,7 @@ def wait_for_chief(entry, task, end):
 
 
 def run(entry, thalweg):
-    """`thalweg`: whose servers are ours: True, False, "ps" or "worker"."""
+    """`thalweg` selects the tasks that run on Thalweg's servers: True (all), False (none), "ps" or "worker"."""
     outcome, tasks, start = Run(), [], time.time()
     end = start + TIMEOUT
     try:
@@ -216,7 +216,7 @@ def compare(entry, ours, theirs):
 
 
 def check(entry, with_tensorflow=True, thalweg=True):
-    """Runs a program on both; returns the run on Thalweg, that on TensorFlow or None, and what is wrong."""
+    """Runs a program on both; returns the run on Thalweg, the run on TensorFlow or None, and the problems."""
     ours = run(entry, thalweg)
     theirs = run(entry, thalweg=False) if with_tensorflow and entry.tensorflow else None
     problems = ["Thalweg: " + p for p in ours.problems]

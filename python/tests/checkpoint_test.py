@@ -1,4 +1,4 @@
-"""Checkpoints go both ways: TensorFlow reads ours, we read TensorFlow's, and both write the same bytes."""
+"""Tests that TensorFlow and Thalweg read each other's checkpoints and write the same bytes."""
 
 import os
 import pathlib
@@ -40,7 +40,7 @@ class CheckpointTest(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def files(self, prefix):
-        """Contents by name, without the name of the checkpoint."""
+        """The contents of the files by suffix, without the name of the checkpoint."""
         return {p.name.removeprefix(prefix): p.read_bytes() for p in pathlib.Path(self.folder).glob(prefix + "*")
                 if p.is_file()}
 
@@ -169,7 +169,7 @@ class CheckpointTest(unittest.TestCase):
             self.assertEqual(self.files(f"thalweg{sharded}"), self.files(f"tensorflow{sharded}"))
 
     def compare(self, steps):
-        """Values, or codes of errors, of both."""
+        """The values or error codes of both."""
         for i, (ours, theirs) in enumerate(zip(run_thalweg(self.graph, steps), run_tensorflow(self.graph, steps))):
             self.assertEqual(isinstance(ours, Failure), isinstance(theirs, Failure), f"{i}: {ours} {theirs}")
             if isinstance(ours, Failure):
@@ -208,7 +208,7 @@ class CheckpointTest(unittest.TestCase):
                       remap(new="none")])
 
     def test_schemes(self):
-        """file:// is this machine; a path of another file system is no local folder."""
+        """file:// refers to this machine; a path of another file system does not become a local folder."""
         values = {"a": np.float32([1, 2])}
         for runner in RUNNERS:
             prefix = "file://" + self.path(runner)

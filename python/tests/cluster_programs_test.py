@@ -1,4 +1,4 @@
-"""Runs the programs of tests/programs/, as tutorials show them, on Thalweg servers: every task a real process.
+"""Runs the programs of tests/programs/, written as in tutorials, on Thalweg servers. Every task is a real process.
 
 The client is the TensorFlow of the interpreter that runs this file.
 """
@@ -56,7 +56,7 @@ class ClusterProgramsTest(JobTest):
                     process.stop()
 
     def test_boosted_trees(self):
-        """All that the ops give is what TensorFlow's give. Later versions have no kernels for them."""
+        """All outputs of the ops equal TensorFlow's. Later versions have no kernels for them."""
         if not tensorflow.__version__.startswith("1."):
             return
         for pruning in range(3):
@@ -116,7 +116,7 @@ class ClusterProgramsTest(JobTest):
                     chief = self.mnist(folder, 200, *args)[0]
                     loss = float(re.search(r"Done at step \d+, loss: ([\d.]+)", chief.output).group(1))
                     self.assertLess(loss, 1.5)
-                    # The second start goes on from the checkpoint.
+                    # The second start continues from the checkpoint.
                     chief = self.mnist(folder, 220, *args)[0]
                     first = int(re.search(r"First step (\d+)", chief.output).group(1))
                     self.assertGreaterEqual(first, 200, chief.output)

@@ -9,7 +9,7 @@ from tensorflow_testlib import Failure, Step, difference, registered_ops, run_te
 import cases
 from cases import stateful_ops
 
-# Ops that no case can show.
+# Ops that cannot be tested with a case.
 NOT_COMPARED = {
     "Abort": "it ends the process",
     "AccumulateNV2": "TensorFlow has no kernel: it rewrites the graph",
@@ -98,7 +98,7 @@ NOT_COMPARED = {
 
 
 def step_of(table, cases):
-    """A step that fetches them all, fed with what they depend on and no more: there are thousands of feeds."""
+    """A step that fetches all tensors, with only the feeds that they depend on: there are thousands of feeds."""
     fetches = [name for case in cases for name in case.fetches]
     graph = table.graph
     seen, todo = set(), [graph.as_graph_element(name).op if ":" in name else graph.get_operation_by_name(name)
@@ -126,7 +126,7 @@ class CompareTest(unittest.TestCase):
             self.fail(f"{len(problems)} of {total} differ:\n" + "\n".join(sorted(problems)))
 
     def run_all(self, run, cases):
-        """The values of each case. A step has many of them; if it fails, each is run by itself."""
+        """The values of each case. A step contains many cases; if it fails, each case runs separately."""
         batches = [cases[i:i + 200] for i in range(0, len(cases), 200)]
         steps = [step_of(self.table, batch) for batch in batches]
         together = run(self.table.graph, steps)

@@ -1,4 +1,4 @@
-"""Runs programs with queues and the like on TensorFlow and with Thalweg: what one step leaves, the next one finds."""
+"""Runs programs with queues and other stateful ops on TensorFlow and with Thalweg, and compares every step."""
 
 import gzip
 import os
@@ -352,7 +352,7 @@ class DataFlowTest(ProgramTest):
     # Tables.
 
     def sorted_export(self, export):
-        """Tables have no order of their own."""
+        """Sorts the contents, because tables are not ordered."""
         keys, values = export
         order = tf.argsort(keys if keys.dtype != tf.string else v1.string_to_number(keys))
         return tf.gather(keys, order), tf.gather(values, order)

@@ -21,7 +21,7 @@ THALWEG = os.path.join(os.environ["THALWEG_BIN"], "thalweg")
 
 
 def plain(value):
-    """What can be compared: arrays as lists."""
+    """Converts values to a form that can be compared: arrays to lists."""
     if isinstance(value, (v1.SparseTensorValue,)):
         return [np.asarray(part).tolist() for part in value]
     if isinstance(value, (tuple, list)):
@@ -54,7 +54,7 @@ class ClientsTest(unittest.TestCase):
         self.folder = tempfile.mkdtemp()
 
     def compare(self, program):
-        """`program` gets a session and returns what is compared."""
+        """`program` gets a session and returns the values to compare."""
         results = []
         for target in ("", self.target):
             with v1.Session(target, graph=self.graph) as session:
@@ -63,7 +63,7 @@ class ClientsTest(unittest.TestCase):
         self.assertEqual(ours, theirs)
 
     def drain(self, session, fetches, limit=40):
-        """Values until the end, or until something goes wrong, with the name of the error."""
+        """Values until the end or an error, and the name of the error."""
         values = []
         try:
             for _ in range(limit):
@@ -268,7 +268,7 @@ class ClientsTest(unittest.TestCase):
         self.compare(program)
 
     def test_a_dataset_in_a_conditional_step(self):
-        """An iterator that waits holds up nothing else, and a step that is too late leaves it in order."""
+        """A waiting iterator does not block other steps, and a step that times out leaves it usable."""
         queue = v1.FIFOQueue(10, tf.int64, [[]], shared_name="of_the_dataset")
         iterator = v1.data.make_initializable_iterator(
             Dataset.range(3).map(lambda x: x + queue.dequeue()).prefetch(1))

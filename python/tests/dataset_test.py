@@ -14,12 +14,12 @@ STEPS = 24
 
 
 def plain(results):
-    """What can be compared: values as lists, failures as their code."""
+    """Converts results to a form that can be compared: values to lists, failures to their code."""
     return [r.code if isinstance(r, Failure) else [value.tolist() for value in r] for r in results]
 
 
 class Variant(tf.data.Dataset):
-    """A dataset that a raw op made."""
+    """A dataset made by a raw op."""
 
     def __init__(self, variant, spec):
         self._spec = spec
@@ -47,7 +47,7 @@ class DatasetTest(unittest.TestCase):
             self.assertEqual(a, b, f"step {i}, ours {ours[i]}, TensorFlow's {theirs[i]}")
 
     def elements(self, *datasets):
-        """All of them, twice, of both kinds of iterator, to the end and beyond."""
+        """Iterates twice with both kinds of iterators, to the end and beyond, and compares all elements."""
         for dataset in datasets:
             steps = []
             iterator = v1.data.make_initializable_iterator(dataset)

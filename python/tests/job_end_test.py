@@ -1,6 +1,6 @@
-"""How parameter servers of Thalweg end that TensorFlow's own workers use.
+"""Tests how Thalweg's parameter servers end when TensorFlow's own workers use them.
 
-The worker is a plain TensorFlow program: nothing in it knows that the parameter server is another's.
+The worker is a plain TensorFlow program that does not know about Thalweg.
 """
 
 import os
@@ -72,7 +72,7 @@ class JobEndTest(unittest.TestCase):
             self.assertIn(b"value 3.0\nclosed\n", worker.communicate(timeout=120)[0])
             output = ps.communicate(timeout=60)[0].decode()
             self.assertEqual(ps.returncode, 0, output)
-            self.assertIn("all sessions were closed, and nothing came for 1s", output)
+            self.assertIn("all sessions are closed, and no call has arrived for 1s", output)
 
     def test_stays_for_a_worker_that_is_there_or_was_killed(self):
         ps = self.start_ps()

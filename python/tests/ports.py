@@ -1,4 +1,4 @@
-"""Ports for servers of tests and benchmarks."""
+"""Finds ports for the servers of tests and benchmarks."""
 
 import random
 import socket

@@ -1,4 +1,4 @@
-"""Starts the programs of tests/programs/ on Thalweg servers, or on TensorFlow's: every task a real process.
+"""Starts the programs of tests/programs/ on Thalweg's or TensorFlow's servers. Every task is a real process.
 
 The client is the TensorFlow of the interpreter that runs this file.
 """
@@ -18,7 +18,7 @@ PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 
 
 class Process:
-    """A program under `thalweg python` (or plain TensorFlow), whose output is kept."""
+    """A program under `thalweg python` (or plain TensorFlow) with captured output."""
 
     def __init__(self, program, *args, thalweg=True, flags=(), env={}):
         command = [THALWEG, "python", "--python", sys.executable, *flags] if thalweg else [sys.executable]
@@ -46,7 +46,7 @@ class Process:
         return self._process.poll() is None
 
     def wait_for(self, text, timeout=120):
-        """Until the output has `text`; False if it has not in time or the process has ended."""
+        """Waits until the output contains `text`. Returns False on timeout or if the process has ended."""
         end = time.time() + timeout
         with self._changed:
             while not any(text in line for line in self._lines):
@@ -68,11 +68,11 @@ class Process:
         self._process.stdout.close()
 
     def interrupt(self):
-        """As Ctrl-C does in a terminal: the script and everything that it has started get SIGINT."""
+        """Sends SIGINT to the script and everything that it has started, like Ctrl-C in a terminal."""
         os.killpg(self._process.pid, signal.SIGINT)
 
     def kill(self):
-        """Also what it has started, which would keep its output open."""
+        """Kills the process and everything that it has started, which would keep its output open."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -81,7 +81,7 @@ class Process:
 
 
 class JobTest(unittest.TestCase):
-    """Tests of jobs: what they have started ends with them."""
+    """Base class for tests of jobs; ends the processes that a test has started."""
 
     def setUp(self):
         self._processes = []

@@ -23,7 +23,7 @@ from tensorflow_testlib import ROOT, load_descriptors
 THEIRS = descriptor_pool.Default()
 # TensorFlow's Python package does not have them; cluster_programs_test.py speaks them with its clients and servers.
 NOT_IN_PYTHON = ("thalweg/proto/master.proto", "thalweg/proto/worker.proto")
-# What Thalweg's tasks say to each other beside TensorFlow's fields, under numbers that TensorFlow does not use.
+# Fields that Thalweg's tasks add to TensorFlow's messages, under numbers that TensorFlow does not use.
 OURS = {"tensorflow.RunOptions.thalweg": 1000, "tensorflow.ThalwegStep": None}
 
 
@@ -35,7 +35,7 @@ def packed(field, options):
 
 
 class Comparison:
-    """Collects the differences, and how many fields were looked at."""
+    """Collects the differences, and counts the compared fields."""
 
     def __init__(self):
         self.fields = 0

@@ -1,6 +1,6 @@
 """Makes the same calls, message by message, to a Thalweg server and to TensorFlow's, and compares the answers.
 
-What a server names at random (handles, incarnations) may differ, and TensorFlow's longer explanations.
+Random names (handles, incarnations) and TensorFlow's longer explanations may differ.
 """
 
 import os
@@ -81,7 +81,7 @@ class Server:
 
 
 def normal(text):
-    """Without what is random, or ours to say."""
+    """Removes random values and Thalweg's own fields."""
     text = re.sub(r"\b[0-9a-f]{16}\b", "HANDLE", text)
     text = re.sub(r"incarnation: \d+", "incarnation: N", text)
     text = re.sub(r"(Op type not registered '\w+').*", r"\1", text, flags=re.S)
@@ -89,7 +89,7 @@ def normal(text):
 
 
 class ProtocolTest(unittest.TestCase):
-    """The calls come in this order in one conversation with each server."""
+    """All calls of the test go to the same two servers, in this order."""
 
     @classmethod
     def setUpClass(cls):

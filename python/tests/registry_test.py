@@ -7,13 +7,13 @@ from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.framework import op_def_registry
 from tensorflow_testlib import registered_ops
 
-# What is no part of a signature, or tells nothing to a client.
+# Fields that are not part of a signature, or do not matter to a client.
 IGNORED = ("summary", "description", "deprecation", "is_distributed_communication")
 IGNORED_OF_PARTS = ("description", "experimental_full_type", "handle_data")
 
 
 def signature(op):
-    """A copy of an OpDef with only what makes two ops the same."""
+    """A copy of an OpDef with only the fields that are compared."""
     op = op_def_pb2.OpDef.FromString(op.SerializeToString())
     for field in IGNORED:
         op.ClearField(field)
@@ -25,7 +25,7 @@ def signature(op):
 
 
 def differences(ours, theirs, path):
-    """Where two nested values differ, one line each."""
+    """The differences of two nested values, one line each."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(ours.keys() | theirs.keys()):
             yield from differences(ours.get(key), theirs.get(key), f"{path}.{key}")

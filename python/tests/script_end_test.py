@@ -1,4 +1,4 @@
-"""How scripts under `thalweg python` end, and how the jobs end that they are tasks of."""
+"""Tests how scripts under `thalweg python` end, and how their jobs end."""
 
 import os
 import subprocess

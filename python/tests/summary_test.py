@@ -1,6 +1,6 @@
 """Summaries of images, and event files that ops write.
 
-What is in the PNG files must be the same, whatever the compressor made of it.
+The pixels of the PNG files must be the same; their compressed bytes may differ.
 """
 
 import glob

@@ -31,7 +31,7 @@ class Step:
 
 @dataclasses.dataclass
 class Failure:
-    """What a step gives in place of its values."""
+    """The result of a failed step."""
     code: int
     message: str
 
@@ -67,7 +67,7 @@ def registered_ops():
 
 
 def run_thalweg(graph, steps, flags=()):
-    """For each step its values, in one session, or a Failure."""
+    """Runs the steps in one session; returns the values or a Failure of each."""
     messages = EvalSteps()
     for step in steps:
         message = messages.step.add(fetch=step.fetches, target=step.targets)
@@ -85,7 +85,7 @@ def run_thalweg(graph, steps, flags=()):
 
 
 def run_tensorflow(graph, steps):
-    """The same on TensorFlow, as its kernels compute: nothing is rewritten."""
+    """The same on TensorFlow, with graph rewriting turned off."""
     config = tf.compat.v1.ConfigProto()
     config.graph_options.optimizer_options.opt_level = -1
     config.graph_options.rewrite_options.disable_meta_optimizer = True
@@ -107,7 +107,7 @@ TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "complex64": 1e
 
 
 def difference(ours, theirs, tolerance=None):
-    """A text that says where two arrays differ, or None."""
+    """Describes where two arrays differ; None if they do not."""
     if ours.dtype != theirs.dtype:
         return f"type {ours.dtype}, TensorFlow's {theirs.dtype}"
     if ours.shape != theirs.shape:
@@ -126,12 +126,12 @@ def difference(ours, theirs, tolerance=None):
 
 
 def nameless(message):
-    """Without the numbers that resources without a name get."""
+    """Removes the numbers in the names of anonymous resources."""
     return re.sub(r"'_\d+_|_\d+\b", "_", message)
 
 
 class ProgramTest(unittest.TestCase):
-    """A test that builds a graph and compares what its steps give, values and codes of errors."""
+    """Base class of tests that build a graph and compare the values and error codes of its steps."""
 
     maxDiff = None
 
@@ -146,7 +146,7 @@ class ProgramTest(unittest.TestCase):
         tf.compat.v1.set_random_seed(1234)
 
     def compare(self, steps, tolerance=1e-5, texts=False):
-        """`texts`: the messages of errors are the same too, but for the names of what has none."""
+        """With `texts`, error messages must be the same, too, except for the names of anonymous resources."""
         types = {op.type for op in self.graph.get_operations()}
         self.assertEqual(sorted(types - self.ops.keys()), [], "op types that are not there")
         self.shown.update(types)

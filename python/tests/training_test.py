@@ -1,4 +1,4 @@
-"""What a training leaves behind, read by TensorFlow: checkpoints and their list, graphs, events; and the way back."""
+"""Tests that TensorFlow reads the files of a training (checkpoints and their list, graphs, events), and the reverse."""
 
 import glob
 import os
@@ -61,7 +61,7 @@ class TrainingTest(unittest.TestCase):
         self.assertEqual(verify.returncode, 0, verify.stderr)
 
     def test_sharded_checkpoints_of_tensorflow(self):
-        """A partitioned variable of TensorFlow's, and a training that goes on from its sharded checkpoint."""
+        """A training continues from a sharded checkpoint with a partitioned variable that TensorFlow wrote."""
         with tf.device("/cpu:0"):
             self.variables()
         values = np.arange(12, dtype=np.float32).reshape(6, 2)

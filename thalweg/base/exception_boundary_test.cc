@@ -25,7 +25,7 @@ TEST(ExceptionBoundary, ExceptionsBecomeStatuses) {
   EXPECT_EQ(CatchExceptions([] { std::string().at(3); }).code(), absl::StatusCode::kInternal);
 }
 
-// Threads that serve many go on after one that threw.
+// Shared threads keep running after a closure has thrown.
 TEST(ExceptionBoundary, PoolsAndTimersGoOn) {
   ThreadPool pool("pool", 1);
   Notification ran, rang;

@@ -25,8 +25,8 @@ TEST(FilePath, OnThisMachine) {
   EXPECT_EQ(*LocalPath("open", "file://"), "");
 }
 
-// Every operation of the file system refuses what is not of this machine: a save
-// to s3:// must not succeed in a local folder of that name.
+// Every operation of the file system refuses remote paths: a save to s3:// must not succeed in a local
+// folder of that name.
 TEST(FilePath, OtherFileSystemsAreRefusedEverywhere) {
   FileSystem& files = PosixFileSystem();
   for (const std::string scheme : {"s3", "hdfs", "gs", "S3", "FILE"}) {

@@ -171,7 +171,7 @@ TEST_F(FileSystemTest, PathsMayHaveTheSchemeOfThisMachine) {
   EXPECT_EQ(*found, std::vector<std::string>{"file://" + Path("d/f")});
 }
 
-// A device may have no end; a pipe makes whoever opens it wait.
+// A device may be endless, and opening a pipe may block.
 TEST_F(FileSystemTest, OnlyRegularFilesAreRead) {
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
   for (const std::string& path : {std::string("/dev/zero"), std::string("/dev/urandom"), Path("pipe")}) {

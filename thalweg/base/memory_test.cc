@@ -31,9 +31,8 @@ namespace {
 constexpr size_t kKilobyte = 1024;
 constexpr size_t kMegabyte = 1024 * kKilobyte;
 
-// With AddressSanitizer blocks come from malloc: nothing is kept. Sanitizers have
-// their own malloc, and need the address space that a test takes away. What cannot
-// be so is no part of such a build.
+// With AddressSanitizer, blocks come from malloc and are not cached. Sanitizers have their own malloc and
+// need the address space that a test takes away. Tests that cannot work are not compiled in such builds.
 #if defined(__SANITIZE_ADDRESS__)
 #define THALWEG_POOLED 0
 #else

@@ -23,7 +23,7 @@ void SwapBytes(Tensor* value) {
   for (int64_t i = 0; i < value->TotalBytes(); i += size) std::reverse(bytes + i, bytes + i + size);
 }
 
-// Takes a number of four bytes off the front; false if there are fewer.
+// Removes a checksum from the front; false if there are too few bytes.
 bool TakeChecksum(absl::string_view* bytes, uint32_t* masked) {
   if (bytes->size() < sizeof(*masked)) return false;
   std::memcpy(masked, bytes->data(), sizeof(*masked));
@@ -31,6 +31,8 @@ bool TakeChecksum(absl::string_view* bytes, uint32_t* masked) {
   return true;
 }
 
+// Strings are stored as their lengths (varints), a checksum of the lengths, and the strings. The
+// checksum of the whole covers the lengths as fixed-size integers, the stored checksum and the strings.
 absl::StatusOr<Tensor> ParseStrings(absl::string_view bytes, const Shape& shape, uint32_t* crc) {
   if (shape.num_elements() > static_cast<int64_t>(bytes.size())) return DataLoss("too short for its strings");
   std::vector<uint64_t> lengths(shape.num_elements());
@@ -57,6 +59,7 @@ absl::StatusOr<Tensor> ParseStrings(absl::string_view bytes, const Shape& shape,
   return value;
 }
 
+// Each variant is stored as its length (a varint), its proto and the running checksum.
 absl::StatusOr<Tensor> ParseVariants(absl::string_view bytes, const Shape& shape, uint32_t* crc) {
   if (shape.num_elements() > static_cast<int64_t>(bytes.size())) return DataLoss("too short for its variants");
   ASSIGN_OR_RETURN(Tensor value, Tensor::Allocate(kVariant, shape));
@@ -90,7 +93,7 @@ absl::StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(FileSystem& fil
 std::vector<std::string> BundleReader::Names() const {
   std::vector<std::string> names;
   for (const auto& [key, value] : index_.entries()) {
-    if (key[0] != '\0') names.push_back(key);
+    if (key[0] != '\0') names.push_back(key);  // keys of slices begin with a zero byte
   }
   return names;
 }
@@ -136,6 +139,7 @@ absl::StatusOr<Tensor> BundleReader::ReadNumbers(const DataFile& file, const Inf
   char* const memory = static_cast<char*>(value.raw());
   ASSIGN_OR_RETURN(const absl::string_view read, file.file->Read(entry.offset(), entry.size(), memory));
   if (static_cast<int64_t>(read.size()) != entry.size()) return DataLoss("the file is cut off");
+  // A file system may return its own memory instead of filling ours.
   if (read.data() != memory) std::memcpy(memory, read.data(), read.size());
   *crc = Crc32c(memory, read.size());
   if (index_.header().endianness() == tensorflow::BundleHeaderProto::BIG) SwapBytes(&value);
@@ -196,6 +200,7 @@ absl::StatusOr<Tensor> BundleReader::ReadParts(absl::string_view name, const Ent
     }
     return value;
   };
+  // Usually the slice was saved as it is requested. Otherwise it is assembled from the saved slices.
   if (std::find(parts.begin(), parts.end(), slice) != parts.end()) return read_part(slice);
   if (!Tile(info.shape, slice, parts)) {
     return InvalidArgument("Does not have sufficient slices for partitioned tensor ", name,

@@ -13,7 +13,7 @@ namespace {
 constexpr int kVersion = 1;
 // A message cannot be larger. Numbers take up to ten bytes.
 constexpr int64_t kMaxMessageBytes = int64_t{1} << 31;
-constexpr int64_t kMaxNumberBytes = 10;
+constexpr int64_t kMaxNumberBytes = 10;  // the longest varint
 
 }  // namespace
 
@@ -46,6 +46,7 @@ absl::Status V1CheckpointWriter::Add(const std::string& name, const Shape& shape
                     ", trying to add name ", name, ", shape = ", shape);
   }
   slice.ToProto(meta_.mutable_meta()->mutable_tensor(place->second)->add_slice());
+  // Type and shape are in the meta record only; the record of a slice has the name, the extents and the values.
   tensorflow::SavedTensorSlices record;
   record.mutable_data()->set_name(name);
   slice.ToProto(record.mutable_data()->mutable_slice());
@@ -64,6 +65,7 @@ absl::Status V1CheckpointWriter::Finish() {
   const std::string path = internal::TemporaryPath(path_);
   ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, files_.NewWritableFile(path));
   temporary.Add(path);
+  // The empty key sorts first, so the meta record is the first entry. data_ is sorted by key.
   TableWriter table(*file);
   table.Add("", meta_.SerializeAsString());
   for (const auto& [key, value] : data_) table.Add(key, value);
@@ -150,6 +152,7 @@ absl::StatusOr<Tensor> V1CheckpointReader::ReadPart(absl::string_view name, cons
   if (!bytes.ok() || !record.ParseFromString(*bytes)) {
     return DataLoss("Failed to seek to the record for tensor ", name, ", slice ", part.slice, " in ", pattern_);
   }
+  // Complete the proto with the type and shape that the writer left out.
   ASSIGN_OR_RETURN(const Shape shape, part.slice.SliceShape(whole.info.shape));
   tensorflow::TensorProto* const data = record.mutable_data()->mutable_data();
   data->set_dtype(static_cast<tensorflow::DataType>(whole.info.dtype));
@@ -165,6 +168,7 @@ absl::StatusOr<Tensor> V1CheckpointReader::Read(absl::string_view name, const Te
   ASSIGN_OR_RETURN(const Whole* const whole, FindWhole(name));
   const Shape& whole_shape = whole->info.shape;
   ASSIGN_OR_RETURN(const Shape shape, slice.SliceShape(whole_shape));
+  // Usually the slice was saved as it is requested. Otherwise it is assembled from the saved slices.
   std::vector<TensorSlice> parts;
   for (const Part& part : whole->parts) {
     if (part.slice == slice) return ReadPart(name, *whole, part);

@@ -22,7 +22,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// What holds for a cluster, wherever its tasks are.
+// Tests of clusters, independent of where the tasks run.
 class ClusterTest : public testing::TestWithParam<TasksIn> {};
 std::string NameOf(const testing::TestParamInfo<TasksIn>& info) {
   switch (info.param) {
@@ -108,7 +108,7 @@ TEST_P(ClusterTest, AVariableIsReadInAnotherTaskAfterWhatTheReaderWaitsFor) {
   }
 }
 
-// The barrier of synchronous replicas: another step updates, then lets this one go on.
+// The barrier of synchronous replicas: another step updates a variable and then releases this one.
 TEST_P(ClusterTest, AReadAfterABarrierSeesTheUpdatesOfOtherSteps) {
   TestCluster cluster({{"ps", 1}, {"worker", 2}}, {}, GetParam());
   Graph graph;

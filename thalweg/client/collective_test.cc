@@ -92,7 +92,7 @@ TEST(Collectives, OneGraphSpansTheMembers) {
           Cast(s, CollectiveReduce(s, whole, {.group_size = 3, .instance_key = 10 + k}, reduces[k]), kFloat));
     }
   }
-  // With no leader named, the master is: it is the same for all.
+  // Without a configured leader, the master leads; it is the same for all members.
   ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(WorkerTask(1))}));
   for (int step = 0; step < 3; ++step) {
     ASSERT_OK_AND_ASSIGN(const auto out, session->Run(results, {{xs[0], Tensor::Vector<float>({1, 2})},
@@ -190,7 +190,7 @@ TEST(Collectives, MembersMustAgree) {
     members.push_back(std::make_unique<Member>(cluster, 0, first));
     members.push_back(std::make_unique<Member>(cluster, 1, second));
     auto results = RunAll(members, [](int i) { return Tensor::Vector<float>({1}); });
-    // Both hear of it.
+    // Both members get the error.
     EXPECT_FALSE(results[0].ok());
     EXPECT_FALSE(results[1].ok());
     return absl::StrCat(results[0].status().ToString(), "\n", results[1].status().ToString());
@@ -262,7 +262,7 @@ TEST(Collectives, OneMemberMayComeTooLate) {
   });
   EXPECT_THAT(waits.Run(Tensor::Scalar<float>(1)),
               Fails(absl::StatusCode::kDeadlineExceeded, "timed out waiting for other workers"));
-  // It is as if it had not come: the next time they meet.
+  // The failed member left no trace: the next collective succeeds.
   const auto members = Members(cluster, 2, Sum(2));
   for (int step = 0; step < 2; ++step) {
     for (const auto& result : RunAll(members, [](int i) { return Tensor::Scalar<float>(i); })) {

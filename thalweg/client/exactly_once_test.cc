@@ -70,7 +70,7 @@ TEST_P(ExactlyOnceTest, ARepeatedStepAppliesWhatItHasNotApplied) {
   ASSERT_OK(session->Run(both).status());  // not numbered
   ASSERT_OK(session->Run(both).status());
   EXPECT_THAT(c.Read(*session), ElementsAre(5, 5));
-  // A session that is made anew is the same client.
+  // A new session belongs to the same client.
   ASSERT_OK_AND_ASSIGN(session, Session::Create(c.graph, {.target = cluster.target({"worker", 0})}));
   ASSERT_OK(run(both, 2));
   EXPECT_THAT(c.Read(*session), ElementsAre(5, 5));
@@ -80,7 +80,7 @@ TEST_P(ExactlyOnceTest, ARepeatedStepAppliesWhatItHasNotApplied) {
   EXPECT_THAT(c.Read(*session), ElementsAre(1, 1));
 }
 
-// A parameter server that is stopped, taken for dead, and goes on.
+// A parameter server that is stopped, declared dead, and resumes.
 class FencingTest : public testing::TestWithParam<TasksIn> {};
 INSTANTIATE_TEST_SUITE_P(Transports, FencingTest, testing::Values(TasksIn::kProcesses, TasksIn::kProcessesOverGrpc));
 

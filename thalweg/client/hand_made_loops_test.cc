@@ -57,8 +57,7 @@ class HandMadeLoops : public testing::Test {
     Add("i/plus", "AddV2", {"i/switch:1", "i/one"});
     Add("i/next", "NextIteration", {"i/plus"});
   }
-  // Another variable of the loop, which begins as 0 and goes on as `next`; it
-  // leaves as z/exit.
+  // Adds a loop variable that starts as 0 and continues as `next`; its final value is z/exit.
   void Carry(const std::vector<std::string> &next) {
     Enter("z/enter", "zero");
     std::vector<std::string> merged = {"z/enter"};
@@ -208,7 +207,7 @@ TEST_F(HandMadeLoops, WithoutABackEdge) {
   EXPECT_THAT(*Run({"exit:0"}), ElementsAre(1));
 }
 
-// What waits for an Exit goes on with the first value that comes out.
+// Nodes that wait for an Exit use its first value.
 TEST_F(HandMadeLoops, AnExitOfSeveralIterations) {
   Count();
   Add("exit", "Exit", {"i"});
@@ -235,7 +234,7 @@ TEST_F(HandMadeLoops, ANextIterationOfANextIteration) {
   EXPECT_THAT(*Run({"z/exit:0", "i/exit:0"}), ElementsAre(3, 3));
 }
 
-// It always comes round: the loop has no end, and the constant stays.
+// The value is never dead, so the loop does not end.
 TEST_F(HandMadeLoops, ANextIterationOfAConstant) {
   Count();
   Carry({"z/next"});
@@ -386,7 +385,7 @@ TEST_F(RewiredLoops, AcrossTasks) {
   }
 }
 
-// Whose values only a function body has.
+// Only function bodies may have such attributes.
 TEST_F(HandMadeLoops, AnEnterWithAPlaceholderForAnAttr) {
   Variable();
   Enter("ref", "v", false, "f", "RefEnter");

@@ -1,5 +1,5 @@
-// Calls that are well-formed and mean harm: they claim memory that they do not send,
-// wait without end, or leave things behind. The server answers each, and goes on.
+// Well-formed but hostile calls: they claim more memory than they send, wait without end, or leave
+// state behind. The server answers each of them and keeps serving.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -93,7 +93,7 @@ TEST(HostileCalls, FeedsThatClaimMoreThanTheySend) {
   EXPECT_LT(HostAllocator().Stats().peak_bytes - before, int64_t{64} << 20);
 }
 
-// A task that tells its devices, and then does not answer any more.
+// A task that reports its devices and then stops answering.
 class SilentTask {
  public:
   SilentTask() {
@@ -211,7 +211,7 @@ TEST(HostileCalls, SessionsOfAMasterThatStaysAwayAreLetGoOf) {
   EXPECT_THAT(caller.Call(kWorker + "RegisterGraph", graph), IsOk());
 }
 
-// A cluster of this machine is nobody else's business.
+// Other machines must not reach a cluster that is on one machine.
 TEST(HostileCalls, AServerOfThisMachineListensAtLoopbackOnly) {
   const auto can_connect = [](int port, const char* host) {
     const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

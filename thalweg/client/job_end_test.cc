@@ -1,4 +1,4 @@
-// How jobs end: tasks that wait leave when the others are done.
+// How jobs end: waiting tasks leave when the others are done.
 #include <cstdlib>
 #include <memory>
 
@@ -86,7 +86,7 @@ TEST(JobEndTest, WorkersThatWaitLeaveToo) {
 TEST(JobEndTest, AWorkerThatIsGoneIsNotWaitedForForever) {
   TestCluster cluster({{"ps", 1}, {"worker", 2}}, {}, TasksIn::kThisProcess, {.gone_after = absl::Milliseconds(50)});
   Joined ps(cluster.server(kPs0));
-  cluster.Stop(kWorker1);  // as one that was killed
+  cluster.Stop(kWorker1);  // as if it was killed
   EXPECT_FALSE(ps.left());
   ASSERT_OK(AnnounceDone(cluster.target(kWorker0)));
   EXPECT_THAT(ps.status(), IsOk());
@@ -144,7 +144,7 @@ TEST(JobEndTest, AnOrphanLeavesWithAnError) {
               Fails(absl::StatusCode::kDeadlineExceeded, "/job:ps/replica:0/task:0: there was no worker for 200ms"));
 }
 
-// How a parameter server leaves that had a worker, and has it no more.
+// How a parameter server leaves after its worker has gone.
 absl::Status LeaveAsOrphan(const std::string& checkpoint, bool has_variables) {
   TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, TasksIn::kThisProcess,
                       {.orphan_after = absl::Milliseconds(200), .orphan_checkpoint = checkpoint});
@@ -159,7 +159,7 @@ absl::Status LeaveAsOrphan(const std::string& checkpoint, bool has_variables) {
   Joined ps(cluster.server(kPs0));
   cluster.Stop(kWorker0);
   const absl::Status status = ps.status();
-  // Nobody works on with what is not saved.
+  // No step can run after the save.
   Graph graph;
   EXPECT_FALSE(Session::Create(graph, {.target = cluster.target(kPs0)}).ok());
   return status;

@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, KillTest, testing::Range(1, 9));
 
 TEST_P(KillTest, AClientHearsOfItAndTheClusterGoesOn) {
   std::mt19937 random(GetParam());
-  // Only what breaks ends a step, not that it has taken long.
+  // Only broken connections end a step, not its duration.
   TestCluster cluster({{"ps", 2}, {"worker", 2}}, {}, TasksIn::kProcesses, {.peer_timeout = absl::Hours(1)});
   const Model model(0), other(1);
   const TaskId w0{"worker", 0}, w1{"worker", 1};
@@ -82,7 +82,7 @@ TEST_P(KillTest, AClientHearsOfItAndTheClusterGoesOn) {
     other_ended.Notify();
   });
 
-  // Some steps, and some part of one, into the training.
+  // Kill at a random moment, after some steps and in the middle of one.
   const int first = 1 + static_cast<int>(random() % 200);
   while ((steps < first || other_steps == 0) && !ended.HasBeenNotified()) std::this_thread::yield();
   const std::vector<TaskId> tasks = cluster.spec().tasks();
@@ -101,7 +101,7 @@ TEST_P(KillTest, AClientHearsOfItAndTheClusterGoesOn) {
     ASSERT_TRUE(other_ended.WaitForNotificationWithTimeout(2 * kKillTimeout)) << "the client hangs";
     expect(other_status);
   }
-  // The other worker goes on as long as the parameter servers are there.
+  // The other worker continues as long as the parameter servers run.
   if (victim.job == "worker") {
     std::atomic<int>& count = victim == w0 ? other_steps : steps;
     const int before = count;

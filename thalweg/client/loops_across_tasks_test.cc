@@ -39,7 +39,7 @@ TEST(WhileGradient, OfALoopOverSeveralTasks) {
     for (const Gradient& g : Gradients(s, {y}, {x, w})) all.push_back(g.values);
   }
   ASSERT_OK(s.status());
-  // What is kept of an iteration is kept where it was.
+  // The saved values of an iteration stay on the task that computed them.
   for (const auto& node : graph.nodes()) {
     if (node->op() != "TensorListPushBack" && node->op() != "TensorListPopBack") continue;
     EXPECT_EQ(node->device(), node->input(0).node->device()) << node->name();

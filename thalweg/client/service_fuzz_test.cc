@@ -1,9 +1,7 @@
-// Calls that no client would make: damaged messages for every method of both
-// services, and connections that say nothing or nonsense. The server answers
-// each with some status, and goes on.
+// Fuzzing: damaged messages for every method of both services, and connections that send nothing or
+// garbage. The server answers each with some status and keeps serving.
 //
-// A longer run: --gtest_shuffle --gtest_repeat=100 (each repetition has a seed of
-// its own).
+// A longer run: --gtest_shuffle --gtest_repeat=100 (each repetition has its own seed).
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -291,8 +289,7 @@ TEST(ServiceFuzz, DamagedMessagesOfEveryMethod) {
   for (const auto& [method, good] : requests) {
     for (int i = 0; i < 100; ++i) {
       SCOPED_TRACE(absl::StrCat(method, ", seed ", seed, ", call ", i));
-      // What it says is its own affair. It may wait, for a tensor or for a task
-      // that is nowhere.
+      // Any status is fine. The call may also wait, for a tensor or for a task that does not exist.
       caller.Call(method, Damage(good, random), nullptr, absl::Milliseconds(50)).IgnoreError();
     }
     ExpectWorks((*server)->target());

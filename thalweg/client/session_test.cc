@@ -254,7 +254,7 @@ TEST(Session, SeveralDevices) {
 Mutex log_mutex;
 std::vector<std::string> log_lines ABSL_GUARDED_BY(log_mutex);
 
-// Placement is told without a step, here and on a server, and logged with one.
+// Placement is reported without a step, in this process and on a server, and logged with one.
 TEST(Session, PlacementIsExplainedAndLogged) {
   Graph graph;
   const Scope s = graph.root();

@@ -19,8 +19,8 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// A worker, which asks, and two parameter servers. Each has a device, which it
-// calls by a name of its own.
+// A worker, which runs the discovery, and two parameter servers. Each has a device with its own
+// name.
 class MembershipTest : public testing::Test {
  protected:
   static constexpr const char* kSelf = "/job:worker/replica:0/task:0";

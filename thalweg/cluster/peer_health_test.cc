@@ -65,7 +65,7 @@ TEST_F(PeerHealthTest, APeerThatAnswersIsAlive) {
   health_.Unwatch(wait.id);
 }
 
-// What happened before a wait does not shorten it.
+// Silence before a wait does not shorten its timeout.
 TEST_F(PeerHealthTest, EveryWaitGrantsTheWholeTimeout) {
   std::atomic<bool> answers{false};
   workers_->at(kPs).get_status = [&](const CallOptions& options, auto*, Worker::Done done) {

@@ -87,7 +87,7 @@ class ZlibStream final : public ByteStream {
       const int result = inflate(&stream_, Z_NO_FLUSH);
       done += room - stream_.avail_out;
       if (result == Z_STREAM_END) {
-        inside_ = false;
+        inside_ = false;  // the end of a member; in a gzip file another one may follow
         if (!gzip_) ended_ = true;
         if (gzip_ && inflateReset(&stream_) != Z_OK) return Internal("inflateReset");
       } else if (result != Z_OK && result != Z_BUF_ERROR) {
@@ -125,6 +125,7 @@ absl::StatusOr<Compression> CompressionFromName(absl::string_view name) {
   return InvalidArgument("unknown compression '", name, "', expected '', 'ZLIB' or 'GZIP'");
 }
 
+// Grows `out` piece by piece, because n comes from files and may be far larger than the file.
 absl::StatusOr<uint64_t> ByteStream::Append(uint64_t n, std::string* out) {
   constexpr uint64_t kPiece = 1 << 20;
   uint64_t done = 0;

@@ -40,8 +40,8 @@ TEST_F(GradientTest, FollowsTheChain) {
   EXPECT_EQ(D(Mul(Mul(x, a), b), x), "Mul(Mul(OnesLike(Mul(Mul(x, a), b)), b), a)");
 }
 
-// An imported graph may have its nodes in any order. So many of them would take
-// minutes if each were looked at once for every other.
+// An imported graph may have its nodes in any order. With so many nodes, a quadratic algorithm would take
+// minutes.
 TEST_F(GradientTest, OfALongChainInReverseOrder) {
   constexpr int kLength = 100'000;
   tensorflow::GraphDef def;

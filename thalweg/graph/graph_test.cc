@@ -568,7 +568,7 @@ TEST_F(GraphTest, VersionsSayWhoMayReadIt) {
   EXPECT_THAT(graph_.Import(def), IsOk());
 }
 
-// They had no way to say "any shape", and said it by that of a scalar.
+// Old graphs could not express "any shape" and used the shape of a scalar instead.
 TEST_F(GraphTest, APlaceholderOfAnOldGraphHasAnyShape) {
   GraphDef def = Lines({"Placeholder a()", "Placeholder b()"});
   SetAttr(*def.mutable_node(0), "shape", PartialShape(Shape()));

@@ -117,7 +117,8 @@ TEST(JobTest, WrongTfConfigIsExplained) {
   EXPECT_THAT(TfConfig(R"({"cluster": {"ps": "a:1"}})"), HasSubstr("job \"ps\": expected a list of addresses"));
   EXPECT_THAT(TfConfig(R"({"cluster": {"ps": [7]}})"), HasSubstr("task 0 of job \"ps\": expected \"host:port\""));
   EXPECT_THAT(TfConfig(R"({"cluster": {"ps": ["a"]}})"), HasSubstr("\"a\" as a host-port pair"));
-  EXPECT_THAT(TfConfig(R"({"cluster": {"ps": {"x": "a:1"}}})"), HasSubstr("a key of job \"ps\" is no number"));
+  EXPECT_THAT(TfConfig(R"({"cluster": {"ps": {"x": "a:1"}}})"),
+              HasSubstr("a key of job \"ps\" is not a valid task index"));
   EXPECT_THAT(TfConfig(R"({"cluster": {"ps": ["a:1"]}})"), HasSubstr("\"task\" is missing"));
   EXPECT_THAT(TfConfig(R"({"cluster": {"ps": ["a:1"]}, "task": {"index": 0}})"),
               HasSubstr("\"type\" of \"task\" is missing"));

@@ -20,9 +20,9 @@ struct RemoteTask {
   std::string address;
   std::shared_ptr<RpcChannel> channel;
 
-  // A lost or missing task is named.
+  // Adds the name and address of the task to errors of the connection.
   absl::Status Explain(const absl::Status& status) const {
-    // A server that ends cancels the calls that it was serving, in gRPC's own words.
+    // A server that shuts down cancels its running calls; gRPC then reports exactly this text.
     const bool ended = absl::IsCancelled(status) && status.message() == "CANCELLED";
     if (!absl::IsUnavailable(status) && !ended) return status;
     return Unavailable("Task ", task, " at ", address, " cannot be reached: ", status.message());
@@ -167,8 +167,8 @@ class GrpcWorker : public Worker {
   }
 
   void Push(const CallOptions& options, int64_t step_id, std::vector<Transfer> tensors, Done done) override {
-    // Large tensors go in pieces: the copy of one out of gRPC's buffers overlaps
-    // with the arrival of the next, and a tensor may be larger than a message.
+    // Large tensors are sent in pieces: copying one piece out of gRPC's buffers overlaps with the arrival
+    // of the next, and a tensor may be larger than a message.
     std::vector<std::pair<const char*, grpc::ByteBuffer>> calls;
     for (const Transfer& t : tensors) {
       if (!InPieces(t)) continue;
@@ -221,7 +221,7 @@ class GrpcWorker : public Worker {
     result->recv.resize(call.recv_keys.size());
     for (size_t i = 0; i < call.recv_keys.size(); ++i) {
       result->recv[i].first = call.recv_keys[i];
-      // Usually they come in the order in which they were asked for.
+      // Usually the tensors come in the order of the request; otherwise search for the name.
       int at = static_cast<int>(i) < response.recv_size() && response.recv(i).name() == call.recv_keys[i]
                    ? static_cast<int>(i)
                    : 0;
@@ -260,7 +260,7 @@ class GrpcWorkers : public Workers {
   }
 
  private:
-  std::map<std::string, Worker*, std::less<>> by_task_;  // constant once it is in use
+  std::map<std::string, Worker*, std::less<>> by_task_;  // constant after construction
   std::vector<std::unique_ptr<Worker>> owned_;
 };
 

@@ -40,8 +40,8 @@ size_t VarintSize(uint64_t value) {
   return n;
 }
 
-// The part of a TensorProto before the elements: type, shape, and the tag and
-// length of tensor_content. Empty if this tensor cannot be written so.
+// The part of a TensorProto before the elements: type, shape, and the tag and length of
+// tensor_content. Empty if the tensor has no such encoding (strings, resources, variants).
 std::string ContentHead(const Tensor& tensor) {
   const size_t size = ElementSize(tensor.dtype());
   if (size == 0) return "";
@@ -58,9 +58,8 @@ std::string ContentHead(const Tensor& tensor) {
 
 size_t ContentBytes(const Tensor& tensor) { return tensor.num_elements() * ElementSize(tensor.dtype()); }
 
-// Reads the length of a field. False if the message ends before the field does:
-// no length is believed before the bytes are known to be there.
-// REQUIRES: a limit is set.
+// Reads the length of a field. Returns false if the message ends before the field does, so that a
+// wrong length cannot claim memory. REQUIRES: a limit is set.
 bool ReadLength(CodedInputStream& in, int* length) {
   uint64_t n = 0;
   if (!in.ReadVarint64(&n) || n > static_cast<uint64_t>(in.BytesUntilLimit())) return false;
@@ -83,8 +82,8 @@ class LimitedInput {
   CodedInputStream in_;
 };
 
-// Reads a TensorProto whose elements come last, as tensor_content, straight
-// into a tensor. nullopt if it is of any other form.
+// Reads a TensorProto whose last field is tensor_content, and copies the elements directly into a
+// tensor. nullopt if it has any other form; the caller then parses it with protobuf.
 // REQUIRES: 0 <= length <= in.BytesUntilLimit()
 std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
   const auto limit = in.PushLimit(length);
@@ -128,7 +127,7 @@ std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
 absl::Status ParseMessage(grpc::ByteBuffer& buffer, google::protobuf::MessageLite* message) {
   grpc::ProtoBufferReader reader(&buffer);
   if (reader.status().ok() && message->ParseFromZeroCopyStream(&reader)) return absl::OkStatus();
-  return InvalidArgument("The request (", buffer.Length(), " bytes) is not a valid ", message->GetTypeName());
+  return InvalidArgument("The message (", buffer.Length(), " bytes) is not a valid ", message->GetTypeName());
 }
 
 grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message) {
@@ -189,7 +188,7 @@ void MessageWriter::Body(const Tensor& tensor, const std::string& head) {
     return;
   }
   Flush();
-  auto* holder = new Tensor(tensor);
+  auto* holder = new Tensor(tensor);  // shares the buffer; gRPC deletes it after the send
   slices_.emplace_back(
       tensor.raw(), bytes, [](void* held) { delete static_cast<Tensor*>(held); }, holder);
   bytes_ += bytes;
@@ -218,6 +217,7 @@ void MessageWriter::AddNamedTensor(int field, absl::string_view name, const Tens
   }
   const bool as_content = ElementSize(tensor.dtype()) != 0;
   Tag(field, kBytesType);
+  // The length of the NamedTensorProto: two fields, each with a tag of one byte, a length and its bytes.
   RawVarint(1 + VarintSize(name.size()) + name.size() + 1 + VarintSize(body) + body);
   Bytes(NamedTensorProto::kNameFieldNumber, name);
   Tag(NamedTensorProto::kTensorFieldNumber, kBytesType);
@@ -231,12 +231,12 @@ void MessageWriter::AddNamedTensor(int field, absl::string_view name, const Tens
 
 void MessageWriter::AddTransfer(int field, const Transfer& transfer) {
   const Tensor& tensor = transfer.value.tensor;
-  // A bool must be checked where it arrives: TensorProto's way.
+  // The receiver must check the values of bools, so they are sent as a TensorProto.
   const bool as_content = tensor.has_value() && tensor.dtype() != kBool && ContentBytes(tensor) > 0;
   const std::string head = as_content ? ContentHead(tensor) : "";
   if (head.empty()) return Message(field, ToPushedTensor(transfer));
   const size_t body = head.size() + ContentBytes(tensor);
-  const size_t dead = transfer.value.dead ? 2 : 0;
+  const size_t dead = transfer.value.dead ? 2 : 0;  // tag and value
   Tag(field, kBytesType);
   RawVarint(1 + VarintSize(transfer.key.size()) + transfer.key.size() + dead + 1 + VarintSize(body) + body);
   Bytes(PushedTensor::kKeyFieldNumber, transfer.key);
@@ -449,8 +449,8 @@ absl::StatusOr<PieceTable::Incoming*> PieceTable::FindOrAdd(const Key& key, DTyp
   if (it != incoming_.end()) return &it->second;
   const int64_t room = (max_bytes_ - bytes_) / static_cast<int64_t>(ElementSize(dtype));
   if (shape.num_elements() > room) {
-    return ResourceExhausted("A tensor ", shape, " that comes in pieces is too large: others that are not whole take ",
-                             bytes_, " of at most ", max_bytes_, " bytes");
+    return ResourceExhausted("No room for the pieces of a tensor ", shape, ": incomplete tensors take ", bytes_,
+                             " of at most ", max_bytes_, " bytes");
   }
   Incoming incoming;
   ASSIGN_OR_RETURN(incoming.tensor, Tensor::Allocate(dtype, shape));
@@ -474,6 +474,8 @@ absl::StatusOr<std::optional<Push>> PieceTable::Add(grpc::ByteBuffer& buffer) {
   }
   ASSIGN_OR_RETURN(const Shape shape, Shape::FromProto(head.shape()));
   const Key key(head.step_id(), head.key());
+  // Reserve the range of this piece under the lock, copy the bytes without it, and count them under the
+  // lock again.
   Tensor tensor;  // shares the memory with the one in the table
   {
     MutexLock lock(&mutex_);
@@ -482,6 +484,7 @@ absl::StatusOr<std::optional<Push>> PieceTable::Add(grpc::ByteBuffer& buffer) {
     const int64_t size = static_cast<int64_t>(ContentBytes(incoming.tensor)), begin = head.offset();
     const bool inside = begin >= 0 && bytes > 0 && begin <= size - bytes;
     const int64_t end = inside ? begin + bytes : begin;
+    // `pieces` is sorted and without overlaps, so only the neighbours can overlap.
     const auto next = incoming.pieces.lower_bound(begin);
     const bool overlaps = (next != incoming.pieces.end() && next->first < end) ||
                           (next != incoming.pieces.begin() && std::prev(next)->second > begin);
@@ -491,18 +494,18 @@ absl::StatusOr<std::optional<Push>> PieceTable::Add(grpc::ByteBuffer& buffer) {
         bytes_ -= size;
         incoming_.erase(key);
       }
-      return InvalidArgument("A piece of ", head.key(), " does not fit the tensor that others are of");
+      return InvalidArgument("A piece of ", head.key(), " does not fit the other pieces of the tensor");
     }
     incoming.pieces.emplace(begin, end);
     incoming.last = absl::Now();
     tensor = incoming.tensor;
   }
-  // Pieces are apart: threads copy them side by side.
+  // Pieces do not overlap, so threads can copy them concurrently.
   char* to = static_cast<char*>(const_cast<void*>(static_cast<const Tensor&>(tensor).raw())) + head.offset();
   if (!input.in().ReadRaw(to, bytes)) return InvalidArgument("A piece of ", head.key(), " is cut short");
   MutexLock lock(&mutex_);
   const auto it = incoming_.find(key);
-  // The step has ended; one of the same number may have come since.
+  // The step may have ended meanwhile, and another step with the same id may have begun.
   if (it == incoming_.end() || !it->second.tensor.SharesBufferWith(tensor)) return std::nullopt;
   it->second.missing -= bytes;
   if (it->second.missing > 0) return std::nullopt;
@@ -522,7 +525,7 @@ absl::StatusOr<grpc::ByteBuffer> SerializeRecvTensorResponse(const Rendezvous::V
                   static_cast<uint64_t>(absl::ToUnixMicros(absl::Now())));
     writer.AddTensor(RecvTensorResponse::kTensorFieldNumber, value.tensor);
   } else {
-    // A dead value has no tensor, but the message must.
+    // A dead value has no tensor, but TensorFlow requires one in the message.
     tensorflow::RecvTensorResponse response;
     response.set_is_dead(value.dead);
     response.mutable_tensor()->set_dtype(tensorflow::DT_FLOAT);

@@ -106,8 +106,8 @@ TEST(RecvTensorResponse, DeadValues) {
   EXPECT_TRUE(value.dead);
 }
 
-// Bytes that are no answer are an error, whatever they are; under the address
-// sanitizer this also shows that nothing is read that is not there.
+// Invalid bytes are always an error. Under the address sanitizer, this also shows that nothing is
+// read beyond the message.
 TEST(RecvTensorResponse, DamagedBytes) {
   std::mt19937 random(1);
   const std::string good = Flatten(*SerializeRecvTensorResponse({Tensor::Vector<float>({1, 2, 3}), false}));

@@ -104,15 +104,15 @@ TEST(RpcServerTest, AHandlerThatThrowsEndsItsCall) {
       EXPECT_THAT(TestCall(*channel, "/test/ReplyAndThrow").Wait(), IsOk());
       EXPECT_THAT(TestCall(*channel, "/test/KeepAndThrow").Wait(),
                   Fails(absl::StatusCode::kResourceExhausted, "memory"));
-      kept->Reply(absl::OkStatus(), {});  // what it left behind: too late
+      kept->Reply(absl::OkStatus(), {});  // a late reply of a callback that the handler left behind
       EXPECT_THAT(TestCall(*channel, "/test/Work").Wait(), IsOk());
     }
   }
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space without end
-// Until it goes, new threads come only to about `n`: there is no address space for
-// the stacks of more. (A limit of the number does not hold for root.)
+// While it lives, only about `n` new threads can be created: there is no address space for more
+// stacks. (A limit of the number of threads does not apply to root.)
 class FewThreads {
  public:
   explicit FewThreads(int n) {
@@ -135,8 +135,8 @@ class FewThreads {
   rlimit before_{};
 };
 
-// Handlers that block take a thread each. Without more threads calls are refused, and
-// the server goes on.
+// Each blocking handler takes a thread. Without more threads, calls are refused and the server
+// keeps serving.
 TEST(RpcServerTest, CallsForWhichThereIsNoThreadAreRefused) {
   Notification release;
   const std::vector<RpcMethod> methods = {{"/test/Block",

@@ -161,7 +161,7 @@ TEST_F(SameHostChannelTest, ACallEndsAtItsDeadline) {
   channel->Close();
 }
 
-// Also one that is over while the call is still being made: that one is not made.
+// Also a deadline that passes while the call is being made: the call is not made.
 TEST_F(SameHostChannelTest, ADeadlineMayBeOverAtOnce) {
   const auto channel = Connect();
   for (int i = 0; i < 500; ++i) {
@@ -197,7 +197,7 @@ TEST_F(SameHostChannelTest, AnAbandonedChannelEndsWithItsLastCall) {
   EXPECT_FALSE(ended.HasBeenNotified());
   cancellation.Cancel(Cancelled("enough"));
   EXPECT_TRUE(ended.WaitForNotificationWithTimeout(kChannelTimeout));
-  while (!alive.expired()) std::this_thread::yield();  // the thread that ended it lets go of it
+  while (!alive.expired()) std::this_thread::yield();  // the thread that ended it releases it
 }
 
 TEST_F(SameHostChannelTest, AServerThatStopsAnswersAndComesBack) {
@@ -320,7 +320,7 @@ TEST_F(SameHostChannelTest, DescriptorsThatNobodyExpectsAreClosed) {
     ASSERT_EQ(poll(&wait, 1, 30'000), 1);  // it hangs up
   }
   ASSERT_TRUE(Call(*channel, "/test/Echo", "still here").ok());
-  // Links that were lost may take a moment to be let go of.
+  // Lost links may take a moment to be released.
   const absl::Time deadline = absl::Now() + kChannelTimeout;
   while (OpenDescriptors() > before + 10 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_LE(OpenDescriptors(), before + 10);
@@ -335,7 +335,7 @@ TEST_F(SameHostChannelTest, OtherUsersAreNotLinked) {
   EXPECT_THAT(socket, Fails(absl::StatusCode::kUnavailable, "for this user"));
 }
 
-// Until the file descriptors of this process are used up, but for one.
+// Uses up the file descriptors of this process, except one.
 class FewFileDescriptors {
  public:
   FewFileDescriptors() {
@@ -371,7 +371,7 @@ TEST_F(SameHostChannelTest, AServerWithoutFileDescriptorsPausesAndTakesTheClient
     absl::SleepFor(absl::Milliseconds(300));
     EXPECT_LT(ProcessorTime() - used, absl::Milliseconds(100));
   }
-  // It is noticed, as what it sends is: the server hangs up.
+  // The server notices it when it sends something, and hangs up.
   ASSERT_EQ(send(client.get(), "?", 1, MSG_NOSIGNAL), 1);
   pollfd hung_up{.fd = client.get(), .events = POLLIN, .revents = 0};
   ASSERT_EQ(poll(&hung_up, 1, static_cast<int>(absl::ToInt64Milliseconds(kChannelTimeout))), 1);

@@ -60,6 +60,7 @@ void ServeRunGraph(Worker& worker, ServerCall& call) {
   RunGraphResult* result = &state->result;
   worker.RunGraph({.cancellation = &call.cancellation()}, std::move(graph_call), result,
                   [&call, state = std::move(state)](const absl::Status& status) {
+                    // Errors in the body may be long; those of gRPC are truncated.
                     if (!status.ok() && !state->errors_in_body) return call.Reply(status, {});
                     const RunGraphResult& r = state->result;
                     MessageWriter writer;
@@ -123,7 +124,7 @@ void ServePush(Worker& worker, ServerCall& call) {
   int64_t bytes = 0;
   for (const Transfer& t : push->tensors) bytes += t.value.tensor.has_value() ? t.value.tensor.TotalBytes() : 0;
   const absl::Status admitted = worker.AdmitPush(push->step_id, bytes);
-  // The sender learns at once that it has arrived: what it starts here may take long.
+  // Acknowledge before delivery: the tensors may start a long computation on this thread.
   call.Reply(admitted, {});
   if (!admitted.ok()) return;
   worker.Push({}, push->step_id, std::move(push->tensors), [](const absl::Status&) {});
@@ -140,7 +141,7 @@ void ServePushPiece(Worker& worker, PieceTable& pieces, ServerCall& call) {
   worker.Push({}, (*push)->step_id, std::move((*push)->tensors), [](const absl::Status&) {});
 }
 
-// Methods that a worker has nothing to do for.
+// Methods of TensorFlow's protocol for which this worker has nothing to do.
 template <typename Request, typename Response>
 std::function<void(ServerCall&)> Nothing() {
   return Unary<Request, Response>([](const auto&, const CallOptions&, auto*, auto done) { done(absl::OkStatus()); });

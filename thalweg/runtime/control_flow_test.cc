@@ -85,7 +85,7 @@ TEST(ControlFlow, TheGradientOfAVariableThatGoesThroughABranch) {
   }
 }
 
-// What is not taken is not looked at: its variable may have no value.
+// A branch that is not taken reads no variables: they may be uninitialized.
 TEST(ControlFlow, WhatIsDeadByAControlEdgeReadsNoVariable) {
   Graph graph;
   const Scope s = graph.root();
@@ -144,8 +144,8 @@ TEST(ControlFlow, Loops) {
   }
 }
 
-// As the gradient of a value that does not change: what comes round is a
-// constant, and only a control input says that the loop is over.
+// Like the gradient of a loop invariant: the next value is a constant, and only a control input makes
+// it dead after the last iteration.
 TEST(ControlFlow, AConstantThatComesRoundEndsWithTheLoop) {
   tensorflow::GraphDef def;
   AddConst(def, "zero", Tensor::Scalar<int32_t>(0));

@@ -120,10 +120,9 @@ TEST_F(DataFlowTest, QueuesWithoutANameArePrivate) {
   ExpectTensor(Run(QueueSize(s_, same)), Tensor::Scalar(1));
 }
 
-// Training in step, as SyncReplicasOptimizer does: workers apply gradients and
-// wait for a token; the chief takes the mean and gives tokens. A fast worker may
-// take the token of a slow one, so that only their number is certain: as many
-// gradients and tokens of this step are on their way as there are workers.
+// Synchronous training like SyncReplicasOptimizer: workers apply gradients and wait for a token; the
+// chief takes the mean and enqueues tokens. A fast worker may take the token of a slow one, so only
+// their number is certain: per step, there are as many gradients and tokens as workers.
 TEST_F(DataFlowTest, WorkersInStep) {
   constexpr int kWorkers = 3, kSteps = 20;
   const Output accumulator = ConditionalAccumulator(s_, kFloat, {2});
@@ -230,7 +229,7 @@ TEST_F(DataFlowTest, ABarrierWaitsForAllPieces) {
   EXPECT_THAT(Error(take->out(1)), HasSubstr("is closed and has insufficient elements (requested 2, total size 1)"));
 }
 
-// Counts the calls in which nobody else held the input.
+// Counts the calls whose input was not shared.
 std::atomic<int> owned{0};
 absl::Status CountOwned(KernelContext& c) {
   Tensor x = c.TakeInput(0);
@@ -241,7 +240,7 @@ absl::Status CountOwned(KernelContext& c) {
 const OpRegistration kCountOwned =
     Op("TestCountOwned").Input("x: float").Output("y: float").Stateful().Compute(CountOwned);
 
-// Else a list that n iterations push to would be copied n times.
+// Otherwise a list to which n iterations push would be copied n times.
 TEST(Loops, PassOnWhatTheyCarry) {
   tensorflow::GraphDef def;
   const auto add = [&](const char* name, const char* op, const std::vector<std::string>& inputs,

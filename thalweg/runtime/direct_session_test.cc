@@ -53,7 +53,7 @@ TEST(DirectSession, VariablesKeepTheirValues) {
   ASSERT_OK(session->Run({add}).status());
   ASSERT_OK_AND_ASSIGN(const auto after, session->Run({v->out()}));
   EXPECT_THAT(after[0].flat<float>(), ElementsAre(11, 22));
-  // What was read before is a snapshot.
+  // Values that were read before are snapshots.
   EXPECT_THAT(before[0].flat<float>(), ElementsAre(1, 2));
 }
 
@@ -125,7 +125,7 @@ TEST(DirectSession, StepStatisticsWhenAsked) {
   EXPECT_EQ(without.ByteSizeLong(), 0);
 }
 
-// None of them has the plan, and all want it at once.
+// Many threads request the same signature before it is compiled.
 TEST(DirectSession, ManyThreadsBringUpOneSignature) {
   Graph graph;
   const Scope s = graph.root();
@@ -188,7 +188,7 @@ TEST(DirectSession, MemoryDoesNotGrowOverManySteps) {
   EXPECT_LT(ResidentBytes() - before, kGrowth);
 }
 
-// What else steps may do than compute: each kind of them leaves nothing behind.
+// Steps of other kinds (waits, errors, cancellations, ...) leave nothing behind.
 TEST(DirectSession, MemoryDoesNotGrowOverStepsOfAnyKind) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr int kSteps = 2'000, kGrowth = 300 << 20;

@@ -19,7 +19,7 @@ tensorflow::GraphDef Parse(const std::string& text) {
   return def;
 }
 
-// One step of a session of its own: the int32 scalars that were fetched.
+// Runs one step in a new session, and returns the fetched int32 scalars.
 absl::StatusOr<std::vector<int32_t>> RunStep(const std::string& graph, const std::vector<std::string>& fetches,
                                              const std::vector<std::string>& targets = {}) {
   DirectSession session({});
@@ -228,7 +228,7 @@ TEST(Functions, CallsMayNotBeNestedWithoutEnd) {
   EXPECT_EQ(run("F9500").value(), std::vector<int32_t>{1});
 }
 
-// What bodies hold may be large, though they have few nodes.
+// Bodies with few nodes may still be large.
 TEST(Functions, GrowthInBytesHasALimit) {
   const std::string text(100'000, 'x');
   std::string functions =

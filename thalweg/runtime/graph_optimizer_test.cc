@@ -16,7 +16,7 @@
 namespace thalweg {
 namespace {
 
-// What a step needs of `graph`, placed on the test device and optimized.
+// The graph of a step, placed on the test device and optimized.
 Graph Optimized(const Graph& graph, const Signature& signature, const GraphOptimizerOptions& options = {}) {
   Graph result = *Extract(graph, signature);
   for (const auto& node : result.nodes()) node->set_device(TestDevice().name());
@@ -52,7 +52,7 @@ TEST(Optimizer, LeavesWhatFailsToTheStep) {
   EXPECT_EQ(CountOps(result, "FloorDiv"), 1);
 }
 
-// What would make the graph larger than it is.
+// Results that would make the graph larger are not folded.
 TEST(Optimizer, LeavesLargeResults) {
   Graph graph;
   const Scope s = graph.root();

@@ -48,7 +48,7 @@ class Partitioning {
     std::string go_on;  // a value that is dead after the last iteration
   };
 
-  // A feed enters where it is used, if that is in one task only.
+  // Moves a feed to the task that uses it, if there is only one.
   void MoveFeeds() {
     const auto consumers = Consumers(graph_);
     for (const auto& node : graph_.nodes()) {
@@ -81,6 +81,7 @@ class Partitioning {
     return absl::OkStatus();
   }
 
+  // Finds the loops that span several tasks, and adds a control loop for each of them to every task.
   absl::Status FindLoops() {
     if (parts_.size() == 1) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph_));
@@ -106,6 +107,7 @@ class Partitioning {
     return absl::OkStatus();
   }
 
+  // Adds the loop of the header comment: it follows the condition, which may be computed in another task.
   absl::Status AddControlLoop(int frame, int part) {
     const Frame& loop = frames_.frames[frame];
     ASSIGN_OR_RETURN(const int64_t parallel_iterations, GetAttr<int64_t>(loop.enters[0]->def(), "parallel_iterations"));
@@ -233,7 +235,8 @@ class Partitioning {
 
   int OutputFrame(const Node& node) const { return frames_.of_outputs.empty() ? 0 : frames_.of_outputs[node.id()]; }
 
-  // The node in `part` that has the value of `source`, which is elsewhere.
+  // The node in `part` with the value of `source`, which is in another partition. All readers of a
+  // partition share one transfer.
   std::string Across(const Output& source, int part, const std::string& device, int frame) {
     const auto [it, is_new] = received_.try_emplace(std::tuple(source.node->id(), source.index, part), "");
     if (!is_new) return it->second;
@@ -242,8 +245,8 @@ class Partitioning {
     return it->second;
   }
 
-  // The node in `part` that runs after `source`, which is elsewhere: an empty tensor
-  // crosses.
+  // The node in `part` that runs after `source`, which is in another partition. An empty tensor is sent as
+  // the signal.
   std::string ControlAcross(const Node& source, int part, const std::string& device) {
     const auto [it, is_new] = received_.try_emplace(std::tuple(source.id(), -1, part), "");
     if (!is_new) return it->second;
@@ -283,7 +286,7 @@ class Partitioning {
     recv.set_device(device);
     SetAttr(recv, "tensor_type", type);
     SetEnds(recv, edge, source.device(), device, false);
-    // Without an input it would not be part of the loop.
+    // The control input makes the receive part of the loop, so that it runs once per iteration.
     if (frame > 0) recv.add_input(absl::StrCat("^", control_loops_[frame].at(part).merge));
     return {*AddNode(part_of_[source.id()], std::move(send)), *AddNode(part, std::move(recv))};
   }
@@ -305,8 +308,7 @@ class Partitioning {
         .ToString();
   }
 
-  // The name that TensorFlow gives to the end of an edge to the client: errors
-  // show it.
+  // The name that TensorFlow gives to the node of a feed or fetch; it appears in errors.
   static std::string EndName(absl::string_view prefix, const std::string& tensor) {
     const size_t colon = tensor.rfind(':');
     return colon == std::string::npos ? absl::StrCat(prefix, tensor, "_0")

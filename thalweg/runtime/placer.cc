@@ -15,8 +15,8 @@
 namespace thalweg {
 namespace {
 
-// Nodes that must share a device, as sets that are joined (union-find), each
-// with what its members ask for together.
+// Sets of nodes that must share a device (union-find). Each set has the merged device requests of
+// its members.
 class Groups {
  public:
   explicit Groups(int nodes)
@@ -38,19 +38,19 @@ class Groups {
     return absl::OkStatus();
   }
 
-  // The node is where it was decided.
+  // Fixes the node on the device that was decided before.
   void Pin(const Node& node, const StatePlacement::Decision& decision) {
     asked_[node.id()] = decision.device;
     why_[node.id()] = decision.why;
     pinned_[node.id()] = true;
   }
 
-  // The node holds a state that is where the node asks for.
+  // Marks the set of a stateful node as firm if the node requests a device: other nodes must follow it.
   void MakeFirm(const Node& node) { firm_[node.id()] = pinned_[node.id()] || !node.device().empty(); }
 
-  // Joins the sets of two nodes, `second` for being near `first`. What `second`
-  // alone asks for gives way, as in TensorFlow; what others that it must be with
-  // ask for does not, unless `first` holds a state and none of them does.
+  // Unites the sets of two nodes, because `second` must be colocated with `first`. If their requests
+  // contradict, the request of a single node `second` is ignored, as in TensorFlow. The request of a larger
+  // set is ignored only if the set of `first` is firm and that set is not; otherwise it is an error.
   absl::Status Join(const Node& first, const Node& second) {
     if (near_[second.id()].empty()) near_[second.id()] = absl::StrCat("with '", first.name(), "'");
     const int a = Find(first.id());
@@ -73,7 +73,7 @@ class Groups {
   }
 
   const DeviceName& asked(int id) { return asked_[Find(id)]; }
-  const std::string& wish(int id) { return why_[Find(id)]; }  // of the set
+  const std::string& wish(int id) { return why_[Find(id)]; }  // the reason for the request of the set
   std::string Why(const Node& node) {
     const std::string& wish = why_[Find(node.id())];
     const std::string& near = near_[node.id()];
@@ -82,13 +82,14 @@ class Groups {
   }
 
  private:
-  std::vector<int> parent_;
-  std::vector<int> size_;          // of a set, at its root
-  std::vector<bool> firm_;         // of a set, at its root
-  std::vector<bool> pinned_;       // of a node
-  std::vector<DeviceName> asked_;  // of a set, at its root
-  std::vector<std::string> why_;   // of a set, at its root
-  std::vector<std::string> near_;  // of a node: the other that it must be with
+  // By node. Properties of a set are valid at its root.
+  std::vector<int> parent_;        // union-find
+  std::vector<int> size_;          // of the set
+  std::vector<bool> firm_;         // of the set, see MakeFirm()
+  std::vector<bool> pinned_;       // of the node, see Pin()
+  std::vector<DeviceName> asked_;  // the merged requests of the set
+  std::vector<std::string> why_;   // the reason for them
+  std::vector<std::string> near_;  // "with 'x'": the node that it is colocated with
 };
 
 class Placement {
@@ -98,17 +99,17 @@ class Placement {
     for (const auto& function : graph.library().function()) functions_.insert(function.signature().name());
   }
 
-  // An error if a node has no place.
+  // Fails if a node cannot be placed.
   absl::Status Decide() {
     if (options_.devices.empty()) return InvalidArgument("No devices to place nodes on");
     return DecideAll([](absl::Status status) { return status; });
   }
-  // Those that have no place have no device; what cannot be together is not.
+  // Leaves nodes without a device if they cannot be placed, and ignores colocations that contradict.
   absl::Status DecideWherePossible() {
     return DecideAll([](const absl::Status&) { return absl::OkStatus(); });
   }
 
-  // The device of a node; nullptr if it has no place.
+  // The device of a node; nullptr if it could not be placed.
   const PlacementDevice* device(const Node& node) { return chosen_[groups_.Find(node.id())]; }
   const std::string& wish(const Node& node) { return groups_.wish(node.id()); }
 
@@ -125,7 +126,7 @@ class Placement {
   }
 
  private:
-  // `check` says which errors end it.
+  // `check` decides which errors to return.
   template <typename F>
   absl::Status DecideAll(F&& check) {
     for (const auto& node : graph_.nodes()) {
@@ -136,14 +137,14 @@ class Placement {
         RETURN_IF_ERROR(check(groups_.Ask(*node)));
       }
     }
-    // What a handle goes through joins it one after the other, so that what each
-    // alone asks for gives way.
+    // Join in topological order: the nodes that a handle passes through join its set one by one, so that the
+    // request of each single node gives way.
     for (const auto& node : graph_.nodes()) {
       if (HoldsState(*node)) groups_.MakeFirm(*node);
     }
     ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph_));
     for (const Node* node : order) RETURN_IF_ERROR(JoinWithOthers(*node, check));
-    // Every set is placed once, by what all of its members can do.
+    // Choose one device per set that can run all of its members.
     std::vector<std::vector<const Node*>> members(graph_.num_nodes());
     for (const auto& node : graph_.nodes()) members[groups_.Find(node->id())].push_back(node.get());
     chosen_.resize(graph_.num_nodes());
@@ -156,7 +157,7 @@ class Placement {
     return absl::OkStatus();
   }
 
-  // A variable, a table, a queue that does not ask to be near another node.
+  // A variable, table or queue that is not colocated with another node.
   static bool HoldsState(const Node& node) {
     if (!node.is_stateful() || node.num_inputs() > 0 || node.num_outputs() == 0) return false;
     if (node.output_type(0) != kResource && !IsRef(node.output_type(0))) return false;
@@ -174,22 +175,21 @@ class Placement {
       for (absl::string_view name : classes.ok() ? *classes : std::vector<std::string>()) {
         if (!absl::ConsumePrefix(&name, "loc:@")) continue;
         const Node* other = graph_.FindNode(name);
-        if (other == nullptr) continue;  // pruned away: nothing to be near to
+        if (other == nullptr) continue;  // pruned
         // Colocation wins over the node's own device.
         RETURN_IF_ERROR(check(groups_.Join(*other, node)));
       }
     }
-    // A call is gone when a step is placed: what its body does to a handle counts.
+    // Calls are inlined before a step is placed; the nodes of the body join the handle's set then.
     if (IsCallOp(node.op()) || functions_.contains(node.op())) return absl::OkStatus();
     for (int i = 0; i < node.num_inputs(); ++i) {
       const Output& input = node.input(i);
       const bool by_reference = IsRef(node.input_type(i));
-      // Through loops and conditionals too: a handle is used where it is from.
+      // A handle is used on the device of its resource, also through loops and conditionals.
       const bool by_handle =
           node.input_type(i) == kResource && input.node->schema() != nullptr && node.op() != "_Retval";
       if (by_reference || by_handle) {
-        // What it refers to is where it is: another device that the node asks
-        // for is ignored, as TensorFlow ignores it.
+        // The resource cannot move, so another device that the node requests is ignored, as in TensorFlow.
         RETURN_IF_ERROR(check(groups_.Join(*input.node, node)));
       }
     }
@@ -197,14 +197,13 @@ class Placement {
   }
 
   static bool CanRun(const Node& node, const std::string& device_type) {
-    // Nodes without kernels of their own run anywhere; unknown ops fail later,
-    // in the steps that need them.
+    // Nodes without kernels run anywhere. Unknown ops fail later, in the steps that need them.
     return node.schema() == nullptr || node.op() == "_Arg" || node.op() == "_Retval" ||
            KernelRegistry::Global().Has(node.op(), device_type) || !KernelRegistry::Global().Has(node.op(), "CPU");
   }
 
-  // Of nodes that have no place together, the one that asks for a device that is
-  // not there, else one that asks for a device.
+  // The node to name in the error for a set that cannot be placed: one that requests a device that does not
+  // exist or, if there is none, one that requests a device.
   const Node& Asker(const std::vector<const Node*>& members) const {
     const Node* asker = nullptr;
     for (const Node* node : members) {
@@ -230,7 +229,7 @@ class Placement {
     }
     if (best != nullptr) return best;
     if (options_.allow_soft_placement) {
-      // The same task on another device, else the default.
+      // Prefer another device of the same task, then any device.
       DeviceName task = asked;
       task.type.reset();
       task.id.reset();
@@ -255,7 +254,7 @@ class Placement {
   const PlacerOptions& options_;
   Groups groups_;
   absl::flat_hash_set<std::string> functions_;
-  std::vector<const PlacementDevice*> chosen_;  // of a set, at its root; nullptr if there is none
+  std::vector<const PlacementDevice*> chosen_;  // by root of a set; nullptr if it could not be placed
 };
 
 }  // namespace

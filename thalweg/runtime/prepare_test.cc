@@ -23,8 +23,8 @@ using testing::HasSubstr;
 constexpr const char* kWorkerDevice = "/job:worker/replica:0/task:0/device:CPU:0";
 constexpr const char* kPsDevice = "/job:ps/replica:0/task:0/device:CPU:0";
 
-// Has no effects, so that it runs while constants are folded: until the test lets
-// it go on.
+// An op without side effects, which therefore runs during constant folding. It blocks until the test
+// continues it.
 struct Folding {
   Notification began, go_on;
 };
@@ -107,7 +107,7 @@ TEST_F(SessionGraphTest, AbsentTasksAreNamedIfANodeHasNoPlace) {
   EXPECT_THAT(Prepare({.fetches = {"near:0"}}).status(), IsOk());
 }
 
-// Folding may take long. Nobody waits for it but who wants its result.
+// Folding may take long. Only callers that need its result wait for it.
 TEST_F(SessionGraphTest, OnePreparationDoesNotHoldUpOthers) {
   Folding folding;
   the_folding = &folding;

@@ -66,7 +66,7 @@ TEST(Extract, ANodeThatCannotRunConcernsOnlyTheStepsThatNeedIt) {
   ASSERT_OK(session.Prepare({.feeds = {"product:0"}, .fetches = {"after:0"}}).status());
 }
 
-// What the runtime adds where values enter and leave: it relies on the indices.
+// _Arg and _Retval nodes, which only the runtime may add because it relies on their indices.
 class ArgumentsTest : public testing::Test {
  protected:
   static absl::StatusOr<std::vector<Tensor>> Run(const Graph& graph, const Signature& signature,
@@ -149,7 +149,7 @@ TEST_F(ArgumentsTest, AVariableIsFedToWhatReadsIt) {
   EXPECT_EQ(out[1].scalar<float>(), 2);
 }
 
-// What is fed is not computed: its op need not be known.
+// A fed tensor is not computed, so its op may be unknown.
 class UnknownOpTest : public ArgumentsTest {
  protected:
   void SetUp() override {

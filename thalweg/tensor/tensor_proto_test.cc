@@ -248,7 +248,7 @@ TEST(TensorProto, HandlesInTensorContent) {
   EXPECT_EQ(tensor->flat<ResourceHandle>()[0].name, "v");
   EXPECT_EQ(tensor->flat<ResourceHandle>()[1].name, "");
   EXPECT_THAT(Error("dtype: DT_RESOURCE tensor_content: '\\001\\377'"),
-              Is(kBad, "element 0 is no tensorflow.ResourceHandleProto"));
+              Is(kBad, "element 0 is not a valid tensorflow.ResourceHandleProto"));
 }
 
 TEST(TensorProto, AValueForNoElementsIsIgnored) {

@@ -5,7 +5,7 @@ from cases.case_builder import Cases
 
 
 def build(registered):
-    """All cases in one graph. `registered`: the names of the ops that Thalweg has."""
+    """All cases in one graph. `registered` is the set of op names that Thalweg has."""
     c = Cases(registered)
     with c.graph.as_default():
         for module in (core, io, images, linalg, more, nn, quantize, sparse, special, trainers):

@@ -21,7 +21,7 @@ def array(dtype, values):
 
 
 def numbers(dtype, shape=(3, 4), low=-4, high=4, seed=1):
-    """Values of any type from a fixed sequence; unsigned ones are not below 0."""
+    """Values of any type from a fixed sequence; values of unsigned types are not negative."""
     random = np.random.RandomState(seed)
     if dtype == "bool":
         return random.randint(0, 2, shape).astype(bool)
@@ -78,9 +78,9 @@ class Cases:
     def __init__(self, registered):
         self.registered = registered
         self.graph = tf.Graph()
-        self.feeds = {}  # of all cases, by the name of the placeholder
+        self.feeds = {}  # the feeds of all cases, by placeholder name
         self.cases = []
-        self.failing = []  # whose steps must fail as TensorFlow's do
+        self.failing = []  # cases whose steps must fail like TensorFlow's
         self.placeholders = {}
 
     def count(self):
@@ -98,7 +98,7 @@ class Cases:
         return self.placeholders[key]
 
     def apply(self, op, shape_known=True, **arguments):
-        """Adds an op; gives its outputs as a list."""
+        """Adds an op; returns its outputs as a list."""
         def convert(value):
             if isinstance(value, np.ndarray):
                 return self.feed(value, shape_known)
@@ -122,7 +122,7 @@ class Cases:
             self.add(f"{op} {label}".strip(), self.apply(op, **arguments), tolerance)
 
     def each(self, op, build, attr="T", label="", tolerance=None, only=TYPES, without=()):
-        """A case for every type: `build` makes the arguments of its name."""
+        """A case for every type; `build` returns its arguments."""
         for dtype in kernel_types(op, attr):
             if dtype in only and dtype not in without:
                 self.case(op, f"{dtype} {label}".strip(), tolerance, **build(dtype))
@@ -134,7 +134,7 @@ class Cases:
 
 
 def variable(c, value, op="VariableV2"):
-    """A ref variable that holds `value`, whatever was done to it in another case."""
+    """A ref variable that holds `value`, independent of other cases."""
     (ref,) = c.apply(op, shape=tf.TensorShape(value.shape),
                      dtype=tf.as_dtype(value.dtype) if value.dtype != object else tf.string)
     (assigned,) = c.apply("Assign", ref=ref, value=value)
@@ -142,14 +142,14 @@ def variable(c, value, op="VariableV2"):
 
 
 def resource_variable(c, value):
-    """The handle of a resource variable, and the op that gives it `value`."""
+    """The handle of a resource variable, and the op that assigns `value` to it."""
     (handle,) = c.apply("VarHandleOp", dtype=tf.as_dtype(value.dtype), shape=tf.TensorShape(value.shape),
                         shared_name=f"v{len(c.cases)}_{c.count()}")
     return handle, c.apply("AssignVariableOp", resource=handle, value=value)[0]
 
 
 def updated(c, op, label, slots, tolerance=None, **arguments):
-    """A case of an op that changes variables (`slots`): their values afterwards."""
+    """A case of an op that updates variables (`slots`); compares their values afterwards."""
     if op_def_registry.get(op).input_arg[0].type != tf.resource.as_datatype_enum:
         refs = {name: variable(c, value) for name, value in slots.items()}
         with tf.control_dependencies(c.apply(op, **refs, **arguments)):

@@ -7,7 +7,7 @@ from tensorflow.python.framework import op_def_registry
 from cases.case_builder import (COMPLEX, FLOATS, INTEGERS, TYPES, array, floats, index, ints, kernel_types, nonzero,
                                 numbers, resource_variable, updated, variable)
 
-# Where each function is defined, and interesting.
+# The interesting part of the domain of each function.
 UNARY = {
     "Abs": (-4, 4), "Acos": (-.9, .9), "Acosh": (1.1, 5), "Asin": (-.9, .9), "Asinh": (-4, 4), "Atan": (-4, 4),
     "Atanh": (-.9, .9), "Ceil": (-4, 4), "Conj": (-4, 4), "Cos": (-4, 4), "Cosh": (-3, 3), "DeepCopy": (-4, 4),
@@ -537,7 +537,7 @@ def resources(c):
 
 
 def apply_case(c, op):
-    """An update of a variable by a gradient, by the names of the op's arguments."""
+    """Updates of variables by gradients; arguments are given by name."""
     sparse = "SparseApply" in op
     for t in kernel_types(op, "T"):
         slots, arguments = {}, {}

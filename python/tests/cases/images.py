@@ -22,7 +22,7 @@ def size(*values):
 
 
 def encoded(op, image, **attributes):
-    """Bytes that TensorFlow makes of an image."""
+    """An image encoded by TensorFlow."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         return session.run(getattr(tf.raw_ops, op)(image=image, **attributes))
 

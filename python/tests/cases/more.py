@@ -10,7 +10,7 @@ from cases.sparse import OTHERS, PLACES, SHAPE
 def updates(c):
     for op in ("InplaceUpdate", "InplaceAdd", "InplaceSub"):
         for t in ("float32", "int32", "int64", "float64"):
-            # TensorFlow changes x itself: it must be nobody else's.
+            # TensorFlow changes x in place, so x must not be used elsewhere.
             x = tf.identity(c.feed(numbers(t, (5, 2)))) + numbers(t, (), 1, 1)
             c.case(op, t, x=x, i=ints(3, 0, 3), v=numbers(t, (3, 2), seed=2))
         c.error(op, "rows", x=floats((5, 2)), i=ints(3, 0), v=floats((3, 2)))

@@ -1,4 +1,4 @@
-"""Cases of compare_test.py: quantization, real and pretended."""
+"""Cases of compare_test.py: quantization and fake quantization."""
 
 import numpy as np
 import tensorflow as tf

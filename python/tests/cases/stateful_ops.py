@@ -1,4 +1,4 @@
-"""The ops whose state outlives a step. Programs of several steps show them, in data_flow_test.py: not single cases."""
+"""The ops whose state outlives a step. Programs of several steps in data_flow_test.py test them, not cases."""
 
 QUEUES = [name + version
           for name in ("FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue", "QueueClose",

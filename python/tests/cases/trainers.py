@@ -34,7 +34,7 @@ LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "p
 
 
 def problem(c, count):
-    """Examples that have no feature in common: TensorFlow takes them in any order. It writes to the memory of the
+    """Examples without common features, because TensorFlow processes them in any order. It writes to the memory of the
     state that it is given, so every case has one of its own."""
     dense = np.zeros((count, count), np.float32)
     dense[np.arange(count), np.arange(count)] = 1 + np.arange(count)

@@ -14,8 +14,7 @@
 namespace thalweg {
 namespace {
 
-// The task of a session's own cluster that this master is: the one with the
-// address by which the client called it.
+// Finds this master in a session's own cluster: the task whose address the client used to call it.
 absl::StatusOr<TaskId> FindSelf(const ClusterSpec& cluster, absl::string_view target) {
   absl::ConsumePrefix(&target, "grpc://");
   for (const TaskId& task : cluster.tasks()) {
@@ -36,8 +35,8 @@ absl::StatusOr<std::vector<DeviceName>> ParseFilters(const tensorflow::ConfigPro
 
 }  // namespace
 
-// One call of CreateSession. No thread waits while it does: what it asks others for
-// keeps it alive.
+// One call of CreateSession: discovers the tasks, creates the session, opens its worker sessions, and
+// adds it to the table. It is asynchronous; the pending callbacks keep it alive.
 class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
  public:
   Creation(LocalMaster& master, const CallOptions& options, const tensorflow::CreateSessionRequest& request,
@@ -51,7 +50,7 @@ class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
     call_.cancellation = &limited_;
   }
 
-  // Ended by the client, or by time.
+  // `limited_` is cancelled when the client gives up or the timeout expires.
   void Start() {
     const int64_t timeout_ms = request_.config().operation_timeout_in_ms() > 0
                                    ? request_.config().operation_timeout_in_ms()
@@ -107,7 +106,7 @@ class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
     made_ = std::make_shared<MasterSession>(std::move(session_));
     if (const absl::Status status = made_->Create(request_.graph_def()); !status.ok()) return End(status);
     made_->Open(call_, cluster_.has_value() ? &*cluster_ : nullptr, [self = shared_from_this()](absl::Status status) {
-      // A client that has gone would never close it.
+      // If the client has disconnected, close the session: the client never learns its handle.
       if (status.ok() && self->limited_.cancelled()) status = self->limited_.status();
       if (status.ok()) status = self->master_.Add(self->made_);
       if (!status.ok()) self->made_->Close().IgnoreError();
@@ -155,6 +154,7 @@ absl::Status LocalMaster::Add(const std::shared_ptr<MasterSession>& session) {
 
 void LocalMaster::SetAlarm() {
   if (options_.client_lease == absl::InfiniteDuration() || std::exchange(alarm_set_, true)) return;
+  // Checking eight times per lease, a session is closed at most an eighth too late.
   timer_.Set(absl::Now() + options_.client_lease / 8, [this] { CloseAbandoned(); });
 }
 
@@ -266,6 +266,7 @@ void LocalMaster::CloseAll() {
   for (const auto& [handle, entry] : sessions) entry.session->Close().IgnoreError();
 }
 
+// As in TensorFlow, closes all sessions of this master and clears the containers on all matching tasks.
 void LocalMaster::Reset(const CallOptions& options, const tensorflow::ResetRequest& request, Done done) {
   CloseAll();
   tensorflow::ConfigProto config;

@@ -18,8 +18,8 @@ constexpr absl::Duration kCleanupTimeout = absl::Seconds(10);
 
 absl::Duration TimeoutOf(int64_t ms) { return ms > 0 ? absl::Milliseconds(ms) : absl::InfiniteDuration(); }
 
-// A fetch of a partial run must not need what has not been fed yet: it would
-// wait for a later call.
+// Checks that a fetch of a partial run does not depend on a feed that has not been fed yet: the
+// call would wait for a later one. Walks backwards from the fetch.
 absl::Status CheckComputable(const Graph& graph, const std::string& fetch, const std::set<std::string>& not_fed) {
   ASSIGN_OR_RETURN(const Output start, graph.FindOutput(fetch));
   std::set<const Node*> seen{start.node};
@@ -65,7 +65,7 @@ std::vector<Peer> MasterSession::Others() const {
 
 bool MasterSession::busy() const { return !steps_.empty(); }
 
-// The calls that make worker sessions. Each of them keeps it alive.
+// The calls that create worker sessions. Each running call holds a reference.
 struct MasterSession::Opening {
   struct Call {
     tensorflow::CreateWorkerSessionRequest request;
@@ -97,7 +97,7 @@ absl::StatusOr<tensorflow::CreateWorkerSessionRequest> MasterSession::WorkerSess
 
 void MasterSession::Open(const CallOptions& options, const ClusterSpec* cluster, Done done) {
   const auto opening = std::make_shared<Opening>();
-  // All that can fail comes before the first call.
+  // Build all requests before the first call, because a request can fail to build.
   for (const ClusterDevices::Task& task : options_.devices.tasks) {
     absl::StatusOr<tensorflow::CreateWorkerSessionRequest> request = WorkerSessionRequest(task.name, cluster);
     if (!request.ok()) return done(request.status());
@@ -110,11 +110,12 @@ void MasterSession::Open(const CallOptions& options, const ClusterSpec* cluster,
     MutexLock lock(&opening->mutex);
     opening->left = opening->calls.size();
   }
-  // The last answer may take tasks off the list while this loop still runs.
+  // Collect the workers first: Opened(), which runs with the last answer, may remove tasks from the list
+  // while the loop below still runs.
   std::vector<Worker*> workers;
   for (const ClusterDevices::Task& task : options_.devices.tasks) workers.push_back(options_.workers->Find(task.name));
   for (size_t i = 0; i < workers.size(); ++i) {
-    // Every call ends: its task answers or dies, or the client goes away.
+    // Every call ends: its task answers or dies, or the client disconnects.
     workers[i]->CreateWorkerSession(call, opening->calls[i].request,
                                     [self = shared_from_this(), opening, i](const absl::Status& status) {
                                       opening->calls[i].status = opening->watched->Explain(status);
@@ -163,6 +164,9 @@ MasterSession::PreparedCallable MasterSession::Prepare(const Signature& signatur
 
 MasterSession::PreparedCallable MasterSession::Prepare(const Signature& signature, const std::vector<Tensor>& feeds,
                                                        Cancellation& cancellation) {
+  // Usually a signature does not depend on the values of its feeds. If preparation fails because it needs
+  // the value of a string feed (the device of a RemoteCall), the value becomes part of the signature, and
+  // preparation is repeated. `by_text_` remembers these feeds for the next step with this signature.
   std::vector<int> places;
   if (any_by_text_.load(std::memory_order_acquire)) {
     MutexLock lock(&mutex_);
@@ -233,6 +237,7 @@ void MasterSession::Run(MasterStepCall call) {
 }
 
 void MasterSession::Start(MasterStepCall call) {
+  // A step that saves pauses the updates of all masters; a step that updates waits for such pauses.
   if (call.run_options.thalweg().cut() || call.callable->saves) return RunAtOneMoment(std::move(call));
   if (!call.callable->updates || options_.gate == nullptr) return Launch(std::move(call));
   call.done = [gate = options_.gate, done = std::move(call.done)](const absl::Status& status) mutable {
@@ -338,7 +343,7 @@ absl::Status MasterSession::Close() {
   steps_.Close();
   callables_.Clear();
   absl::flat_hash_map<std::string, std::shared_ptr<MasterPartialRun>> partial;
-  absl::flat_hash_map<int64_t, ClientCallable> client_callables;  // destroyed after the lock is gone
+  absl::flat_hash_map<int64_t, ClientCallable> client_callables;  // destroyed after the lock is released
   {
     MutexLock lock(&mutex_);
     partial.swap(partial_runs_);

@@ -94,7 +94,7 @@ TEST_F(MasterStepTest, TheFirstErrorEndsTheOtherPartsAndNamesItsTask) {
   EXPECT_THAT(cleaned_up_, UnorderedElementsAre(kPs0, kPs1));
 }
 
-// A part that was cancelled because of another may say so first.
+// A partition that was cancelled because of another one's error may report that first.
 TEST_F(MasterStepTest, AnErrorCountsMoreThanTheCancellationsThatItCaused) {
   Open();
   for (const char* task : {kPs0, kPs1}) {
@@ -128,7 +128,7 @@ TEST_F(MasterStepTest, TheClientsCancellationEndsTheParts) {
   EXPECT_THAT(call.Wait(), Fails(absl::StatusCode::kCancelled, "enough"));
 }
 
-// Tasks that push tell each other all; others keep what nobody has fetched.
+// Tasks that push need no cleanup. Others keep the tensors that were not fetched.
 TEST_F(MasterStepTest, TasksThatDoNotPushAreToldThatAStepIsOver) {
   for (const bool takes_pushes : {true, false}) {
     Open(takes_pushes);
@@ -146,7 +146,7 @@ TEST_F(MasterStepTest, TasksThatDoNotPushAreToldThatAStepIsOver) {
   }
 }
 
-// What another part sends to the master's own comes with the answer of its call.
+// Tensors for the master's own partition come with the response of the call.
 TEST_F(MasterStepTest, TensorsInAnAnswerReachTheMastersOwnPart) {
   Open();
   std::vector<std::string> keys;

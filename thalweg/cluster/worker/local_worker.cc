@@ -49,6 +49,8 @@ void LocalWorker::SetWorkers(std::shared_ptr<Workers> workers) {
                                                      options_.devices->devices(), &ledger_);
 }
 
+// The order matters: first refuse new sessions, then cancel the steps, then end everything that a
+// cancelled step may wait for, and only then wait for the steps.
 void LocalWorker::Shutdown(const absl::Status& why) {
   {
     MutexLock lock(&mutex_);
@@ -66,6 +68,7 @@ absl::StatusOr<std::shared_ptr<WorkerSession>> LocalWorker::FindSession(const st
                                                                         bool has_session) const {
   MutexLock lock(&mutex_);
   if (!shut_down_.ok()) return shut_down_;
+  // TensorFlow's masters create a worker session only if they need one of its options.
   if (!has_session) return default_session_;
   const auto it = sessions_.find(handle);
   if (it != sessions_.end()) return it->second;
@@ -90,6 +93,7 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
     std::shared_ptr<Workers> workers = default_session_->workers();
     TaskId task = options_.task;
     if (request.server_def().cluster().job_size() > 0) {
+      // ClusterSpec propagation: the session has its own cluster, in which this task may have another name.
       ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromProto(request.server_def().cluster()));
       task = {request.server_def().job_name(), request.server_def().task_index()};
       RETURN_IF_ERROR(cluster.Address(task).status());
@@ -158,6 +162,7 @@ void LocalWorker::RegisterGraph(const CallOptions&, const tensorflow::RegisterGr
     const std::string& leader = !options_.collective_leader.empty() ? options_.collective_leader
                                 : !master.empty()                   ? master
                                                                     : session->task();
+    // Only Thalweg's masters send their task name.
     (master.empty() ? had_foreign_clients_ : had_own_clients_).store(true);
     ASSIGN_OR_RETURN(*response->mutable_graph_handle(), session->Register(request, leader));
     return absl::OkStatus();
@@ -195,7 +200,8 @@ void LocalWorker::RunGraph(const CallOptions& options, RunGraphCall call, RunGra
 }
 
 absl::Status LocalWorker::CheckFresh(const RunGraphCall& call, WorkerSession& session) const {
-  if (call.sent_nanos == 0) return absl::OkStatus();
+  if (call.sent_nanos == 0) return absl::OkStatus();  // a TensorFlow master
+  // Call Age() for every step, also for those without a limit: it keeps the estimate of the clock offset up to date.
   const absl::Duration age = session.master_clock().Age(call.sent_nanos, NowNanos());
   if (call.valid_nanos == 0 || age <= absl::Nanoseconds(call.valid_nanos)) return absl::OkStatus();
   return Unavailable("Step ", call.step_id, " came to ", options_.task, " ", absl::FormatDuration(age),
@@ -221,7 +227,7 @@ void LocalWorker::RecvTensor(const CallOptions& options, const tensorflow::RecvT
                              Rendezvous::Value* value, Done done) {
   const absl::StatusOr<RendezvousKey> key = RendezvousKey::Parse(request.rendezvous_key());
   if (!key.ok()) return done(key.status());
-  // Sessions may know this task by another name, but not by another number.
+  // Sessions may know this task by another name, but not by another incarnation.
   const auto& devices = options_.devices->devices();
   const bool known = std::any_of(devices.begin(), devices.end(),
                                  [&](const auto& device) { return device->incarnation() == key->source_incarnation; });
@@ -230,6 +236,7 @@ void LocalWorker::RecvTensor(const CallOptions& options, const tensorflow::RecvT
                         devices[0]->incarnation(), ". Your worker job (\"", options_.task,
                         "\") was probably restarted. Check your worker job for the reason why it was restarted."));
   }
+  // If the requesting task gives up, the step is aborted here, too: its peer will never get the tensor.
   struct Call {
     Done done;
     Cancellation* cancellation;

@@ -51,7 +51,7 @@ class LocalWorkerTest : public testing::Test {
     worker_->SetWorkers(nullptr);
   }
 
-  // What Run() runs from now on.
+  // Registers the graph that Run() runs from now on.
   void Register(const Graph& graph) {
     tensorflow::RegisterGraphRequest request;
     tensorflow::RegisterGraphResponse response;
@@ -91,8 +91,8 @@ TEST_F(LocalWorkerTest, AStepEndsWithItsCall) {
   EXPECT_THAT(late.status, Fails(absl::StatusCode::kCancelled, "came too late"));
 }
 
-// Ends of edges to the client become arguments here; those of others would take
-// their numbers.
+// Feeds and fetches become arguments of the partition; arguments in the graph itself would take
+// their indices.
 TEST_F(LocalWorkerTest, APartHasNoArgumentsOfItsOwn) {
   Graph graph;
   const Scope s = graph.root().WithDevice("/job:w/replica:0/task:0/device:CPU:0");
@@ -183,7 +183,7 @@ TEST_F(LocalWorkerTest, ALongWaitIsTold) {
   ASSERT_TRUE(call.ended.WaitForNotificationWithTimeout(kTooLong));
 }
 
-// Whoever fills a queue is meant to wait for room.
+// Producers are expected to wait for room in a queue.
 TEST_F(LocalWorkerTest, AWaitForRoomInAQueueIsNotLogged) {
   worker_.reset();
   StartWorker(absl::Milliseconds(20));
@@ -255,7 +255,7 @@ void Send(const Scope& s, const Output& value, int number) {
   s.Add("_Send", {value}, attrs);
 }
 
-// Each hop lets the next go on; the stack must not grow with them.
+// Each hop continues the next one. The stack must not grow with their number.
 TEST_F(LocalWorkerTest, AVeryLongChainOfHops) {
   constexpr int kHops = 100'000;
   Graph graph;

@@ -55,7 +55,7 @@ class StepRendezvousTest : public testing::Test {
                           .push_tasks = {kSelf, kPs0, kPs1}, .master_task = hold_for, .all_pushed = false}),
                       hold_for);
   }
-  // What a receive has got; an error of UNKNOWN if it still waits.
+  // The result of a receive; UNKNOWN while it waits.
   struct Received {
     absl::Status status = absl::UnknownError("it waits");
     Rendezvous::Value value;

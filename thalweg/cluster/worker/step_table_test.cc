@@ -40,7 +40,7 @@ TEST_F(StepTableTest, StepsThatNeverComeHoldABoundedAmount) {
   EXPECT_THAT(table_.Admit(100, 0), Fails(absl::StatusCode::kResourceExhausted, "100 such steps"));
   table_.Remove(3, absl::CancelledError("over"));
   EXPECT_THAT(table_.Admit(100, 100), IsOk());
-  // Nor for ever.
+  // But not forever.
   clock_.AdvanceNanos(Nanos(absl::Minutes(2)));
   table_.Sweep();
   EXPECT_EQ(table_.size(), 0);
@@ -91,7 +91,7 @@ TEST(StepTable, AStepIsTheSameForAllUntilItIsRemoved) {
   step->RecvLocalAsync("a;1;b;edge;0:0", [&](const absl::Status& why, Rendezvous::Value) { status = why; });
   table.Remove(1, Cancelled("over"));
   EXPECT_THAT(status, Fails(absl::StatusCode::kCancelled, "over"));
-  // Who asks late does not wait for a step that nobody runs any more.
+  // A late request does not wait for a step that is over.
   const auto late = table.Find(1);
   EXPECT_NE(late, step);
   late->RecvLocalAsync("a;1;b;edge;0:0", [&](const absl::Status& why, Rendezvous::Value) { status = why; });

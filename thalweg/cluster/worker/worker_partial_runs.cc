@@ -11,8 +11,8 @@
 
 namespace thalweg {
 
-// A step that the master feeds and fetches in several calls. The first starts
-// it; each gives and takes through the rendezvous; the last waits for its end.
+// A step that the master feeds and fetches in several calls. The first call starts it, each call
+// exchanges tensors through the rendezvous, and the last call waits for its end.
 class WorkerPartialRuns::PartialRun : public std::enable_shared_from_this<PartialRun> {
  public:
   PartialRun(const StepEnvironment& environment, int64_t step_id, std::shared_ptr<WorkerSession> session,
@@ -43,7 +43,7 @@ class WorkerPartialRuns::PartialRun : public std::enable_shared_from_this<Partia
   const WorkerSession& session() const { return *session_; }
   int64_t id() const { return step_.id; }
 
-  // One call of the master's.
+  // Serves one call: sends its feeds, and completes when all of its fetches have arrived.
   void Exchange(const CallOptions& options, RunGraphCall call, RunGraphResult* result, Worker::Done done) {
     struct Call {
       std::shared_ptr<PartialRun> run;
@@ -66,6 +66,7 @@ class WorkerPartialRuns::PartialRun : public std::enable_shared_from_this<Partia
           options.cancellation->Register([run = shared_from_this()](const absl::Status& why) { run->Cancel(why); });
       if (!shared->id.has_value()) Cancel(options.cancellation->status());
     }
+    // One for each fetch, one for the end of the step if this is the last call, and one for this function.
     const int waits = static_cast<int>(call.recv_keys.size()) + (call.is_last_partial ? 1 : 0) + 1;
     {
       MutexLock lock(&shared->mutex);

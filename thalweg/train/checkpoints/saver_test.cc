@@ -107,7 +107,7 @@ TEST_F(SaverTest, KeepsTheLastAndOneInAWhile) {
     if (absl::EndsWith(name, ".index")) there.push_back(name);
   }
   EXPECT_THAT(there, ElementsAre("m-4.index", "m-8.index", "m-9.index"));
-  // The next process goes on where this one has stopped.
+  // The next process continues the list of this one.
   Model next(1, {.max_to_keep = 2, .clock = &clock});
   const auto again = next.Start();
   ASSERT_OK(next.saver->Save(*again, Path("m"), 10).status());
@@ -180,7 +180,7 @@ TEST_F(SaverTest, ACheckpointIsOneMoment) {
   stop = true;
 }
 
-// Where relative paths begin, until it goes.
+// Changes the working folder while it lives.
 class WorkingFolder {
  public:
   explicit WorkingFolder(const std::string& folder) : before_(std::filesystem::current_path()) {
@@ -234,7 +234,7 @@ TEST_F(SaverTest, WhatWasJustWrittenStays) {
   EXPECT_THAT(CheckpointExists("m"), IsOk());
 }
 
-// A disk that deletes nothing until it is told to, and one file not at all.
+// A file system that delays deletions until the test allows them, and refuses to delete one file.
 class SlowToDelete final : public FileSystem {
  public:
   explicit SlowToDelete(std::string keeps) : keeps_(std::move(keeps)) {}

@@ -1,6 +1,5 @@
-// Building goes on after a mistake: whatever a model calls then, the scope keeps
-// its first error, results have their full size and are null handles, and a null
-// handle that is passed is an error, too.
+// Model building continues after an error: the scope keeps its first error, and results are null handles
+// in lists of the expected length. Passing a null handle is an error, too.
 #include <string>
 #include <tuple>
 #include <type_traits>

@@ -1,5 +1,4 @@
-// Whole programs: replicas under MonitoredTrainingSessions, asynchronous and in
-// step.
+// Whole programs: replicas in MonitoredTrainingSessions, asynchronous and synchronous.
 #include <atomic>
 #include <thread>
 
@@ -29,7 +28,7 @@ class ReplicatedTrainingTest : public FolderTest {
     int64_t last_step = 20;
     // Called after every step of every worker.
     std::function<void(int worker, int64_t steps)> after_step = [](int, int64_t) {};
-    int64_t own_steps[3] = {-1, -1, -1};  // at most so many of a worker
+    int64_t own_steps[3] = {-1, -1, -1};  // maximum number of steps per worker
   };
 
   // One worker, from its start to its end. The steps it made.

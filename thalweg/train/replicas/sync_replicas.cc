@@ -25,7 +25,7 @@ namespace {
 constexpr char kRosterList[] = "sync_replicas_members";
 constexpr char kLedgerList[] = "sync_replicas_ledgers";
 
-// Each row once, in order: what accumulators want.
+// Sums repeated rows and sorts them by index, so that the accumulator can merge rows with the same index.
 Gradient Sorted(const Scope& s, const Gradient& gradient) {
   const Gradient summed = SumRepeatedRows(s, gradient);
   const Output rows = Cast(s, summed.indices, kInt64);
@@ -86,6 +86,8 @@ class SyncReplicasOptimizer final : public WrappedOptimizer {
   std::shared_ptr<SyncGraph> graph_;
 };
 
+// Adds the accumulator of a variable, the op with which a worker sends its gradient (`push`), and the op
+// with which the chief takes the mean.
 SyncReplicasOptimizer::Accumulated SyncReplicasOptimizer::Accumulate(const Scope& own, const GradientAndVar& g,
                                                                      Output local_step) {
   const Var& v = g.variable;
@@ -115,6 +117,12 @@ SyncReplicasOptimizer::Accumulated SyncReplicasOptimizer::Accumulate(const Scope
   return a;
 }
 
+// Builds two subgraphs that meet in the accumulators and the roster:
+// - the train op, run by every worker: push all gradients, wait for the release of the next step, and
+//   store that step as the local step;
+// - the round, run by a thread of the chief: take the means, update the variables and the global step,
+//   and release the new step.
+// All workers build the same nodes, so the accumulators and the roster have shared names.
 Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAndVar>& gradients,
                                     const ApplyGradientsOptions& options) {
   const Var& global_step = options.global_step;
@@ -162,7 +170,7 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
   for (const Accumulated& a : all) inits.push_back(AccumulatorSetGlobalStep(a.scope, a.handle, global_step.read));
   graph_->chief_init = Group(own.WithOpName("chief_init"), inits);
 
-  // A step of a worker: all its gradients, then the wait for the next.
+  // The train op: push all gradients, then wait for the next step.
   const Output next = RosterAwaitStep(at_step.WithControlDependencies(pushes), roster, local_step);
   if (at_step.ok()) at_step.graph().AddToCollection(kGlobalStepUpdates, next.node->name());
   return Assign(root.ColocateWith(local_step.ref).WithOpName(options.name.empty() ? name() : options.name),
@@ -237,7 +245,7 @@ absl::StatusOr<GradientLedger> ReadLedger(Session& session, const Graph& graph) 
     workers[members[i]].present = values[1].flat<bool>()[i];
   }
   for (size_t l = 0; l < ledgers.size(); ++l) {
-    const Tensor* columns = &values[2 + 4 * l];
+    const Tensor* columns = &values[2 + 4 * l];  // worker, accepted, stale, last step
     for (int64_t i = 0; i < columns[0].num_elements(); ++i) {
       GradientLedger::Worker& worker = workers[columns[0].data<int64_t>()[i]];
       worker.accepted += columns[1].data<int64_t>()[i];

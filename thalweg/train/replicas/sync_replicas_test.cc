@@ -28,7 +28,7 @@ TestReplica::MakeOptimizer Sync(const SyncReplicasOptions& options) {
   return [=] { return SyncReplicas(Momentum({.learning_rate = 0.05, .momentum = 0.5}), options); };
 }
 
-// What worker i sees in step k.
+// The input of worker i in step k.
 float X(int i, int k) { return std::sin(static_cast<float>(3 * i + 7 * k)); }
 
 // One process, the mean of the losses of `workers(k)` workers in step k.
@@ -62,8 +62,8 @@ std::vector<float> MeanOfAll(int steps, const std::function<int(int)>& workers) 
   return values;
 }
 
-// Runs `steps(i)` steps of each worker on a thread of its own, then its end;
-// what the chief has at its end, in `values` and `ledger`.
+// Runs `steps(i)` steps of each worker on its own thread, and ends it. `values` and `ledger` are those
+// of the chief at its end.
 struct Outcome {
   std::vector<float> values;
   int64_t global_step = 0;

@@ -232,7 +232,7 @@ TEST_F(MonitoredSessionTest, SaysThatNothingCountsTheSteps) {
   EXPECT_EQ(*log, "") << "others count, too";
   for (int i = 0; i < 300; ++i) ASSERT_OK(session.Run({uncounted}).status());
   EXPECT_THAT(*log, HasSubstr("StopAtStep waits for global step 500, but after 100 steps of this worker it is still 1: "
-                              "does the optimizer count, as in Minimize(s, loss, {.global_step = step})?"));
+                              "does the optimizer increment it, as in Minimize(s, loss, {.global_step = step})?"));
   EXPECT_THAT(*log, HasSubstr("after 200 steps"));
   EXPECT_EQ(std::count(log->begin(), log->end(), '\n'), 2) << *log;
 }
@@ -279,7 +279,7 @@ TEST_F(MonitoredSessionTest, TheEndOfTheDataIsAnEnd) {
   EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-3"));
 }
 
-// The loop of a program that returns every error: the end of the data is none.
+// The loop of a program that returns every error. The end of the data is not a failure.
 absl::Status TrainWithoutClose(Model& m, const std::string& folder, Output step) {
   ASSIGN_OR_RETURN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder}));
   while (!session.ShouldStop()) {
@@ -364,7 +364,7 @@ TEST_F(MonitoredSessionTest, TwoChiefsCannotWriteOneFolder) {
 }
 
 TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
-  // Nobody waits for worker 2, which never comes.
+  // No task waits for worker 2, which never starts.
   TestCluster cluster({{"ps", 2}, {"worker", 3}}, {{"worker", 2}});
   Model chief(2, 0), worker(2, 1);
   Notification waits, trained;

@@ -37,8 +37,8 @@ TEST(SessionManager, AWorkerIsToldThatVariablesHaveValues) {
   });
   waits.WaitForNotification();
   ASSERT_OK(chief.keeper->Open(/*again=*/false).status());
-  // A queue that is closed already tells nothing new: one that comes late, and
-  // one whose variables were lost elsewhere, have to look.
+  // A closed queue gives no second signal: a late worker, and one whose variables were lost on another
+  // task, must poll.
   Program late(cluster, 1);
   ASSERT_OK(late.keeper->Open(/*again=*/false).status());
 }
