@@ -5,7 +5,7 @@
 Each program is written as public TensorFlow 1 programs are, learns from a few hundred examples, and prints one line
 "RESULT name=value ..." in every task that trains. Programs that compute the same whatever the order of their steps
 must give TensorFlow's numbers; of the others the results must be as good. Every task must end by itself on Thalweg,
-with code 0. TensorFlow's parameter servers never end, and are killed.
+with code 0; Thalweg's parameter servers of TensorFlow workers do so too. TensorFlow's never end, and are killed.
 """
 
 import argparse
@@ -28,6 +28,7 @@ TIMEOUT = 240  # time limit of a program in seconds, generous for a busy machine
 
 # same: relative tolerance against TensorFlow's value. within: what both must reach, as (lowest, highest).
 # tensorflow: False if TensorFlow's own tasks do not end, for the reason that `note` gives.
+# launch: how tasks learn who they are: by flags or by TF_CONFIG (with an evaluator, too), or one task alone.
 Program = collections.namedtuple("Program", "script ps workers args same within launch late tensorflow note")
 
 
@@ -92,6 +93,22 @@ CATALOGUE = collections.OrderedDict([
                                                                                              "loaded": (0, 0)})),
     ("staging and padded batches", program("staging.py", workers=1, same={"loss": 1e-3, "w": 1e-3})),
     ("Estimator, train_and_evaluate", program("estimator.py", launch="tf_config", within={"accuracy": (0.8, 1)})),
+    ("DNNClassifier, with an evaluator", program("canned_estimators.py", args=["--model=dnn"], launch="evaluator",
+                                                 within={"accuracy": (0.8, 1), "exported": (0.7, 1)})),
+    ("LinearClassifier, with an evaluator", program("canned_estimators.py", args=["--model=linear"], launch="evaluator",
+                                                    within={"accuracy": (0.8, 1), "exported": (0.7, 1)})),
+    ("DNNLinearCombinedClassifier, 2 ps", program("canned_estimators.py", ps=2, args=["--model=combined"],
+                                                  launch="evaluator",
+                                                  within={"accuracy": (0.8, 1), "exported": (0.7, 1)})),
+    ("BoostedTreesClassifier", program("canned_estimators.py", args=["--model=trees"], launch="evaluator",
+                                       within={"accuracy": (0.7, 1), "exported": (0.6, 1)})),
+    ("Keras model as an estimator", program("keras_estimator.py", launch="tf_config", within={"accuracy": (0.8, 1)})),
+    ("Estimator, ParameterServerStrategy", program("strategy_estimator.py", args=["--strategy=ps"], launch="tf_config",
+                                                   within={"accuracy": (0.8, 1)})),
+    ("Estimator, MultiWorkerMirroredStrategy", program("strategy_estimator.py", ps=0, args=["--strategy=all_reduce"],
+                                                       launch="tf_config", within={"accuracy": (0.8, 1)})),
+    ("py_func and from_generator, one worker", program("py_func_input.py", workers=1, same={"loss": 1e-3})),
+    ("py_func and from_generator", program("py_func_input.py", within={"accuracy": (0.9, 1)})),
     ("DeepFM, 2 ps", program("deepfm.py", ps=2, within={"loss": (0, 0.7)})),
     ("DeepFM, one worker", program("deepfm.py", ps=2, workers=1, same={"loss": 1e-2})),
     ("REINFORCE", program("reinforce.py", within={"score": (0.75, 1)})),
@@ -107,21 +124,25 @@ def command_lines(entry):
     if entry.launch == "alone":
         return [("worker", 0, None, list(entry.args), {})]
     jobs = [("ps", entry.ps), ("worker", entry.workers)]
-    if entry.launch == "tf_config":
+    if entry.launch != "flags":
         jobs = [("ps", entry.ps), ("chief", 1), ("worker", entry.workers - 1)]
+    jobs = [(job, n) for job, n in jobs if n > 0]
     ports = iter(free_ports(sum(n for _, n in jobs)))
     cluster = {job: ["localhost:%d" % next(ports) for _ in range(n)] for job, n in jobs}
     lines = []
     for job, n in jobs:
         for index in range(n):
             port = int(cluster[job][index].split(":")[1])
-            if entry.launch == "tf_config":
+            if entry.launch != "flags":
                 config = {"cluster": cluster, "task": {"type": job, "index": index}}
                 lines.append((job, index, port, list(entry.args), {"TF_CONFIG": json.dumps(config)}))
             else:
                 flags = ["--ps_hosts=" + ",".join(cluster["ps"]), "--worker_hosts=" + ",".join(cluster["worker"]),
                          "--job_name=" + job, "--task_index=%d" % index]
                 lines.append((job, index, port, flags + list(entry.args), {}))
+    if entry.launch == "evaluator":  # it is not in the cluster
+        config = {"cluster": cluster, "task": {"type": "evaluator", "index": 0}}
+        lines.append(("evaluator", 0, None, list(entry.args), {"TF_CONFIG": json.dumps(config)}))
     return lines
 
 
@@ -177,10 +198,10 @@ def run(entry, thalweg):
                 results = read_results(process.output)
                 if results is None:
                     outcome.problems.append("%s %d prints no result" % (job, index))
-                elif not outcome.results:
-                    outcome.results = results
+                else:
+                    outcome.results = dict(results, **outcome.results)  # the chief's come first
         trained = time.time()
-        if thalweg is True and not outcome.problems:
+        if thalweg in (True, "ps") and not outcome.problems:
             for job, index, process in tasks:
                 wait_for_end(outcome, job, index, process, end)
         outcome.ending = time.time() - trained
