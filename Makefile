@@ -59,6 +59,10 @@ lint: setup-develop ## check the layout, and run clang-tidy on what differs from
 	@cmake --build build/clang --target thalweg_proto thalweg_common_headers thalweg_op_headers thalweg_test_headers thalweg_api_headers
 	@tools/lint
 
+.PHONY: docs
+docs: setup-docs ## build build/docs/html: the guides and the reference of the C++ API; fails if a public symbol has no comment
+	@docs/reference/build
+
 .PHONY: diagrams
 diagrams: ## draw the diagrams of docs/ anew, after a change of docs/diagrams/*.dot; needs graphviz
 	@for dot in docs/diagrams/*.dot; do dot -Tsvg $$dot -o $${dot%.dot}.svg; done
@@ -71,11 +75,13 @@ install: build ## install the program and the C++ library to PREFIX (/usr/local)
 clean: ## remove everything that was built, except the TensorFlow environment
 	@rm -rf build/release build/asan build/tsan build/clang
 
-.PHONY: setup setup-develop tensorflow
+.PHONY: setup setup-develop setup-docs tensorflow
 setup: ## install the Debian packages that are missing
 	@tools/setup
 setup-develop:
 	@tools/setup develop
+setup-docs:
+	@tools/setup docs
 tensorflow: setup
 	@tools/tensorflow >/dev/null
 

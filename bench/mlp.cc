@@ -11,6 +11,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 #include "thalweg/base/clock.h"
 #include "thalweg/base/simd.h"
 #include "thalweg/ops/support/gemm.h"
@@ -100,7 +101,6 @@ double Limit(int batch) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::ParseCommandLine(argc, argv);
   const int batch = absl::GetFlag(FLAGS_batch);
   const absl::StatusOr<double> rate = absl::GetFlag(FLAGS_limit) ? Limit(batch) : Session(batch);

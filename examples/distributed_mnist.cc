@@ -1,5 +1,5 @@
 // distributed_mnist.cc - MNIST, or a set like it, on parameter servers and
-// workers: between-graph replication, asynchronous or (--is_sync) in step.
+// workers: between-graph replication, asynchronous or (--is_sync) synchronous.
 //
 //   thalweg run --ps 2 --workers 2 -- distributed_mnist --is_sync
 //
@@ -14,16 +14,17 @@
 #include "absl/flags/usage.h"
 #include "test_accuracy.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
-ABSL_FLAG(bool, is_sync, false, "train in step");
+ABSL_FLAG(bool, is_sync, false, "use synchronous training: one update per step with the mean of all workers' gradients");
 ABSL_FLAG(std::string, data_dir, tw::data::Mnist::kDefaultFolder, "folder with the four IDX files, gzipped or not");
 ABSL_FLAG(std::string, checkpoint_dir, "./checkpoint_dir", "where checkpoints and TensorBoard's files go");
 ABSL_FLAG(int64_t, steps, 2000, "the global step to stop at");
 ABSL_FLAG(int64_t, save_steps, 500, "global steps between checkpoints");
 ABSL_FLAG(int, batch_size, 32, "images in a batch of one worker");
-ABSL_FLAG(float, learning_rate, 1e-4f, "of Adam");
+ABSL_FLAG(float, learning_rate, 1e-4f, "Adam's learning rate");
 ABSL_FLAG(double, require_accuracy, 0, "end with an error if the test accuracy is below this");
 
 namespace {
@@ -94,19 +95,10 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   return absl::OkStatus();
 }
 
-absl::Status RunTask(const tw::Job& job) {
-  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
-  if (job.task.job != "ps") return RunWorker(job, *server);
-  const tw::OnSignal drain([&](int) { server->Drain(); });
-  return server->Join();  // returns when the job is done
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Trains a classifier of images on a cluster.");
   absl::ParseCommandLine(argc, argv);
-  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
-  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+  return tw::RunCluster(argc, argv, RunWorker);
 }

@@ -9,13 +9,14 @@
 #include "absl/flags/usage.h"
 #include "test_accuracy.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
 ABSL_FLAG(std::string, data_dir, tw::data::Mnist::kDefaultFolder, "folder with the four IDX files, gzipped or not");
 ABSL_FLAG(int, steps, 5000, "how many batches to train on");
 ABSL_FLAG(int, batch_size, 64, "images in a batch");
-ABSL_FLAG(float, learning_rate, 1e-3f, "of Adam");
+ABSL_FLAG(float, learning_rate, 1e-3f, "Adam's learning rate");
 ABSL_FLAG(int, threads, 0, "threads to compute with; 0: one per core");
 ABSL_FLAG(double, require_accuracy, 0, "exit with code 1 if the test accuracy is below this");
 
@@ -63,7 +64,6 @@ absl::Status Train() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Trains a classifier on MNIST or a set like it.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_batch_size) < 1 || absl::GetFlag(FLAGS_steps) < 0) {

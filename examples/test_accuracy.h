@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 // `accuracy` is that of the images and labels which are fed.
 inline absl::StatusOr<double> TestAccuracy(thalweg::Session& session, thalweg::Output accuracy, thalweg::Output images,

@@ -1,5 +1,7 @@
 #include "thalweg/base/memory.h"
 
+#include "thalweg/base/malloc.h"
+
 #include <malloc.h>
 #include <sys/resource.h>
 

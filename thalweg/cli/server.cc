@@ -1,4 +1,5 @@
 // thalweg server: one task of a cluster.
+#include "thalweg/proto/config.pb.h"
 #include "thalweg/server/server.h"
 
 #include <poll.h>

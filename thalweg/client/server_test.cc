@@ -1,3 +1,4 @@
+#include "thalweg/graph/attr.h"
 #include "thalweg/server/server.h"
 
 #include <atomic>
@@ -37,7 +38,7 @@ TEST(ServerTest, Hello) {
   EXPECT_EQ(out[0].scalar<std::string>(), "Hello, distributed Thalweg!");
   ASSERT_OK_AND_ASSIGN(const auto devices, session->ListDevices());
   ASSERT_EQ(devices.size(), 1u);
-  EXPECT_EQ(devices[0].name(), "/job:local/replica:0/task:0/device:CPU:0");
+  EXPECT_EQ(devices[0].name, "/job:local/replica:0/task:0/device:CPU:0");
 }
 
 TEST(ServerTest, FeedsOfWhatCannotBeComputed) {

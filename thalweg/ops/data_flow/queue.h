@@ -38,7 +38,7 @@ std::unique_ptr<QueueStore> FifoStore();
 // The lowest first component, an int64, comes first.
 std::unique_ptr<QueueStore> PriorityStore();
 
-struct QueueOptions {
+struct QueueConfig {
   std::string kind;  // "FIFOQueue": for messages, and to tell queues apart
   std::string name;
   int64_t capacity = -1;  // without limit if negative
@@ -69,12 +69,12 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   };
 
   // INVALID_ARGUMENT if types and shapes do not fit together.
-  static absl::StatusOr<std::shared_ptr<Queue>> Make(QueueOptions options, std::unique_ptr<QueueStore> store);
-  static absl::Status Check(const QueueOptions& options);
+  static absl::StatusOr<std::shared_ptr<Queue>> Make(QueueConfig options, std::unique_ptr<QueueStore> store);
+  static absl::Status Check(const QueueConfig& options);
 
-  const QueueOptions& options() const { return options_; }
+  const QueueConfig& options() const { return options_; }
   // INVALID_ARGUMENT if another queue of this name is wanted. `op`: that asks.
-  absl::Status Matches(const QueueOptions& wanted, absl::string_view op) const;
+  absl::Status Matches(const QueueConfig& wanted, absl::string_view op) const;
 
   // INVALID_ARGUMENT, at once, for a tuple that does not fit. CANCELLED if the
   // queue is closed.
@@ -100,7 +100,7 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   std::string Describe() const override;
 
  protected:
-  Queue(QueueOptions options, std::unique_ptr<QueueStore> store)
+  Queue(QueueConfig options, std::unique_ptr<QueueStore> store)
       : options_(std::move(options)), store_(std::move(store)) {}
 
   // An element of `task` was put in, or taken out.
@@ -131,7 +131,7 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   bool EndOfQueue(Attempt& attempt, Progress* progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PutBackLocked(std::vector<Tuple>& taken) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const QueueOptions options_;
+  const QueueConfig options_;
 
  protected:
   mutable Mutex mutex_;

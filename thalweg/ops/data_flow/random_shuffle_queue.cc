@@ -70,7 +70,7 @@ const OpRegistration kOps[] = {Shuffle("RandomShuffleQueue"), Shuffle("RandomShu
 }  // namespace
 
 Output RandomShuffleQueue(const Scope& s, const std::vector<DType>& types, const std::vector<PartialShape>& shapes,
-                          RandomShuffleQueueArguments q) {
+                          const RandomShuffleQueueOptions& q) {
   return s.Add("RandomShuffleQueueV2", {},
                {{"component_types", types},
                 {"shapes", shapes},

@@ -78,7 +78,7 @@ class Next {
 };
 
 // Immutable, as every variant.
-class Dataset final : public VariantValue {
+class DatasetValue final : public VariantValue {
  public:
   static constexpr int64_t kInfinite = -1, kUnknown = -2;
   using Start = std::function<absl::StatusOr<Next>(Iteration&)>;
@@ -86,7 +86,7 @@ class Dataset final : public VariantValue {
   // A sequence of several rounds, where that is not the same as one after the other.
   using StartRounds = std::function<absl::StatusOr<Next>(Iteration&, int64_t rounds)>;
 
-  Dataset(std::string kind, int64_t cardinality, Start start, StartRounds start_rounds = nullptr)
+  DatasetValue(std::string kind, int64_t cardinality, Start start, StartRounds start_rounds = nullptr)
       : kind_(std::move(kind)),
         cardinality_(cardinality),
         start_(std::move(start)),
@@ -109,19 +109,19 @@ class Dataset final : public VariantValue {
   const StartRounds start_rounds_;
 };
 
-using DatasetPtr = std::shared_ptr<const Dataset>;
+using DatasetPtr = std::shared_ptr<const DatasetValue>;
 
 // INVALID_ARGUMENT if it is not a dataset.
 absl::StatusOr<DatasetPtr> DatasetIn(const Tensor& tensor);
 Tensor TensorOf(DatasetPtr dataset);
 // Shows in output 0 a dataset of the op's own kind.
-absl::Status SetDataset(KernelContext& c, int64_t cardinality, Dataset::Start start,
-                        Dataset::StartRounds start_rounds = nullptr);
+absl::Status SetDataset(KernelContext& c, int64_t cardinality, DatasetValue::Start start,
+                        DatasetValue::StartRounds start_rounds = nullptr);
 // A dataset of these elements.
 DatasetPtr ListedDataset(std::string kind, std::vector<Element> elements);
 // Every `count`-th element of another, from `index` on. With `require`, fewer
 // elements than shards are an error.
-absl::StatusOr<Next> ShardOf(const Dataset& input, const Shard& shard, bool require, Iteration& it);
+absl::StatusOr<Next> ShardOf(const DatasetValue& input, const Shard& shard, bool require, Iteration& it);
 
 // The value of input i, which has one element. INVALID_ARGUMENT if it has not.
 absl::StatusOr<int64_t> IntArgument(KernelContext& c, int i, absl::string_view name);

@@ -11,14 +11,14 @@ namespace thalweg {
 namespace {
 
 // Nothing of JPEG or PNG is larger.
-constexpr int64_t kMaxSide = 65500;
+constexpr int64_t kMaxJpegSide = 65500;
 
 absl::Status WriteJpeg(KernelContext& c, const JpegEncodeOptions& options) {
   const Tensor& image = c.input(0);
   if (image.num_elements() >= std::numeric_limits<int32_t>::max()) {
     return InvalidArgument("Cannot encode images with >= max int32 elements");
   }
-  if (image.dim(0) == 0 || image.dim(1) == 0 || image.dim(0) > kMaxSide || image.dim(1) > kMaxSide) {
+  if (image.dim(0) == 0 || image.dim(1) == 0 || image.dim(0) > kMaxJpegSide || image.dim(1) > kMaxJpegSide) {
     return Internal("JPEG encoding failed: an image of ", image.shape());
   }
   if (options.quality < 0 || options.quality > 100) {

@@ -21,6 +21,7 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/ops/random_ops.h"
+#include "thalweg/ops/roster_ops.h"
 #include "thalweg/ops/sampling_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/ops/string_ops.h"
@@ -34,7 +35,7 @@
 #include "thalweg/train/layers/variable.h"
 #include "thalweg/train/optimizers/clipping.h"
 #include "thalweg/train/optimizers/learning_rate.h"
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 #include "thalweg/train/session/summary.h"
 
 namespace thalweg {

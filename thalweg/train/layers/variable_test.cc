@@ -115,9 +115,8 @@ TEST_F(TrainTest, TheGraphKnowsItsVariables) {
 }
 
 TEST_F(TrainTest, OperationsOfAVariableAreWhereItIs) {
-  const Scope placed = s_.WithDevice([](const tensorflow::NodeDef& def) {
-    return def.op() == "VariableV2" ? "/job:ps/task:1" : "/job:worker/task:0";
-  });
+  const Scope placed = s_.WithDevice(
+      [](const NewOperation& def) { return def.op() == "VariableV2" ? "/job:ps/task:1" : "/job:worker/task:0"; });
   const Var v = MakeVariable(placed, "v", Shape({2, 2}));
   EXPECT_EQ(v.ref.node->device(), "/job:ps/task:1");
   for (const auto& node : graph_.nodes()) EXPECT_EQ(node->device(), "/job:ps/task:1") << node->name();

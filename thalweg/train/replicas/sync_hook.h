@@ -10,7 +10,7 @@
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/train/replicas/sync_replicas.h"
-#include "thalweg/train/session/hook.h"
+#include "thalweg/train/session/hooks.h"
 
 namespace thalweg {
 
@@ -26,15 +26,15 @@ struct SyncGraph {
   Output release_again;  // ...to those who wait, too
   Output close_steps;
 
-  Output member;                  // fed: a worker, for what follows
-  RosterJoinOutputs own_join;     // this worker's
-  RosterJoinOutputs roster_join;  // in the place of another
+  Output member;                 // fed: a worker, for what follows
+  RosterJoinResult own_join;     // this worker's
+  RosterJoinResult roster_join;  // in the place of another
   Output roster_leave;
   Output accumulator_joins, accumulator_leaves;
-  RosterMemberOutputs members;
+  RosterMembersResult members;
   Output await_empty;  // waits until everyone has left
 
-  AccumulatorLedgerOutputs ledger;  // of the first variable
+  AccumulatorLedgerResult ledger;  // of the first variable
 };
 
 std::shared_ptr<Hook> MakeSyncHook(std::shared_ptr<const SyncGraph> graph, bool is_chief);
