@@ -5,6 +5,7 @@
 #include "thalweg/data/event_file.h"
 #include "thalweg/ops/support/histogram.h"
 #include "thalweg/proto/event.pb.h"
+#include "thalweg/proto/graph.pb.h"
 
 namespace thalweg {
 namespace {

@@ -36,7 +36,8 @@ class ConstructorsTest : public testing::Test {
 
 TEST_F(ConstructorsTest, ShapesAndAxesInBraces) {
   EXPECT_EQ(Show(Reshape(s_, x_, {3, -1})), "Reshape [3,2]");
-  EXPECT_EQ(Show(Reshape(s_, x_, {})), s_.status().ToString()) << "6 elements are no scalar";
+  EXPECT_FALSE(Reshape(s_, x_, {})) << "6 elements are no scalar";
+  EXPECT_FALSE(s_.ok());
 }
 
 TEST_F(ConstructorsTest, MoreBraces) {
@@ -68,12 +69,11 @@ TEST_F(ConstructorsTest, MoreBraces) {
 TEST_F(ConstructorsTest, TensorsAndConstantsMix) {
   const Output sizes = Placeholder(s_, kInt64, {2});
   EXPECT_EQ(Show(Slice(s_, x_, {0, 0}, sizes)), "Slice [?,?]") << "the braces become int64";
-  EXPECT_EQ(Show(Fill(s_, {2}, x_)), s_.status().ToString()) << "a value must be a scalar";
+  EXPECT_FALSE(Fill(s_, {2}, x_)) << "a value must be a scalar";
+  EXPECT_FALSE(s_.ok());
 }
 
 TEST_F(ConstructorsTest, LargeNumbersAreInt64) {
-  const Output large = Reshape(s_, x_, {int64_t{1} << 40});
-  EXPECT_THAT(s_.status(), Fails(absl::StatusCode::kInvalidArgument, "1099511627776"));
   const IntsArg ints{1, int64_t{1} << 40};
   Graph graph;
   EXPECT_EQ(ints.AsTensor(graph.root(), "x").dtype(), kInt64);
