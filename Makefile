@@ -69,6 +69,10 @@ lint: setup-develop ## check the layout, and run clang-tidy on what differs from
 clangd: setup ## configure build/debug, whose compile_commands.json serves clangd, and generate the headers
 	@$(call build,debug,thalweg_generated)
 
+.PHONY: docs
+docs: setup-docs ## build build/docs/html: the guides and the reference of the C++ API; fails if a public symbol has no comment
+	@docs/reference/build
+
 .PHONY: diagrams
 diagrams: ## redraw the diagrams of docs/ after a change of docs/diagrams/*.dot; needs graphviz
 	@for dot in docs/diagrams/*.dot; do dot -Tsvg $$dot -o $${dot%.dot}.svg; done
@@ -81,11 +85,13 @@ install: build ## install the program and the C++ library to PREFIX (default /us
 clean: ## remove everything that was built, except the TensorFlow environment
 	@rm -rf build/release build/debug build/asan build/tsan build/clang
 
-.PHONY: setup setup-develop tensorflow
+.PHONY: setup setup-develop setup-docs tensorflow
 setup: ## install missing Debian packages
 	@tools/setup
 setup-develop:
 	@tools/setup develop
+setup-docs:
+	@tools/setup docs
 tensorflow: setup
 	@tools/tensorflow >/dev/null
 

@@ -15,6 +15,7 @@
 #include "absl/flags/parse.h"
 #include "thalweg/api.h"
 #include "thalweg/base/clock.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -115,7 +116,6 @@ absl::Status Measure() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = Measure();
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());

@@ -10,6 +10,7 @@
 #include "absl/flags/parse.h"
 #include "thalweg/api.h"
 #include "thalweg/base/clock.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -23,10 +24,12 @@ tw::Output ConvLayer(const tw::Scope& s, tw::Output x, int64_t in, int64_t out, 
   const tw::Var kernel = tw::MakeVariable(s, "weights", {5, 5, in, out},
                                           {.initializer = tw::initializers::TruncatedNormal({.stddev = 0.05})});
   const tw::Var biases = tw::MakeVariable(s, "biases", {out}, {.initializer = tw::initializers::Constant(bias)});
-  return tw::Relu(s, tw::BiasAdd(s, tw::Conv2D(s, x, kernel, {1, 1, 1, 1}, "SAME"), biases));
+  return tw::Relu(s, tw::BiasAdd(s, tw::Conv2D(s, x, kernel, {1, 1, 1, 1}, Padding::kSame), biases));
 }
 
-tw::Output Pool(const tw::Scope& s, tw::Output x) { return tw::MaxPool(s, x, {1, 3, 3, 1}, {1, 2, 2, 1}, "SAME"); }
+tw::Output Pool(const tw::Scope& s, tw::Output x) {
+  return tw::MaxPool(s, x, {1, 3, 3, 1}, {1, 2, 2, 1}, Padding::kSame);
+}
 tw::Output Norm(const tw::Scope& s, tw::Output x) {
   return tw::Lrn(s, x, {.depth_radius = 4, .bias = 1, .alpha = 0.001f / 9, .beta = 0.75f});
 }
@@ -74,7 +77,6 @@ absl::StatusOr<double> ImagesPerSecond(int batch) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::ParseCommandLine(argc, argv);
   const absl::StatusOr<double> rate = ImagesPerSecond(absl::GetFlag(FLAGS_batch));
   if (!rate.ok()) {

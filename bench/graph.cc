@@ -19,6 +19,8 @@
 #include "absl/flags/parse.h"
 #include "thalweg/api.h"
 #include "thalweg/base/clock.h"
+#include "thalweg/proto/graph.pb.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -71,7 +73,6 @@ absl::StatusOr<double> MicrosOfStep(const Loaded& loaded, double seconds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::ParseCommandLine(argc, argv);
   std::map<std::string, std::unique_ptr<Loaded>> graphs;
   std::string path;

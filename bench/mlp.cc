@@ -14,6 +14,7 @@
 #include "thalweg/base/clock.h"
 #include "thalweg/base/simd.h"
 #include "thalweg/ops/support/gemm.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -100,7 +101,6 @@ double Limit(int batch) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::ParseCommandLine(argc, argv);
   const int batch = absl::GetFlag(FLAGS_batch);
   const absl::StatusOr<double> rate = absl::GetFlag(FLAGS_limit) ? Limit(batch) : Session(batch);

@@ -10,6 +10,7 @@
 #include "absl/flags/parse.h"
 #include "thalweg/api.h"
 #include "thalweg/base/clock.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -62,7 +63,6 @@ absl::StatusOr<double> WordsPerSecond() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::ParseCommandLine(argc, argv);
   const absl::StatusOr<double> rate = WordsPerSecond();
   if (!rate.ok()) {

@@ -11,6 +11,7 @@
 #include "absl/flags/parse.h"
 #include "thalweg/api.h"
 #include "thalweg/base/clock.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -58,7 +59,6 @@ absl::StatusOr<double> StepsPerSecond() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::ParseCommandLine(argc, argv);
   const absl::StatusOr<double> rate = StepsPerSecond();
   if (!rate.ok()) {

@@ -12,8 +12,12 @@ get_property(objects GLOBAL PROPERTY THALWEG_OBJECTS)
 add_library(thalweg_archive STATIC ${objects})
 set_target_properties(thalweg_archive PROPERTIES OUTPUT_NAME thalweg LINKER_LANGUAGE CXX)
 install(TARGETS thalweg_archive ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY thalweg ${PROJECT_BINARY_DIR}/generated/thalweg DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN "*_testlib.h" EXCLUDE)
+file(STRINGS thalweg/public_headers.txt headers REGEX "^thalweg/")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS thalweg/public_headers.txt)
+foreach(header ${headers})
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+endforeach()
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/thalweg)
 configure_package_config_file(cmake/thalweg-config.cmake.in ${PROJECT_BINARY_DIR}/thalweg-config.cmake

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -28,7 +29,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   const auto x = tw::Placeholder(s, tw::kFloat, {-1}), y = tw::Placeholder(s, tw::kFloat, {-1});
   const auto slope = tw::MakeVariable(s, "slope", {}, {.initializer = tw::initializers::Zeros()});
   const auto offset = tw::MakeVariable(s, "offset", {}, {.initializer = tw::initializers::Zeros()});
-  const auto loss = tw::ReduceMean(s, tw::Square(s, tw::Sub(s, tw::Add(s, tw::Mul(s, x, slope), offset), y)));
+  const auto loss = tw::ReduceMean(s, tw::Square(s, x * slope + offset - y));
 
   const auto optimizer = tw::GradientDescent({.learning_rate = 0.2f});
   auto gradients = optimizer->ComputeGradients(s, loss);
@@ -67,16 +68,10 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   return tw::AnnounceDone(server.target());
 }
 
-absl::Status RunTask(const tw::Job& job) {
-  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
-  return RunWorker(job, *server);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Fits a line on several workers and averages their gradients with an all-reduce.");
   absl::ParseCommandLine(argc, argv);
-  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
-  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+  return tw::RunCluster(argc, argv, RunWorker);
 }

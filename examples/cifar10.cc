@@ -13,6 +13,7 @@
 #include "absl/flags/usage.h"
 #include "cifar10_model.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -87,7 +88,6 @@ absl::Status Run() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Trains an image classifier on CIFAR-10.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = Run();

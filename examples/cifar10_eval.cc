@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "cifar10_model.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -74,7 +75,6 @@ absl::Status Run() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Evaluates the checkpoints of cifar10_train as they are written.");
   absl::ParseCommandLine(argc, argv);
   return tw::ExitCode(Run());

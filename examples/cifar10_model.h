@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace cifar10 {
 
@@ -17,14 +18,14 @@ inline constexpr double kAverageDecay = 0.9999;
 
 inline tw::Output Convolution(const tw::Scope& s, tw::Output x, double bias) {
   return tw::layers::Conv2D(s, x, 64, 5,
-                            {.padding = "SAME",
+                            {.padding = Padding::kSame,
                              .activation = tw::Relu,
                              .kernel_initializer = tw::initializers::TruncatedNormal({.stddev = 0.05}),
                              .bias_initializer = tw::initializers::Constant(bias)});
 }
 
 inline tw::Output Pool(const tw::Scope& s, tw::Output x) {
-  return tw::layers::MaxPooling2D(s, x, 3, 2, {.padding = "SAME"});
+  return tw::layers::MaxPooling2D(s, x, 3, 2, {.padding = tw::Padding::kSame});
 }
 
 inline tw::Output Norm(const tw::Scope& s, tw::Output x) {
@@ -58,7 +59,7 @@ inline tw::Output Loss(const tw::Scope& s, const Cnn& c) {
   auto loss = tw::ReduceMean(s, tw::SparseSoftmaxCrossEntropy(s, c.logits, c.labels));
   // L2 regularization of the two fully connected layers.
   for (const char* name : {"dense/kernel", "dense_1/kernel"}) {
-    loss = tw::Add(s, loss, tw::Mul(s, tw::L2Loss(s, tw::GetVariable(s.graph(), name)), tw::Const(s, 0.004f)));
+    loss += tw::L2Loss(s, tw::GetVariable(s.graph(), name)) * 0.004f;
   }
   return loss;
 }

@@ -12,6 +12,7 @@
 #include "absl/flags/usage.h"
 #include "cifar10_model.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -70,21 +71,17 @@ absl::Status Train(const tw::Job& job, const tw::Server& server, const std::stri
   return session.Close();
 }
 
-absl::Status RunTask(const tw::Job& job) {
-  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
-  if (job.task.job == "ps") return server->Join();
-  if (!absl::GetFlag(FLAGS_generated)) return Train(job, *server, absl::GetFlag(FLAGS_data_dir));
+absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
+  if (!absl::GetFlag(FLAGS_generated)) return Train(job, server, absl::GetFlag(FLAGS_data_dir));
   ASSIGN_OR_RETURN(const auto folder, tw::data::TemporaryFolder::Create());
   RETURN_IF_ERROR(tw::data::GenerateCifar10(folder.path()));  // every worker generates the same images
-  return Train(job, *server, folder.path());
+  return Train(job, server, folder.path());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Trains an image classifier on CIFAR-10 on a cluster.");
   absl::ParseCommandLine(argc, argv);
-  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
-  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+  return tw::RunCluster(argc, argv, RunWorker);
 }

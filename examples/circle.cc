@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 

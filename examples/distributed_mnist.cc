@@ -15,6 +15,7 @@
 #include "absl/flags/usage.h"
 #include "test_accuracy.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -96,19 +97,10 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   return absl::OkStatus();
 }
 
-absl::Status RunTask(const tw::Job& job) {
-  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
-  if (job.task.job != "ps") return RunWorker(job, *server);
-  const tw::OnSignal drain([&](int) { server->Drain(); });
-  return server->Join();  // returns when all workers are done
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Trains an image classifier on a cluster.");
   absl::ParseCommandLine(argc, argv);
-  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
-  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+  return tw::RunCluster(argc, argv, RunWorker);
 }

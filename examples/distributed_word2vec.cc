@@ -17,6 +17,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -41,7 +42,7 @@ struct SkipGramModel {
 };
 
 tw::Output Normalized(const tw::Scope& s, tw::Output rows) {
-  return tw::Mul(s, rows, tw::Rsqrt(s, tw::ReduceSum(s, tw::Square(s, rows), {1}, {.keep_dims = true})));
+  return rows * tw::Rsqrt(s, tw::ReduceSum(s, tw::Square(s, rows), {1}, {.keep_dims = true}));
 }
 
 // The cosine similarities of `words` to all words, [words, vocabulary]. Each
@@ -146,26 +147,22 @@ absl::Status Train(const tw::Job& job, const tw::Server& server, const std::stri
   return session.Close();
 }
 
-absl::Status RunTask(const tw::Job& job) {
-  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
-  if (job.task.job == "ps") return server->Join();
-  if (!absl::GetFlag(FLAGS_generated)) return Train(job, *server, absl::GetFlag(FLAGS_data));
+absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
+  if (!absl::GetFlag(FLAGS_generated)) return Train(job, server, absl::GetFlag(FLAGS_data));
   ASSIGN_OR_RETURN(const auto folder, tw::data::TemporaryFolder::Create());
   const std::string path = folder.path() + "/text8";
   RETURN_IF_ERROR(tw::data::GenerateText8(path));  // every worker generates the same text
-  return Train(job, *server, path);
+  return Train(job, server, path);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Learns word embeddings from a text on a cluster.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_batch_size) < 1 || absl::GetFlag(FLAGS_depth) < 1) {
     std::fprintf(stderr, "--batch_size and --depth must be at least 1\n");
     return 2;
   }
-  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
-  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+  return tw::RunCluster(argc, argv, RunWorker);
 }

@@ -2,14 +2,17 @@
 #include <cstdio>
 
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
-int main() {
+absl::Status Hello() {
   tw::Graph graph;
-  const auto hello = tw::Const(graph.root(), std::string("Hello, Thalweg!"));
-  const auto session = tw::Session::Create(graph);
-  const auto out = session.ok() ? (*session)->Run({hello}) : session.status();
-  std::puts(out.ok() ? out->at(0).scalar<std::string>().c_str() : out.status().ToString().c_str());
-  return out.ok() ? 0 : 1;
+  const auto hello = tw::Const(graph.root(), "Hello, Thalweg!");
+  ASSIGN_OR_RETURN(auto session, tw::Session::Create(graph));
+  ASSIGN_OR_RETURN(const auto out, session->Run({hello}));
+  std::puts(out[0].scalar<std::string>().c_str());
+  return absl::OkStatus();
 }
+
+int main() { return tw::ExitCode(Hello()); }

@@ -10,6 +10,7 @@
 
 #include "absl/flags/parse.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -17,7 +18,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   tw::Graph graph;
   const bool has_ps = job.cluster.num_tasks("ps") > 0;
   const auto s = has_ps ? graph.root().WithDevice("/job:ps/task:0") : graph.root();
-  const auto greeting = tw::Const(s, tw::Tensor::Scalar<std::string>("Hello, Thalweg!"));
+  const auto greeting = tw::Const(s, "Hello, Thalweg!");
   // With this filter the session ignores the other workers: it does not wait for one that has not started or has left.
   ASSIGN_OR_RETURN(auto session,
                    tw::Session::Create(graph, {.target = server.target(), .device_filters = {"/job:ps"}}));
@@ -29,6 +30,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   return tw::AnnounceDone(server.target());  // once all workers have announced this, Join() returns on the servers
 }
 
+// RunCluster, which the other examples use, is these lines in one call.
 absl::Status RunTask(const tw::Job& job) {
   ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
   if (job.task.job != "ps") return RunWorker(job, *server);

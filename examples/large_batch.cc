@@ -14,6 +14,7 @@
 #include "absl/flags/usage.h"
 #include "test_accuracy.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -91,21 +92,14 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   return absl::OkStatus();
 }
 
-absl::Status RunTask(const tw::Job& job) {
-  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
-  return job.task.job == "ps" ? server->Join() : RunWorker(job, *server);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Trains synchronously on several workers with a large batch.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_batch_size) < 1 || absl::GetFlag(FLAGS_base_batch) < 1) {
     std::fprintf(stderr, "--batch_size and --base_batch must be at least 1\n");
     return 2;
   }
-  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
-  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+  return tw::RunCluster(argc, argv, RunWorker);
 }

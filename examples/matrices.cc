@@ -13,6 +13,7 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -33,15 +34,14 @@ absl::Status Multiply(const tw::Job& job, const tw::Server& server) {
   // a is all ones, b is twice the identity. Both are variables on parameter servers.
   const auto a = tw::MakeVariable(on("ps", 0), "a", {n, n}, {.initializer = tw::initializers::Ones()});
   const auto last = on("ps", ps - 1);
-  const auto twos = tw::Fill(last, tw::Const(last, tw::Tensor::Vector<int32_t>({n})), tw::Const(last, 2.f));
+  const auto twos = tw::Fill(last, {n}, 2.f);
   const auto b = tw::MakeVariable(last, "b", tw::Diag(last, twos));
 
   // Every worker receives some of the rows of a. Each row crosses the network once.
   std::vector<tw::Output> sums;
   for (int i = 0; i < workers; ++i) {
     const int begin = n * i / workers, rows = n * (i + 1) / workers - begin;
-    const auto part = tw::Slice(on("ps", 0), a, tw::Const(on("ps", 0), tw::Tensor::Vector<int32_t>({begin, 0})),
-                                tw::Const(on("ps", 0), tw::Tensor::Vector<int32_t>({rows, n})));
+    const auto part = tw::Slice(on("ps", 0), a, {begin, 0}, {rows, n});
     sums.push_back(tw::ReduceSum(on("worker", i), tw::MatMul(on("worker", i), part, b)));
   }
   const auto total = tw::AddN(on("worker", 0), sums);
@@ -53,14 +53,8 @@ absl::Status Multiply(const tw::Job& job, const tw::Server& server) {
   std::puts(tw::DescribePlacement(placed).c_str());
   ASSIGN_OR_RETURN(const auto out, session->Run({total}));
   std::printf("the sum of all elements of the product is %.0f\n", out[0].scalar<float>());
-  return session->Close();
-}
-
-absl::Status RunTask(const tw::Job& job) {
-  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
-  if (!job.is_chief()) return server->Join();  // returns when the chief is done
-  RETURN_IF_ERROR(Multiply(job, *server));
-  return tw::AnnounceDone(server->target());
+  RETURN_IF_ERROR(session->Close());
+  return tw::AnnounceDone(server.target());  // the other tasks end
 }
 
 }  // namespace
@@ -68,6 +62,5 @@ absl::Status RunTask(const tw::Job& job) {
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Multiplies matrices on the tasks of a cluster.");
   absl::ParseCommandLine(argc, argv);
-  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
-  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+  return tw::RunCluster(argc, argv, Multiply, {.only_chief = true});
 }

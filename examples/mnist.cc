@@ -9,6 +9,7 @@
 #include "absl/flags/usage.h"
 #include "test_accuracy.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -63,7 +64,6 @@ absl::Status Train() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Trains an image classifier on MNIST or a data set in its format.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_batch_size) < 1 || absl::GetFlag(FLAGS_steps) < 0) {

@@ -15,6 +15,7 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -76,22 +77,13 @@ absl::Status Train(const tw::Job& job, const tw::Server& server) {
   RETURN_IF_ERROR(session->Close());
   const double limit = absl::GetFlag(FLAGS_require_loss);
   if (limit > 0 && !(value <= limit)) return tw::FailedPrecondition("the last loss, ", value, ", is above ", limit);
-  return absl::OkStatus();
-}
-
-absl::Status RunTask(const tw::Job& job) {
-  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task));
-  if (!job.is_chief()) return server->Join();  // returns when the chief is done
-  RETURN_IF_ERROR(Train(job, *server));
-  return tw::AnnounceDone(server->target());
+  return tw::AnnounceDone(server.target());  // the other tasks end
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Trains an LSTM with its layers on different tasks.");
   absl::ParseCommandLine(argc, argv);
-  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
-  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+  return tw::RunCluster(argc, argv, Train, {.only_chief = true});
 }

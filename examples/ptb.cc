@@ -14,6 +14,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -61,7 +62,7 @@ LanguageModel BuildModel(const tw::Scope& s, int64_t words) {
   m.loss = tw::ReduceMean(s, tw::SparseSoftmaxCrossEntropy(s, logits, tw::Reshape(s, m.y, {-1})));
 
   const auto optimizer = tw::GradientDescent({.learning_rate = m.rate});
-  const auto sum = tw::Mul(s, m.loss, tw::Const(s, static_cast<float>(steps)));
+  const auto sum = m.loss * steps;
   const auto clipped = tw::ClipByGlobalNorm(s, optimizer->ComputeGradients(s, sum), 5);
   m.train_op = optimizer->ApplyGradients(s, clipped.gradients);
   m.init_op = tw::InitializeVariables(s);
@@ -137,7 +138,6 @@ absl::Status Run() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Trains a language model on the Penn Treebank.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_batch_size) < 1 || absl::GetFlag(FLAGS_steps) < 1) {

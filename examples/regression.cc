@@ -9,6 +9,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -35,7 +36,7 @@ absl::Status Train() {
   const auto x = tw::Placeholder(s, tw::kFloat, {-1}), y = tw::Placeholder(s, tw::kFloat, {-1});
   const auto slope = tw::MakeVariable(s, "slope", {}, {.initializer = tw::initializers::Zeros()});
   const auto offset = tw::MakeVariable(s, "offset", {}, {.initializer = tw::initializers::Zeros()});
-  const auto error = tw::Sub(s, tw::Add(s, tw::Mul(s, x, slope), offset), y);
+  const auto error = x * slope + offset - y;
   const auto loss = tw::ReduceMean(s, tw::Square(s, error));
   const auto step = tw::GetOrCreateGlobalStep(s);
   const auto train_op = tw::Adam({.learning_rate = 0.1f})->Minimize(s, loss, {.global_step = step});
@@ -63,7 +64,6 @@ absl::Status Train() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Fits a line to points.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = Train();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 // Returns the fraction of `test` that is classified correctly. `accuracy` is the
 // tensor that computes this for the fed `images` and `labels`.

@@ -16,6 +16,7 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -71,7 +72,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
     gradients.push_back(optimizer->ComputeGradients(tower, losses[i]));
   }
   const auto train_op = optimizer->ApplyGradients(s, tw::AverageGradients(s, gradients), {.global_step = global_step});
-  const auto loss = tw::Div(s, tw::AddN(s, losses), tw::Const(s, static_cast<float>(towers)));
+  const auto loss = tw::AddN(s, losses) / towers;
 
   ASSIGN_OR_RETURN(auto session, tw::MonitoredTrainingSession::Start(
                                      graph, {.master = server.target(),
@@ -99,23 +100,14 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   return session.Close();
 }
 
-absl::Status RunTask(const tw::Job& job) {
-  const int towers = absl::GetFlag(FLAGS_towers);
-  ASSIGN_OR_RETURN(auto server, tw::Server::Start(job.cluster, job.task,
-                                                  {.cpu_devices = job.task.job == "ps" ? 1 : std::max(towers, 1)}));
-  return job.task.job == "ps" ? server->Join() : RunWorker(job, *server);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Trains one model synchronously on several devices.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_towers) < 1 || absl::GetFlag(FLAGS_batch_size) < 1) {
     std::fprintf(stderr, "--towers and --batch_size must be at least 1\n");
     return 2;
   }
-  const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);
-  return tw::ExitCode(job.ok() ? RunTask(*job) : job.status());
+  return tw::RunCluster(argc, argv, RunWorker, {.server = {.cpu_devices = std::max(absl::GetFlag(FLAGS_towers), 1)}});
 }

@@ -16,6 +16,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "thalweg/api.h"
+#include "thalweg/short_macros.h"
 
 namespace tw = thalweg;
 
@@ -120,7 +121,6 @@ absl::Status Run() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tw::ConfigureMalloc();
   absl::SetProgramUsageMessage("Learns word embeddings from a text.");
   absl::ParseCommandLine(argc, argv);
   if (absl::GetFlag(FLAGS_batch_size) < 1 || absl::GetFlag(FLAGS_depth) < 1) {

@@ -2,12 +2,14 @@
 //
 //   I1115 21:17:04.123456 4242 placer.cc:87] text
 //
-//   LOG(INFO) << "registered " << n << " nodes";   INFO, WARNING, ERROR, FATAL
-//   VLOG(1) << "detail";                           only at --v=1 and above
-//   CHECK(slot >= 0) << "slot " << slot;           our own bugs, never user input
+//   THALWEG_LOG(INFO) << "registered " << n << " nodes";   INFO, WARNING, ERROR, FATAL
+//   THALWEG_VLOG(1) << "detail";                           only at --v=1 and above
+//   THALWEG_CHECK(slot >= 0) << "slot " << slot;           own bugs, never user input
 //
-// A line is written by one write(2): lines of several threads and processes do
-// not mix. FATAL and a failed CHECK abort.
+// thalweg/short_macros.h adds the short names LOG, VLOG and CHECK.
+//
+// A line is written with one write(2), so that lines of several threads and
+// processes do not mix. FATAL and a failed CHECK abort.
 //
 // Every program that parses its command line with absl::ParseCommandLine has the
 // flags --v and --minloglevel, which are SetVerbosity and SetMinLogLevel.
@@ -18,19 +20,28 @@
 
 namespace thalweg {
 
-enum class LogLevel { kInfo = 0, kWarning = 1, kError = 2, kFatal = 3 };
+// How important a line is. kFatal ends the program.
+enum class LogLevel {
+  kInfo = 0,     // I
+  kWarning = 1,  // W
+  kError = 2,    // E
+  kFatal = 3,    // F
+};
 
 // Lines below `level` are dropped. FATAL is always written. Thread-safe.
 void SetMinLogLevel(LogLevel level);
+// VLOG lines of levels up to `verbosity` are written; 0 by default.
 void SetVerbosity(int verbosity);
-LogLevel MinLogLevel();
-int Verbosity();
+LogLevel MinLogLevel();  // what SetMinLogLevel has set
+int Verbosity();         // what SetVerbosity has set
 
 // Where lines go instead of stderr, for tests; nullptr is stderr again. The
 // sink may be called from several threads at once.
 using LogSink = void (*)(LogLevel level, const std::string& line);
+// As above.
 void SetLogSink(LogSink sink);
 
+/// @cond INTERNAL
 namespace internal {
 
 // One line: text is streamed in, the destructor writes it.
@@ -62,15 +73,23 @@ inline constexpr LogLevel FATAL = LogLevel::kFatal;
 
 #define THALWEG_LOG_(level) ::thalweg::internal::LogLine(level, __FILE__, __LINE__).stream()
 
-#define LOG(level)                                                                                                   \
+/// @endcond
+// A line of level INFO, WARNING, ERROR or FATAL; the text is streamed into it.
+#define THALWEG_LOG(level)                                                                                           \
   ::thalweg::internal::level < ::thalweg::MinLogLevel() && ::thalweg::internal::level != ::thalweg::LogLevel::kFatal \
       ? (void)0                                                                                                      \
       : ::thalweg::internal::Voidify() & THALWEG_LOG_(::thalweg::internal::level)
 
-#define VLOG(n) \
+// A line of level INFO that is written if n <= Verbosity().
+#define THALWEG_VLOG(n) \
   (n) > ::thalweg::Verbosity() ? (void)0 : ::thalweg::internal::Voidify() & THALWEG_LOG_(::thalweg::LogLevel::kInfo)
 
-#define CHECK(condition) \
-  (condition)            \
-      ? (void)0          \
+// Writes a FATAL line and aborts unless `condition` holds. For bugs, never for input.
+#define THALWEG_CHECK(condition) \
+  (condition)                    \
+      ? (void)0                  \
       : ::thalweg::internal::Voidify() & THALWEG_LOG_(::thalweg::LogLevel::kFatal) << "Check failed: " #condition " "
+
+#ifdef THALWEG_SHORT_MACROS
+#include "thalweg/base/short_macros.h"  // IWYU pragma: keep
+#endif

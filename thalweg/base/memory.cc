@@ -1,6 +1,5 @@
 #include "thalweg/base/memory.h"
 
-#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -515,13 +514,5 @@ HostPool& Pool() {
 Allocator& HostAllocator() { return Pool(); }
 
 void TrimHostAllocator(size_t min_bytes) { Pool().Trim(min_bytes); }
-
-void ConfigureMalloc() {
-  constexpr int kGigabyte = 1 << 30;
-  if (mallopt(M_MMAP_THRESHOLD, kGigabyte) != 1 || mallopt(M_TRIM_THRESHOLD, kGigabyte) != 1 ||
-      mallopt(M_TOP_PAD, 16 << 20) != 1) {
-    LOG(WARNING) << "mallopt failed: large buffers will cause page faults";
-  }
-}
 
 }  // namespace thalweg

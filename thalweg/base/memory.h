@@ -42,8 +42,4 @@ Allocator& HostAllocator();
 // to 64 KB stay.
 void TrimHostAllocator(size_t min_bytes = 0);
 
-// Tells malloc to keep what it has (mmap threshold 1 GB, no trimming): called
-// once at the start of main().
-void ConfigureMalloc();
-
 }  // namespace thalweg

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "thalweg/base/malloc.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)

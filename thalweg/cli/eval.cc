@@ -10,6 +10,7 @@
 #include "thalweg/cli/proto_file.h"
 #include "thalweg/client/session.h"
 #include "thalweg/proto/eval.pb.h"
+#include "thalweg/proto/graph.pb.h"
 #include "thalweg/tensor/tensor_proto.h"
 
 ABSL_FLAG(std::string, graph, "", "file with a GraphDef (.pb, or text as .pbtxt)");
@@ -164,7 +165,7 @@ absl::Status RunEval(std::ostream& out) {
     RETURN_IF_ERROR(Report(values, results, out));
   }
   if (const std::string path = absl::GetFlag(FLAGS_trace); !path.empty())
-    return WriteProto(path, evaluator->metadata());
+    return WriteProto(path, evaluator->metadata().proto());
   return absl::OkStatus();
 }
 

@@ -6,6 +6,5 @@
 #include "thalweg/cli/program.h"
 
 int main(int argc, char** argv) {
-  thalweg::ConfigureMalloc();
   return thalweg::cli::RunProgram(std::vector<std::string>(argv + 1, argv + argc), std::cout, std::cerr);
 }

@@ -25,6 +25,7 @@
 #include "thalweg/cli/proto_file.h"
 #include "thalweg/client/task_completion.h"
 #include "thalweg/launch/fault_schedule.h"
+#include "thalweg/proto/config.pb.h"
 #include "thalweg/server/script_channel.h"
 
 ABSL_FLAG(std::string, cluster, "",

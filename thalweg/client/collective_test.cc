@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/client/cluster_testlib.h"
+#include "thalweg/graph/attr.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/collective_ops.h"

@@ -19,7 +19,7 @@ class DirectCallable : public BackendCallable {
   DirectCallable(DirectSession& session, DirectSession::Callable callable)
       : session_(session), callable_(std::move(callable)) {}
   absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options, std::vector<Tensor>* results,
-                   RunMetadata* metadata) const override {
+                   tensorflow::RunMetadata* metadata) const override {
     return session_.Run(callable_, StepOptionsOf(options), feeds, results, metadata);
   }
 
@@ -43,7 +43,7 @@ class DirectBackend : public SessionBackend {
     return std::make_shared<const DirectCallable>(session_, std::move(callable));
   }
   absl::Status Run(const Signature& signature, absl::Span<const Tensor> feeds, const RunOptions& options,
-                   std::vector<Tensor>* results, RunMetadata* metadata) override {
+                   std::vector<Tensor>* results, tensorflow::RunMetadata* metadata) override {
     return session_.Run(signature, StepOptionsOf(options), feeds, results, metadata);
   }
   absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices() override {

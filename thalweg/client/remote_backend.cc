@@ -92,7 +92,7 @@ class RemoteBackend : public SessionBackend {
   }
 
   absl::Status Run(const Signature& signature, absl::Span<const Tensor> feeds, const RunOptions& options,
-                   std::vector<Tensor>* results, RunMetadata* metadata) override {
+                   std::vector<Tensor>* results, tensorflow::RunMetadata* metadata) override {
     if (feeds.size() != signature.feeds.size()) {
       return InvalidArgument("expected ", signature.feeds.size(), " feeds, got ", feeds.size());
     }
@@ -204,7 +204,7 @@ class RemoteCallable : public BackendCallable {
  public:
   RemoteCallable(RemoteBackend& backend, Signature signature) : backend_(backend), signature_(std::move(signature)) {}
   absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options, std::vector<Tensor>* results,
-                   RunMetadata* metadata) const override {
+                   tensorflow::RunMetadata* metadata) const override {
     return backend_.Run(signature_, feeds, options, results, metadata);
   }
 

@@ -10,6 +10,7 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/client/cluster_testlib.h"
 #include "thalweg/client/session.h"
+#include "thalweg/graph/attr.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/array_ops.h"
@@ -33,7 +34,7 @@ TEST(ServerTest, Hello) {
   EXPECT_EQ(out[0].scalar<std::string>(), "Hello, distributed Thalweg!");
   ASSERT_OK_AND_ASSIGN(const auto devices, session->ListDevices());
   ASSERT_EQ(devices.size(), 1u);
-  EXPECT_EQ(devices[0].name(), "/job:local/replica:0/task:0/device:CPU:0");
+  EXPECT_EQ(devices[0].name, "/job:local/replica:0/task:0/device:CPU:0");
 }
 
 TEST(ServerTest, FeedsOfWhatCannotBeComputed) {

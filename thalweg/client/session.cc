@@ -1,9 +1,14 @@
 #include "thalweg/client/session.h"
 
 #include "absl/strings/match.h"
+#include "thalweg/base/malloc.h"
 #include "thalweg/base/status.h"
 #include "thalweg/client/session_backend.h"
+#include "thalweg/graph/device_name.h"
+#include "thalweg/graph/op_schema.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/proto/config.pb.h"
+#include "thalweg/proto/device.pb.h"
 #include "thalweg/runtime/local_devices.h"
 #include "thalweg/runtime/prepare.h"
 #include "thalweg/runtime/subgraph.h"
@@ -16,6 +21,10 @@ void AddNodes(const std::vector<bool>& is_node, std::vector<Tensor>* results) {
   for (size_t i = 0; i < is_node.size(); ++i) {
     if (is_node[i]) results->insert(results->begin() + i, Tensor());
   }
+}
+
+tensorflow::RunMetadata* ProtoOf(RunMetadata* metadata) {
+  return metadata == nullptr ? nullptr : &metadata->mutable_proto();
 }
 
 }  // namespace
@@ -41,6 +50,7 @@ Session::Session(const Graph& graph, bool allow_soft_placement, std::unique_ptr<
 Session::~Session() = default;
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const SessionOptions& options) {
+  ConfigureMalloc();
   RETURN_IF_ERROR((LocalDevicesOptions{.cpus = options.cpu_devices, .threads = options.threads}.Check()));
   RETURN_IF_ERROR(graph.build_status());
   std::unique_ptr<SessionBackend> backend;
@@ -100,7 +110,7 @@ absl::StatusOr<std::vector<Tensor>> Session::Callable::Run(absl::Span<const Tens
   if (callable_ == nullptr) return InvalidArgument("a callable that was not prepared");
   std::vector<Tensor> results;
   results.reserve(is_node_.size());
-  RETURN_IF_ERROR(callable_->Run(feeds, options, &results, metadata));
+  RETURN_IF_ERROR(callable_->Run(feeds, options, &results, ProtoOf(metadata)));
   AddNodes(is_node_, &results);
   return results;
 }
@@ -122,7 +132,7 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(const std::vector<Fetch>& fetch
   RETURN_IF_ERROR(AddFetches(fetches, &signature, &is_node));
   std::vector<Tensor> results;
   results.reserve(is_node.size());
-  RETURN_IF_ERROR(backend_->Run(signature, values, options, &results, metadata));
+  RETURN_IF_ERROR(backend_->Run(signature, values, options, &results, ProtoOf(metadata)));
   AddNodes(is_node, &results);
   return results;
 }
@@ -133,9 +143,9 @@ absl::StatusOr<std::vector<Placed>> Session::ExplainPlacement(const std::vector<
   std::vector<bool> is_node;
   RETURN_IF_ERROR(AddFetches(fetches, &signature, &is_node));
   PrepareOptions options{.placer = {.allow_soft_placement = allow_soft_placement_}};
-  ASSIGN_OR_RETURN(const std::vector<tensorflow::DeviceAttributes> devices, ListDevices());
-  for (const tensorflow::DeviceAttributes& device : devices) {
-    ASSIGN_OR_RETURN(DeviceName name, DeviceName::Parse(device.name()));
+  ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, ListDevices());
+  for (const DeviceInfo& device : devices) {
+    ASSIGN_OR_RETURN(DeviceName name, DeviceName::Parse(device.name));
     options.placer.devices.push_back({std::move(name)});
   }
   SessionGraph graph;
@@ -143,7 +153,17 @@ absl::StatusOr<std::vector<Placed>> Session::ExplainPlacement(const std::vector<
   return graph.ExplainPlacement(signature, options);
 }
 
-absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> Session::ListDevices() { return backend_->ListDevices(); }
+absl::StatusOr<std::vector<DeviceInfo>> Session::ListDevices() {
+  ASSIGN_OR_RETURN(const std::vector<tensorflow::DeviceAttributes> devices, backend_->ListDevices());
+  std::vector<DeviceInfo> infos;
+  for (const tensorflow::DeviceAttributes& device : devices) {
+    infos.push_back({.name = device.name(),
+                     .type = device.device_type(),
+                     .memory_limit = device.memory_limit(),
+                     .incarnation = device.incarnation()});
+  }
+  return infos;
+}
 
 absl::Status Session::Close() { return backend_->Close(); }
 

@@ -20,10 +20,9 @@
 #include "thalweg/base/cancellation.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/graph/graph.h"
-#include "thalweg/proto/config.pb.h"
-#include "thalweg/proto/device.pb.h"
-#include "thalweg/runtime/graph_optimizer.h"
-#include "thalweg/runtime/placer.h"
+#include "thalweg/graph/optimizer_options.h"
+#include "thalweg/graph/placement.h"
+#include "thalweg/graph/run_metadata.h"
 #include "thalweg/tensor/tensor.h"
 
 namespace thalweg {
@@ -67,12 +66,13 @@ struct RunOptions {
 class BackendCallable;
 class SessionBackend;
 struct Signature;
-using RunMetadata = tensorflow::RunMetadata;
 
 // A tensor to compute ("node:0"), or a node to run for its effect, whose value is
 // no tensor: one that has no outputs, or Target() of any.
 struct Fetch {
   Fetch(Output output);  // NOLINT: implicit by design
+  // An operation, such as the initializer of a variable: for its effect only.
+  Fetch(Operation operation) : Fetch(Target(operation)) {}  // NOLINT
   // What stands for an Output, as a variable does.
   template <typename T>
   requires std::is_convertible_v<const T&, Output> Fetch(const T& value)  // NOLINT
@@ -95,6 +95,14 @@ struct Feed {
   Feed(std::string name, Tensor value) : name(std::move(name)), value(std::move(value)) {}
   std::string name;
   Tensor value;
+};
+
+// A device that a session may use.
+struct DeviceInfo {
+  std::string name;          // "/job:worker/replica:0/task:0/device:CPU:0"
+  std::string type;          // "CPU"
+  int64_t memory_limit = 0;  // in bytes; 0: not known
+  uint64_t incarnation = 0;  // random; another one after a restart of the task
 };
 
 // Thread-safe: many threads may run steps at once. The graph may grow between
@@ -129,7 +137,8 @@ class Session {
   // Where each node that these fetches need runs, and why. Nothing runs for it.
   absl::StatusOr<std::vector<Placed>> ExplainPlacement(const std::vector<Fetch>& fetches);
 
-  absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices();
+  // The devices of the tasks that the session uses; those that nodes prefer come first.
+  absl::StatusOr<std::vector<DeviceInfo>> ListDevices();
 
   // Cancels what runs. Every later call is FAILED_PRECONDITION.
   absl::Status Close();

@@ -7,6 +7,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "thalweg/client/session.h"
+#include "thalweg/proto/config.pb.h"
+#include "thalweg/proto/device.pb.h"
+#include "thalweg/proto/graph.pb.h"
 #include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {
@@ -18,7 +21,7 @@ class BackendCallable {
   // Values for the feeds of the signature, in order; results of its fetches,
   // in order.
   virtual absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options, std::vector<Tensor>* results,
-                           RunMetadata* metadata) const = 0;
+                           tensorflow::RunMetadata* metadata) const = 0;
 };
 
 // Thread-safe.
@@ -30,7 +33,7 @@ class SessionBackend {
   virtual absl::StatusOr<std::shared_ptr<const BackendCallable>> Prepare(const Signature& signature) = 0;
   // One step, whose time counts from here.
   virtual absl::Status Run(const Signature& signature, absl::Span<const Tensor> feeds, const RunOptions& options,
-                           std::vector<Tensor>* results, RunMetadata* metadata) = 0;
+                           std::vector<Tensor>* results, tensorflow::RunMetadata* metadata) = 0;
   // Those that nodes prefer come first.
   virtual absl::StatusOr<std::vector<tensorflow::DeviceAttributes>> ListDevices() = 0;
   virtual absl::Status Close() = 0;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "thalweg/base/status.h"
+#include "thalweg/proto/config.pb.h"
 
 namespace thalweg {
 

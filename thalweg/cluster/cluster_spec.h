@@ -7,7 +7,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "thalweg/proto/config.pb.h"
+
+namespace tensorflow {
+class ClusterDef;
+}
 
 namespace thalweg {
 
@@ -26,22 +29,26 @@ class ClusterSpec {
  public:
   ClusterSpec() = default;
 
-  // INVALID_ARGUMENT, naming the job or task, for a job without a name or given
-  // twice, a negative index, an address that is not "host:port".
-  static absl::StatusOr<ClusterSpec> FromProto(const tensorflow::ClusterDef& def);
   // "ps|host:2222;host:2223,worker|0=host:2224;3=host:2225": tasks are numbered
   // in order where no index is given.
   static absl::StatusOr<ClusterSpec> Parse(absl::string_view text);
 
+  // INVALID_ARGUMENT, naming the job or task, for a job without a name, a task that is
+  // there already, a negative index or an address that is not "host:port".
   absl::Status AddTask(const TaskId& task, absl::string_view address);
 
-  tensorflow::ClusterDef ToProto() const;
   bool empty() const { return jobs_.empty(); }
   std::vector<std::string> jobs() const;
   std::vector<TaskId> tasks() const;  // by job, then index
   int num_tasks(const std::string& job) const;
   // INVALID_ARGUMENT, saying what there is, if there is no such task.
   absl::StatusOr<std::string> Address(const TaskId& task) const;
+
+  /// @cond INTERNAL
+  // INVALID_ARGUMENT as for AddTask, and for a job that is given twice.
+  static absl::StatusOr<ClusterSpec> FromProto(const tensorflow::ClusterDef& def);
+  tensorflow::ClusterDef ToProto() const;
+  /// @endcond
 
  private:
   std::map<std::string, std::map<int, std::string>> jobs_;

@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/graph/graph_testlib.h"
+#include "thalweg/proto/config.pb.h"
 
 namespace thalweg {
 namespace {

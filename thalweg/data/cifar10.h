@@ -9,10 +9,11 @@
 
 namespace thalweg::data {
 
-inline constexpr int kCifar10Size = 32;
-inline constexpr int kCifar10Classes = 10;
-inline constexpr int kCifar10RecordBytes = 1 + 3 * kCifar10Size * kCifar10Size;
+inline constexpr int kCifar10Size = 32;                                          // pixels on each side
+inline constexpr int kCifar10Classes = 10;                                       // labels
+inline constexpr int kCifar10RecordBytes = 1 + 3 * kCifar10Size * kCifar10Size;  // in the files
 
+// Options of DecodeCifar10.
 struct Cifar10Decoding {
   int crop = 24;  // pixels on each side: the middle or, distorted, anywhere
   // A random crop, mirrored half of the time, of random brightness and contrast.
@@ -23,13 +24,13 @@ struct Cifar10Decoding {
 Decoder DecodeCifar10(const Cifar10Decoding& options = {});
 
 struct Cifar10Options {
-  bool train = true;  // the five files, shuffled, distorted, without end; else the test file, once
-  int64_t batch_size = 128;
-  uint64_t seed = 1;
-  int shard = 0;
-  int num_shards = 1;
-  int threads = 2;
-  FileSystem* file_system = &PosixFileSystem();
+  bool train = true;         // the five files, shuffled, distorted, without end; else the test file, once
+  int64_t batch_size = 128;  // images in a batch
+  uint64_t seed = 1;         // of the order and the distortions
+  int shard = 0;             // of num_shards workers, this one takes every num_shards-th image
+  int num_shards = 1;        // see shard
+  int threads = 2;           // that decode
+  FileSystem* file_system = &PosixFileSystem();  // where the files are
 };
 // Batches {images [n, 24, 24, 3], labels [n]} of the files in a folder, as
 // TensorFlow's tutorial makes them. NOT_FOUND if one is missing.

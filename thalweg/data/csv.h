@@ -9,6 +9,7 @@
 
 namespace thalweg::data {
 
+// The type of a column, and what stands for a missing field.
 struct CsvColumn {
   CsvColumn(DType dtype) : dtype(dtype) {}  // NOLINT: implicit by design
   CsvColumn(DType dtype, std::string default_value) : dtype(dtype), default_value(std::move(default_value)) {}

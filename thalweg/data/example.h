@@ -9,6 +9,7 @@
 
 namespace thalweg::data {
 
+// A feature of a tensorflow.Example to read.
 struct FeatureSpec {
   std::string name;
   DType dtype = kFloat;  // kFloat, kInt64 or kString

@@ -21,6 +21,7 @@ namespace thalweg::data {
 // is damaged (too short, too long, broken compression).
 absl::StatusOr<Tensor> ReadIdx(const std::string& path, FileSystem& files = PosixFileSystem());
 
+// Some images with their labels.
 struct Batch {
   Tensor images;  // float [n, height * width], in [0, 1]
   Tensor labels;  // int32 [n]

@@ -25,8 +25,10 @@
 
 namespace thalweg::data {
 
+// The components of an example or a batch.
 using Tensors = std::vector<Tensor>;
 
+// A record of a file, for a decoder.
 struct Record {
   std::string bytes;
   // Of its own for every record and epoch, and the same in every run: for
@@ -82,6 +84,7 @@ class Pipeline {
   // thread.
   void Stop();
 
+  /// @cond INTERNAL
   struct End {};
   class Iterator {
    public:
@@ -96,6 +99,7 @@ class Pipeline {
   };
   Iterator begin() { return Iterator(this); }
   End end() { return {}; }
+  /// @endcond
 
  private:
   class Core;

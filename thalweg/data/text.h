@@ -16,16 +16,18 @@ namespace thalweg::data {
 // Words numbered by falling frequency; those equally frequent by the alphabet.
 class Vocabulary {
  public:
+  // How to number the words.
   struct Options {
     int64_t max_size = 0;  // 0: all words
     // If not empty, word 0, which stands for all words that have no number.
     std::string unknown;
   };
+  // Numbers the words of a text.
   static Vocabulary Build(const std::vector<std::string>& words, const Options& options);
 
-  int64_t size() const { return static_cast<int64_t>(words_.size()); }
-  const std::string& word(int64_t id) const { return words_[id]; }  // REQUIRES: id < size()
-  int32_t id(absl::string_view word) const;                         // that of the unknown word, or -1, if it has none
+  int64_t size() const { return static_cast<int64_t>(words_.size()); }  // number of words
+  const std::string& word(int64_t id) const { return words_[id]; }      // REQUIRES: id < size()
+  int32_t id(absl::string_view word) const;  // that of the unknown word, or -1, if it has none
   // Words without a number are left out, unless there is a word for them.
   std::vector<int32_t> Ids(const std::vector<std::string>& words) const;
 
@@ -43,12 +45,16 @@ absl::StatusOr<std::vector<std::string>> ReadWords(const std::string& path, cons
 // The Penn Treebank as Mikolov prepared it: ptb.train.txt, ptb.valid.txt and
 // ptb.test.txt, a sentence a line.
 struct Ptb {
-  Vocabulary vocabulary;  // of the training text
-  std::vector<int32_t> train, valid, test;
+  Vocabulary vocabulary;       // of the training text
+  std::vector<int32_t> train;  // the words of ptb.train.txt, by number
+  std::vector<int32_t> valid;  // the words of ptb.valid.txt
+  std::vector<int32_t> test;   // the words of ptb.test.txt
 
+  // Reads the three files of a folder.
   static absl::StatusOr<Ptb> Load(const std::string& folder, FileSystem& files = PosixFileSystem());
 };
 
+// Words and the words after them.
 struct SequenceBatch {
   Tensor x;  // int32 [batch, steps]
   Tensor y;  // the same, one word later
@@ -64,9 +70,10 @@ class SequenceBatches {
   // end of the text is left out.
   SequenceBatches(std::vector<int32_t> words, int64_t batch_size, int64_t steps);
 
-  int64_t size() const { return size_; }
+  int64_t size() const { return size_; }      // number of batches
   SequenceBatch operator[](int64_t i) const;  // REQUIRES: i < size()
 
+  /// @cond INTERNAL
   class Iterator {
    public:
     Iterator(const SequenceBatches* batches, int64_t i) : batches_(batches), i_(i) {}
@@ -83,6 +90,7 @@ class SequenceBatches {
   };
   Iterator begin() const { return {this, 0}; }
   Iterator end() const { return {this, size_}; }
+  /// @endcond
 
  private:
   const std::vector<int32_t> words_;
@@ -95,10 +103,11 @@ class SequenceBatches {
 struct SkipGramOptions {
   int64_t window = 1;  // words on each side that count as near
   int64_t skips = 2;   // pairs made of one word
-  uint64_t seed = 1;
-  int shard = 0;  // of num_shards workers, each goes through a part of the text
-  int num_shards = 1;
+  uint64_t seed = 1;   // of the choice
+  int shard = 0;       // of num_shards workers, each goes through a part of the text
+  int num_shards = 1;  // see shard
 };
+// Words, and a word near each.
 struct SkipGramBatch {
   Tensor words;  // int32 [n]
   Tensor near;   // int64 [n, 1], a word near each
@@ -112,8 +121,8 @@ class SkipGrams {
   // more skips than there are words near.
   static absl::StatusOr<SkipGrams> Create(std::vector<int32_t> words, const SkipGramOptions& options = {});
 
-  SkipGramBatch Next(int64_t n);
-  int64_t epoch() const { return epoch_; }
+  SkipGramBatch Next(int64_t n);            // n pairs
+  int64_t epoch() const { return epoch_; }  // how often the text was gone through
 
  private:
   SkipGrams(std::vector<int32_t> words, const SkipGramOptions& options);

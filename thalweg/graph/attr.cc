@@ -194,42 +194,48 @@ template absl::StatusOr<std::vector<tensorflow::NameAttrList>> GetAttr(const ten
 
 bool HasAttr(const tensorflow::NodeDef& def, absl::string_view name) { return def.attr().contains(std::string(name)); }
 
-AttrArg::AttrArg(const AttrArg&) = default;
+AttrArg::AttrArg(absl::string_view name) : name(name), value_(std::make_unique<AttrValue>()) {}
+AttrArg::AttrArg(absl::string_view name, AttrValue v) : name(name), value_(std::make_unique<AttrValue>(std::move(v))) {}
+AttrArg::AttrArg(const AttrArg& other) : name(other.name), value_(std::make_unique<AttrValue>(*other.value_)) {}
 AttrArg::AttrArg(AttrArg&&) noexcept = default;
-AttrArg& AttrArg::operator=(const AttrArg&) = default;
+AttrArg& AttrArg::operator=(const AttrArg& other) { return *this = AttrArg(other); }
 AttrArg& AttrArg::operator=(AttrArg&&) noexcept = default;
 AttrArg::~AttrArg() = default;
 
-AttrArg::AttrArg(absl::string_view name, int64_t v) : name(name) { value.set_i(v); }
-AttrArg::AttrArg(absl::string_view name, float v) : name(name) { value.set_f(v); }
-AttrArg::AttrArg(absl::string_view name, bool v) : name(name) { value.set_b(v); }
-AttrArg::AttrArg(absl::string_view name, absl::string_view v) : name(name) { value.set_s(v.data(), v.size()); }
-AttrArg::AttrArg(absl::string_view name, DType v) : name(name) { value.set_type(static_cast<tensorflow::DataType>(v)); }
-AttrArg::AttrArg(absl::string_view name, const PartialShape& v) : name(name) { v.ToProto(value.mutable_shape()); }
-AttrArg::AttrArg(absl::string_view name, const Tensor& v) : name(name) { TensorToProto(v, value.mutable_tensor()); }
-AttrArg::AttrArg(absl::string_view name, const std::vector<int64_t>& v) : name(name) {
-  value.mutable_list();
-  for (const int64_t x : v) value.mutable_list()->add_i(x);
+AttrArg::AttrArg(absl::string_view name, int64_t v) : AttrArg(name) { value_->set_i(v); }
+AttrArg::AttrArg(absl::string_view name, float v) : AttrArg(name) { value_->set_f(v); }
+AttrArg::AttrArg(absl::string_view name, bool v) : AttrArg(name) { value_->set_b(v); }
+AttrArg::AttrArg(absl::string_view name, absl::string_view v) : AttrArg(name) { value_->set_s(v.data(), v.size()); }
+AttrArg::AttrArg(absl::string_view name, DType v) : AttrArg(name) {
+  value_->set_type(static_cast<tensorflow::DataType>(v));
 }
-AttrArg::AttrArg(absl::string_view name, const std::vector<float>& v) : name(name) {
-  value.mutable_list();
-  for (const float x : v) value.mutable_list()->add_f(x);
+AttrArg::AttrArg(absl::string_view name, const PartialShape& v) : AttrArg(name) { v.ToProto(value_->mutable_shape()); }
+AttrArg::AttrArg(absl::string_view name, const Tensor& v) : AttrArg(name) {
+  TensorToProto(v, value_->mutable_tensor());
 }
-AttrArg::AttrArg(absl::string_view name, const std::vector<bool>& v) : name(name) {
-  value.mutable_list();
-  for (const bool x : v) value.mutable_list()->add_b(x);
+AttrArg::AttrArg(absl::string_view name, const std::vector<int64_t>& v) : AttrArg(name) {
+  value_->mutable_list();
+  for (const int64_t x : v) value_->mutable_list()->add_i(x);
 }
-AttrArg::AttrArg(absl::string_view name, const std::vector<std::string>& v) : name(name) {
-  value.mutable_list();
-  for (const std::string& x : v) value.mutable_list()->add_s(x);
+AttrArg::AttrArg(absl::string_view name, const std::vector<float>& v) : AttrArg(name) {
+  value_->mutable_list();
+  for (const float x : v) value_->mutable_list()->add_f(x);
 }
-AttrArg::AttrArg(absl::string_view name, const std::vector<DType>& v) : name(name) {
-  value.mutable_list();
-  for (const DType x : v) value.mutable_list()->add_type(static_cast<tensorflow::DataType>(x));
+AttrArg::AttrArg(absl::string_view name, const std::vector<bool>& v) : AttrArg(name) {
+  value_->mutable_list();
+  for (const bool x : v) value_->mutable_list()->add_b(x);
 }
-AttrArg::AttrArg(absl::string_view name, const std::vector<PartialShape>& v) : name(name) {
-  value.mutable_list();
-  for (const PartialShape& x : v) x.ToProto(value.mutable_list()->add_shape());
+AttrArg::AttrArg(absl::string_view name, const std::vector<std::string>& v) : AttrArg(name) {
+  value_->mutable_list();
+  for (const std::string& x : v) value_->mutable_list()->add_s(x);
+}
+AttrArg::AttrArg(absl::string_view name, const std::vector<DType>& v) : AttrArg(name) {
+  value_->mutable_list();
+  for (const DType x : v) value_->mutable_list()->add_type(static_cast<tensorflow::DataType>(x));
+}
+AttrArg::AttrArg(absl::string_view name, const std::vector<PartialShape>& v) : AttrArg(name) {
+  value_->mutable_list();
+  for (const PartialShape& x : v) x.ToProto(value_->mutable_list()->add_shape());
 }
 
 int ListSize(const AttrValue::ListValue& l) {

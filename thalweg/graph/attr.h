@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "thalweg/graph/attr_arg.h"
 #include "thalweg/proto/graph.pb.h"
 #include "thalweg/tensor/dtype.h"
 #include "thalweg/tensor/shape.h"
@@ -19,41 +20,10 @@ namespace thalweg {
 
 using AttrMap = google::protobuf::Map<std::string, tensorflow::AttrValue>;
 
-// A value for an attribute, made from any C++ type that an attribute can have.
-struct AttrArg {
-  std::string name;
-  tensorflow::AttrValue value;
-
-  AttrArg(const AttrArg&);
-  AttrArg(AttrArg&&) noexcept;
-  AttrArg& operator=(const AttrArg&);
-  AttrArg& operator=(AttrArg&&) noexcept;
-  ~AttrArg();
-  AttrArg(absl::string_view name, int64_t v);
-  AttrArg(absl::string_view name, int v) : AttrArg(name, static_cast<int64_t>(v)) {}
-  AttrArg(absl::string_view name, float v);
-  AttrArg(absl::string_view name, double v) : AttrArg(name, static_cast<float>(v)) {}
-  AttrArg(absl::string_view name, bool v);
-  AttrArg(absl::string_view name, const char* v) : AttrArg(name, absl::string_view(v)) {}
-  AttrArg(absl::string_view name, const std::string& v) : AttrArg(name, absl::string_view(v)) {}
-  AttrArg(absl::string_view name, absl::string_view v);
-  AttrArg(absl::string_view name, DType v);
-  AttrArg(absl::string_view name, const PartialShape& v);
-  AttrArg(absl::string_view name, const Shape& v) : AttrArg(name, PartialShape(v)) {}
-  AttrArg(absl::string_view name, const Tensor& v);
-  AttrArg(absl::string_view name, const std::vector<int64_t>& v);
-  AttrArg(absl::string_view name, const std::vector<float>& v);
-  AttrArg(absl::string_view name, const std::vector<bool>& v);
-  AttrArg(absl::string_view name, const std::vector<std::string>& v);
-  AttrArg(absl::string_view name, const std::vector<DType>& v);
-  AttrArg(absl::string_view name, const std::vector<PartialShape>& v);
-  AttrArg(absl::string_view name, tensorflow::AttrValue v) : name(name), value(std::move(v)) {}
-};
-
 template <typename T>
 void SetAttr(tensorflow::NodeDef& def, absl::string_view name, const T& value) {
   AttrArg arg(name, value);
-  (*def.mutable_attr())[arg.name] = std::move(arg.value);
+  (*def.mutable_attr())[arg.name] = std::move(arg.mutable_value());
 }
 
 // T: int64_t, float, bool, std::string, DType, PartialShape, Tensor,

@@ -47,11 +47,11 @@ TEST(Attr, EveryListReadsBackAsItWasSet) {
 }
 
 TEST(Attr, LiteralsBecomeTheKindTheyLookLike) {
-  EXPECT_EQ(AttrArg("a", 3).value.value_case(), AttrValue::kI);
-  EXPECT_EQ(AttrArg("a", 0.5).value.value_case(), AttrValue::kF);
-  EXPECT_EQ(AttrArg("a", false).value.value_case(), AttrValue::kB);
-  EXPECT_EQ(AttrArg("a", "text").value.value_case(), AttrValue::kS);
-  EXPECT_EQ(AttrArg("a", Shape({2})).value.value_case(), AttrValue::kShape);
+  EXPECT_EQ(AttrArg("a", 3).value().value_case(), AttrValue::kI);
+  EXPECT_EQ(AttrArg("a", 0.5).value().value_case(), AttrValue::kF);
+  EXPECT_EQ(AttrArg("a", false).value().value_case(), AttrValue::kB);
+  EXPECT_EQ(AttrArg("a", "text").value().value_case(), AttrValue::kS);
+  EXPECT_EQ(AttrArg("a", Shape({2})).value().value_case(), AttrValue::kShape);
 }
 
 TEST(Attr, FunctionsAndTheirListsAreRead) {
@@ -100,7 +100,7 @@ TEST(Attr, TypeNumbersThatMeanNothingAreErrors) {
 }
 
 TEST(Attr, AsTextForMessages) {
-  const auto text = [](const auto& value) { return ToString(AttrArg("a", value).value); };
+  const auto text = [](const auto& value) { return ToString(AttrArg("a", value).value()); };
   EXPECT_EQ(text(kFloat), "float");
   EXPECT_EQ(text(-3), "-3");
   EXPECT_EQ(text(0.5f), "0.5");

@@ -5,8 +5,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/attr.h"
 #include "thalweg/graph/frames.h"
+#include "thalweg/graph/gradient_context.h"
 #include "thalweg/graph/loop.h"
+#include "thalweg/graph/op_schema.h"
 #include "thalweg/graph/saved_values.h"
 
 namespace thalweg {

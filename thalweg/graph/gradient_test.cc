@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/graph/attr.h"
 #include "thalweg/graph/graph_testlib.h"
 
 namespace thalweg {

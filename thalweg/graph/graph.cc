@@ -7,12 +7,15 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
+#include "google/protobuf/text_format.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/graph/op_schema.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/graph/shape_context.h"
 #include "thalweg/graph/unusable_node.h"
+#include "thalweg/proto/graph.pb.h"
 
 namespace thalweg {
 namespace {
@@ -113,9 +116,48 @@ void Node::AddControlInput(Node* node) {
   }
 }
 
-Graph::Graph() : build_status_(std::make_shared<absl::Status>()) { versions_.set_producer(kVersion); }
-Graph::Graph(Graph&&) noexcept = default;
-Graph& Graph::operator=(Graph&&) noexcept = default;
+Node::Node(Graph* graph) : graph_(graph), def_(std::make_unique<NodeDef>()) {}
+Node::Node(const Node& other, Graph* graph)
+    : graph_(graph),
+      def_(std::make_unique<NodeDef>(*other.def_)),
+      schema_(other.schema_),
+      inputs_(other.inputs_),
+      control_inputs_(other.control_inputs_),
+      input_types_(other.input_types_),
+      output_types_(other.output_types_),
+      output_shapes_(other.output_shapes_),
+      context_(other.context_) {}
+Node::~Node() = default;
+
+const std::string& Node::name() const { return def_->name(); }
+const std::string& Node::op() const { return def_->op(); }
+const std::string& Node::device() const { return def_->device(); }
+void Node::set_device(std::string device) { def_->set_device(std::move(device)); }
+bool Node::is_stateful() const { return schema_ == nullptr || schema_->def.is_stateful(); }
+
+Graph::Graph()
+    : library_(std::make_unique<tensorflow::FunctionDefLibrary>()),
+      versions_(std::make_unique<tensorflow::VersionDef>()),
+      build_status_(std::make_shared<absl::Status>()) {
+  versions_->set_producer(kVersion);
+}
+Graph::Graph(Graph&& other) noexcept : Graph() { *this = std::move(other); }
+Graph& Graph::operator=(Graph&& other) noexcept {
+  std::swap(nodes_, other.nodes_);
+  std::swap(by_name_, other.by_name_);
+  std::swap(name_counters_, other.name_counters_);
+  std::swap(reserved_names_, other.reserved_names_);
+  std::swap(library_, other.library_);
+  std::swap(function_schemas_, other.function_schemas_);
+  std::swap(versions_, other.versions_);
+  std::swap(collections_, other.collections_);
+  std::swap(seed_, other.seed_);
+  std::swap(num_seeded_, other.num_seeded_);
+  std::swap(build_status_, other.build_status_);
+  for (const auto& node : nodes_) node->graph_ = this;
+  for (const auto& node : other.nodes_) node->graph_ = &other;
+  return *this;
+}
 Graph::~Graph() = default;
 
 Scope Graph::root() { return Scope(this); }
@@ -129,10 +171,10 @@ absl::StatusOr<Node*> Graph::AddNode(NodeDef def, std::vector<Output> inputs, st
   RETURN_IF_ERROR(CheckAttrs(schema->def, def));
   ASSIGN_OR_RETURN(NodeTypes types, ComputeTypes(schema->def, def));
 
-  auto node = std::unique_ptr<Node>(new Node);
+  auto node = std::unique_ptr<Node>(new Node(this));
   node->id_ = num_nodes();
   def.clear_input();
-  node->def_ = std::move(def);
+  *node->def_ = std::move(def);
   node->schema_ = schema;
   node->inputs_ = std::move(inputs);
   node->control_inputs_ = Unique(std::move(control_inputs));
@@ -196,24 +238,24 @@ absl::Status Graph::InferShapes(Node* node) {
 absl::Status Graph::Import(const GraphDef& def) {
   RETURN_IF_ERROR(CheckVersions(def.versions()));
   const int first = num_nodes();
-  const int functions = library_.function_size();
-  const int gradients = library_.gradient_size();
-  const int registered = library_.registered_gradients_size();
+  const int functions = library_->function_size();
+  const int gradients = library_->gradient_size();
+  const int registered = library_->registered_gradients_size();
   absl::Status status = AddFunctions(def.library());
   if (status.ok()) status = Link(def, first);
   if (!status.ok()) {
     for (int i = num_nodes() - 1; i >= first; --i) by_name_.erase(nodes_[i]->name());
     nodes_.resize(first);
-    while (library_.function_size() > functions) {
-      function_schemas_.erase(library_.function(library_.function_size() - 1).signature().name());
-      library_.mutable_function()->RemoveLast();
+    while (library_->function_size() > functions) {
+      function_schemas_.erase(library_->function(library_->function_size() - 1).signature().name());
+      library_->mutable_function()->RemoveLast();
     }
-    library_.mutable_gradient()->DeleteSubrange(gradients, library_.gradient_size() - gradients);
-    library_.mutable_registered_gradients()->DeleteSubrange(registered,
-                                                            library_.registered_gradients_size() - registered);
+    library_->mutable_gradient()->DeleteSubrange(gradients, library_->gradient_size() - gradients);
+    library_->mutable_registered_gradients()->DeleteSubrange(registered,
+                                                             library_->registered_gradients_size() - registered);
     return status;
   }
-  MergeVersions(def.versions(), versions_);
+  MergeVersions(def.versions(), *versions_);
   return absl::OkStatus();
 }
 
@@ -223,16 +265,16 @@ absl::Status Graph::Link(const GraphDef& def, int first) {
   for (const NodeDef& node_def : def.node()) {
     if (!ValidName(node_def.name())) return InvalidArgument("Node name '", node_def.name(), "' is not valid");
     if (by_name_.contains(node_def.name())) return InvalidArgument("Node '", node_def.name(), "' is not unique");
-    auto node = std::unique_ptr<Node>(new Node);
+    auto node = std::unique_ptr<Node>(new Node(this));
     node->id_ = num_nodes();
-    node->def_ = node_def;
-    node->def_.clear_input();
-    Modernize(def.versions().producer(), node->def_);
+    *node->def_ = node_def;
+    node->def_->clear_input();
+    Modernize(def.versions().producer(), *node->def_);
     node->schema_ = FindSchema(node_def.op());
     if (node->schema_ != nullptr) {
-      AddDefaultAttrs(node->schema_->def, node->def_);
-      RETURN_IF_ERROR(CheckAttrs(node->schema_->def, node->def_));
-      ASSIGN_OR_RETURN(NodeTypes types, ComputeTypes(node->schema_->def, node->def_));
+      AddDefaultAttrs(node->schema_->def, *node->def_);
+      RETURN_IF_ERROR(CheckAttrs(node->schema_->def, *node->def_));
+      ASSIGN_OR_RETURN(NodeTypes types, ComputeTypes(node->schema_->def, *node->def_));
       node->input_types_ = std::move(types.inputs);
       node->output_types_ = std::move(types.outputs);
       node->output_shapes_.resize(node->output_types_.size());
@@ -277,7 +319,7 @@ absl::Status Graph::Link(const GraphDef& def, int first) {
     const absl::Status shapes = InferShapes(node);
     if (shapes.ok()) continue;
     // As in TensorFlow, only the steps that need the node fail.
-    SetAttr(node->def_, kShapeError, std::string(shapes.message()));
+    SetAttr(*node->def_, kShapeError, std::string(shapes.message()));
     node->schema_ = nullptr;
   }
   return absl::OkStatus();
@@ -288,15 +330,31 @@ GraphDef Graph::Export(int first) const {
   for (int id = first; id < num_nodes(); ++id) {
     const Node* node = nodes_[id].get();
     NodeDef* out = def.add_node();
-    *out = node->def_;
+    *out = *node->def_;
     for (const Output& input : node->inputs_) {
       out->add_input(input.index == 0 ? input.node->name() : input.name());
     }
     for (const Node* control : node->control_inputs_) out->add_input(absl::StrCat("^", control->name()));
   }
-  if (library_.ByteSizeLong() > 0) *def.mutable_library() = library_;
-  *def.mutable_versions() = versions_;
+  if (library_->ByteSizeLong() > 0) *def.mutable_library() = *library_;
+  *def.mutable_versions() = *versions_;
   return def;
+}
+
+absl::Status Graph::ImportGraphDef(absl::string_view bytes) {
+  GraphDef def;
+  if (!def.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return InvalidArgument(bytes.size(), " bytes that are not a GraphDef");
+  }
+  return Import(def);
+}
+
+std::string Graph::SerializeAsGraphDef() const { return Export().SerializeAsString(); }
+
+std::string Graph::ToString() const {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(Export(), &text);
+  return text;
 }
 
 bool Graph::Owns(const Node& node) const { return node.id() < num_nodes() && nodes_[node.id()].get() == &node; }
@@ -337,7 +395,7 @@ absl::Status Graph::AddFunctions(const tensorflow::FunctionDefLibrary& library) 
     }
     if (function_schemas_.contains(name)) {
       // A client sends its whole library with every extension.
-      const auto& known = library_.function();
+      const auto& known = library_->function();
       const auto same =
           std::find_if(known.begin(), known.end(), [&](const auto& f) { return f.signature().name() == name; });
       if (!google::protobuf::util::MessageDifferencer::Equals(*same, function)) {
@@ -350,19 +408,19 @@ absl::Status Graph::AddFunctions(const tensorflow::FunctionDefLibrary& library) 
     schema->def = function.signature();
     schema->def.set_is_stateful(true);  // because its body may be
     function_schemas_[name] = std::move(schema);
-    *library_.add_function() = function;
+    *library_->add_function() = function;
   }
   for (const auto& gradient : library.gradient()) {
-    const auto& known = library_.gradient();
+    const auto& known = library_->gradient();
     const bool is_new = std::none_of(known.begin(), known.end(),
                                      [&](const auto& g) { return g.function_name() == gradient.function_name(); });
-    if (is_new) *library_.add_gradient() = gradient;
+    if (is_new) *library_->add_gradient() = gradient;
   }
   for (const auto& gradient : library.registered_gradients()) {
-    const auto& known = library_.registered_gradients();
+    const auto& known = library_->registered_gradients();
     const bool is_new = std::none_of(known.begin(), known.end(),
                                      [&](const auto& g) { return g.gradient_func() == gradient.gradient_func(); });
-    if (is_new) *library_.add_registered_gradients() = gradient;
+    if (is_new) *library_->add_registered_gradients() = gradient;
   }
   return absl::OkStatus();
 }
@@ -398,7 +456,7 @@ void Graph::Retain(const std::vector<bool>& keep) {
 }
 
 Node* Graph::AddCopy(const Node& node) {
-  nodes_.push_back(std::unique_ptr<Node>(new Node(node)));
+  nodes_.push_back(std::unique_ptr<Node>(new Node(node, this)));
   Node* copy = nodes_.back().get();
   copy->id_ = num_nodes() - 1;
   by_name_[copy->name()] = copy;
@@ -407,9 +465,9 @@ Node* Graph::AddCopy(const Node& node) {
 
 Graph Graph::Clone() const {
   Graph copy;
-  copy.library_ = library_;
+  *copy.library_ = *library_;
   copy.function_schemas_ = function_schemas_;
-  copy.versions_ = versions_;
+  *copy.versions_ = *versions_;
   copy.name_counters_ = name_counters_;
   copy.reserved_names_ = reserved_names_;
   copy.collections_ = collections_;
@@ -417,7 +475,8 @@ Graph Graph::Clone() const {
   copy.num_seeded_ = num_seeded_;
   copy.nodes_.reserve(nodes_.size());
   for (const auto& node : nodes_) {
-    copy.nodes_.push_back(std::unique_ptr<Node>(new Node(*node)));
+    copy.nodes_.push_back(std::unique_ptr<Node>(new Node(*node, &copy)));
+    copy.nodes_.back()->id_ = node->id_;
     copy.by_name_[node->name()] = copy.nodes_.back().get();
   }
   for (auto& node : copy.nodes_) {

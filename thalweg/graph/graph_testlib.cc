@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/gradient.h"
+#include "thalweg/graph/gradient_context.h"
 #include "thalweg/graph/op_schema.h"
 #include "thalweg/graph/shape_context.h"
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/strip.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/attr.h"
 
 namespace thalweg {
 namespace {

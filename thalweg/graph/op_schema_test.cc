@@ -272,7 +272,7 @@ class Attrs : public testing::Test {
   }
   absl::Status Check(absl::string_view spec, const AttrArg& value) {
     NodeDef node = node_;
-    (*node.mutable_attr())[value.name] = value.value;
+    (*node.mutable_attr())[value.name] = value.value();
     return CheckAttrs(OpSchema("Op").Attr(spec).def, node);
   }
   NodeDef node_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "thalweg/graph/attr.h"
 
 namespace thalweg {
 namespace {

@@ -5,9 +5,19 @@
 
 #include "absl/strings/strip.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/attr.h"
 #include "thalweg/graph/device_name.h"
+#include "thalweg/graph/op_schema.h"
+#include "thalweg/proto/graph.pb.h"
 
 namespace thalweg {
+
+// The part of a scope that its nodes remember, for operators on their outputs.
+struct ScopeContext {
+  std::string prefix;                          // ends in '/' unless empty
+  std::vector<Scope::DeviceFunction> devices;  // outermost first
+};
+
 namespace {
 
 using tensorflow::NodeDef;
@@ -30,7 +40,32 @@ void InferAttrs(const OpDef::ArgDef& arg, const OpInput& input, NodeDef& def) {
   }
 }
 
+const ScopeContext& RootContext() {
+  static const ScopeContext* const kRoot = new ScopeContext;
+  return *kRoot;
+}
+
+// What a scope of no operands says: the error that led to it is in the graph's status.
+const absl::Status& NoOperands() {
+  static const absl::Status* const kError = new absl::Status(InvalidArgument("an operator has no operand"));
+  return *kError;
+}
+
 }  // namespace
+
+const std::string& NewOperation::name() const { return def_.name(); }
+const std::string& NewOperation::op() const { return def_.op(); }
+const std::string& NewOperation::device() const { return def_.device(); }
+template <typename T>
+absl::StatusOr<T> NewOperation::Attr(absl::string_view name) const {
+  return GetAttr<T>(def_, name);
+}
+template absl::StatusOr<int64_t> NewOperation::Attr(absl::string_view) const;
+template absl::StatusOr<float> NewOperation::Attr(absl::string_view) const;
+template absl::StatusOr<bool> NewOperation::Attr(absl::string_view) const;
+template absl::StatusOr<std::string> NewOperation::Attr(absl::string_view) const;
+template absl::StatusOr<DType> NewOperation::Attr(absl::string_view) const;
+template absl::StatusOr<PartialShape> NewOperation::Attr(absl::string_view) const;
 
 std::pair<int64_t, int64_t> SeedPair(int64_t graph_seed, int64_t op_seed) {
   constexpr int64_t kRange = (int64_t{1} << 31) - 1;
@@ -54,16 +89,40 @@ Scope& Scope::operator=(const Scope&) = default;
 Scope& Scope::operator=(Scope&&) noexcept = default;
 Scope::~Scope() = default;
 
-Scope Scope::SubScope(absl::string_view name) const {
-  Scope s = *this;
-  s.prefix_ = absl::StrCat(graph_->ReserveName(absl::StrCat(prefix_, name)), "/");
-  s.op_name_.clear();
+Scope Scope::OfOperands(std::initializer_list<Output> operands) {
+  const Node* last = nullptr;
+  for (const Output& operand : operands) {
+    if (operand.node != nullptr && (last == nullptr || operand.node->id() > last->id())) last = operand.node;
+  }
+  Scope s(last == nullptr ? nullptr : &last->graph());
+  if (last != nullptr) s.context_ = last->context();
   return s;
+}
+
+void Scope::Adopt(Output output) const {
+  if (output.node != nullptr) output.node->context_ = context_;
+}
+
+const std::string& Scope::prefix() const { return (context_ == nullptr ? RootContext() : *context_).prefix; }
+std::string Scope::FullName(absl::string_view name) const { return absl::StrCat(prefix(), name); }
+const absl::Status& Scope::status() const { return graph_ == nullptr ? NoOperands() : *graph_->build_status_; }
+void Scope::Fail(const absl::Status& status) const {
+  if (graph_ != nullptr) graph_->build_status_->Update(status);
+}
+Graph& Scope::graph() const {
+  CHECK(graph_ != nullptr) << "the scope of an operator without operands has no graph";
+  return *graph_;
+}
+
+Scope Scope::SubScope(absl::string_view name) const {
+  return InScope(graph().ReserveName(absl::StrCat(prefix(), name)));
 }
 
 Scope Scope::InScope(absl::string_view full_name) const {
   Scope s = *this;
-  s.prefix_ = full_name.empty() ? "" : absl::StrCat(full_name, "/");
+  auto context = context_ == nullptr ? std::make_shared<ScopeContext>() : std::make_shared<ScopeContext>(*context_);
+  context->prefix = full_name.empty() ? "" : absl::StrCat(full_name, "/");
+  s.context_ = std::move(context);
   s.op_name_.clear();
   return s;
 }
@@ -79,12 +138,14 @@ Scope Scope::Argument(absl::string_view name) const {
 }
 
 Scope Scope::WithDevice(absl::string_view device) const {
-  return WithDevice([device = std::string(device)](const NodeDef&) { return device; });
+  return WithDevice([device = std::string(device)](const NewOperation&) { return device; });
 }
 
 Scope Scope::WithDevice(DeviceFunction choose) const {
   Scope s = *this;
-  s.devices_.push_back(std::move(choose));
+  auto context = context_ == nullptr ? std::make_shared<ScopeContext>() : std::make_shared<ScopeContext>(*context_);
+  context->devices.push_back(std::move(choose));
+  s.context_ = std::move(context);
   return s;
 }
 
@@ -120,14 +181,15 @@ absl::StatusOr<std::string> Scope::DeviceFor(const NodeDef& def) const {
   // From the inside out: a function sees, as the device of the operation, what
   // the scopes within it ask for.
   DeviceName device;
-  for (auto choose = devices_.rbegin(); choose != devices_.rend(); ++choose) {
+  const std::vector<DeviceFunction>& devices = (context_ == nullptr ? RootContext() : *context_).devices;
+  for (auto choose = devices.rbegin(); choose != devices.rend(); ++choose) {
     std::string chosen;
     if (device.empty()) {
-      chosen = (*choose)(def);
+      chosen = (*choose)(NewOperation(def));
     } else {
       NodeDef placed = def;
       placed.set_device(device.ToString());
-      chosen = (*choose)(placed);
+      chosen = (*choose)(NewOperation(placed));
     }
     ASSIGN_OR_RETURN(const DeviceName outer, DeviceName::Parse(chosen));
     device = outer.MergedWith(device);
@@ -157,8 +219,8 @@ absl::StatusOr<Node*> Scope::TryAdd(absl::string_view op, const std::vector<OpIn
   }
   NodeDef def;
   def.set_op(std::string(op));
-  def.set_name(graph_->UniqueName(absl::StrCat(prefix_, op_name_.empty() ? op : absl::string_view(op_name_))));
-  for (AttrArg& attr : attrs) (*def.mutable_attr())[attr.name] = std::move(attr.value);
+  def.set_name(graph_->UniqueName(absl::StrCat(prefix(), op_name_.empty() ? op : absl::string_view(op_name_))));
+  for (AttrArg& attr : attrs) (*def.mutable_attr())[attr.name] = std::move(attr.mutable_value());
   SetSeeds(schema->def, def);
   if (!colocate_.empty()) SetAttr(def, "_class", colocate_);
 
@@ -173,7 +235,9 @@ absl::StatusOr<Node*> Scope::TryAdd(absl::string_view op, const std::vector<OpIn
   }
   ASSIGN_OR_RETURN(const std::string device, DeviceFor(def));
   def.set_device(device);
-  return graph_->AddNode(std::move(def), std::move(flat), control_);
+  ASSIGN_OR_RETURN(Node* const node, graph_->AddNode(std::move(def), std::move(flat), control_));
+  node->context_ = context_;
+  return node;
 }
 
 Node* Scope::Add(absl::string_view op, std::vector<OpInput> inputs, std::vector<AttrArg> attrs) const {

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/attr.h"
 #include "thalweg/graph/graph_testlib.h"
 
 namespace thalweg {
@@ -52,7 +53,7 @@ TEST_F(ScopeTest, DevicesNest) {
 }
 
 TEST_F(ScopeTest, DeviceFunctionsSeeTheOperation) {
-  const Scope s = root_.WithDevice("/task:3").WithDevice([](const NodeDef& def) -> std::string {
+  const Scope s = root_.WithDevice("/task:3").WithDevice([](const NewOperation& def) -> std::string {
     if (def.op() == "VariableV2") return "/job:ps";
     return def.name() == "nowhere" ? "" : "/job:worker";
   });
@@ -64,7 +65,7 @@ TEST_F(ScopeTest, DeviceFunctionsSeeTheOperation) {
 
 TEST_F(ScopeTest, DeviceFunctionsSeeAttrs) {
   const Scope s =
-      root_.WithDevice([](const NodeDef& def) { return *GetAttr<DType>(def, "T") == kFloat ? "/cpu:1" : "/cpu:2"; });
+      root_.WithDevice([](const NewOperation& def) { return *def.Attr<DType>("T") == kFloat ? "/cpu:1" : "/cpu:2"; });
   const Output a = Value(root_), b = Value(root_, kInt32);
   EXPECT_EQ(s.Add("Identity", {a})->device(), "/device:CPU:1");
   EXPECT_EQ(s.Add("Identity", {b})->device(), "/device:CPU:2");
@@ -72,7 +73,7 @@ TEST_F(ScopeTest, DeviceFunctionsSeeAttrs) {
 
 TEST_F(ScopeTest, DeviceFunctionsSeeWhatInnerScopesAskFor) {
   const Scope s =
-      root_.WithDevice([](const NodeDef& def) { return def.device() == "/job:ps" ? "/task:2" : "/task:1"; });
+      root_.WithDevice([](const NewOperation& def) { return def.device() == "/job:ps" ? "/task:2" : "/task:1"; });
   EXPECT_EQ(Value(s)->device(), "/task:1");
   EXPECT_EQ(Value(s.WithDevice("/job:ps"))->device(), "/job:ps/task:2");
 }

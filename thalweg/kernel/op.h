@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "thalweg/graph/gradient.h"
+#include "thalweg/graph/gradient_context.h"
 #include "thalweg/graph/op_schema.h"
 #include "thalweg/graph/shape_context.h"
 #include "thalweg/kernel/kernel.h"

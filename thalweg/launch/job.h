@@ -32,6 +32,7 @@ namespace thalweg {
 
 class FaultInjector;
 
+// A task, and the cluster that it belongs to. A value.
 struct Job {
   using Environment = std::map<std::string, std::string>;
 
@@ -62,6 +63,7 @@ struct Job {
 // and ABORTED (138), when tasks went away, and DEADLINE_EXCEEDED (132), as of a
 // parameter server that no worker needs any more.
 int ExitCode(const absl::Status& status);
+// True for errors after which another try may succeed.
 bool IsWorthRetry(const absl::Status& status);
 
 }  // namespace thalweg

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "thalweg/base/thread.h"
-#include "thalweg/train/session/hook.h"
+#include "thalweg/train/session/hooks.h"
 
 namespace thalweg {
 

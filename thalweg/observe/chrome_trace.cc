@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "thalweg/proto/config.pb.h"
+#include "thalweg/proto/step_stats.pb.h"
 
 namespace thalweg {
 namespace {
@@ -48,7 +50,8 @@ void AppendEvent(const tensorflow::NodeExecStats& node, int process, std::string
 
 }  // namespace
 
-std::string ChromeTrace(const tensorflow::StepStats& stats) {
+std::string ChromeTrace(const RunMetadata& metadata) {
+  const tensorflow::StepStats& stats = metadata.proto().step_stats();
   std::string out = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
   for (int i = 0; i < stats.dev_stats_size(); ++i) {
     const tensorflow::DeviceStepStats& device = stats.dev_stats(i);

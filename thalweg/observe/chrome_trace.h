@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "thalweg/proto/step_stats.pb.h"
+#include "thalweg/graph/run_metadata.h"
 
 namespace thalweg {
 
-// A JSON text: a process for each device, a row for each thread, a bar for each
-// node that ran.
-std::string ChromeTrace(const tensorflow::StepStats& stats);
+// The trace of a step (RunOptions::trace) as JSON text: a process for each device, a
+// row for each thread, a bar for each node that ran.
+std::string ChromeTrace(const RunMetadata& metadata);
 
 }  // namespace thalweg

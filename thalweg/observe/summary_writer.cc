@@ -2,15 +2,43 @@
 
 #include "google/protobuf/text_format.h"
 #include "thalweg/base/status.h"
+#include "thalweg/data/event_file.h"
 #include "thalweg/ops/support/histogram.h"
+#include "thalweg/proto/event.pb.h"
+#include "thalweg/proto/graph.pb.h"
 
 namespace thalweg {
+namespace {
+
+tensorflow::SessionLog::SessionStatus StatusOf(SessionEvent event) {
+  switch (event) {
+    case SessionEvent::kStart:
+      return tensorflow::SessionLog::START;
+    case SessionEvent::kStop:
+      return tensorflow::SessionLog::STOP;
+    case SessionEvent::kCheckpoint:
+      return tensorflow::SessionLog::CHECKPOINT;
+  }
+  return tensorflow::SessionLog::STATUS_UNSPECIFIED;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<SummaryWriter>> SummaryWriter::Open(const std::string& folder,
                                                                    const SummaryWriterOptions& options) {
-  ASSIGN_OR_RETURN(auto file, data::EventFile::Open(folder, options));
+  ASSIGN_OR_RETURN(auto file, data::EventFile::Open(folder, {.suffix = options.suffix,
+                                                             .flush_every = options.flush_every,
+                                                             .files = options.files,
+                                                             .clock = options.clock}));
   return std::unique_ptr<SummaryWriter>(new SummaryWriter(std::move(file)));
 }
+
+SummaryWriter::SummaryWriter(std::unique_ptr<data::EventFile> file) : file_(std::move(file)) {}
+SummaryWriter::~SummaryWriter() = default;
+
+const std::string& SummaryWriter::path() const { return file_->path(); }
+absl::Status SummaryWriter::Flush() { return file_->Flush(); }
+absl::Status SummaryWriter::Close() { return file_->Close(); }
 
 absl::Status SummaryWriter::Add(tensorflow::Event event, int64_t step) {
   event.set_step(step);
@@ -54,20 +82,18 @@ absl::Status SummaryWriter::AddGraph(const Graph& graph) {
   return Add(std::move(event), 0);
 }
 
-absl::Status SummaryWriter::AddRunMetadata(absl::string_view tag, const tensorflow::RunMetadata& metadata,
-                                           int64_t step) {
+absl::Status SummaryWriter::AddRunMetadata(absl::string_view tag, const RunMetadata& metadata, int64_t step) {
   tensorflow::Event event;
   event.mutable_tagged_run_metadata()->set_tag(std::string(tag));
   event.mutable_tagged_run_metadata()->set_run_metadata(metadata.SerializeAsString());
   return Add(std::move(event), step);
 }
 
-absl::Status SummaryWriter::AddSessionLog(tensorflow::SessionLog::SessionStatus status, int64_t step,
-                                          const std::string& checkpoint_path) {
-  tensorflow::Event event;
-  event.mutable_session_log()->set_status(status);
-  event.mutable_session_log()->set_checkpoint_path(checkpoint_path);
-  return Add(std::move(event), step);
+absl::Status SummaryWriter::AddSessionEvent(SessionEvent event, int64_t step, const std::string& checkpoint_path) {
+  tensorflow::Event entry;
+  entry.mutable_session_log()->set_status(StatusOf(event));
+  entry.mutable_session_log()->set_checkpoint_path(checkpoint_path);
+  return Add(std::move(entry), step);
 }
 
 absl::Status WriteGraphText(const Graph& graph, const std::string& folder, FileSystem& files) {

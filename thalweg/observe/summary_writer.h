@@ -3,7 +3,7 @@
 //   ASSIGN_OR_RETURN(auto writer, SummaryWriter::Open("logs", {.suffix = ".worker_1"}));
 //   RETURN_IF_ERROR(writer->AddScalar("loss", loss, step));
 //
-// Every writer has a file of its own, data/event_file.h.
+// Every writer has a file of its own: events.out.tfevents.<seconds>.<host>.<process>.<number><suffix>.
 #pragma once
 
 #include <cstdint>
@@ -12,51 +12,80 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "thalweg/base/clock.h"
 #include "thalweg/base/file_system.h"
-#include "thalweg/data/event_file.h"
 #include "thalweg/graph/graph.h"
-#include "thalweg/proto/config.pb.h"
-#include "thalweg/proto/event.pb.h"
+#include "thalweg/graph/run_metadata.h"
 #include "thalweg/tensor/tensor.h"
+
+namespace tensorflow {
+class Event;
+class Summary;
+}  // namespace tensorflow
 
 namespace thalweg {
 
-using SummaryWriterOptions = data::EventFileOptions;
+namespace data {
+class EventFile;
+}
 
-// Thread-safe. A failure to write is given by every later call.
+struct SummaryWriterOptions {
+  std::string suffix;                              // ends the file's name, to tell tasks apart
+  absl::Duration flush_every = absl::Seconds(10);  // readers see events at most this late
+  FileSystem* files = &PosixFileSystem();          // where the file is written
+  Clock* clock = &RealClock();                     // the time of the events
+};
+
+// An event in the life of a training, as TensorBoard shows it.
+enum class SessionEvent {
+  kStart,       // a session began
+  kStop,        // a session ended
+  kCheckpoint,  // a checkpoint was written
+};
+
+// Writes one event file. Thread-safe. After a failure to write, every later call returns
+// that error.
 class SummaryWriter {
  public:
-  // Makes the folder if it is not there.
+  // Makes the folder if it does not exist.
   static absl::StatusOr<std::unique_ptr<SummaryWriter>> Open(const std::string& folder,
                                                              const SummaryWriterOptions& options = {});
 
-  const std::string& path() const { return file_->path(); }
+  ~SummaryWriter();
 
+  // The file.
+  const std::string& path() const;
+
+  // One point of the curve `tag`.
   absl::Status AddScalar(absl::string_view tag, float value, int64_t step);
-  // How the values of a tensor of real numbers are spread. INVALID_ARGUMENT if
-  // one is not finite.
+  // The distribution of the values of a tensor of real numbers. INVALID_ARGUMENT if one
+  // is not finite.
   absl::Status AddHistogram(absl::string_view tag, const Tensor& values, int64_t step);
-  absl::Status AddSummary(tensorflow::Summary summary, int64_t step);
-  // What a summary operation gives. DATA_LOSS if it is nothing like that.
+  // The value of a summary operation (summary::Scalar, summary::MergeAll). DATA_LOSS
+  // if it is not a summary.
   absl::Status AddSummary(const Tensor& serialized, int64_t step);
+  // The graph, for TensorBoard's graph page.
   absl::Status AddGraph(const Graph& graph);
-  absl::Status AddRunMetadata(absl::string_view tag, const tensorflow::RunMetadata& metadata, int64_t step);
-  absl::Status AddSessionLog(tensorflow::SessionLog::SessionStatus status, int64_t step,
-                             const std::string& checkpoint_path = "");
+  // The trace of a step under a name.
+  absl::Status AddRunMetadata(absl::string_view tag, const RunMetadata& metadata, int64_t step);
+  // `checkpoint_path` is the checkpoint's prefix, for kCheckpoint.
+  absl::Status AddSessionEvent(SessionEvent event, int64_t step, const std::string& checkpoint_path = "");
 
-  // Readers see what was added.
-  absl::Status Flush() { return file_->Flush(); }
+  // Makes everything that was added visible to readers.
+  absl::Status Flush();
   // Flushes. Nothing can be added afterwards.
-  absl::Status Close() { return file_->Close(); }
+  absl::Status Close();
 
  private:
-  explicit SummaryWriter(std::unique_ptr<data::EventFile> file) : file_(std::move(file)) {}
+  explicit SummaryWriter(std::unique_ptr<data::EventFile> file);
   absl::Status Add(tensorflow::Event event, int64_t step);
+  absl::Status AddSummary(tensorflow::Summary summary, int64_t step);
 
   const std::unique_ptr<data::EventFile> file_;
 };
 
-// The graph as text, for people and TensorBoard: "graph.pbtxt" of a folder.
+// Writes the graph as text, for people and TensorBoard, to `folder`/graph.pbtxt.
 absl::Status WriteGraphText(const Graph& graph, const std::string& folder, FileSystem& files = PosixFileSystem());
 
 }  // namespace thalweg

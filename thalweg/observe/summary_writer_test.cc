@@ -9,6 +9,7 @@
 #include "thalweg/graph/scope.h"
 #include "thalweg/observe/chrome_trace.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/proto/event.pb.h"
 #include "thalweg/runtime/session_testlib.h"
 
 namespace thalweg {
@@ -82,7 +83,8 @@ TEST_F(SummaryWriterTest, AFullDiskIsReported) {
 }
 
 TEST(ChromeTraceTest, EveryNodeIsABar) {
-  tensorflow::StepStats stats;
+  RunMetadata metadata;
+  tensorflow::StepStats& stats = *metadata.mutable_proto().mutable_step_stats();
   tensorflow::DeviceStepStats& device = *stats.add_dev_stats();
   device.set_device("/job:ps/task:0");
   tensorflow::NodeExecStats& node = *device.add_node_stats();
@@ -91,12 +93,12 @@ TEST(ChromeTraceTest, EveryNodeIsABar) {
   node.set_all_start_nanos(2'000'500);
   node.set_all_end_rel_nanos(1500);
   node.set_thread_id(3);
-  EXPECT_EQ(ChromeTrace(stats),
+  EXPECT_EQ(ChromeTrace(metadata),
             "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
             "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"args\":{\"name\":\"/job:ps/task:0\"}},\n"
             "{\"ph\":\"X\",\"cat\":\"Op\",\"name\":\"MatMul\",\"pid\":0,\"tid\":3,\"ts\":2000.500,\"dur\":1.500,"
             "\"args\":{\"name\":\"dense/\\\"MatMul\\\"\",\"label\":\"dense/MatMul = MatMul(x, w)\"}}\n]}\n");
-  EXPECT_EQ(ChromeTrace({}), "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n]}\n");
+  EXPECT_EQ(ChromeTrace(RunMetadata()), "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n]}\n");
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
-// Collectives for graphs: what the devices of a group, in one task or in many,
-// compute together. Every member has a node with the same keys.
+// Collectives: operations that the devices of a group, in one task or in many, compute
+// together. Every member has a node with the same keys.
+//
+//   const Output mean = CollectiveReduce(s, gradient, {.group_size = 4, .instance_key = 7}, {.mean = true});
 #pragma once
-
-#include <string>
 
 #include "absl/time/time.h"
 #include "thalweg/graph/scope.h"
@@ -10,24 +10,34 @@
 namespace thalweg {
 
 struct CollectiveOptions {
-  int group_size = 0;    // how many devices
-  int group_key = 1;     // names the group
-  int instance_key = 1;  // names this collective among those of the group
-  absl::Duration timeout = absl::InfiniteDuration();
+  int group_size = 0;                                 // number of members
+  int group_key = 1;                                  // names the group
+  int instance_key = 1;                               // names this collective among those of the group
+  absl::Duration timeout = absl::InfiniteDuration();  // the step fails if it takes longer
 };
 
+// How CollectiveReduce combines the inputs.
+enum class ReduceKind {
+  kSum,      // x + y
+  kProduct,  // x * y
+  kMax,      // the larger
+  kMin,      // the smaller
+};
 struct CollectiveReduceOptions {
-  std::string merge = "Add";  // "Add", "Mul", "Max" or "Min"
-  bool mean = false;          // divided by the number of members
+  ReduceKind kind = ReduceKind::kSum;  // see ReduceKind
+  bool mean = false;                   // divide the result by the number of members
 };
 
-// Every member gets the sum of the inputs of all.
+// All-reduce: every member gets the sum, or another combination, of the inputs of all,
+// which have one type and shape.
 Output CollectiveReduce(const Scope& s, Output input, const CollectiveOptions& options,
                         const CollectiveReduceOptions& reduce = {});
-// Every member gets the inputs of all, one after the other, by job and task.
+// All-gather: every member gets the inputs of all, joined along the first dimension, in
+// the order of job and task.
 Output CollectiveGather(const Scope& s, Output input, const CollectiveOptions& options);
-// One member has the value, the others get it.
+// Broadcast: the one member that has the value sends it.
 Output CollectiveBcastSend(const Scope& s, Output input, const Shape& shape, const CollectiveOptions& options);
+// Broadcast: the other members receive the value.
 Output CollectiveBcastRecv(const Scope& s, DType dtype, const Shape& shape, const CollectiveOptions& options);
 
 }  // namespace thalweg

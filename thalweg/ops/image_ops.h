@@ -1,57 +1,97 @@
-// Ops on images: [batch, height, width, channels], or one image without the
-// batch where the .cc says so. Every function adds one node to the graph of its
-// scope; see the .cc of the op for what it computes.
+// Ops on images: [batch, height, width, channels]. Decoders give one image [height,
+// width, channels], and the ops on colors take any number of dimensions in front.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "thalweg/graph/scope.h"
+#include "thalweg/ops/arguments.h"
 
 namespace thalweg {
 
-// Files in memory to pixels and back. `channels` 0 takes what the file has.
-struct DecodeJpegOptions {
-  int channels = 0;
-  int ratio = 1;
-  bool fancy_upscaling = true;
-  bool try_recover_truncated = false;
-  float acceptable_fraction = 1;
-  std::string dct_method;  // "", "INTEGER_FAST" or "INTEGER_ACCURATE"
+// ---- files in memory to pixels and back ----
+
+// How the decoder computes the cosine transform.
+enum class JpegDct {
+  kDefault,          // as the library decides
+  kIntegerFast,      // faster, less exact
+  kIntegerAccurate,  // exact
 };
+struct DecodeJpegOptions {
+  int channels = 0;                        // 1 or 3; 0: as the file has
+  int ratio = 1;                           // 1, 2, 4 or 8: how many times smaller the image gets
+  bool fancy_upscaling = true;             // smooth the colors
+  bool try_recover_truncated = false;      // accept a file that was cut off
+  float acceptable_fraction = 1;           // the part of such a file that must be there
+  JpegDct dct_method = JpegDct::kDefault;  // see JpegDct
+};
+// The pixels of a JPEG file, uint8 [height, width, channels].
 Output DecodeJpeg(const Scope& s, Output contents, const DecodeJpegOptions& options = {});
+// The pixels of a PNG file, uint8 or uint16. `channels` 0 takes as many as the file has.
 Output DecodePng(const Scope& s, Output contents, int channels = 0, DType dtype = kUint8);
-// JPEG, PNG or BMP.
+// The pixels of a JPEG, PNG or BMP file.
 Output DecodeImage(const Scope& s, Output contents, int channels = 0, DType dtype = kUint8);
+// The frames of a GIF file, uint8 [frames, height, width, 3].
 Output DecodeGif(const Scope& s, Output contents);
+// The pixels of a BMP file.
 Output DecodeBmp(const Scope& s, Output contents, int channels = 0);
+// A JPEG file of a uint8 image; quality from 0 to 100.
 Output EncodeJpeg(const Scope& s, Output image, int quality = 95);
+// A PNG file of a uint8 or uint16 image; compression from 0 to 9, -1: the default.
 Output EncodePng(const Scope& s, Output image, int compression = -1);
+// [height, width, channels] of a JPEG file, without decoding it.
 Output ExtractJpegShape(const Scope& s, Output contents, DType output_type = kInt32);
 
+// ---- sizes ----
+
 struct ResizeOptions {
-  bool align_corners = false;
-  bool half_pixel_centers = false;
+  bool align_corners = false;       // the centers of the corner pixels stay in place
+  bool half_pixel_centers = false;  // pixels count from their centers
 };
-Output ResizeBilinear(const Scope& s, Output images, Output size, const ResizeOptions& options = {});
-Output ResizeNearestNeighbor(const Scope& s, Output images, Output size, const ResizeOptions& options = {});
-Output ResizeBicubic(const Scope& s, Output images, Output size, const ResizeOptions& options = {});
-Output ResizeArea(const Scope& s, Output images, Output size, bool align_corners = false);
+// Images of size {height, width}, by bilinear interpolation; gives float.
+Output ResizeBilinear(const Scope& s, Output images, const IntsArg& size, const ResizeOptions& options = {});
+// Images of size {height, width}, of the nearest pixels.
+Output ResizeNearestNeighbor(const Scope& s, Output images, const IntsArg& size, const ResizeOptions& options = {});
+// Images of size {height, width}, by bicubic interpolation; gives float.
+Output ResizeBicubic(const Scope& s, Output images, const IntsArg& size, const ResizeOptions& options = {});
+// Images of size {height, width}, of the means of areas; gives float.
+Output ResizeArea(const Scope& s, Output images, const IntsArg& size, bool align_corners = false);
+
+// How pixels of a crop are made.
+enum class CropMethod {
+  kBilinear,  // by interpolation
+  kNearest,   // of the nearest pixel
+};
 struct CropAndResizeOptions {
-  std::string method = "bilinear";  // or "nearest"
-  float extrapolation_value = 0;
+  CropMethod method = CropMethod::kBilinear;  // see CropMethod
+  float extrapolation_value = 0;              // for pixels outside of the image
 };
-Output CropAndResize(const Scope& s, Output image, Output boxes, Output box_ind, Output crop_size,
+// Parts of images, resized to crop_size. `boxes` [n, 4] are y1, x1, y2, x2 as parts of
+// the image's size; box_ind [n] says of which image.
+Output CropAndResize(const Scope& s, Output image, Output boxes, Output box_ind, const IntsArg& crop_size,
                      const CropAndResizeOptions& options = {});
 
+// ---- colors ----
+
+// (x - mean) * contrast_factor + mean per image and channel.
 Output AdjustContrast(const Scope& s, Output images, Output contrast_factor);
+// Turns the hue by delta, from -1 to 1.
 Output AdjustHue(const Scope& s, Output images, Output delta);
+// Multiplies the saturation.
 Output AdjustSaturation(const Scope& s, Output images, Output scale);
+// Red, green, blue from 0 to 1 as hue, saturation, value.
 Output RgbToHsv(const Scope& s, Output images);
+// The opposite of RgbToHsv.
 Output HsvToRgb(const Scope& s, Output images);
 
+// ---- boxes ----
+
+// The images with boxes [batch, n, 4] drawn into them in turn with `colors`.
 Output DrawBoundingBoxes(const Scope& s, Output images, Output boxes, Output colors);
-Output NonMaxSuppression(const Scope& s, Output boxes, Output scores, Output max_output_size, Output iou_threshold,
-                         Output score_threshold);
+// The numbers of the boxes [n, 4] with the best scores [n] that overlap less than
+// iou_threshold, a float, with a better one. At most max_output_size.
+Output NonMaxSuppression(const Scope& s, Output boxes, Output scores, const IntArg& max_output_size,
+                         const ScalarArg& iou_threshold, const ScalarArg& score_threshold);
 
 }  // namespace thalweg

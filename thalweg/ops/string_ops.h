@@ -1,6 +1,4 @@
-// Ops on strings. Every function adds one node to the graph of its scope; see
-// the .cc of the op for what it computes. StringJoin, AsString and
-// StringToNumber are in array_ops.h.
+// Ops on strings. They work on every element of a tensor.
 #pragma once
 
 #include <cstdint>
@@ -8,48 +6,124 @@
 #include <vector>
 
 #include "thalweg/graph/scope.h"
+#include "thalweg/ops/arguments.h"
 
 namespace thalweg {
 
-// Regular expressions, in the syntax of RE2.
+// ---- joining, cutting, changing ----
+
+// Joins strings of tensors of one shape, or scalars, element by element.
+Output StringJoin(const Scope& s, const std::vector<Output>& inputs, absl::string_view separator = "");
+// Where a text is cut.
+enum class StringUnit {
+  kByte,      // between bytes
+  kUtf8Char,  // between characters of UTF-8
+};
+// `len` units from `pos` on; a negative pos counts from the end.
+Output Substr(const Scope& s, Output input, const IntArg& pos, const IntArg& len, StringUnit unit = StringUnit::kByte);
+// The length, int32.
+Output StringLength(const Scope& s, Output input, StringUnit unit = StringUnit::kByte);
+// Without white space at both ends.
+Output StringStrip(const Scope& s, Output input);
+// The encoding of a text.
+enum class StringEncoding {
+  kBytes,  // letters of ASCII
+  kUtf8,   // letters of Unicode
+};
+// In small letters.
+Output StringLower(const Scope& s, Output input, StringEncoding encoding = StringEncoding::kBytes);
+// In capital letters.
+Output StringUpper(const Scope& s, Output input, StringEncoding encoding = StringEncoding::kBytes);
+
+struct ReduceJoinOptions {
+  bool keep_dims = false;  // reduced dimensions stay, with size 1
+  std::string separator;   // between the strings
+};
+// Joins the strings along dimensions.
+Output ReduceJoin(const Scope& s, Output inputs, const IntsArg& reduction_indices,
+                  const ReduceJoinOptions& options = {});
+// Joins the strings with the same number in segment_ids.
+Output UnsortedSegmentJoin(const Scope& s, Output inputs, Output segment_ids, const IntArg& num_segments,
+                           absl::string_view separator = "");
+
+struct StringSplitResult {
+  Output indices;  // int64 [n, 2]: string, position
+  Output values;   // string [n]: the parts
+  Output shape;    // int64 [2]
+};
+// Cuts the strings of a vector at a separator: a sparse matrix with a row for each. An
+// empty separator stands for runs of white space.
+StringSplitResult StringSplit(const Scope& s, Output input, const ScalarArg& sep, int64_t maxsplit = -1);
+// `template_` with each `placeholder` replaced by the next of the inputs, as text.
+Output StringFormat(const Scope& s, const std::vector<Output>& inputs, absl::string_view template_,
+                    absl::string_view placeholder = "{}", int64_t summarize = 3);
+
+// ---- regular expressions, in the syntax of RE2 ----
+
+// A bool tensor: true where the whole string matches.
 Output RegexFullMatch(const Scope& s, Output input, Output pattern);
+// The same, of a constant pattern.
 Output RegexFullMatch(const Scope& s, Output input, absl::string_view pattern);
-// `rewrite` may have \1 to \9 for what groups matched, \0 for all of it.
+// Replaces the first or all matches. `rewrite` may have \1 to \9 for the text of groups, \0
+// for the whole match.
 Output RegexReplace(const Scope& s, Output input, Output pattern, Output rewrite, bool replace_global = true);
+// The same, of a constant pattern.
 Output RegexReplace(const Scope& s, Output input, absl::string_view pattern, absl::string_view rewrite,
                     bool replace_global = true);
 
-// A number in [0, num_buckets) for every string.
+// ---- numbers ----
+
+struct AsStringOptions {
+  int64_t precision = -1;   // digits after the point; -1: the default
+  bool scientific = false;  // as 1.5e+00
+  bool shortest = false;    // the shorter of both notations
+  int64_t width = -1;       // at least as many characters; -1: as many as it takes
+  std::string fill;         // "0" or " " fills up to the width
+};
+// Numbers as text.
+Output AsString(const Scope& s, Output input, const AsStringOptions& options = {});
+// Text as numbers: float, double, int32 or int64.
+Output StringToNumber(const Scope& s, Output string_tensor, DType out_type = kFloat);
+// A number in [0, num_buckets) for every string; fast, but easy to attack.
 Output StringToHashBucketFast(const Scope& s, Output input, int64_t num_buckets);
+// The same with a secret key of two numbers.
 Output StringToHashBucketStrong(const Scope& s, Output input, int64_t num_buckets, const std::vector<int64_t>& key);
+// The edit (Levenshtein) distance of sparse tensors of sequences, hypothesis and truth;
+// divided by the length of the truth if `normalize`.
+Output EditDistance(const Scope& s, Output hypothesis_indices, Output hypothesis_values, Output hypothesis_shape,
+                    Output truth_indices, Output truth_values, Output truth_shape, bool normalize = true);
 
-// A sparse matrix, with a row for every string.
-struct StringSplitResult {
-  Output indices;
-  Output values;
-  Output shape;
-};
-// An empty separator stands for runs of white space.
-StringSplitResult StringSplit(const Scope& s, Output input, Output sep, int64_t maxsplit = -1);
+// ---- encodings ----
 
-// `unit` is "BYTE" or "UTF8_CHAR".
-Output Substr(const Scope& s, Output input, Output pos, Output len, absl::string_view unit = "BYTE");
-Output StringLength(const Scope& s, Output input, absl::string_view unit = "BYTE");
-Output StringStrip(const Scope& s, Output input);
-// `encoding` is "" for ASCII, or "utf-8".
-Output StringLower(const Scope& s, Output input, absl::string_view encoding = "");
-Output StringUpper(const Scope& s, Output input, absl::string_view encoding = "");
-
-struct ReduceJoinOptions {
-  bool keep_dims = false;
-  std::string separator;
-};
-Output ReduceJoin(const Scope& s, Output inputs, Output reduction_indices, const ReduceJoinOptions& options = {});
-Output UnsortedSegmentJoin(const Scope& s, Output inputs, Output segment_ids, Output num_segments,
-                           absl::string_view separator = "");
-
-// The alphabet of URLs; `pad` adds '=' at the end.
+// In base64, with the alphabet of URLs; `pad` adds '=' at the end.
 Output EncodeBase64(const Scope& s, Output input, bool pad = false);
+// The opposite of EncodeBase64.
 Output DecodeBase64(const Scope& s, Output input);
+
+// What happens to invalid characters.
+enum class UnicodeErrors {
+  kReplace,  // become the replacement character
+  kIgnore,   // are left out
+  kStrict,   // fail the step
+};
+struct UnicodeOptions {
+  UnicodeErrors errors = UnicodeErrors::kReplace;  // see UnicodeErrors
+  int64_t replacement_char = 65533;                // for kReplace
+  bool replace_control_characters = false;         // those from 0x00 to 0x1f count as invalid
+};
+// Text of one encoding in another, "UTF-8", "UTF-16-BE" or "UTF-32-BE"; the input may have
+// any encoding that has a name in ICU and is known here, such as "LATIN-1".
+Output UnicodeTranscode(const Scope& s, Output input, absl::string_view input_encoding,
+                        absl::string_view output_encoding, const UnicodeOptions& options = {});
+struct UnicodeDecodeResult {
+  Output row_splits;   // int64: where each string's characters begin
+  Output char_values;  // int32: code points
+};
+// The code points of strings, as a ragged tensor.
+UnicodeDecodeResult UnicodeDecode(const Scope& s, Output input, absl::string_view input_encoding,
+                                  const UnicodeOptions& options = {});
+// Strings from code points, the opposite of UnicodeDecode.
+Output UnicodeEncode(const Scope& s, Output input_values, Output input_splits, absl::string_view output_encoding,
+                     const UnicodeOptions& options = {});
 
 }  // namespace thalweg

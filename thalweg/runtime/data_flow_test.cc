@@ -249,7 +249,7 @@ TEST(Loops, PassOnWhatTheyCarry) {
     node->set_name(name);
     node->set_op(op);
     for (const std::string& input : inputs) node->add_input(input);
-    for (const AttrArg& attr : attrs) (*node->mutable_attr())[attr.name] = attr.value;
+    for (const AttrArg& attr : attrs) (*node->mutable_attr())[attr.name] = attr.value();
   };
   add("start", "Const", {}, {{"dtype", kFloat}, {"value", Tensor::Vector({1.0f, 2.0f})}});
   add("zero", "Const", {}, {{"dtype", kInt32}, {"value", Tensor::Scalar(0)}});

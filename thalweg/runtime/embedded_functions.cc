@@ -11,6 +11,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/graph/op_schema.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/graph/unusable_node.h"
 #include "thalweg/runtime/compiled_function.h"

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/op_schema.h"
 #include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {

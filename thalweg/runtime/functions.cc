@@ -79,7 +79,7 @@ class Inlining {
     def.set_name(name);
     def.set_op(std::string(op));
     def.set_device(device);
-    for (AttrArg& attr : attrs) (*def.mutable_attr())[attr.name] = std::move(attr.value);
+    for (AttrArg& attr : attrs) (*def.mutable_attr())[attr.name] = std::move(attr.mutable_value());
     return graph_.AddNode(std::move(def), std::move(inputs), std::move(controls));
   }
   // A node that belongs to a call: with its device, and the name of one of its

@@ -15,6 +15,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/frames.h"
+#include "thalweg/graph/op_schema.h"
 #include "thalweg/kernel/evaluate.h"
 
 namespace thalweg {

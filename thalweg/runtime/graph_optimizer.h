@@ -5,19 +5,10 @@
 #include "absl/status/statusor.h"
 #include "thalweg/base/cancellation.h"
 #include "thalweg/graph/graph.h"
+#include "thalweg/graph/optimizer_options.h"
 #include "thalweg/kernel/device.h"
 
 namespace thalweg {
-
-struct GraphOptimizerOptions {
-  bool fold_constants = true;
-  bool merge_common_subexpressions = true;
-  // Values larger than this and than what they are computed from are not kept as
-  // constants: they would travel with the graph, and stay in memory.
-  int64_t max_new_bytes = 100 << 10;
-  // Nor are values larger than this.
-  int64_t max_constant_bytes = 10 << 20;
-};
 
 // Replaces nodes whose inputs are all constants by their values. `device` runs
 // them. Nodes that fail are left for the step to fail, as are those that need

@@ -21,6 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "thalweg/graph/graph.h"
+#include "thalweg/proto/graph.pb.h"
 #include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {

@@ -291,13 +291,4 @@ const StatePlacement::Decision* StatePlacement::Find(const Node& node) const {
   return it == decisions_.end() || it->second.op != node.op() ? nullptr : &it->second;
 }
 
-std::string DescribePlacement(const Placed& placed) {
-  return absl::StrCat(placed.node, ": (", placed.op, "): ", placed.device, " (", placed.reason, ")");
-}
-
-std::string DescribePlacement(const std::vector<Placed>& placement) {
-  return absl::StrJoin(placement, "\n",
-                       [](std::string* out, const Placed& p) { absl::StrAppend(out, DescribePlacement(p)); });
-}
-
 }  // namespace thalweg

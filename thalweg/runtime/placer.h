@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "thalweg/graph/device_name.h"
 #include "thalweg/graph/graph.h"
+#include "thalweg/graph/placement.h"
 
 namespace thalweg {
 
@@ -29,14 +30,6 @@ struct PlacerOptions {
   std::string default_device;            // full name; "" is the first
   bool allow_soft_placement = false;
   const StatePlacement* states = nullptr;  // borrowed; what is decided already
-};
-
-// One decision.
-struct Placed {
-  std::string node;
-  std::string op;
-  std::string device;
-  std::string reason;  // "asked for /cpu:0", "with variable 'w'", "default"
 };
 
 // Sets the device of every node to a full name. INVALID_ARGUMENT, naming the
@@ -64,9 +57,5 @@ class StatePlacement {
   int known_nodes_ = 0;
   absl::flat_hash_map<std::string, Decision> decisions_;  // by node
 };
-
-// "name: (Op): /job:.../device:CPU:0 (reason)": what log_device_placement prints.
-std::string DescribePlacement(const Placed& placed);
-std::string DescribePlacement(const std::vector<Placed>& placement);  // a line per node
 
 }  // namespace thalweg

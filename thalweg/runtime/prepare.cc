@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
+#include "thalweg/proto/graph.pb.h"
 #include "thalweg/runtime/functions.h"
 
 namespace thalweg {

@@ -15,6 +15,7 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/kernel/device.h"
+#include "thalweg/proto/graph.pb.h"
 #include "thalweg/runtime/graph_optimizer.h"
 #include "thalweg/runtime/placer.h"
 #include "thalweg/runtime/subgraph.h"

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "thalweg/graph/graph.h"
+#include "thalweg/proto/graph.pb.h"
 
 namespace thalweg {
 

@@ -5,6 +5,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/gradient.h"
+#include "thalweg/graph/op_schema.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/graph/unusable_node.h"
 #include "thalweg/runtime/function_body.h"

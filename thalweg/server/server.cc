@@ -5,12 +5,15 @@
 #include <vector>
 
 #include "thalweg/base/faults/fail_point.h"
+#include "thalweg/base/malloc.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/job_completion.h"
 #include "thalweg/cluster/master/local_master.h"
 #include "thalweg/cluster/worker/local_worker.h"
+#include "thalweg/kernel/script_functions.h"
 #include "thalweg/kernel/task_observer.h"
+#include "thalweg/proto/config.pb.h"
 #include "thalweg/rpc/call_gate.h"
 #include "thalweg/rpc/grpc_job_peers.h"
 #include "thalweg/rpc/grpc_worker.h"
@@ -51,6 +54,13 @@ class Server::State {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, const TaskId& task,
                                                       const ServerOptions& options) {
+  return Start(cluster, task, options, tensorflow::ConfigProto());
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, const TaskId& task,
+                                                      const ServerOptions& options,
+                                                      const tensorflow::ConfigProto& session_config) {
+  ConfigureMalloc();
   ASSIGN_OR_RETURN(const std::string address, cluster.Address(task));
   ASSIGN_OR_RETURN(const HostPort host_port, HostPort::Parse(address));
   const LocalDevicesOptions devices{
@@ -70,16 +80,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   const WorkersFactory make_workers = [s](const ClusterSpec& c, const TaskId& self) {
     return MakeGrpcWorkers(c, self, &*s->worker, &s->client);
   };
-  s->worker.emplace(
-      LocalWorkerOptions{.task = task,
-                         .devices = &*s->devices,
-                         .membership = &s->membership,
-                         .make_workers = make_workers,
-                         .sequences = &s->sequences,
-                         .collective_leader = options.default_session_config.experimental().collective_group_leader(),
-                         .health = &*s->health,
-                         .gate = &s->gate_of_updates,
-                         .master_lease = options.master_lease});
+  s->worker.emplace(LocalWorkerOptions{.task = task,
+                                       .devices = &*s->devices,
+                                       .membership = &s->membership,
+                                       .make_workers = make_workers,
+                                       .sequences = &s->sequences,
+                                       .collective_leader = session_config.experimental().collective_group_leader(),
+                                       .health = &*s->health,
+                                       .gate = &s->gate_of_updates,
+                                       .master_lease = options.master_lease});
   ASSIGN_OR_RETURN(s->workers, make_workers(cluster, task));
   s->worker->SetWorkers(s->workers);
   s->master.emplace(LocalMasterOptions{.task = task,
@@ -87,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .membership = &s->membership,
                                        .workers = s->workers,
                                        .make_workers = make_workers,
-                                       .default_config = options.default_session_config,
+                                       .default_config = session_config,
                                        .health = &*s->health,
                                        .gate = &s->gate_of_updates,
                                        .sequences = &s->sequences,
@@ -125,12 +134,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const tensorflow::ServerDe
     return InvalidArgument("No server for the protocol \"", def.protocol(), "\": only grpc is spoken here");
   }
   ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromProto(def.cluster()));
-  options.default_session_config.MergeFrom(def.default_session_config());
   const auto& counts = def.default_session_config().device_count();
   if (const auto it = counts.find("CPU"); it != counts.end() && it->second > options.cpu_devices) {
     options.cpu_devices = it->second;
   }
-  return Start(cluster, {def.job_name(), def.task_index()}, options);
+  return Start(cluster, {def.job_name(), def.task_index()}, options, def.default_session_config());
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::StartLocal(const ServerOptions& options) {

@@ -11,10 +11,15 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "thalweg/cluster/cluster_spec.h"
-#include "thalweg/kernel/script_functions.h"
-#include "thalweg/proto/config.pb.h"
+
+namespace tensorflow {
+class ConfigProto;
+class ServerDef;
+}  // namespace tensorflow
 
 namespace thalweg {
+
+class ScriptFunctions;
 
 struct ServerOptions {
   int cpu_devices = 1;  // /device:CPU:0, CPU:1, ...
@@ -37,8 +42,6 @@ struct ServerOptions {
   // Tasks of the same user on this machine exchange messages through shared
   // memory.
   bool local_links = true;
-  // Options of every session, under what the session asks for.
-  tensorflow::ConfigProto default_session_config;
   // How long Join() waits while there is no worker and nobody uses this task.
   absl::Duration orphan_after = absl::InfiniteDuration();
   // If Join() gives up so, all variables of this task go into the checkpoint
@@ -69,8 +72,10 @@ class Server {
   // run yet.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ClusterSpec& cluster, const TaskId& task,
                                                        const ServerOptions& options = {});
+  /// @cond INTERNAL
   // From TensorFlow's message; `options` has what it does not say.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const tensorflow::ServerDef& def, ServerOptions options = {});
+  /// @endcond
   // A cluster of one task, "/job:local/task:0", on a port that is free.
   static absl::StatusOr<std::unique_ptr<Server>> StartLocal(const ServerOptions& options = {});
   ~Server();  // Stop()
@@ -100,6 +105,10 @@ class Server {
  private:
   class State;
   explicit Server(std::unique_ptr<State> state);
+  // `session_config` has the options of every session, under what the session asks for.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ClusterSpec& cluster, const TaskId& task,
+                                                       const ServerOptions& options,
+                                                       const tensorflow::ConfigProto& session_config);
   absl::Status SaveOrphan(const absl::Status& orphaned);
   const std::unique_ptr<State> state_;
 };

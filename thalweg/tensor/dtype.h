@@ -16,36 +16,40 @@
 
 namespace thalweg {
 
+// Names are those of TensorFlow's types: kFloat is DT_FLOAT.
 enum class DType : uint8_t {
-  kInvalid = 0,
-  kFloat = 1,
-  kDouble = 2,
-  kInt32 = 3,
-  kUint8 = 4,
-  kInt16 = 5,
-  kInt8 = 6,
-  kString = 7,
-  kComplex64 = 8,
-  kInt64 = 9,
-  kBool = 10,
-  kQint8 = 11,
-  kQuint8 = 12,
-  kQint32 = 13,
-  kBfloat16 = 14,
-  kQint16 = 15,
-  kQuint16 = 16,
-  kUint16 = 17,
-  kComplex128 = 18,
-  kHalf = 19,
-  kResource = 20,
-  kVariant = 21,
-  kUint32 = 22,
-  kUint64 = 23,
+  kInvalid = 0,      // none
+  kFloat = 1,        // float
+  kDouble = 2,       // double
+  kInt32 = 3,        // int32_t
+  kUint8 = 4,        // uint8_t
+  kInt16 = 5,        // int16_t
+  kInt8 = 6,         // int8_t
+  kString = 7,       // std::string
+  kComplex64 = 8,    // std::complex<float>
+  kInt64 = 9,        // int64_t
+  kBool = 10,        // bool
+  kQint8 = 11,       // quantized, 8 bits
+  kQuint8 = 12,      // quantized, 8 bits, unsigned
+  kQint32 = 13,      // quantized, 32 bits
+  kBfloat16 = 14,    // BFloat16
+  kQint16 = 15,      // quantized, 16 bits
+  kQuint16 = 16,     // quantized, 16 bits, unsigned
+  kUint16 = 17,      // uint16_t
+  kComplex128 = 18,  // std::complex<double>
+  kHalf = 19,        // Half
+  kResource = 20,    // a handle to a variable, queue, table, ...
+  kVariant = 21,     // an object such as a dataset or a list of tensors
+  kUint32 = 22,      // uint32_t
+  kUint64 = 23,      // uint64_t
 };
 using enum DType;  // kFloat, kInt32, ... read well in model code
 
+// True for the type of an edge that carries a variable.
 constexpr bool IsRef(DType t) { return static_cast<int>(t) > 100; }
+// kFloat becomes the type of a reference to a float variable.
 constexpr DType MakeRef(DType t) { return IsRef(t) ? t : static_cast<DType>(static_cast<int>(t) + 100); }
+// The opposite of MakeRef; other types stay as they are.
 constexpr DType RemoveRef(DType t) { return IsRef(t) ? static_cast<DType>(static_cast<int>(t) - 100) : t; }
 
 // TensorFlow's name: "float", "int32", "string", ..., "float_ref".
@@ -61,20 +65,24 @@ bool IsKnown(DType t);
 size_t ElementSize(DType t);
 bool IsFloating(DType t);  // half, bfloat16, float, double
 bool IsInteger(DType t);   // (u)int8..64
-bool IsComplex(DType t);
+bool IsComplex(DType t);   // complex64, complex128
 // The number type whose bits a quantized type has: kInt8 for kQint8. Others are
 // their own.
 DType StorageType(DType t);
 
+/// @cond INTERNAL
 struct ResourceHandle;
 class Variant;
 
-// The C++ type of an element, and back.
 template <typename T>
 struct DTypeOfTrait;
+/// @endcond
+
+// The DType of a C++ type: DTypeOf<float> is kFloat.
 template <typename T>
 inline constexpr DType DTypeOf = DTypeOfTrait<std::remove_cv_t<T>>::value;
 
+/// @cond INTERNAL
 #define THALWEG_DTYPE_(cpp, enumerator)        \
   template <>                                  \
   struct DTypeOfTrait<cpp> {                   \
@@ -135,5 +143,6 @@ absl::Status Dispatch(Types<Ts...>, DType dtype, F&& f) {
    ...);
   return call != nullptr ? call(f) : NoKernelFor(dtype);
 }
+/// @endcond
 
 }  // namespace thalweg

@@ -8,6 +8,7 @@
 
 namespace thalweg {
 
+/// @cond INTERNAL
 // IEEE binary16. Conversions round to nearest even; NaN stays NaN, with the
 // payload that fits. No branches, so that loops of them vectorize.
 inline float HalfBitsToFloat(uint16_t bits) {
@@ -38,13 +39,19 @@ inline uint16_t FloatToHalfBits(float value) {
   return static_cast<uint16_t>(result | (bits >> 16 & 0x8000));
 }
 
-struct Half {
-  uint16_t bits = 0;
+/// @endcond
 
-  Half() = default;
+// IEEE binary16. Rounds to nearest even; NaN stays NaN. It converts to float for
+// arithmetic.
+struct Half {
+  uint16_t bits = 0;  // sign, exponent, mantissa
+
+  Half() = default;  // zero
+  // Rounds a number.
   template <typename T>
   explicit Half(T value) : bits(FloatToHalfBits(static_cast<float>(value))) {}
-  operator float() const { return HalfBitsToFloat(bits); }
+  operator float() const { return HalfBitsToFloat(bits); }  // exact
+  // The number of a bit pattern.
   static Half FromBits(uint16_t bits) {
     Half h;
     h.bits = bits;
@@ -52,14 +59,17 @@ struct Half {
   }
 };
 
-// The upper half of a float. Rounds to nearest even; NaN stays NaN.
+// The upper half of a float. Rounds to nearest even; NaN stays NaN. It converts to
+// float for arithmetic.
 struct BFloat16 {
-  uint16_t bits = 0;
+  uint16_t bits = 0;  // sign, exponent, mantissa
 
-  BFloat16() = default;
+  BFloat16() = default;  // zero
+  // Rounds a number.
   template <typename T>
   explicit BFloat16(T value) : bits(Round(static_cast<float>(value))) {}
-  operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+  operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }  // exact
+  // The number of a bit pattern.
   static BFloat16 FromBits(uint16_t bits) {
     BFloat16 b;
     b.bits = bits;
@@ -74,6 +84,7 @@ struct BFloat16 {
   }
 };
 
+/// @cond INTERNAL
 // Compound assignment, so that generic loops can accumulate.
 #define THALWEG_FLOAT16_OPS_(T)                                \
   inline T& operator+=(T& a, float b) { return a = T(a + b); } \
@@ -84,9 +95,11 @@ struct BFloat16 {
 THALWEG_FLOAT16_OPS_(Half)
 THALWEG_FLOAT16_OPS_(BFloat16)
 #undef THALWEG_FLOAT16_OPS_
+/// @endcond
 
 }  // namespace thalweg
 
+/// @cond INTERNAL
 template <>
 struct std::numeric_limits<thalweg::Half> {
   static constexpr bool is_specialized = true, is_signed = true, is_integer = false, has_infinity = true,
@@ -110,3 +123,4 @@ struct std::numeric_limits<thalweg::BFloat16> {
   static thalweg::BFloat16 infinity() { return thalweg::BFloat16::FromBits(0x7f80); }
   static thalweg::BFloat16 quiet_NaN() { return thalweg::BFloat16::FromBits(0x7fc0); }
 };
+/// @endcond

@@ -1,5 +1,4 @@
-// Tensor: a value of some type and shape. Copying shares the buffer; nobody
-// writes to a buffer that others can see, so a copy is as good as a deep one.
+// Tensor: a value of some type and shape.
 //
 //   Tensor x = Tensor::Of<float>({2, 2}, {1, 2, 3, 4});
 //   Tensor y(kFloat, {32, 784});
@@ -20,13 +19,16 @@
 
 namespace thalweg {
 
+// Elements of one type in row-major order. Copying shares the buffer. Nobody writes to
+// a buffer that others can see, so that a copy behaves like a deep one. To fill a
+// tensor, make a new one and write through flat() or mutable_data().
 class Tensor {
  public:
   // No value: dtype kInvalid, for slots that are not filled.
   Tensor() = default;
   Tensor(const Tensor&) = default;
   Tensor& operator=(const Tensor&) = default;
-  // What was moved from has no value.
+  // A tensor that was moved from has no value.
   Tensor(Tensor&& other) noexcept
       : buffer_(std::move(other.buffer_)),
         data_(std::exchange(other.data_, nullptr)),
@@ -40,6 +42,7 @@ class Tensor {
     return *this;
   }
 
+  /// @cond INTERNAL
   // Lets go of the buffer: no value any more. The fast way to empty a slot.
   void Reset() {
     buffer_.Reset();
@@ -51,29 +54,38 @@ class Tensor {
   // REQUIRES: as many elements.
   Tensor PassOn(const Shape& shape) { return Tensor(dtype_, shape, std::move(buffer_), data_); }
 
+  /// @endcond
+
   // Elements are not initialised (strings are empty). Memory that cannot be had
-  // is a CHECK failure here; kernels use Allocate.
+  // is a CHECK failure here; Allocate returns an error instead.
   Tensor(DType dtype, Shape shape) : Tensor(dtype, std::move(shape), HostAllocator()) {}
+  // The same, in memory of `allocator`.
   Tensor(DType dtype, Shape shape, Allocator& allocator);
   // RESOURCE_EXHAUSTED, naming the shape and the bytes, if memory is short;
   // INVALID_ARGUMENT if no tensor has this type.
   static absl::StatusOr<Tensor> Allocate(DType dtype, Shape shape, Allocator& allocator = HostAllocator());
+  /// @cond INTERNAL
   // Around a buffer that already holds the elements from `data` on.
   Tensor(DType dtype, Shape shape, BufferPtr buffer, void* data)
       : buffer_(std::move(buffer)), data_(data), dtype_(dtype), shape_(std::move(shape)) {}
+  /// @endcond
 
-  // Values in row-major order.
+  // A scalar: Tensor::Scalar<float>(0.5f), Tensor::Scalar<std::string>("text").
   template <typename T>
   static Tensor Scalar(T value);
+  // A tensor of rank 1: Tensor::Vector<int32_t>({1, 2, 3}).
   template <typename T>
   static Tensor Vector(absl::Span<const T> values);
+  // As above, from braces.
   template <typename T>
   static Tensor Vector(std::initializer_list<T> values) {
     return Vector<T>(absl::MakeConstSpan(values.begin(), values.size()));
   }
-  // REQUIRES: as many values as the shape has elements.
+  // Values in row-major order: Tensor::Of<float>({2, 2}, {1, 2, 3, 4}).
+  // REQUIRES: as many values as the shape has elements (CHECKed).
   template <typename T>
   static Tensor Of(Shape shape, absl::Span<const T> values);
+  // As above, from braces.
   template <typename T>
   static Tensor Of(Shape shape, std::initializer_list<T> values) {
     return Of<T>(std::move(shape), absl::MakeConstSpan(values.begin(), values.size()));
@@ -81,47 +93,54 @@ class Tensor {
   // Zeros, or empty strings.
   static Tensor Zeros(DType dtype, Shape shape);
 
-  DType dtype() const { return dtype_; }
-  const Shape& shape() const { return shape_; }
-  int rank() const { return shape_.rank(); }
-  int64_t dim(int i) const { return shape_.dim(i); }
-  int64_t num_elements() const { return shape_.num_elements(); }
-  bool has_value() const { return dtype_ != kInvalid; }
+  DType dtype() const { return dtype_; }                          // the element type
+  const Shape& shape() const { return shape_; }                   // the dimensions
+  int rank() const { return shape_.rank(); }                      // number of dimensions
+  int64_t dim(int i) const { return shape_.dim(i); }              // REQUIRES: 0 <= i < rank()
+  int64_t num_elements() const { return shape_.num_elements(); }  // product of the dimensions
+  bool has_value() const { return dtype_ != kInvalid; }           // false for a default one
   // Bytes of the elements; for strings, the sum of their lengths.
   int64_t TotalBytes() const;
 
-  // REQUIRES: T is the element type (CHECKed).
+  // The elements. REQUIRES: T is the element type (CHECKed).
   template <typename T>
   const T* data() const {
     return static_cast<const T*>(Typed(DTypeOf<T>));
   }
+  // The elements, to write to. REQUIRES: T is the element type (CHECKed), and no other
+  // tensor shares the buffer.
   template <typename T>
   T* mutable_data() {
     return static_cast<T*>(Typed(DTypeOf<T>));
   }
+  // The elements as a span: `for (float v : t.flat<float>())`.
   template <typename T>
   absl::Span<const T> flat() const {
     return absl::MakeConstSpan(data<T>(), num_elements());
   }
+  // The same, to write to; as mutable_data().
   template <typename T>
   absl::Span<T> flat() {
     return absl::MakeSpan(mutable_data<T>(), num_elements());
   }
-  // REQUIRES: exactly one element.
+  // The only element. REQUIRES: exactly one element, of type T (CHECKed).
   template <typename T>
   const T& scalar() const {
     if (num_elements() != 1) [[unlikely]]
       FailNotOne();
     return *data<T>();
   }
+  // The memory of the elements.
   void* raw() const { return data_; }
 
   // True if no other tensor sees this memory, so that it may be written.
   bool unique() const { return buffer_ && buffer_->unique(); }
+  /// @cond INTERNAL
   // That, and a few numbers: cheaper to write over than to free.
   bool recyclable() const { return buffer_ && buffer_->recyclable(); }
   bool SharesBufferWith(const Tensor& other) const { return buffer_.get() == other.buffer_.get(); }
   const BufferPtr& buffer() const { return buffer_; }
+  /// @endcond
 
   // The same elements under another shape. REQUIRES: as many elements.
   Tensor WithShape(Shape shape) const;
@@ -132,7 +151,7 @@ class Tensor {
   Tensor Rows(int64_t begin, int64_t end) const;
   // A copy with memory of its own.
   Tensor Clone() const;
-  // RESOURCE_EXHAUSTED if there is none for it.
+  // The same; RESOURCE_EXHAUSTED if memory is short.
   absl::StatusOr<Tensor> TryClone(Allocator& allocator = HostAllocator()) const;
 
   // "float [2,3] [1 2 3...]", at most `max_elements` of them. Strings are quoted

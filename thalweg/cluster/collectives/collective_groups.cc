@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/device_name.h"
+#include "thalweg/proto/device.pb.h"
 #include "thalweg/tensor/shape.h"
 
 namespace thalweg {

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/cluster/worker/worker.h"
+#include "thalweg/proto/device.pb.h"
 
 namespace thalweg {
 

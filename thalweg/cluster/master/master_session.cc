@@ -8,6 +8,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/master/master_partial_run.h"
 #include "thalweg/cluster/master/master_step.h"
+#include "thalweg/proto/graph.pb.h"
 #include "thalweg/runtime/functions.h"
 
 namespace thalweg {

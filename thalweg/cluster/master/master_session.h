@@ -21,6 +21,7 @@
 #include "thalweg/cluster/peer_health.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/kernel/device.h"
+#include "thalweg/proto/graph.pb.h"
 #include "thalweg/runtime/active_steps.h"
 #include "thalweg/runtime/callable_cache.h"
 #include "thalweg/runtime/prepare.h"

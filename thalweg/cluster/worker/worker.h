@@ -12,6 +12,8 @@
 #include "absl/time/time.h"
 #include "thalweg/base/cancellation.h"
 #include "thalweg/kernel/rendezvous.h"
+#include "thalweg/proto/graph.pb.h"
+#include "thalweg/proto/step_stats.pb.h"
 #include "thalweg/proto/worker.pb.h"
 #include "thalweg/tensor/tensor.h"
 

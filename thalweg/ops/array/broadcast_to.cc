@@ -74,6 +74,8 @@ const OpRegistration kBroadcastTo = Op("BroadcastTo")
 
 }  // namespace
 
-Output BroadcastTo(const Scope& s, Output input, Output shape) { return s.Add("BroadcastTo", {input, shape}); }
+Output BroadcastTo(const Scope& s, Output input, const IntsArg& shape) {
+  return s.Add("BroadcastTo", {input, shape.AsTensor(s, "shape")});
+}
 
 }  // namespace thalweg

@@ -212,12 +212,9 @@ const OpRegistration kConcatOps[] = {
 
 }  // namespace
 
-Output Concat(const Scope& s, const std::vector<Output>& values, Output axis) {
+Output Concat(const Scope& s, const std::vector<Output>& values, const IntArg& axis) {
   if (values.size() == 1) return Identity(s, values[0]);
-  return s.Add("ConcatV2", {values, axis});
-}
-Output Concat(const Scope& s, const std::vector<Output>& values, int axis) {
-  return Concat(s, values, Const(s.Argument("axis"), axis));
+  return s.Add("ConcatV2", {values, axis.AsTensor(s, "axis")});
 }
 
 }  // namespace thalweg

@@ -104,7 +104,9 @@ const OpRegistration kFillOps[] = {
 
 }  // namespace
 
-Output Fill(const Scope& s, Output dims, Output value) { return s.Add("Fill", {dims, value}); }
+Output Fill(const Scope& s, const IntsArg& dims, const ScalarArg& value) {
+  return s.Add("Fill", {dims.AsTensor(s, "dims"), value.AsTensor(s, "value")});
+}
 Output ZerosLike(const Scope& s, Output x) { return s.Add("ZerosLike", {x}); }
 Output OnesLike(const Scope& s, Output x) { return s.Add("OnesLike", {x}); }
 

@@ -362,8 +362,8 @@ const OpRegistration kGatherNdOps[] = {
 }  // namespace
 
 Output GatherNd(const Scope& s, Output params, Output indices) { return s.Add("GatherNd", {params, indices}); }
-Output ScatterNd(const Scope& s, Output indices, Output updates, Output shape) {
-  return s.Add("ScatterNd", {indices, updates, shape});
+Output ScatterNd(const Scope& s, Output indices, Output updates, const IntsArg& shape) {
+  return s.Add("ScatterNd", {indices, updates, shape.AsTensor(s, "shape", indices.dtype())});
 }
 Output TensorScatterUpdate(const Scope& s, Output tensor, Output indices, Output updates) {
   return s.Add("TensorScatterUpdate", {tensor, indices, updates});

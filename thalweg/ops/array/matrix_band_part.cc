@@ -86,8 +86,10 @@ const OpRegistration kMatrixBandPartOps[] = {
 
 }  // namespace
 
-Output MatrixBandPart(const Scope& s, Output input, Output num_lower, Output num_upper) {
-  return s.Add("MatrixBandPart", {input, num_lower, num_upper});
+Output MatrixBandPart(const Scope& s, Output input, const IntArg& num_lower, const IntArg& num_upper) {
+  const DType type = num_lower.dtype() == kInvalid ? num_upper.dtype() : num_lower.dtype();
+  return s.Add("MatrixBandPart",
+               {input, num_lower.AsTensor(s, "num_lower", type), num_upper.AsTensor(s, "num_upper", type)});
 }
 
 }  // namespace thalweg

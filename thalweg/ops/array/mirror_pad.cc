@@ -191,7 +191,7 @@ absl::Status MirrorPadGradient(GradientContext& c) {
 
 absl::Status MirrorPadGradGradient(GradientContext& c) {
   ASSIGN_OR_RETURN(const std::string mode, c.Attr<std::string>("mode"));
-  c.set_dx(0, MirrorPad(c.scope(), c.dy(), c.input(1), mode));
+  c.set_dx(0, Output(c.scope().Add("MirrorPad", {c.dy(), c.input(1)}, {{"mode", mode}})));
   return absl::OkStatus();
 }
 
@@ -220,8 +220,9 @@ const OpRegistration kMirrorPadOps[] = {
 
 }  // namespace
 
-Output MirrorPad(const Scope& s, Output input, Output paddings, absl::string_view mode) {
-  return s.Add("MirrorPad", {input, paddings}, {{"mode", mode}});
+Output MirrorPad(const Scope& s, Output input, const IntPairsArg& paddings, MirrorMode mode) {
+  return s.Add("MirrorPad", {input, paddings.AsTensor(s, "paddings")},
+               {{"mode", mode == MirrorMode::kReflect ? "REFLECT" : "SYMMETRIC"}});
 }
 
 }  // namespace thalweg

@@ -124,8 +124,12 @@ const OpRegistration kOneHot = Op("OneHot")
 
 }  // namespace
 
-Output OneHot(const Scope& s, Output indices, Output depth, Output on_value, Output off_value, int axis) {
-  return s.Add("OneHot", {indices, depth, on_value, off_value}, {{"axis", axis}});
+Output OneHot(const Scope& s, Output indices, const IntArg& depth, const ScalarArg& on_value,
+              const ScalarArg& off_value, int axis) {
+  return s.Add(
+      "OneHot",
+      {indices, depth.AsTensor(s, "depth"), on_value.AsTensor(s, "on_value"), off_value.AsTensor(s, "off_value")},
+      {{"axis", axis}});
 }
 
 }  // namespace thalweg

@@ -99,9 +99,11 @@ const OpRegistration kPadOps[] = {
 
 }  // namespace
 
-Output Pad(const Scope& s, Output input, Output paddings) { return s.Add("Pad", {input, paddings}); }
-Output Pad(const Scope& s, Output input, Output paddings, Output constant_value) {
-  return s.Add("PadV2", {input, paddings, constant_value});
+Output Pad(const Scope& s, Output input, const IntPairsArg& paddings) {
+  return s.Add("Pad", {input, paddings.AsTensor(s, "paddings")});
+}
+Output Pad(const Scope& s, Output input, const IntPairsArg& paddings, const ScalarArg& constant_value) {
+  return s.Add("PadV2", {input, paddings.AsTensor(s, "paddings"), constant_value.AsTensor(s, "constant_value")});
 }
 
 }  // namespace thalweg

@@ -77,7 +77,7 @@ TEST(MirrorPadTest, BadInput) {
 }
 
 TEST(MirrorPadTest, Gradients) {
-  for (const char* mode : {"REFLECT", "SYMMETRIC"}) {
+  for (const MirrorMode mode : {MirrorMode::kReflect, MirrorMode::kSymmetric}) {
     ExpectGradient(
         [mode](const Scope& s, const std::vector<Output>& x) {
           return MirrorPad(s, x[0], Const(s, {{1, 0}, {2, 1}}), mode);
@@ -85,7 +85,8 @@ TEST(MirrorPadTest, Gradients) {
         {TestValues(kDouble, {2, 3})});
     ExpectGradient(
         [mode](const Scope& s, const std::vector<Output>& x) {
-          return Output(s.Add("MirrorPadGrad", {x[0], Const(s, {{1, 0}, {2, 1}})}, {{"mode", mode}}));
+          return Output(s.Add("MirrorPadGrad", {x[0], Const(s, {{1, 0}, {2, 1}})},
+                              {{"mode", mode == MirrorMode::kReflect ? "REFLECT" : "SYMMETRIC"}}));
         },
         {TestValues(kDouble, {3, 6})});
   }

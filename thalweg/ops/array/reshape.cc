@@ -215,12 +215,12 @@ const OpRegistration kReshapeOps[] = {
 
 }  // namespace
 
-Output Reshape(const Scope& s, Output tensor, Output shape) { return s.Add("Reshape", {tensor, shape}); }
-Output Reshape(const Scope& s, Output tensor, std::initializer_list<int32_t> shape) {
-  return Reshape(s, tensor, Const(s.Argument("shape"), shape));
+Output Reshape(const Scope& s, Output tensor, const IntsArg& shape) {
+  return s.Add("Reshape", {tensor, shape.AsTensor(s, "shape")});
 }
-Output ExpandDims(const Scope& s, Output input, Output dim) { return s.Add("ExpandDims", {input, dim}); }
-Output ExpandDims(const Scope& s, Output input, int dim) { return ExpandDims(s, input, Const(s.Argument("dim"), dim)); }
+Output ExpandDims(const Scope& s, Output input, const IntArg& dim) {
+  return s.Add("ExpandDims", {input, dim.AsTensor(s, "dim")});
+}
 Output Squeeze(const Scope& s, Output input, const std::vector<int64_t>& squeeze_dims) {
   return s.Add("Squeeze", {input}, {{"squeeze_dims", squeeze_dims}});
 }

@@ -189,7 +189,9 @@ const OpRegistration kReverseOps[] = {
 
 }  // namespace
 
-Output Reverse(const Scope& s, Output tensor, Output axis) { return s.Add("ReverseV2", {tensor, axis}); }
+Output Reverse(const Scope& s, Output tensor, const IntsArg& axis) {
+  return s.Add("ReverseV2", {tensor, axis.AsTensor(s, "axis")});
+}
 Output ReverseSequence(const Scope& s, Output input, Output seq_lengths, const ReverseSequenceOptions& options) {
   return s.Add("ReverseSequence", {input, seq_lengths},
                {{"seq_dim", options.seq_dim}, {"batch_dim", options.batch_dim}});

@@ -91,6 +91,8 @@ const OpRegistration kRoll = Op("Roll")
 
 }  // namespace
 
-Output Roll(const Scope& s, Output input, Output shift, Output axis) { return s.Add("Roll", {input, shift, axis}); }
+Output Roll(const Scope& s, Output input, const IntsArg& shift, const IntsArg& axis) {
+  return s.Add("Roll", {input, shift.AsTensor(s, "shift"), axis.AsTensor(s, "axis")});
+}
 
 }  // namespace thalweg

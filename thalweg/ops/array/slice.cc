@@ -107,6 +107,9 @@ const OpRegistration kSlice = Op("Slice")
 
 }  // namespace
 
-Output Slice(const Scope& s, Output input, Output begin, Output size) { return s.Add("Slice", {input, begin, size}); }
+Output Slice(const Scope& s, Output input, const IntsArg& begin, const IntsArg& size) {
+  const DType type = begin.dtype() == kInvalid ? size.dtype() : begin.dtype();
+  return s.Add("Slice", {input, begin.AsTensor(s, "begin", type), size.AsTensor(s, "size", type)});
+}
 
 }  // namespace thalweg

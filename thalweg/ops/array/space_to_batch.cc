@@ -307,11 +307,11 @@ const OpRegistration kSpaceToBatchOps[] = {
 
 }  // namespace
 
-Output SpaceToBatchND(const Scope& s, Output input, Output block_shape, Output paddings) {
-  return s.Add("SpaceToBatchND", {input, block_shape, paddings});
+Output SpaceToBatchND(const Scope& s, Output input, const IntsArg& block_shape, const IntPairsArg& paddings) {
+  return s.Add("SpaceToBatchND", {input, block_shape.AsTensor(s, "block_shape"), paddings.AsTensor(s, "paddings")});
 }
-Output BatchToSpaceND(const Scope& s, Output input, Output block_shape, Output crops) {
-  return s.Add("BatchToSpaceND", {input, block_shape, crops});
+Output BatchToSpaceND(const Scope& s, Output input, const IntsArg& block_shape, const IntPairsArg& crops) {
+  return s.Add("BatchToSpaceND", {input, block_shape.AsTensor(s, "block_shape"), crops.AsTensor(s, "crops")});
 }
 
 }  // namespace thalweg

@@ -142,10 +142,10 @@ const OpRegistration kSpaceToDepthOps[] = {
 }  // namespace
 
 Output SpaceToDepth(const Scope& s, Output input, int block_size, const SpaceToDepthOptions& options) {
-  return s.Add("SpaceToDepth", {input}, {{"block_size", block_size}, {"data_format", options.data_format}});
+  return s.Add("SpaceToDepth", {input}, {{"block_size", block_size}, {"data_format", NameOf(options.data_format)}});
 }
 Output DepthToSpace(const Scope& s, Output input, int block_size, const SpaceToDepthOptions& options) {
-  return s.Add("DepthToSpace", {input}, {{"block_size", block_size}, {"data_format", options.data_format}});
+  return s.Add("DepthToSpace", {input}, {{"block_size", block_size}, {"data_format", NameOf(options.data_format)}});
 }
 
 }  // namespace thalweg

@@ -183,8 +183,9 @@ std::vector<Output> AllOutputs(Node* node, int n) {
 std::vector<Output> Split(const Scope& s, Output value, int num_split, int axis) {
   return AllOutputs(s.Add("Split", {Const(s.Argument("axis"), axis), value}, {{"num_split", num_split}}), num_split);
 }
-std::vector<Output> Split(const Scope& s, Output value, Output size_splits, Output axis, int num_split) {
-  return AllOutputs(s.Add("SplitV", {value, size_splits, axis}, {{"num_split", num_split}}), num_split);
+std::vector<Output> Split(const Scope& s, Output value, const IntsArg& size_splits, const IntArg& axis, int num_split) {
+  const std::vector<OpInput> inputs{value, size_splits.AsTensor(s, "size_splits"), axis.AsTensor(s, "axis")};
+  return AllOutputs(s.Add("SplitV", inputs, {{"num_split", num_split}}), num_split);
 }
 
 }  // namespace thalweg

@@ -364,9 +364,13 @@ const OpRegistration kStridedSliceOps[] = {
 
 }  // namespace
 
-Output StridedSlice(const Scope& s, Output input, Output begin, Output end, Output strides,
+Output StridedSlice(const Scope& s, Output input, const IntsArg& begin, const IntsArg& end, const IntsArg& strides,
                     const StridedSliceOptions& options) {
-  return s.Add("StridedSlice", {input, begin, end, strides}, MaskAttrs(options));
+  DType type = kInvalid;
+  for (const IntsArg* ints : {&begin, &end, &strides}) type = type == kInvalid ? ints->dtype() : type;
+  const std::vector<OpInput> inputs{input, begin.AsTensor(s, "begin", type), end.AsTensor(s, "end", type),
+                                    strides.AsTensor(s, "strides", type)};
+  return s.Add("StridedSlice", inputs, MaskAttrs(options));
 }
 
 }  // namespace thalweg

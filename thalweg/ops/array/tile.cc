@@ -80,6 +80,8 @@ const OpRegistration kTile = Op("Tile")
 
 }  // namespace
 
-Output Tile(const Scope& s, Output input, Output multiples) { return s.Add("Tile", {input, multiples}); }
+Output Tile(const Scope& s, Output input, const IntsArg& multiples) {
+  return s.Add("Tile", {input, multiples.AsTensor(s, "multiples")});
+}
 
 }  // namespace thalweg

@@ -159,11 +159,12 @@ const OpRegistration kTransposeOps[] = {
 
 }  // namespace
 
-Output Transpose(const Scope& s, Output x, Output perm) { return s.Add("Transpose", {x, perm}); }
-Output Transpose(const Scope& s, Output x, std::initializer_list<int32_t> perm) {
-  return Transpose(s, x, Const(s.Argument("perm"), perm));
+Output Transpose(const Scope& s, Output x, const IntsArg& perm) {
+  return s.Add("Transpose", {x, perm.AsTensor(s, "perm")});
 }
-Output ConjugateTranspose(const Scope& s, Output x, Output perm) { return s.Add("ConjugateTranspose", {x, perm}); }
+Output ConjugateTranspose(const Scope& s, Output x, const IntsArg& perm) {
+  return s.Add("ConjugateTranspose", {x, perm.AsTensor(s, "perm")});
+}
 Output InvertPermutation(const Scope& s, Output x) { return s.Add("InvertPermutation", {x}); }
 
 }  // namespace thalweg

@@ -364,10 +364,24 @@ std::vector<AttrArg> AttrsOf(const CollectiveOptions& options, std::vector<AttrA
 
 }  // namespace
 
+static const char* NameOf(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::kSum:
+      return "Add";
+    case ReduceKind::kProduct:
+      return "Mul";
+    case ReduceKind::kMax:
+      return "Max";
+    case ReduceKind::kMin:
+      return "Min";
+  }
+  return "Add";
+}
+
 Output CollectiveReduce(const Scope& s, Output input, const CollectiveOptions& options,
                         const CollectiveReduceOptions& reduce) {
   return s.Add("CollectiveReduce", {input},
-               AttrsOf(options, {{"merge_op", reduce.merge},
+               AttrsOf(options, {{"merge_op", NameOf(reduce.kind)},
                                  {"final_op", reduce.mean ? "Div" : "Id"},
                                  {"subdiv_offsets", std::vector<int64_t>{}}}));
 }

@@ -20,7 +20,7 @@
 
 namespace thalweg {
 
-struct AccumulatorOptions {
+struct AccumulatorConfig {
   DType dtype = kFloat;
   PartialShape shape;
   bool sparse = false;
@@ -43,9 +43,9 @@ class Accumulator : public Resource, public std::enable_shared_from_this<Accumul
   using Gradients = std::vector<AccumulatedGradient>;
   using TakeDone = absl::AnyInvocable<void(const absl::Status&, Gradients)>;
 
-  explicit Accumulator(AccumulatorOptions options) : options_(std::move(options)) {}
+  explicit Accumulator(AccumulatorConfig options) : options_(std::move(options)) {}
 
-  const AccumulatorOptions& options() const { return options_; }
+  const AccumulatorConfig& options() const { return options_; }
 
   // How many gradients of a worker were accepted and refused.
   struct Entry {
@@ -84,7 +84,7 @@ class Accumulator : public Resource, public std::enable_shared_from_this<Accumul
  private:
   absl::Status Check(const AccumulatedGradient& gradient) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const AccumulatorOptions options_;
+  const AccumulatorConfig options_;
   mutable Mutex mutex_;
   Gradients gradients_ ABSL_GUARDED_BY(mutex_);
   int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;

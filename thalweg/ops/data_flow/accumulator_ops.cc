@@ -5,6 +5,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow/accumulator.h"
 #include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/roster_ops.h"
 #include "thalweg/ops/support/resource_kernel.h"
 
 namespace thalweg {
@@ -29,7 +30,7 @@ class AccumulatorKernel final : public ResourceKernel<Accumulator> {
     return std::make_shared<Accumulator>(options_);
   }
   absl::Status Verify(const Accumulator& found) override {
-    const AccumulatorOptions& have = found.options();
+    const AccumulatorConfig& have = found.options();
     if (have.sparse != options_.sparse || have.dtype != options_.dtype) {
       return InvalidArgument("Shared accumulator '", name_.name, "' is of ", have.sparse ? "sparse" : "dense", " ",
                              have.dtype, ", but ", options_.sparse ? "sparse" : "dense", " ", options_.dtype,
@@ -38,7 +39,7 @@ class AccumulatorKernel final : public ResourceKernel<Accumulator> {
     return absl::OkStatus();
   }
 
-  AccumulatorOptions options_;
+  AccumulatorConfig options_;
 };
 
 absl::StatusOr<std::shared_ptr<Accumulator>> Find(KernelContext& c, bool sparse) {
@@ -139,7 +140,7 @@ class AccumulatorTakeKernel final : public AsyncKernel {
   }
 
  private:
-  absl::Status SetOutputs(KernelContext& c, const AccumulatorOptions& options, Accumulator::Gradients gradients) const {
+  absl::Status SetOutputs(KernelContext& c, const AccumulatorConfig& options, Accumulator::Gradients gradients) const {
     ASSIGN_OR_RETURN(AccumulatedGradient total, SumGradients(gradients, options.mean, &c));
     if (!sparse_) {
       c.set_output(0, std::move(total.values));
@@ -325,7 +326,7 @@ std::string FormOf(Output handle, absl::string_view name) {
   return absl::StrCat(by_handle ? "Resource" : "", name);
 }
 
-std::vector<AttrArg> Attributes(DType dtype, const PartialShape& shape, const AccumulatorArguments& a) {
+std::vector<AttrArg> Attributes(DType dtype, const PartialShape& shape, const AccumulatorOptions& a) {
   return {{"dtype", dtype},
           {"shape", shape},
           {"container", a.container},
@@ -335,14 +336,15 @@ std::vector<AttrArg> Attributes(DType dtype, const PartialShape& shape, const Ac
 
 }  // namespace
 
-Output ConditionalAccumulator(const Scope& s, DType dtype, const PartialShape& shape, AccumulatorArguments a) {
+Output ConditionalAccumulator(const Scope& s, DType dtype, const PartialShape& shape, const AccumulatorOptions& a) {
   return s.Add("ResourceConditionalAccumulator", {}, Attributes(dtype, shape, a));
 }
 Output AccumulatorApplyGradient(const Scope& s, Output handle, Output local_step, Output gradient) {
   return s.Add(FormOf(handle, "AccumulatorApplyGradient"), {handle, local_step, gradient});
 }
-Output AccumulatorTakeGradient(const Scope& s, Output handle, Output num_required, DType dtype) {
-  return s.Add(FormOf(handle, "AccumulatorTakeGradient"), {handle, num_required}, {{"dtype", dtype}});
+Output AccumulatorTakeGradient(const Scope& s, Output handle, const IntArg& num_required, DType dtype) {
+  return s.Add(FormOf(handle, "AccumulatorTakeGradient"), {handle, num_required.AsTensor(s, "num_required")},
+               {{"dtype", dtype}});
 }
 Output AccumulatorSetGlobalStep(const Scope& s, Output handle, Output step) {
   return s.Add(FormOf(handle, "AccumulatorSetGlobalStep"), {handle, step});
@@ -357,13 +359,14 @@ Output AccumulatorLeave(const Scope& s, Output handle, Output worker, int64_t to
 Output AccumulatorJoin(const Scope& s, Output handle, Output worker) {
   return s.Add("Thalweg" + FormOf(handle, "AccumulatorJoin"), {handle, worker});
 }
-AccumulatorLedgerOutputs AccumulatorLedger(const Scope& s, Output handle) {
+AccumulatorLedgerResult AccumulatorLedger(const Scope& s, Output handle) {
   Node* const node = s.Add("Thalweg" + FormOf(handle, "AccumulatorLedger"), {handle});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1), node->out(2), node->out(3)};
 }
 
-Output SparseConditionalAccumulator(const Scope& s, DType dtype, const PartialShape& shape, AccumulatorArguments a) {
+Output SparseConditionalAccumulator(const Scope& s, DType dtype, const PartialShape& shape,
+                                    const AccumulatorOptions& a) {
   return s.Add("SparseConditionalAccumulator", {}, Attributes(dtype, shape, a));
 }
 Output SparseAccumulatorApplyGradient(const Scope& s, Output handle, Output local_step, Output indices, Output values,
@@ -376,8 +379,10 @@ Output SparseAccumulatorApplyGradient(const Scope& s, Output handle, Output loca
   return s.Add("SparseAccumulatorApplyGradient", {handle, local_step, indices, values, none},
                {{"has_known_shape", false}});
 }
-SparseGradientOutputs SparseAccumulatorTakeGradient(const Scope& s, Output handle, Output num_required, DType dtype) {
-  Node* const node = s.Add("SparseAccumulatorTakeGradient", {handle, num_required}, {{"dtype", dtype}});
+SparseGradientResult SparseAccumulatorTakeGradient(const Scope& s, Output handle, const IntArg& num_required,
+                                                   DType dtype) {
+  Node* const node =
+      s.Add("SparseAccumulatorTakeGradient", {handle, num_required.AsTensor(s, "num_required")}, {{"dtype", dtype}});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1), node->out(2)};
 }

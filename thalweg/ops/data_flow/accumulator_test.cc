@@ -36,7 +36,7 @@ class AccumulatorTest : public testing::Test {
 };
 
 TEST_F(AccumulatorTest, TakesTheMeanOfWhatIsThere) {
-  const auto a = std::make_shared<Accumulator>(AccumulatorOptions{.shape = {2}});
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.shape = {2}});
   a->Take(2, {}, Taken("first"));
   a->Take(1, {}, Taken("second"));
   EXPECT_TRUE(a->Apply(0, Dense({1, 2})).ok());
@@ -58,7 +58,7 @@ TEST_F(AccumulatorTest, TakesTheMeanOfWhatIsThere) {
 
 TEST_F(AccumulatorTest, MoreThanAreKept) {
   mean_ = false;
-  const auto a = std::make_shared<Accumulator>(AccumulatorOptions{.mean = false});
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.mean = false});
   for (int i = 0; i < 200; ++i) EXPECT_TRUE(a->Apply(0, Dense({1, static_cast<float>(i)})).ok());
   EXPECT_EQ(a->num_accumulated(), 200);
   a->Take(200, {}, Taken("all"));
@@ -66,7 +66,7 @@ TEST_F(AccumulatorTest, MoreThanAreKept) {
 }
 
 TEST_F(AccumulatorTest, WhoLeftIsNotWaitedFor) {
-  const auto a = std::make_shared<Accumulator>(AccumulatorOptions{.shape = {1}});
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.shape = {1}});
   a->Take(3, {}, Taken("first"));
   ASSERT_TRUE(a->Apply(0, Dense({1}), 0).ok());
   ASSERT_TRUE(a->Apply(0, Dense({3}), 1).ok());
@@ -90,7 +90,7 @@ TEST_F(AccumulatorTest, WhoLeftIsNotWaitedFor) {
 }
 
 TEST_F(AccumulatorTest, AWorkerCountsOncePerStep) {
-  const auto a = std::make_shared<Accumulator>(AccumulatorOptions{.shape = {1}});
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.shape = {1}});
   a->Take(2, {}, Taken("first"));
   ASSERT_TRUE(a->Apply(0, Dense({1}), 1, /*once=*/true).ok());
   ASSERT_TRUE(a->Apply(0, Dense({1}), 1, /*once=*/true).ok());  // its step was run again
@@ -109,7 +109,7 @@ TEST_F(AccumulatorTest, AWorkerCountsOncePerStep) {
 }
 
 TEST_F(AccumulatorTest, SparseRowsAreAveragedEach) {
-  const auto a = std::make_shared<Accumulator>(AccumulatorOptions{.shape = {10, 1}, .sparse = true});
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.shape = {10, 1}, .sparse = true});
   EXPECT_TRUE(a->Apply(0, Sparse({1, 4}, {1, 2})).ok());
   EXPECT_TRUE(a->Apply(0, Sparse({0, 4, 5}, {3, 6, 5})).ok());
   EXPECT_TRUE(a->Apply(0, Sparse({4, 5}, {7, 1})).ok());
@@ -147,7 +147,7 @@ TEST_F(AccumulatorTest, RefusesWhatDoesNotFit) {
 }
 
 TEST_F(AccumulatorTest, ACancelledTakeLeavesEverything) {
-  const auto a = std::make_shared<Accumulator>(AccumulatorOptions{});
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{});
   Cancellation cancellation;
   a->Take(2, {.cancellation = &cancellation}, Taken("cancelled"));
   EXPECT_TRUE(a->Apply(0, Dense({1})).ok());
@@ -161,7 +161,7 @@ TEST_F(AccumulatorTest, ACancelledTakeLeavesEverything) {
 }
 
 TEST_F(AccumulatorTest, ManyThreads) {
-  const auto a = std::make_shared<Accumulator>(AccumulatorOptions{.mean = false});
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.mean = false});
   constexpr int kThreads = 4, kEach = 300;
   std::atomic<int64_t> sum{0};
   std::vector<std::thread> threads;

@@ -27,7 +27,7 @@ class Barrier final : public Resource {
   using Done = Queue::Done;
 
   static absl::StatusOr<std::shared_ptr<Barrier>> Make(BarrierOptions options) {
-    QueueOptions ready{.kind = "PriorityQueue", .name = absl::StrCat(options.name, "_queue"), .whole_batches = true};
+    QueueConfig ready{.kind = "PriorityQueue", .name = absl::StrCat(options.name, "_queue"), .whole_batches = true};
     ready.types = {kInt64, kString};
     ready.shapes = {PartialShape(Shape()), PartialShape(Shape())};
     for (const DType type : options.types) ready.types.push_back(type);

@@ -31,7 +31,7 @@ const OpRegistration kFifoQueueOps[] = {FifoQueue("FIFOQueue", false), FifoQueue
                                         FifoQueue("PaddingFIFOQueue", true), FifoQueue("PaddingFIFOQueueV2", true)};
 
 Output Add(const Scope& s, const char* op, const std::vector<DType>& types, const std::vector<PartialShape>& shapes,
-           const QueueArguments& q) {
+           const QueueOptions& q) {
   return s.Add(op, {},
                {{"component_types", types},
                 {"shapes", shapes},
@@ -43,11 +43,11 @@ Output Add(const Scope& s, const char* op, const std::vector<DType>& types, cons
 }  // namespace
 
 Output FIFOQueue(const Scope& s, const std::vector<DType>& types, const std::vector<PartialShape>& shapes,
-                 QueueArguments q) {
+                 const QueueOptions& q) {
   return Add(s, "FIFOQueueV2", types, shapes, q);
 }
 Output PaddingFIFOQueue(const Scope& s, const std::vector<DType>& types, const std::vector<PartialShape>& shapes,
-                        QueueArguments q) {
+                        const QueueOptions& q) {
   return Add(s, "PaddingFIFOQueueV2", types, shapes, q);
 }
 

@@ -64,7 +64,7 @@ const OpRegistration kPriorityQueueOps[] = {Priority("PriorityQueue"), Priority(
 std::unique_ptr<QueueStore> PriorityStore() { return std::make_unique<Priorities>(); }
 
 Output PriorityQueue(const Scope& s, const std::vector<DType>& types, const std::vector<PartialShape>& shapes,
-                     QueueArguments q) {
+                     const QueueOptions& q) {
   return s.Add("PriorityQueueV2", {},
                {{"component_types", types},
                 {"shapes", shapes},

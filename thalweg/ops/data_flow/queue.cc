@@ -68,7 +68,7 @@ struct Queue::Attempt {
   DequeueDone dequeue_done;
 };
 
-absl::Status Queue::Check(const QueueOptions& options) {
+absl::Status Queue::Check(const QueueConfig& options) {
   if (options.types.empty()) return InvalidArgument("Empty component types for queue ", options.name);
   if (options.may_pad && options.types.size() != options.shapes.size()) {
     return InvalidArgument("Shapes must be provided for all components, but received ", options.types.size(),
@@ -86,13 +86,13 @@ absl::Status Queue::Check(const QueueOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<Queue>> Queue::Make(QueueOptions options, std::unique_ptr<QueueStore> store) {
+absl::StatusOr<std::shared_ptr<Queue>> Queue::Make(QueueConfig options, std::unique_ptr<QueueStore> store) {
   RETURN_IF_ERROR(Check(options));
   return std::shared_ptr<Queue>(new Queue(std::move(options), std::move(store)));
 }
 
-absl::Status Queue::Matches(const QueueOptions& wanted, absl::string_view op) const {
-  const QueueOptions& have = options_;
+absl::Status Queue::Matches(const QueueConfig& wanted, absl::string_view op) const {
+  const QueueConfig& have = options_;
   if (wanted.kind != have.kind) return InvalidArgument("Expected ", have.kind, ", found ", op);
   const auto differs = [&](absl::string_view what, const auto& ours, const auto& theirs, absl::string_view were) {
     return InvalidArgument("Shared queue '", have.name, "' has ", what, " ", ours, " but requested ", what, " ", were,

@@ -38,7 +38,7 @@ std::unique_ptr<QueueStore> FifoStore();
 // Orders tuples by their first component, an int64, lowest first.
 std::unique_ptr<QueueStore> PriorityStore();
 
-struct QueueOptions {
+struct QueueConfig {
   std::string kind;  // "FIFOQueue": for messages, and to tell queues apart
   std::string name;
   int64_t capacity = -1;  // negative: no limit
@@ -68,12 +68,12 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   };
 
   // INVALID_ARGUMENT if types and shapes do not match.
-  static absl::StatusOr<std::shared_ptr<Queue>> Make(QueueOptions options, std::unique_ptr<QueueStore> store);
-  static absl::Status Check(const QueueOptions& options);
+  static absl::StatusOr<std::shared_ptr<Queue>> Make(QueueConfig options, std::unique_ptr<QueueStore> store);
+  static absl::Status Check(const QueueConfig& options);
 
-  const QueueOptions& options() const { return options_; }
+  const QueueConfig& options() const { return options_; }
   // INVALID_ARGUMENT if `wanted` describes a different queue. `op` is for the message.
-  absl::Status Matches(const QueueOptions& wanted, absl::string_view op) const;
+  absl::Status Matches(const QueueConfig& wanted, absl::string_view op) const;
 
   // INVALID_ARGUMENT, immediately, for a tuple that does not fit. CANCELLED if the queue is
   // closed.
@@ -99,7 +99,7 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   std::string Describe() const override;
 
  protected:
-  Queue(QueueOptions options, std::unique_ptr<QueueStore> store)
+  Queue(QueueConfig options, std::unique_ptr<QueueStore> store)
       : options_(std::move(options)), store_(std::move(store)) {}
 
   // Called when `task` has enqueued or dequeued an element.
@@ -130,7 +130,7 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   bool EndOfQueue(Attempt& attempt, Progress* progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PutBackLocked(std::vector<Tuple>& taken) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const QueueOptions options_;
+  const QueueConfig options_;
 
  protected:
   mutable Mutex mutex_;

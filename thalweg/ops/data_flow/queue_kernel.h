@@ -30,7 +30,7 @@ class QueueKernel : public ResourceKernel<Queue> {
   absl::StatusOr<std::shared_ptr<Queue>> Make(const std::string&) override { return Queue::Make(options_, NewStore()); }
   absl::Status Verify(const Queue& found) override { return found.Matches(options_, op_); }
 
-  QueueOptions options_;
+  QueueConfig options_;
 
  private:
   std::string op_;

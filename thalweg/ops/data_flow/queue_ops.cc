@@ -247,11 +247,11 @@ Output QueueEnqueueMany(const Scope& s, Output queue, const std::vector<Output>&
 std::vector<Output> QueueDequeue(const Scope& s, Output queue, const std::vector<DType>& types) {
   return Components(s.Add("QueueDequeueV2", {queue}, {{"component_types", types}}), types);
 }
-std::vector<Output> QueueDequeueMany(const Scope& s, Output queue, Output n, const std::vector<DType>& types) {
-  return Components(s.Add("QueueDequeueManyV2", {queue, n}, {{"component_types", types}}), types);
+std::vector<Output> QueueDequeueMany(const Scope& s, Output queue, const IntArg& n, const std::vector<DType>& types) {
+  return Components(s.Add("QueueDequeueManyV2", {queue, n.AsTensor(s, "n")}, {{"component_types", types}}), types);
 }
-std::vector<Output> QueueDequeueUpTo(const Scope& s, Output queue, Output n, const std::vector<DType>& types) {
-  return Components(s.Add("QueueDequeueUpToV2", {queue, n}, {{"component_types", types}}), types);
+std::vector<Output> QueueDequeueUpTo(const Scope& s, Output queue, const IntArg& n, const std::vector<DType>& types) {
+  return Components(s.Add("QueueDequeueUpToV2", {queue, n.AsTensor(s, "n")}, {{"component_types", types}}), types);
 }
 Output QueueClose(const Scope& s, Output queue, bool cancel_pending_enqueues) {
   return s.Add("QueueCloseV2", {queue}, {{"cancel_pending_enqueues", cancel_pending_enqueues}});

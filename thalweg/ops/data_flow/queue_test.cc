@@ -15,7 +15,7 @@ using testing::HasSubstr;
 // Calls and their ends, in the order of the ends: "put 0: OK", "got 1: 7".
 class QueueTest : public testing::Test {
  protected:
-  std::shared_ptr<Queue> Make(QueueOptions options) {
+  std::shared_ptr<Queue> Make(QueueConfig options) {
     if (options.kind.empty()) options.kind = "FIFOQueue";
     options.name = "q";
     if (options.types.empty()) options.types = {kInt32};
@@ -234,7 +234,7 @@ TEST_F(QueueTest, RefusesTuplesThatDoNotFit) {
 }
 
 TEST_F(QueueTest, OptionsThatDoNotFit) {
-  const auto error = [](QueueOptions options) {
+  const auto error = [](QueueConfig options) {
     options.kind = "FIFOQueue";
     return std::string(Queue::Make(options, FifoStore()).status().message());
   };
@@ -249,25 +249,25 @@ TEST_F(QueueTest, OptionsThatDoNotFit) {
 TEST_F(QueueTest, SharedQueuesMustMatch) {
   const auto queue = Make({.capacity = 3, .types = {kFloat, kInt32}, .min_after_dequeue = 1, .seed = 5});
   const auto error = [&](auto change) {
-    QueueOptions wanted = queue->options();
+    QueueConfig wanted = queue->options();
     change(wanted);
     return std::string(queue->Matches(wanted, "FIFOQueueV2").message());
   };
-  EXPECT_EQ(error([](QueueOptions&) {}), "");
-  EXPECT_EQ(error([](QueueOptions& o) { o.kind = "RandomShuffleQueue"; }), "Expected FIFOQueue, found FIFOQueueV2");
-  EXPECT_EQ(error([](QueueOptions& o) { o.capacity = -1; }),
+  EXPECT_EQ(error([](QueueConfig&) {}), "");
+  EXPECT_EQ(error([](QueueConfig& o) { o.kind = "RandomShuffleQueue"; }), "Expected FIFOQueue, found FIFOQueueV2");
+  EXPECT_EQ(error([](QueueConfig& o) { o.capacity = -1; }),
             "Shared queue 'q' has capacity 3 but requested capacity was 2147483647");
-  EXPECT_EQ(error([](QueueOptions& o) { o.types = {kFloat}; }),
+  EXPECT_EQ(error([](QueueConfig& o) { o.types = {kFloat}; }),
             "Shared queue 'q' has component types float, int32 but requested component types were float");
-  EXPECT_EQ(error([](QueueOptions& o) {
+  EXPECT_EQ(error([](QueueConfig& o) {
               o.shapes = {PartialShape(Shape()), {2}};
             }),
             "Shared queue 'q' has component shapes [] but requested component shapes were [[], [2]]");
-  EXPECT_EQ(error([](QueueOptions& o) { o.min_after_dequeue = 2; }),
+  EXPECT_EQ(error([](QueueConfig& o) { o.min_after_dequeue = 2; }),
             "Shared queue 'q' has min_after_dequeue 1 but requested min_after_dequeue was 2.");
-  EXPECT_EQ(error([](QueueOptions& o) { o.seed = 7; }),
+  EXPECT_EQ(error([](QueueConfig& o) { o.seed = 7; }),
             "Shared queue 'q' has random seeds (5, 0) but requested seeds are (7, 0).");
-  EXPECT_EQ(error([](QueueOptions& o) { o.seed = 0; }), "");
+  EXPECT_EQ(error([](QueueConfig& o) { o.seed = 0; }), "");
 }
 
 // Everything that is put in comes out once, however many take and give up.

@@ -69,7 +69,7 @@ const OpRegistration kRandomShuffleQueueOps[] = {Shuffle("RandomShuffleQueue"), 
 }  // namespace
 
 Output RandomShuffleQueue(const Scope& s, const std::vector<DType>& types, const std::vector<PartialShape>& shapes,
-                          RandomShuffleQueueArguments q) {
+                          const RandomShuffleQueueOptions& q) {
   return s.Add("RandomShuffleQueueV2", {},
                {{"component_types", types},
                 {"shapes", shapes},

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/status.h"
+#include "thalweg/ops/roster_ops.h"
 
 namespace thalweg {
 

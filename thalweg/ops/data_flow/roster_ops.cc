@@ -1,4 +1,6 @@
 // Ops on a Roster (roster.h). TensorFlow does not have them, so their names begin with Thalweg.
+#include "thalweg/ops/roster_ops.h"
+
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow/roster.h"
@@ -193,7 +195,7 @@ const OpRegistration kRosterOps[] = {
 Output RosterOf(const Scope& s, absl::string_view shared_name) {
   return s.Add("ThalwegRoster", {}, {{"shared_name", std::string(shared_name)}});
 }
-RosterJoinOutputs RosterJoin(const Scope& s, Output roster, Output worker, const std::string& task) {
+RosterJoinResult RosterJoin(const Scope& s, Output roster, Output worker, const std::string& task) {
   Node* const node = s.Add("ThalwegRosterJoin", {roster, worker}, {{"task", task}});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1)};
@@ -201,12 +203,12 @@ RosterJoinOutputs RosterJoin(const Scope& s, Output roster, Output worker, const
 Output RosterLeave(const Scope& s, Output roster, Output worker) {
   return s.Add("ThalwegRosterLeave", {roster, worker});
 }
-RosterMemberOutputs RosterMembers(const Scope& s, Output roster) {
+RosterMembersResult RosterMembers(const Scope& s, Output roster) {
   Node* const node = s.Add("ThalwegRosterMembers", {roster});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1), node->out(2), node->out(3)};
 }
-Output RosterRelease(const Scope& s, Output roster, Output step, RosterReleaseArguments a) {
+Output RosterRelease(const Scope& s, Output roster, Output step, const RosterReleaseOptions& a) {
   return s.Add("ThalwegRosterRelease", {roster, step}, {{"wanted", a.wanted}, {"total", a.total}, {"again", a.again}});
 }
 Output RosterAwaitStep(const Scope& s, Output roster, Output local_step) {

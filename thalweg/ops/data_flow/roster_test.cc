@@ -4,6 +4,7 @@
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/roster_ops.h"
 
 namespace thalweg {
 namespace {
@@ -134,9 +135,9 @@ TEST(RosterOps, TakePartAndLeave) {
   const Scope s = graph.root();
   const Output roster = RosterOf(s, "roster");
   const Output worker = Const(s, int64_t{7});
-  const RosterJoinOutputs join = RosterJoin(s, roster, worker);
+  const RosterJoinResult join = RosterJoin(s, roster, worker);
   const Output leave = RosterLeave(s, roster, worker);
-  const RosterMemberOutputs members = RosterMembers(s, roster);
+  const RosterMembersResult members = RosterMembers(s, roster);
   Device device(*DeviceName::Parse("/job:localhost/replica:0/task:0/device:CPU:0"), &TestDevice().intra_op_pool());
   const auto run = [&](std::vector<Output> outputs) {
     auto values = Evaluate(graph, {}, outputs, device);

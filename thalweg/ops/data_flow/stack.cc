@@ -174,8 +174,8 @@ const OpRegistration kStackOps[] = {
 
 }  // namespace
 
-Output StackOf(const Scope& s, Output max_size, DType dtype) {
-  return s.Add("StackV2", {max_size}, {{"elem_type", dtype}});
+Output StackOf(const Scope& s, const IntArg& max_size, DType dtype) {
+  return s.Add("StackV2", {max_size.AsTensor(s, "max_size")}, {{"elem_type", dtype}});
 }
 Output StackPush(const Scope& s, Output stack, Output value) { return s.Add("StackPushV2", {stack, value}); }
 Output StackPop(const Scope& s, Output stack, DType dtype) {

@@ -6,13 +6,13 @@
 #include "thalweg/ops/support/add_into.h"
 
 namespace thalweg {
-TensorArray::TensorArray(TensorArrayOptions options)
+TensorArray::TensorArray(TensorArrayConfig options)
     : strings(options.name, kString, PartialShape({2})),
       options_(std::move(options)),
       dynamic_size_(options_.dynamic_size),
       element_shape_(options_.element_shape) {}
 
-absl::StatusOr<std::shared_ptr<TensorArray>> TensorArray::Make(TensorArrayOptions options, int64_t size) {
+absl::StatusOr<std::shared_ptr<TensorArray>> TensorArray::Make(TensorArrayConfig options, int64_t size) {
   if (size > kMaxSize) return ResourceExhausted("a TensorArray of ", size, " elements; at most ", kMaxSize);
   std::shared_ptr<TensorArray> array(new TensorArray(std::move(options)));
   MutexLock lock(&array->mutex_);
@@ -21,7 +21,7 @@ absl::StatusOr<std::shared_ptr<TensorArray>> TensorArray::Make(TensorArrayOption
 }
 
 absl::StatusOr<std::shared_ptr<TensorArray>> TensorArray::MakeGradient(std::string name, const Shape& prefix) {
-  TensorArrayOptions options = options_;
+  TensorArrayConfig options = options_;
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(CheckOpen());
   dynamic_size_ = false;

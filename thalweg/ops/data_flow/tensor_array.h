@@ -17,7 +17,7 @@
 
 namespace thalweg {
 
-struct TensorArrayOptions {
+struct TensorArrayConfig {
   std::string name;
   DType dtype = kInvalid;
   PartialShape element_shape;
@@ -35,7 +35,7 @@ class TensorArray final : public Resource {
   static constexpr int64_t kMaxSize = 1 << 26;
 
   // RESOURCE_EXHAUSTED if the size is too large. REQUIRES: size >= 0.
-  static absl::StatusOr<std::shared_ptr<TensorArray>> Make(TensorArrayOptions options, int64_t size);
+  static absl::StatusOr<std::shared_ptr<TensorArray>> Make(TensorArrayConfig options, int64_t size);
   // Creates the array of its gradients: of the same size, zero where this one was written. `prefix`
   // is prepended to the element shapes. This array can no longer grow.
   absl::StatusOr<std::shared_ptr<TensorArray>> MakeGradient(std::string name, const Shape& prefix);
@@ -70,13 +70,13 @@ class TensorArray final : public Resource {
     bool own = false;  // the memory is not shared, so sums can be computed in place
   };
 
-  explicit TensorArray(TensorArrayOptions options);
+  explicit TensorArray(TensorArrayConfig options);
   absl::Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteOne(int64_t index, Tensor value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Tensor> ReadOne(int64_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AssumeZeros(int64_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const TensorArrayOptions options_;
+  const TensorArrayConfig options_;
   mutable Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool dynamic_size_ ABSL_GUARDED_BY(mutex_);

@@ -44,7 +44,7 @@ class TensorArrayKernel final : public Kernel {
     }
     if (size.scalar<int32_t>() < 0) return InvalidArgument("Size should be >= 0.");
     if (c.step().resources == nullptr) return Internal("No step container.");
-    TensorArrayOptions options = options_;
+    TensorArrayConfig options = options_;
     options.name = absl::StrCat(options_.name, "_", NextResourceNumber());
     const ResourceName name{kArrayContainer, options.name};
     ASSIGN_OR_RETURN(const ArrayPtr array, TensorArray::Make(std::move(options), size.scalar<int32_t>()));
@@ -54,7 +54,7 @@ class TensorArrayKernel final : public Kernel {
   }
 
  private:
-  TensorArrayOptions options_;
+  TensorArrayConfig options_;
 };
 
 // The array for the gradients of another one: one per `source`, a name for a
@@ -235,8 +235,8 @@ const OpRegistration kTensorArrayOps[] = {
 
 }  // namespace
 
-TensorArrayOutputs TensorArrayOf(const Scope& s, Output size, DType dtype, TensorArrayArguments a) {
-  Node* const node = s.Add("TensorArrayV3", {size},
+TensorArrayResult TensorArrayOf(const Scope& s, const IntArg& size, DType dtype, const TensorArrayOptions& a) {
+  Node* const node = s.Add("TensorArrayV3", {size.AsTensor(s, "size")},
                            {{"dtype", dtype},
                             {"element_shape", a.element_shape},
                             {"dynamic_size", a.dynamic_size},
@@ -245,11 +245,11 @@ TensorArrayOutputs TensorArrayOf(const Scope& s, Output size, DType dtype, Tenso
   if (node == nullptr) return {};
   return {node->out(0), node->out(1)};
 }
-Output TensorArrayWrite(const Scope& s, Output handle, Output index, Output value, Output flow) {
-  return s.Add("TensorArrayWriteV3", {handle, index, value, flow});
+Output TensorArrayWrite(const Scope& s, Output handle, const IntArg& index, Output value, Output flow) {
+  return s.Add("TensorArrayWriteV3", {handle, index.AsTensor(s, "index"), value, flow});
 }
-Output TensorArrayRead(const Scope& s, Output handle, Output index, Output flow, DType dtype) {
-  return s.Add("TensorArrayReadV3", {handle, index, flow}, {{"dtype", dtype}});
+Output TensorArrayRead(const Scope& s, Output handle, const IntArg& index, Output flow, DType dtype) {
+  return s.Add("TensorArrayReadV3", {handle, index.AsTensor(s, "index"), flow}, {{"dtype", dtype}});
 }
 Output TensorArraySize(const Scope& s, Output handle, Output flow) {
   return s.Add("TensorArraySizeV3", {handle, flow});

@@ -353,7 +353,7 @@ Output TensorArrayGather(const Scope& s, Output handle, Output indices, Output f
 Output TensorArrayScatter(const Scope& s, Output handle, Output indices, Output value, Output flow) {
   return s.Add("TensorArrayScatterV3", {handle, indices, value, flow});
 }
-TensorArrayConcatOutputs TensorArrayConcat(const Scope& s, Output handle, Output flow, DType dtype) {
+TensorArrayConcatResult TensorArrayConcat(const Scope& s, Output handle, Output flow, DType dtype) {
   Node* const node = s.Add("TensorArrayConcatV3", {handle, flow}, {{"dtype", dtype}});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1)};

@@ -18,12 +18,12 @@ bool IsReplica(const std::string& task) {
 
 }  // namespace
 
-bool TokenQueue::Is(const QueueOptions& options) {
+bool TokenQueue::Is(const QueueConfig& options) {
   return options.name == "sync_token_q" && options.types.size() == 1 &&
          (options.types[0] == kInt64 || options.types[0] == kInt32);
 }
 
-absl::StatusOr<std::shared_ptr<Queue>> TokenQueue::Make(QueueOptions options) {
+absl::StatusOr<std::shared_ptr<Queue>> TokenQueue::Make(QueueConfig options) {
   RETURN_IF_ERROR(Queue::Check(options));
   return std::shared_ptr<Queue>(new TokenQueue(std::move(options), FifoStore()));
 }

@@ -25,9 +25,9 @@ namespace thalweg {
 class TokenQueue final : public Queue, public TaskObserver {
  public:
   // True for the queue that SyncReplicasOptimizer creates.
-  static bool Is(const QueueOptions& options);
+  static bool Is(const QueueConfig& options);
   // REQUIRES: Is(options)
-  static absl::StatusOr<std::shared_ptr<Queue>> Make(QueueOptions options);
+  static absl::StatusOr<std::shared_ptr<Queue>> Make(QueueConfig options);
 
   bool wants_tasks() const override { return true; }
   void TaskLeft(const std::string& task) override;

@@ -15,7 +15,7 @@ absl::Status CheckScalar(const Tensor& t, absl::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<Next> Dataset::Iterate(Iteration& iteration) const {
+absl::StatusOr<Next> DatasetValue::Iterate(Iteration& iteration) const {
   iteration.path.push_back(absl::StrReplaceAll(kind_, {{"Dataset", ""}, {"Experimental", ""}}));
   absl::StatusOr<Next> next = start_(iteration);
   iteration.path.pop_back();
@@ -26,24 +26,24 @@ absl::StatusOr<DatasetPtr> DatasetIn(const Tensor& tensor) {
   if (tensor.dtype() != kVariant || tensor.rank() != 0) {
     return InvalidArgument("Dataset tensor must be a scalar of dtype DT_VARIANT.");
   }
-  auto dataset = std::dynamic_pointer_cast<const Dataset>(tensor.scalar<Variant>().shared());
+  auto dataset = std::dynamic_pointer_cast<const DatasetValue>(tensor.scalar<Variant>().shared());
   if (dataset == nullptr) return InvalidArgument("Tensor must be a Dataset object.");
   return dataset;
 }
 
 Tensor TensorOf(DatasetPtr dataset) { return Tensor::Scalar(Variant(std::move(dataset))); }
 
-absl::Status SetDataset(KernelContext& c, int64_t cardinality, Dataset::Start start,
-                        Dataset::StartRounds start_rounds) {
-  c.set_output(0, TensorOf(std::make_shared<const Dataset>(c.node().op(), cardinality, std::move(start),
-                                                           std::move(start_rounds))));
+absl::Status SetDataset(KernelContext& c, int64_t cardinality, DatasetValue::Start start,
+                        DatasetValue::StartRounds start_rounds) {
+  c.set_output(0, TensorOf(std::make_shared<const DatasetValue>(c.node().op(), cardinality, std::move(start),
+                                                                std::move(start_rounds))));
   return absl::OkStatus();
 }
 
 DatasetPtr ListedDataset(std::string kind, std::vector<Element> elements) {
   const int64_t count = static_cast<int64_t>(elements.size());
   const auto list = std::make_shared<const std::vector<Element>>(std::move(elements));
-  return std::make_shared<const Dataset>(std::move(kind), count, [list](Iteration&) -> absl::StatusOr<Next> {
+  return std::make_shared<const DatasetValue>(std::move(kind), count, [list](Iteration&) -> absl::StatusOr<Next> {
     return [list, at = size_t{0}](Iteration&) mutable -> NextElement {
       if (at >= list->size()) return std::nullopt;
       return (*list)[at++];
@@ -51,7 +51,7 @@ DatasetPtr ListedDataset(std::string kind, std::vector<Element> elements) {
   });
 }
 
-absl::StatusOr<Next> ShardOf(const Dataset& input, const Shard& shard, bool require, Iteration& start) {
+absl::StatusOr<Next> ShardOf(const DatasetValue& input, const Shard& shard, bool require, Iteration& start) {
   ASSIGN_OR_RETURN(Next next, input.Iterate(start));
   return [shard, require, next = std::move(next), k = int64_t{0}](Iteration& it) mutable -> NextElement {
     while (true) {

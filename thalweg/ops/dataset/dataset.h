@@ -75,7 +75,7 @@ class Next {
 };
 
 // Immutable, like every variant value.
-class Dataset final : public VariantValue {
+class DatasetValue final : public VariantValue {
  public:
   static constexpr int64_t kInfinite = -1, kUnknown = -2;
   using Start = std::function<absl::StatusOr<Next>(Iteration&)>;
@@ -83,7 +83,7 @@ class Dataset final : public VariantValue {
   // Starts a sequence of several epochs, for datasets in which that differs from concatenated epochs.
   using StartRounds = std::function<absl::StatusOr<Next>(Iteration&, int64_t rounds)>;
 
-  Dataset(std::string kind, int64_t cardinality, Start start, StartRounds start_rounds = nullptr)
+  DatasetValue(std::string kind, int64_t cardinality, Start start, StartRounds start_rounds = nullptr)
       : kind_(std::move(kind)),
         cardinality_(cardinality),
         start_(std::move(start)),
@@ -106,18 +106,18 @@ class Dataset final : public VariantValue {
   const StartRounds start_rounds_;
 };
 
-using DatasetPtr = std::shared_ptr<const Dataset>;
+using DatasetPtr = std::shared_ptr<const DatasetValue>;
 
 // INVALID_ARGUMENT if it is not a dataset.
 absl::StatusOr<DatasetPtr> DatasetIn(const Tensor& tensor);
 Tensor TensorOf(DatasetPtr dataset);
 // Sets output 0 to a dataset of the op's kind.
-absl::Status SetDataset(KernelContext& c, int64_t cardinality, Dataset::Start start,
-                        Dataset::StartRounds start_rounds = nullptr);
+absl::Status SetDataset(KernelContext& c, int64_t cardinality, DatasetValue::Start start,
+                        DatasetValue::StartRounds start_rounds = nullptr);
 // A dataset of these elements.
 DatasetPtr ListedDataset(std::string kind, std::vector<Element> elements);
 // The elements of one shard of `input`. With `require`, fewer elements than shards are an error.
-absl::StatusOr<Next> ShardOf(const Dataset& input, const Shard& shard, bool require, Iteration& it);
+absl::StatusOr<Next> ShardOf(const DatasetValue& input, const Shard& shard, bool require, Iteration& it);
 
 // The value of input i, which must have one element; otherwise INVALID_ARGUMENT.
 absl::StatusOr<int64_t> IntArgument(KernelContext& c, int i, absl::string_view name);

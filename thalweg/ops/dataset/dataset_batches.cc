@@ -33,7 +33,7 @@ absl::StatusOr<int64_t> NumRows(const Element& batch) {
 absl::Status ComputeUnbatch(KernelContext& c) {
   ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));
   const int64_t n = input->cardinality();
-  return SetDataset(c, n == Dataset::kInfinite || n == 0 ? n : Dataset::kUnknown,
+  return SetDataset(c, n == DatasetValue::kInfinite || n == 0 ? n : DatasetValue::kUnknown,
                     [input](Iteration& start) -> absl::StatusOr<Next> {
                       ASSIGN_OR_RETURN(Next next, input->Iterate(start));
                       return [next = std::move(next), batch = Element(), row = int64_t{0},
@@ -71,7 +71,7 @@ absl::Status ComputeRebatch(KernelContext& c) {
   ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));
   ASSIGN_OR_RETURN(const int64_t replicas, IntArgument(c, 1, "num_replicas"));
   if (replicas <= 0) return InvalidArgument("num_replicas must be greater than zero, got ", replicas, ".");
-  return SetDataset(c, Dataset::kUnknown, [input, replicas](Iteration& start) -> absl::StatusOr<Next> {
+  return SetDataset(c, DatasetValue::kUnknown, [input, replicas](Iteration& start) -> absl::StatusOr<Next> {
     ASSIGN_OR_RETURN(Next next, input->Iterate(start));
     return [next = std::move(next), replicas, batch = Element(), row = int64_t{0}, rows = int64_t{0},
             size = int64_t{0}](Iteration& it) mutable -> NextElement {
@@ -133,7 +133,7 @@ absl::Status ComputeRebatchBySizes(KernelContext& c) {
     return InvalidArgument("`batch_sizes` must have a size greater than zero.");
   }
   ASSIGN_OR_RETURN(const bool drop, BoolArgument(c, 2, "drop_remainder"));
-  return SetDataset(c, Dataset::kUnknown, [input, sizes, drop](Iteration& start) -> absl::StatusOr<Next> {
+  return SetDataset(c, DatasetValue::kUnknown, [input, sizes, drop](Iteration& start) -> absl::StatusOr<Next> {
     ASSIGN_OR_RETURN(Next next, input->Iterate(start));
     return [rows = RowStream(std::move(next)), sizes, drop, at = size_t{0},
             ended = false](Iteration& it) mutable -> NextElement {

@@ -65,7 +65,7 @@ absl::Status ComputeDirectedInterleave(KernelContext& c) {
   if (HasAttr(c.node().def(), "stop_on_empty_dataset")) {
     ASSIGN_OR_RETURN(stop, GetAttr<bool>(c.node().def(), "stop_on_empty_dataset"));
   }
-  return SetDataset(c, Dataset::kUnknown, [selector, inputs, stop](Iteration& start) -> absl::StatusOr<Next> {
+  return SetDataset(c, DatasetValue::kUnknown, [selector, inputs, stop](Iteration& start) -> absl::StatusOr<Next> {
     ASSIGN_OR_RETURN(Next choices, selector->Iterate(start));
     std::vector<Next> nexts;
     for (const DatasetPtr& input : inputs) {
@@ -92,7 +92,7 @@ absl::Status ComputeChooseFastest(KernelContext& c) {
 enum ShardPolicy : int64_t { kOff = -1, kAuto = 0, kFile = 1, kData = 2, kHint = 3 };
 
 // A sequence of the files of one shard. NOT_FOUND if nothing reads files.
-absl::StatusOr<Next> IterateFiles(const Dataset& input, const Shard& shard, Iteration& it) {
+absl::StatusOr<Next> IterateFiles(const DatasetValue& input, const Shard& shard, Iteration& it) {
   if (it.files.has_value()) return Unimplemented("a part of a dataset that is part of another");
   it.files = shard;
   it.files_found = false;
@@ -117,7 +117,7 @@ absl::Status ComputeAutoShard(KernelContext& c) {
   if (HasAttr(c.node().def(), "auto_shard_policy")) {
     ASSIGN_OR_RETURN(policy, GetAttr<int64_t>(c.node().def(), "auto_shard_policy"));
   }
-  return SetDataset(c, Dataset::kUnknown, [=](Iteration& it) -> absl::StatusOr<Next> {
+  return SetDataset(c, DatasetValue::kUnknown, [=](Iteration& it) -> absl::StatusOr<Next> {
     if (policy == kOff || policy == kHint) return input->Iterate(it);
     if (policy == kData) return ShardOf(*input, shard, /*require=*/false, it);
     absl::StatusOr<Next> next = IterateFiles(*input, shard, it);

@@ -18,7 +18,7 @@ namespace {
 absl::Status ComputeMatchingFiles(KernelContext& c) {
   if (c.input(0).rank() > 1) return InvalidArgument("patterns must be a scalar or a vector");
   const Tensor patterns = c.input(0);
-  return SetDataset(c, Dataset::kUnknown, [patterns](Iteration&) -> absl::StatusOr<Next> {
+  return SetDataset(c, DatasetValue::kUnknown, [patterns](Iteration&) -> absl::StatusOr<Next> {
     return [patterns, names = std::vector<std::string>(), at = size_t{0},
             read = false](Iteration&) mutable -> NextElement {
       if (!std::exchange(read, true)) {
@@ -110,7 +110,7 @@ class CsvRows {
   std::unique_ptr<data::ByteStream> stream_;
 };
 
-absl::StatusOr<CsvTable> TableArguments(KernelContext& c) {
+absl::StatusOr<CsvTable> TableOptions(KernelContext& c) {
   CsvTable table;
   if (c.input(0).rank() > 1) return InvalidArgument("`filenames` must be a scalar or a vector.");
   table.files = c.input(0);
@@ -138,8 +138,8 @@ absl::StatusOr<CsvTable> TableArguments(KernelContext& c) {
 }
 
 absl::Status ComputeCsv(KernelContext& c) {
-  ASSIGN_OR_RETURN(const CsvTable table, TableArguments(c));
-  return SetDataset(c, Dataset::kUnknown, [table](Iteration& start) -> absl::StatusOr<Next> {
+  ASSIGN_OR_RETURN(const CsvTable table, TableOptions(c));
+  return SetDataset(c, DatasetValue::kUnknown, [table](Iteration& start) -> absl::StatusOr<Next> {
     start.files_found = true;
     return [rows = CsvRows(table, start.files.value_or(Shard{}))](Iteration& it) mutable { return rows.Take(it); };
   });

@@ -51,7 +51,7 @@ class GeneratorKernel final : public Kernel {
     const CapturedFunction init = init_.Capture(c, &input);
     const CapturedFunction next = next_.Capture(c, &input);
     const CapturedFunction finalize = finalize_.Capture(c, &input);
-    return SetDataset(c, Dataset::kUnknown, [init, next, finalize](Iteration& start) -> absl::StatusOr<Next> {
+    return SetDataset(c, DatasetValue::kUnknown, [init, next, finalize](Iteration& start) -> absl::StatusOr<Next> {
       Generator generator(init, next, finalize);
       RETURN_IF_ERROR(generator.Prepare(start.context));
       return [generator = std::move(generator)](Iteration& it) mutable { return generator.Take(it); };

@@ -109,7 +109,7 @@ class GroupByWindowKernel final : public FunctionsKernel<3> {
   absl::Status Compute(KernelContext& c) override {
     ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));
     return SetDataset(
-        c, Dataset::kUnknown, [input, functions = Capture(c, 1)](Iteration& start) -> absl::StatusOr<Next> {
+        c, DatasetValue::kUnknown, [input, functions = Capture(c, 1)](Iteration& start) -> absl::StatusOr<Next> {
           Functions mine = functions;
           RETURN_IF_ERROR(Prepare(mine, start));
           ASSIGN_OR_RETURN(Next next, input->Iterate(start));
@@ -165,7 +165,7 @@ class GroupByReducerKernel final : public FunctionsKernel<4> {
   absl::Status Compute(KernelContext& c) override {
     ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));
     return SetDataset(
-        c, Dataset::kUnknown, [input, functions = Capture(c, 1)](Iteration& start) -> absl::StatusOr<Next> {
+        c, DatasetValue::kUnknown, [input, functions = Capture(c, 1)](Iteration& start) -> absl::StatusOr<Next> {
           Functions mine = functions;
           RETURN_IF_ERROR(Prepare(mine, start));
           ASSIGN_OR_RETURN(Next next, input->Iterate(start));
@@ -204,7 +204,7 @@ class ScanKernel final : public Kernel {
         return Split(*both, types, state);
       };
     };
-    return SetDataset(c, preserve_ ? input->cardinality() : Dataset::kUnknown, start);
+    return SetDataset(c, preserve_ ? input->cardinality() : DatasetValue::kUnknown, start);
   }
 
  private:
@@ -247,7 +247,7 @@ absl::Status ComputeUnique(KernelContext& c) {
     return InvalidArgument(
         "UniqueDataset only supports inputs with a single `tf.int32`, `tf.int64`, or `tf.string` component.");
   }
-  return SetDataset(c, Dataset::kUnknown, [input, type = types[0]](Iteration& start) -> absl::StatusOr<Next> {
+  return SetDataset(c, DatasetValue::kUnknown, [input, type = types[0]](Iteration& start) -> absl::StatusOr<Next> {
     ASSIGN_OR_RETURN(Next next, input->Iterate(start));
     return [next = std::move(next), type,
             seen = absl::flat_hash_set<std::string>()](Iteration& it) mutable -> NextElement {

@@ -78,7 +78,7 @@ class MapKernel final : public FunctionDatasetKernel {
       ASSIGN_OR_RETURN(calls, ParallelismArgument(c, source.next_input));
     }
     ASSIGN_OR_RETURN(const bool preserve, PreservesCardinality(c));
-    return SetDataset(c, preserve ? source.input->cardinality() : Dataset::kUnknown,
+    return SetDataset(c, preserve ? source.input->cardinality() : DatasetValue::kUnknown,
                       [source, calls, preserve](Iteration& start) -> absl::StatusOr<Next> {
                         Source mine = source;
                         ASSIGN_OR_RETURN(Next input, mine.Start(start));
@@ -100,7 +100,7 @@ class MapAndBatchKernel final : public FunctionDatasetKernel {
     ASSIGN_OR_RETURN(const int64_t calls, ParallelismArgument(c, source.next_input + 1));
     ASSIGN_OR_RETURN(const bool drop, BoolArgument(c, source.next_input + 2, "drop_remainder"));
     ASSIGN_OR_RETURN(const bool preserve, PreservesCardinality(c));
-    return SetDataset(c, preserve ? BatchCardinality(source.input->cardinality(), size, drop) : Dataset::kUnknown,
+    return SetDataset(c, preserve ? BatchCardinality(source.input->cardinality(), size, drop) : DatasetValue::kUnknown,
                       [source, size, calls, drop, preserve](Iteration& start) -> absl::StatusOr<Next> {
                         Source mine = source;
                         ASSIGN_OR_RETURN(Next input, mine.Start(start));
@@ -123,7 +123,7 @@ class FilterKernel final : public FunctionDatasetKernel {
     ASSIGN_OR_RETURN(const Source source, Read(c));
     if (parallel_) {
       ASSIGN_OR_RETURN(const int64_t calls, ParallelismArgument(c, source.next_input));
-      return SetDataset(c, Dataset::kUnknown, [source, calls](Iteration& start) -> absl::StatusOr<Next> {
+      return SetDataset(c, DatasetValue::kUnknown, [source, calls](Iteration& start) -> absl::StatusOr<Next> {
         Source mine = source;
         ASSIGN_OR_RETURN(Next input, mine.Start(start));
         auto parallel = std::make_shared<ParallelCalls>(start.context, std::move(input), mine.function, calls);
@@ -132,7 +132,7 @@ class FilterKernel final : public FunctionDatasetKernel {
         };
       });
     }
-    return SetDataset(c, Dataset::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
+    return SetDataset(c, DatasetValue::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
       Source mine = source;
       ASSIGN_OR_RETURN(Next input, mine.Start(start));
       return [input = std::move(input), function = mine.function](Iteration& it) mutable -> NextElement {
@@ -168,7 +168,7 @@ class TakeWhileKernel final : public FunctionDatasetKernel {
   TakeWhileKernel() : FunctionDatasetKernel("predicate") {}
   absl::Status Compute(KernelContext& c) override {
     ASSIGN_OR_RETURN(const Source source, Read(c));
-    return SetDataset(c, Dataset::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
+    return SetDataset(c, DatasetValue::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
       Source mine = source;
       ASSIGN_OR_RETURN(Next input, mine.Start(start));
       return [input = std::move(input), function = mine.function, ended = false](Iteration& it) mutable -> NextElement {
@@ -187,7 +187,8 @@ class TakeWhileKernel final : public FunctionDatasetKernel {
 
 // Opens the sequences f(x), for one x after the other. If the function reads the files that the elements name, a
 // shard of the files is read by calling it on a shard of the elements.
-absl::StatusOr<InterleavedStreams::Open> Sequences(const Dataset& input, CapturedFunction function, Iteration& start) {
+absl::StatusOr<InterleavedStreams::Open> Sequences(const DatasetValue& input, CapturedFunction function,
+                                                   Iteration& start) {
   RETURN_IF_ERROR(function.Prepare(start.context));
   Next next;
   if (start.files.has_value() && function.function().reads_files()) {
@@ -212,7 +213,7 @@ class FlatMapKernel final : public FunctionDatasetKernel {
   FlatMapKernel() : FunctionDatasetKernel("f") {}
   absl::Status Compute(KernelContext& c) override {
     ASSIGN_OR_RETURN(const Source source, Read(c));
-    return SetDataset(c, Dataset::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
+    return SetDataset(c, DatasetValue::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
       ASSIGN_OR_RETURN(InterleavedStreams::Open open, Sequences(*source.input, source.function, start));
       return [open = std::move(open), inner = std::optional<Next>()](Iteration& it) mutable -> NextElement {
         while (true) {
@@ -243,7 +244,7 @@ class InterleaveKernel final : public FunctionDatasetKernel {
     if (cycle <= 0 || cycle > 1 << 20) return InvalidArgument("cycle_length must be greater than zero.");
     if (block <= 0) return InvalidArgument("block_length must be greater than zero.");
     const bool parallel = parallelism_ >= 0;
-    return SetDataset(c, Dataset::kUnknown, [=](Iteration& start) -> absl::StatusOr<Next> {
+    return SetDataset(c, DatasetValue::kUnknown, [=](Iteration& start) -> absl::StatusOr<Next> {
       ASSIGN_OR_RETURN(InterleavedStreams::Open open, Sequences(*source.input, source.function, start));
       auto streams = std::make_shared<InterleavedStreams>(start.context, std::move(open), cycle, block, parallel);
       return [streams](Iteration& it) { return streams->Take(it); };

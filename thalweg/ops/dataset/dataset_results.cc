@@ -19,7 +19,7 @@ using Done = AsyncKernel::Done;
 using Work = absl::AnyInvocable<absl::Status(RunningSequence&, Cancellation&)>;
 
 // Prepares the work on the elements of input 0.
-using Plan = absl::StatusOr<Work> (*)(KernelContext& c, const Dataset& dataset);
+using Plan = absl::StatusOr<Work> (*)(KernelContext& c, const DatasetValue& dataset);
 
 class ThroughDatasetKernel final : public AsyncKernel {
  public:
@@ -36,11 +36,11 @@ class ThroughDatasetKernel final : public AsyncKernel {
   const Plan plan_;
 };
 
-absl::StatusOr<Work> PlanAtIndex(KernelContext& c, const Dataset& dataset) {
+absl::StatusOr<Work> PlanAtIndex(KernelContext& c, const DatasetValue& dataset) {
   ASSIGN_OR_RETURN(const int64_t index, IntArgument(c, 1, "index"));
   const int64_t n = dataset.cardinality();
-  if (n == Dataset::kUnknown) return Unimplemented("Random access is not implemented for this dataset.");
-  if (n == Dataset::kInfinite) {
+  if (n == DatasetValue::kUnknown) return Unimplemented("Random access is not implemented for this dataset.");
+  if (n == DatasetValue::kInfinite) {
     return FailedPrecondition("Dataset of type ", dataset.ToString(),
                               " has infinite cardinality, which does not support random access.");
   }
@@ -55,7 +55,7 @@ absl::StatusOr<Work> PlanAtIndex(KernelContext& c, const Dataset& dataset) {
   };
 }
 
-absl::StatusOr<Work> PlanSingleElement(KernelContext& c, const Dataset&) {
+absl::StatusOr<Work> PlanSingleElement(KernelContext& c, const DatasetValue&) {
   return [&c](RunningSequence& sequence, Cancellation& cancellation) -> absl::Status {
     ASSIGN_OR_RETURN(std::optional<Element> element, sequence.Take(cancellation));
     if (!element) return InvalidArgument("Dataset was empty.");
@@ -65,7 +65,7 @@ absl::StatusOr<Work> PlanSingleElement(KernelContext& c, const Dataset&) {
   };
 }
 
-absl::StatusOr<Work> PlanToTfRecord(KernelContext& c, const Dataset&) {
+absl::StatusOr<Work> PlanToTfRecord(KernelContext& c, const DatasetValue&) {
   ASSIGN_OR_RETURN(const std::string path, StringArgument(c, 1, "filename"));
   ASSIGN_OR_RETURN(const std::string name, StringArgument(c, 2, "compression_type"));
   ASSIGN_OR_RETURN(const data::Compression compression, data::CompressionFromName(name));

@@ -110,7 +110,7 @@ class ShuffleBuffer {
 
  private:
   absl::Status Fill(Iteration& it) {
-    while (next_ && (size_ == Dataset::kUnknown || held_ < size_)) {
+    while (next_ && (size_ == DatasetValue::kUnknown || held_ < size_)) {
       ASSIGN_OR_RETURN(std::optional<Element> element, next_(it));
       RETURN_IF_ERROR(it.Check());
       if (element) {
@@ -148,12 +148,12 @@ class ShuffleBuffer {
 absl::Status SetShuffled(KernelContext& c, int64_t count, std::shared_ptr<Seeds> seeds) {
   ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));
   ASSIGN_OR_RETURN(const int64_t size, IntArgument(c, 1, "buffer_size"));
-  if (size <= 0 && size != Dataset::kUnknown) {
+  if (size <= 0 && size != DatasetValue::kUnknown) {
     return InvalidArgument("buffer_size must be greater than zero or UNKNOWN_CARDINALITY");
   }
   const int64_t n = input->cardinality();
   const int64_t cardinality = count == 0 || n == 0                                       ? 0
-                              : count < 0                                                ? Dataset::kInfinite
+                              : count < 0                                                ? DatasetValue::kInfinite
                               : n < 0 || n > std::numeric_limits<int64_t>::max() / count ? n
                                                                                          : n * count;
   const auto start_rounds = [=](Iteration& start, int64_t rounds) -> absl::StatusOr<Next> {
@@ -163,7 +163,7 @@ absl::Status SetShuffled(KernelContext& c, int64_t count, std::shared_ptr<Seeds>
   };
   return SetDataset(
       c, cardinality, [=](Iteration& start) { return start_rounds(start, count); },
-      c.node().op() == "ShuffleDataset" ? Dataset::StartRounds(start_rounds) : nullptr);
+      c.node().op() == "ShuffleDataset" ? DatasetValue::StartRounds(start_rounds) : nullptr);
 }
 
 absl::StatusOr<std::shared_ptr<Seeds>> SeedArguments(KernelContext& c, int first, const char* attr) {
@@ -197,7 +197,7 @@ absl::Status ComputeRandom(KernelContext& c) {
   const bool second = c.node().op() == "RandomDatasetV2";
   ASSIGN_OR_RETURN(const std::shared_ptr<Seeds> seeds,
                    SeedArguments(c, 0, second ? "rerandomize_each_iteration" : nullptr));
-  return SetDataset(c, Dataset::kInfinite, [seeds](Iteration&) -> absl::StatusOr<Next> {
+  return SetDataset(c, DatasetValue::kInfinite, [seeds](Iteration&) -> absl::StatusOr<Next> {
     return [random = seeds->Draw()](Iteration&) mutable -> NextElement {
       return Element{Tensor::Scalar<int64_t>(random())};
     };
@@ -212,7 +212,7 @@ absl::Status ComputeSampling(KernelContext& c) {
   if (c.input(1).rank() != 0) return InvalidArgument("rate must be a scalar");
   const float rate = c.input(1).scalar<float>();
   ASSIGN_OR_RETURN(const std::shared_ptr<Seeds> seeds, SeedArguments(c, 2, nullptr));
-  return SetDataset(c, Dataset::kUnknown, [input, rate, seeds](Iteration& start) -> absl::StatusOr<Next> {
+  return SetDataset(c, DatasetValue::kUnknown, [input, rate, seeds](Iteration& start) -> absl::StatusOr<Next> {
     ASSIGN_OR_RETURN(Next next, input->Iterate(start));
     return [next = std::move(next), rate, random = seeds->Draw()](Iteration& it) mutable -> NextElement {
       while (true) {

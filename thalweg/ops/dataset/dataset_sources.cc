@@ -86,7 +86,7 @@ using OpenFile = std::function<absl::StatusOr<ReadRecord>(const std::string& pat
 absl::Status SetFiles(KernelContext& c, OpenFile open) {
   if (c.input(0).rank() > 1) return InvalidArgument("`filenames` must be a scalar or a vector.");
   const Tensor names = c.input(0);
-  return SetDataset(c, Dataset::kUnknown, [names, open](Iteration& start) -> absl::StatusOr<Next> {
+  return SetDataset(c, DatasetValue::kUnknown, [names, open](Iteration& start) -> absl::StatusOr<Next> {
     const Shard shard = start.files.value_or(Shard{});
     start.files_found = true;
     if (names.num_elements() < shard.count) {

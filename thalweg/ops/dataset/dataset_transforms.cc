@@ -19,7 +19,7 @@ absl::Status ComputeRepeat(KernelContext& c) {
   ASSIGN_OR_RETURN(const int64_t count, IntArgument(c, 1, "count"));
   const int64_t n = input->cardinality();
   const int64_t cardinality = count == 0 || n == 0                                       ? 0
-                              : count < 0                                                ? Dataset::kInfinite
+                              : count < 0                                                ? DatasetValue::kInfinite
                               : n < 0 || n > std::numeric_limits<int64_t>::max() / count ? n
                                                                                          : n * count;
   return SetDataset(c, cardinality, [input, count](Iteration& start) -> absl::StatusOr<Next> {
@@ -54,7 +54,7 @@ absl::Status ComputeTake(KernelContext& c) {
   ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));
   ASSIGN_OR_RETURN(const int64_t count, IntArgument(c, 1, "count"));
   const int64_t n = input->cardinality();
-  const int64_t cardinality = count < 0 ? n : n == Dataset::kInfinite ? count : n < 0 ? n : std::min(n, count);
+  const int64_t cardinality = count < 0 ? n : n == DatasetValue::kInfinite ? count : n < 0 ? n : std::min(n, count);
   return SetDataset(c, cardinality, [input, count](Iteration& start) -> absl::StatusOr<Next> {
     ASSIGN_OR_RETURN(Next next, input->Iterate(start));
     return [next = std::move(next), left = count](Iteration& it) mutable -> NextElement {
@@ -104,9 +104,9 @@ absl::Status ComputeConcatenate(KernelContext& c) {
   ASSIGN_OR_RETURN(const DatasetPtr first, DatasetIn(c.input(0)));
   ASSIGN_OR_RETURN(const DatasetPtr second, DatasetIn(c.input(1)));
   const int64_t n = first->cardinality(), m = second->cardinality();
-  const int64_t cardinality = n == Dataset::kInfinite || m == Dataset::kInfinite ? Dataset::kInfinite
-                              : n < 0 || m < 0                                   ? Dataset::kUnknown
-                                                                                 : n + m;
+  const int64_t cardinality = n == DatasetValue::kInfinite || m == DatasetValue::kInfinite ? DatasetValue::kInfinite
+                              : n < 0 || m < 0                                             ? DatasetValue::kUnknown
+                                                                                           : n + m;
   return SetDataset(c, cardinality, [first, second](Iteration& start) -> absl::StatusOr<Next> {
     ASSIGN_OR_RETURN(Next next, first->Iterate(start));
     return
@@ -124,12 +124,12 @@ absl::Status ComputeConcatenate(KernelContext& c) {
 
 absl::Status ComputeZip(KernelContext& c) {
   std::vector<DatasetPtr> inputs;
-  int64_t cardinality = Dataset::kInfinite;
+  int64_t cardinality = DatasetValue::kInfinite;
   for (int i = 0; i < c.num_inputs(); ++i) {
     ASSIGN_OR_RETURN(DatasetPtr input, DatasetIn(c.input(i)));
     const int64_t n = input->cardinality();
-    if (n == Dataset::kUnknown) cardinality = Dataset::kUnknown;
-    if (n >= 0 && cardinality != Dataset::kUnknown) cardinality = cardinality < 0 ? n : std::min(cardinality, n);
+    if (n == DatasetValue::kUnknown) cardinality = DatasetValue::kUnknown;
+    if (n >= 0 && cardinality != DatasetValue::kUnknown) cardinality = cardinality < 0 ? n : std::min(cardinality, n);
     inputs.push_back(std::move(input));
   }
   return SetDataset(c, cardinality, [inputs](Iteration& start) -> absl::StatusOr<Next> {

@@ -66,7 +66,7 @@ absl::Status ComputeAssertCardinality(KernelContext& c) {
     return [next = std::move(next), expected, k = int64_t{0}](Iteration& it) mutable -> NextElement {
       ASSIGN_OR_RETURN(std::optional<Element> element, next(it));
       k += element ? 1 : 0;
-      const bool infinite = expected == Dataset::kInfinite;
+      const bool infinite = expected == DatasetValue::kInfinite;
       if (!element && (infinite || k != expected)) {
         return FailedPrecondition("Input dataset was expected to contain ",
                                   infinite ? "an infinite number of" : absl::StrCat(expected),
@@ -87,7 +87,7 @@ absl::Status ComputeIgnoreErrors(KernelContext& c) {
   if (HasAttr(c.node().def(), "log_warning")) {
     ASSIGN_OR_RETURN(warn, GetAttr<bool>(c.node().def(), "log_warning"));
   }
-  return SetDataset(c, Dataset::kUnknown, [input, warn](Iteration& start) -> absl::StatusOr<Next> {
+  return SetDataset(c, DatasetValue::kUnknown, [input, warn](Iteration& start) -> absl::StatusOr<Next> {
     ASSIGN_OR_RETURN(Next next, input->Iterate(start));
     return [next = std::move(next), warn](Iteration& it) mutable -> NextElement {
       while (true) {

@@ -326,10 +326,11 @@ const OpRegistration kCropAndResizeOps[] = {
 
 }  // namespace
 
-Output CropAndResize(const Scope& s, Output image, Output boxes, Output box_ind, Output crop_size,
+Output CropAndResize(const Scope& s, Output image, Output boxes, Output box_ind, const IntsArg& crop_size,
                      const CropAndResizeOptions& options) {
-  return s.Add("CropAndResize", {image, boxes, box_ind, crop_size},
-               {{"method", options.method}, {"extrapolation_value", options.extrapolation_value}});
+  return s.Add("CropAndResize", {image, boxes, box_ind, crop_size.AsTensor(s, "crop_size")},
+               {{"method", options.method == CropMethod::kBilinear ? "bilinear" : "nearest"},
+                {"extrapolation_value", options.extrapolation_value}});
 }
 
 }  // namespace thalweg

@@ -285,7 +285,9 @@ Output DecodeJpeg(const Scope& s, Output contents, const DecodeJpegOptions& opti
                 {"fancy_upscaling", options.fancy_upscaling},
                 {"try_recover_truncated", options.try_recover_truncated},
                 {"acceptable_fraction", options.acceptable_fraction},
-                {"dct_method", options.dct_method}});
+                {"dct_method", options.dct_method == JpegDct::kIntegerFast       ? "INTEGER_FAST"
+                               : options.dct_method == JpegDct::kIntegerAccurate ? "INTEGER_ACCURATE"
+                                                                                 : ""}});
 }
 Output DecodePng(const Scope& s, Output contents, int channels, DType dtype) {
   return s.Add("DecodePng", {contents}, {{"channels", channels}, {"dtype", dtype}});

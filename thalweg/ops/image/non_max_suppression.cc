@@ -292,9 +292,11 @@ const OpRegistration kNonMaxSuppressionOps[] = {
 
 }  // namespace
 
-Output NonMaxSuppression(const Scope& s, Output boxes, Output scores, Output max_output_size, Output iou_threshold,
-                         Output score_threshold) {
-  return s.Add("NonMaxSuppressionV3", {boxes, scores, max_output_size, iou_threshold, score_threshold});
+Output NonMaxSuppression(const Scope& s, Output boxes, Output scores, const IntArg& max_output_size,
+                         const ScalarArg& iou_threshold, const ScalarArg& score_threshold) {
+  return s.Add("NonMaxSuppressionV3",
+               {boxes, scores, max_output_size.AsTensor(s, "max_output_size"),
+                iou_threshold.AsTensor(s, "iou_threshold"), score_threshold.AsTensor(s, "score_threshold")});
 }
 
 }  // namespace thalweg

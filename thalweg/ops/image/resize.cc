@@ -321,12 +321,12 @@ const OpRegistration kResizeOps[] = {
 
 }  // namespace
 
-Output ResizeBilinear(const Scope& s, Output images, Output size, const ResizeOptions& options) {
-  return s.Add("ResizeBilinear", {images, size},
+Output ResizeBilinear(const Scope& s, Output images, const IntsArg& size, const ResizeOptions& options) {
+  return s.Add("ResizeBilinear", {images, size.AsTensor(s, "size")},
                {{"align_corners", options.align_corners}, {"half_pixel_centers", options.half_pixel_centers}});
 }
-Output ResizeNearestNeighbor(const Scope& s, Output images, Output size, const ResizeOptions& options) {
-  return s.Add("ResizeNearestNeighbor", {images, size},
+Output ResizeNearestNeighbor(const Scope& s, Output images, const IntsArg& size, const ResizeOptions& options) {
+  return s.Add("ResizeNearestNeighbor", {images, size.AsTensor(s, "size")},
                {{"align_corners", options.align_corners}, {"half_pixel_centers", options.half_pixel_centers}});
 }
 

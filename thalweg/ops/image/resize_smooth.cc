@@ -254,12 +254,12 @@ const OpRegistration kResizeSmoothOps[] = {
 
 }  // namespace
 
-Output ResizeBicubic(const Scope& s, Output images, Output size, const ResizeOptions& options) {
-  return s.Add("ResizeBicubic", {images, size},
+Output ResizeBicubic(const Scope& s, Output images, const IntsArg& size, const ResizeOptions& options) {
+  return s.Add("ResizeBicubic", {images, size.AsTensor(s, "size")},
                {{"align_corners", options.align_corners}, {"half_pixel_centers", options.half_pixel_centers}});
 }
-Output ResizeArea(const Scope& s, Output images, Output size, bool align_corners) {
-  return s.Add("ResizeArea", {images, size}, {{"align_corners", align_corners}});
+Output ResizeArea(const Scope& s, Output images, const IntsArg& size, bool align_corners) {
+  return s.Add("ResizeArea", {images, size.AsTensor(s, "size")}, {{"align_corners", align_corners}});
 }
 
 }  // namespace thalweg

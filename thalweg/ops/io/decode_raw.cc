@@ -176,12 +176,13 @@ const OpRegistration kDecodeRawOps[] = {
 Output DecodeRaw(const Scope& s, Output bytes, DType out_type, bool little_endian) {
   return s.Add("DecodeRaw", {bytes}, {{"out_type", out_type}, {"little_endian", little_endian}});
 }
-Output DecodePaddedRaw(const Scope& s, Output input_bytes, Output fixed_length, DType out_type, bool little_endian) {
-  return s.Add("DecodePaddedRaw", {input_bytes, fixed_length},
+Output DecodePaddedRaw(const Scope& s, Output input_bytes, const IntArg& fixed_length, DType out_type,
+                       bool little_endian) {
+  return s.Add("DecodePaddedRaw", {input_bytes, fixed_length.AsTensor(s, "fixed_length")},
                {{"out_type", out_type}, {"little_endian", little_endian}});
 }
-Output DecodeCompressed(const Scope& s, Output bytes, absl::string_view compression_type) {
-  return s.Add("DecodeCompressed", {bytes}, {{"compression_type", compression_type}});
+Output DecodeCompressed(const Scope& s, Output bytes, CompressionType compression) {
+  return s.Add("DecodeCompressed", {bytes}, {{"compression_type", NameOf(compression)}});
 }
 
 }  // namespace thalweg

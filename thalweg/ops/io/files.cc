@@ -9,7 +9,7 @@
 #include "thalweg/base/glob.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
-#include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/io_ops.h"
 
 namespace thalweg {
 namespace {

@@ -6,8 +6,8 @@
 #include "thalweg/data/byte_stream.h"
 #include "thalweg/data/tfrecord.h"
 #include "thalweg/kernel/op.h"
-#include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/io/reader.h"
+#include "thalweg/ops/io_ops.h"
 #include "thalweg/ops/support/resource_kernel.h"
 
 namespace thalweg {
@@ -380,7 +380,7 @@ const OpRegistration kReaderOps[] = {
     ResetOp("ReaderResetV2"),
 };
 
-RecordOutputs Both(Node* node) { return node == nullptr ? RecordOutputs{} : RecordOutputs{node->out(0), node->out(1)}; }
+RecordResult Both(Node* node) { return node == nullptr ? RecordResult{} : RecordResult{node->out(0), node->out(1)}; }
 
 }  // namespace
 
@@ -388,22 +388,22 @@ Output WholeFileReader(const Scope& s) { return s.Add("WholeFileReaderV2"); }
 Output TextLineReader(const Scope& s, int64_t skip_header_lines) {
   return s.Add("TextLineReaderV2", {}, {{"skip_header_lines", skip_header_lines}});
 }
-Output FixedLengthRecordReader(const Scope& s, int64_t record_bytes, FixedLengthArguments a) {
+Output FixedLengthRecordReader(const Scope& s, int64_t record_bytes, const FixedLengthReaderOptions& a) {
   return s.Add("FixedLengthRecordReaderV2", {},
                {{"record_bytes", record_bytes},
                 {"header_bytes", a.header_bytes},
                 {"footer_bytes", a.footer_bytes},
                 {"hop_bytes", a.hop_bytes},
-                {"encoding", a.compression}});
+                {"encoding", NameOf(a.compression)}});
 }
-Output TFRecordReader(const Scope& s, absl::string_view compression) {
-  return s.Add("TFRecordReaderV2", {}, {{"compression_type", compression}});
+Output TFRecordReader(const Scope& s, CompressionType compression) {
+  return s.Add("TFRecordReaderV2", {}, {{"compression_type", NameOf(compression)}});
 }
-RecordOutputs ReaderRead(const Scope& s, Output reader, Output queue) {
+RecordResult ReaderRead(const Scope& s, Output reader, Output queue) {
   return Both(s.Add("ReaderReadV2", {reader, queue}));
 }
-RecordOutputs ReaderReadUpTo(const Scope& s, Output reader, Output queue, Output num_records) {
-  return Both(s.Add("ReaderReadUpToV2", {reader, queue, num_records}));
+RecordResult ReaderReadUpTo(const Scope& s, Output reader, Output queue, const IntArg& num_records) {
+  return Both(s.Add("ReaderReadUpToV2", {reader, queue, num_records.AsTensor(s, "num_records", kInt64)}));
 }
 Output ReaderNumRecordsProduced(const Scope& s, Output reader) { return s.Add("ReaderNumRecordsProducedV2", {reader}); }
 Output ReaderNumWorkUnitsCompleted(const Scope& s, Output reader) {

@@ -7,6 +7,7 @@
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/io_ops.h"
 
 namespace thalweg {
 namespace {

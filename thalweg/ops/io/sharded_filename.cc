@@ -59,11 +59,11 @@ const OpRegistration kShardedFilenameOps[] = {
 
 }  // namespace
 
-Output ShardedFilename(const Scope& s, Output basename, Output shard, Output num_shards) {
-  return s.Add("ShardedFilename", {basename, shard, num_shards});
+Output ShardedFilename(const Scope& s, Output basename, const IntArg& shard, const IntArg& num_shards) {
+  return s.Add("ShardedFilename", {basename, shard.AsTensor(s, "shard"), num_shards.AsTensor(s, "num_shards")});
 }
-Output ShardedFilespec(const Scope& s, Output basename, Output num_shards) {
-  return s.Add("ShardedFilespec", {basename, num_shards});
+Output ShardedFilespec(const Scope& s, Output basename, const IntArg& num_shards) {
+  return s.Add("ShardedFilespec", {basename, num_shards.AsTensor(s, "num_shards")});
 }
 
 }  // namespace thalweg

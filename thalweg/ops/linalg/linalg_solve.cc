@@ -294,11 +294,11 @@ const OpRegistration kLinalgSolveOps[] = {
 
 }  // namespace
 
-Output MatrixInverse(const Scope& s, Output input, AdjointOptions options) {
+Output MatrixInverse(const Scope& s, Output input, const AdjointOptions& options) {
   return s.Add("MatrixInverse", {input}, {{"adjoint", options.adjoint}});
 }
 Output MatrixDeterminant(const Scope& s, Output input) { return s.Add("MatrixDeterminant", {input}); }
-Output MatrixSolve(const Scope& s, Output matrix, Output rhs, AdjointOptions options) {
+Output MatrixSolve(const Scope& s, Output matrix, Output rhs, const AdjointOptions& options) {
   return s.Add("MatrixSolve", {matrix, rhs}, {{"adjoint", options.adjoint}});
 }
 

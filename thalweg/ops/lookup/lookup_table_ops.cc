@@ -478,30 +478,30 @@ const OpRegistration kLookupTableOps[] = {
     TextOp("InitializeTableFromTextFileV2"),
 };
 
-std::vector<AttrArg> Attributes(DType key, DType value, const TableArguments& a) {
+std::vector<AttrArg> Attributes(DType key, DType value, const TableOptions& a) {
   return {{"key_dtype", key}, {"value_dtype", value}, {"container", a.container}, {"shared_name", a.shared_name}};
 }
 
 }  // namespace
 
-Output HashTable(const Scope& s, DType key, DType value, TableArguments a) {
+Output HashTable(const Scope& s, DType key, DType value, const TableOptions& a) {
   return s.Add("HashTableV2", {}, Attributes(key, value, a));
 }
-Output MutableHashTable(const Scope& s, DType key, DType value, TableArguments a) {
+Output MutableHashTable(const Scope& s, DType key, DType value, const TableOptions& a) {
   return s.Add("MutableHashTableV2", {}, Attributes(key, value, a));
 }
 Output InitializeTable(const Scope& s, Output table, Output keys, Output values) {
   return s.Add("InitializeTableV2", {table, keys, values});
 }
-Output InitializeTableFromTextFile(const Scope& s, Output table, Output filename, TextFileArguments a) {
+Output InitializeTableFromTextFile(const Scope& s, Output table, Output filename, const TextFileOptions& a) {
   return s.Add("InitializeTableFromTextFileV2", {table, filename},
                {{"key_index", a.key_index},
                 {"value_index", a.value_index},
                 {"vocab_size", a.vocab_size},
                 {"delimiter", a.delimiter}});
 }
-Output LookupTableFind(const Scope& s, Output table, Output keys, Output default_value) {
-  return s.Add("LookupTableFindV2", {table, keys, default_value});
+Output LookupTableFind(const Scope& s, Output table, Output keys, const ScalarArg& default_value) {
+  return s.Add("LookupTableFindV2", {table, keys, default_value.AsTensor(s, "default_value")});
 }
 Output LookupTableInsert(const Scope& s, Output table, Output keys, Output values) {
   return s.Add("LookupTableInsertV2", {table, keys, values});
@@ -510,9 +510,9 @@ Output LookupTableRemove(const Scope& s, Output table, Output keys) {
   return s.Add("LookupTableRemoveV2", {table, keys});
 }
 Output LookupTableSize(const Scope& s, Output table) { return s.Add("LookupTableSizeV2", {table}); }
-TableOutputs LookupTableExport(const Scope& s, Output table, DType key, DType value) {
+TableResult LookupTableExport(const Scope& s, Output table, DType key, DType value) {
   Node* const node = s.Add("LookupTableExportV2", {table}, {{"Tkeys", key}, {"Tvalues", value}});
-  return node == nullptr ? TableOutputs{} : TableOutputs{node->out(0), node->out(1)};
+  return node == nullptr ? TableResult{} : TableResult{node->out(0), node->out(1)};
 }
 Output LookupTableImport(const Scope& s, Output table, Output keys, Output values) {
   return s.Add("LookupTableImportV2", {table, keys, values});

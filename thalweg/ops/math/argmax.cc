@@ -232,17 +232,11 @@ const OpRegistration kArgmaxOps[] = {
 
 }  // namespace
 
-Output ArgMax(const Scope& s, Output input, Output dimension, ArgMaxOptions options) {
-  return s.Add("ArgMax", {input, dimension}, {{"output_type", options.output_type}});
+Output ArgMax(const Scope& s, Output input, const IntArg& dimension, const ArgMaxOptions& options) {
+  return s.Add("ArgMax", {input, dimension.AsTensor(s, "dimension")}, {{"output_type", options.output_type}});
 }
-Output ArgMin(const Scope& s, Output input, Output dimension, ArgMaxOptions options) {
-  return s.Add("ArgMin", {input, dimension}, {{"output_type", options.output_type}});
-}
-Output ArgMax(const Scope& s, Output input, int dimension, ArgMaxOptions options) {
-  return ArgMax(s, input, ScalarConst(s, kInt32, dimension), options);
-}
-Output ArgMin(const Scope& s, Output input, int dimension, ArgMaxOptions options) {
-  return ArgMin(s, input, ScalarConst(s, kInt32, dimension), options);
+Output ArgMin(const Scope& s, Output input, const IntArg& dimension, const ArgMaxOptions& options) {
+  return s.Add("ArgMin", {input, dimension.AsTensor(s, "dimension")}, {{"output_type", options.output_type}});
 }
 
 }  // namespace thalweg

@@ -183,7 +183,7 @@ const OpRegistration kCast = Op("Cast")
 
 }  // namespace
 
-Output Cast(const Scope& s, Output x, DType dtype, CastOptions options) {
+Output Cast(const Scope& s, Output x, DType dtype, const CastOptions& options) {
   return s.Add("Cast", {x}, {{"DstT", dtype}, {"Truncate", options.truncate}});
 }
 

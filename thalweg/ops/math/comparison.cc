@@ -162,7 +162,7 @@ Output Equal(const Scope& s, Output x, Output y) { return s.Add("Equal", {x, y})
 Output NotEqual(const Scope& s, Output x, Output y) { return s.Add("NotEqual", {x, y}); }
 Output LogicalAnd(const Scope& s, Output x, Output y) { return s.Add("LogicalAnd", {x, y}); }
 Output LogicalOr(const Scope& s, Output x, Output y) { return s.Add("LogicalOr", {x, y}); }
-Output ApproximateEqual(const Scope& s, Output x, Output y, ApproximateEqualOptions options) {
+Output ApproximateEqual(const Scope& s, Output x, Output y, const ApproximateEqualOptions& options) {
   return s.Add("ApproximateEqual", {x, y}, {{"tolerance", options.tolerance}});
 }
 

@@ -175,17 +175,13 @@ const OpRegistration kCumulativeOps[] = {
 
 }  // namespace
 
-Output Cumsum(const Scope& s, Output x, Output axis, CumulativeOptions options) {
-  return s.Add("Cumsum", {x, axis}, {{"exclusive", options.exclusive}, {"reverse", options.reverse}});
+Output Cumsum(const Scope& s, Output x, const IntArg& axis, const CumulativeOptions& options) {
+  return s.Add("Cumsum", {x, axis.AsTensor(s, "axis")},
+               {{"exclusive", options.exclusive}, {"reverse", options.reverse}});
 }
-Output Cumprod(const Scope& s, Output x, Output axis, CumulativeOptions options) {
-  return s.Add("Cumprod", {x, axis}, {{"exclusive", options.exclusive}, {"reverse", options.reverse}});
-}
-Output Cumsum(const Scope& s, Output x, int axis, CumulativeOptions options) {
-  return Cumsum(s, x, ScalarConst(s, kInt32, axis), options);
-}
-Output Cumprod(const Scope& s, Output x, int axis, CumulativeOptions options) {
-  return Cumprod(s, x, ScalarConst(s, kInt32, axis), options);
+Output Cumprod(const Scope& s, Output x, const IntArg& axis, const CumulativeOptions& options) {
+  return s.Add("Cumprod", {x, axis.AsTensor(s, "axis")},
+               {{"exclusive", options.exclusive}, {"reverse", options.reverse}});
 }
 
 }  // namespace thalweg

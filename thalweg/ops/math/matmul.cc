@@ -357,10 +357,10 @@ const OpRegistration kMatmulOps[] = {
 
 }  // namespace
 
-Output MatMul(const Scope& s, Output a, Output b, MatMulOptions options) {
+Output MatMul(const Scope& s, Output a, Output b, const MatMulOptions& options) {
   return s.Add("MatMul", {a, b}, {{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}});
 }
-Output BatchMatMul(const Scope& s, Output x, Output y, BatchMatMulOptions options) {
+Output BatchMatMul(const Scope& s, Output x, Output y, const BatchMatMulOptions& options) {
   return s.Add("BatchMatMulV2", {x, y}, {{"adj_x", options.adj_x}, {"adj_y", options.adj_y}});
 }
 

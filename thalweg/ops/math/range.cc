@@ -136,7 +136,11 @@ const OpRegistration kRangeOps[] = {
 
 }  // namespace
 
-Output Range(const Scope& s, Output start, Output limit, Output delta) { return s.Add("Range", {start, limit, delta}); }
-Output LinSpace(const Scope& s, Output start, Output stop, Output num) { return s.Add("LinSpace", {start, stop, num}); }
+Output Range(const Scope& s, const ScalarArg& start, const ScalarArg& limit, const ScalarArg& delta) {
+  return s.Add("Range", {start.AsTensor(s, "start"), limit.AsTensor(s, "limit"), delta.AsTensor(s, "delta")});
+}
+Output LinSpace(const Scope& s, const ScalarArg& start, const ScalarArg& stop, const IntArg& num) {
+  return s.Add("LinSpace", {start.AsTensor(s, "start"), stop.AsTensor(s, "stop"), num.AsTensor(s, "num")});
+}
 
 }  // namespace thalweg

@@ -215,7 +215,7 @@ Output Axes::AsTensor(const Scope& s, Output input) const {
   return s.Add("Range", {IntConst(s, 0), Output(s.Add("Rank", {input})), IntConst(s, 1)});
 }
 
-Output AddReduce(const Scope& s, absl::string_view op, Output input, const Axes& axes, ReduceOptions options) {
+Output AddReduce(const Scope& s, absl::string_view op, Output input, const Axes& axes, const ReduceOptions& options) {
   return s.Add(op, {input, axes.AsTensor(s, input)}, {{"keep_dims", options.keep_dims}});
 }
 

@@ -32,7 +32,7 @@ struct Reduction {
 };
 
 // The node of a reduction.
-Output AddReduce(const Scope& s, absl::string_view op, Output input, const Axes& axes, ReduceOptions options);
+Output AddReduce(const Scope& s, absl::string_view op, Output input, const Axes& axes, const ReduceOptions& options);
 
 // The same for shape functions, from inferred shapes.
 absl::Status ReductionShape(ShapeContext& c);

@@ -217,17 +217,17 @@ const OpRegistration kUnsortedSegmentOps[] = {
 
 }  // namespace
 
-Output UnsortedSegmentSum(const Scope& s, Output data, Output segment_ids, Output num_segments) {
-  return s.Add("UnsortedSegmentSum", {data, segment_ids, num_segments});
+Output UnsortedSegmentSum(const Scope& s, Output data, Output segment_ids, const IntArg& num_segments) {
+  return s.Add("UnsortedSegmentSum", {data, segment_ids, num_segments.AsTensor(s, "num_segments")});
 }
-Output UnsortedSegmentProd(const Scope& s, Output data, Output segment_ids, Output num_segments) {
-  return s.Add("UnsortedSegmentProd", {data, segment_ids, num_segments});
+Output UnsortedSegmentProd(const Scope& s, Output data, Output segment_ids, const IntArg& num_segments) {
+  return s.Add("UnsortedSegmentProd", {data, segment_ids, num_segments.AsTensor(s, "num_segments")});
 }
-Output UnsortedSegmentMax(const Scope& s, Output data, Output segment_ids, Output num_segments) {
-  return s.Add("UnsortedSegmentMax", {data, segment_ids, num_segments});
+Output UnsortedSegmentMax(const Scope& s, Output data, Output segment_ids, const IntArg& num_segments) {
+  return s.Add("UnsortedSegmentMax", {data, segment_ids, num_segments.AsTensor(s, "num_segments")});
 }
-Output UnsortedSegmentMin(const Scope& s, Output data, Output segment_ids, Output num_segments) {
-  return s.Add("UnsortedSegmentMin", {data, segment_ids, num_segments});
+Output UnsortedSegmentMin(const Scope& s, Output data, Output segment_ids, const IntArg& num_segments) {
+  return s.Add("UnsortedSegmentMin", {data, segment_ids, num_segments.AsTensor(s, "num_segments")});
 }
 
 }  // namespace thalweg

@@ -244,12 +244,12 @@ const OpRegistration kAvgPoolOps[] = {
 }  // namespace
 
 Output AvgPool(const Scope& s, Output value, const std::vector<int64_t>& ksize, const std::vector<int64_t>& strides,
-               absl::string_view padding) {
-  return s.Add("AvgPool", {value}, {{"ksize", ksize}, {"strides", strides}, {"padding", padding}});
+               Padding padding) {
+  return s.Add("AvgPool", {value}, {{"ksize", ksize}, {"strides", strides}, {"padding", NameOf(padding)}});
 }
 Output AvgPool3D(const Scope& s, Output input, const std::vector<int64_t>& ksize, const std::vector<int64_t>& strides,
-                 absl::string_view padding) {
-  return s.Add("AvgPool3D", {input}, {{"ksize", ksize}, {"strides", strides}, {"padding", padding}});
+                 Padding padding) {
+  return s.Add("AvgPool3D", {input}, {{"ksize", ksize}, {"strides", strides}, {"padding", NameOf(padding)}});
 }
 
 }  // namespace thalweg

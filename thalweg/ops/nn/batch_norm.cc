@@ -455,11 +455,11 @@ const OpRegistration kBatchNormOps[] = {
 }  // namespace
 
 FusedBatchNormResult FusedBatchNorm(const Scope& s, Output x, Output scale, Output offset, Output mean, Output variance,
-                                    FusedBatchNormOptions options) {
+                                    const FusedBatchNormOptions& options) {
   Node* const node = s.Add("FusedBatchNormV3", {x, scale, offset, mean, variance},
                            {{"epsilon", options.epsilon},
                             {"exponential_avg_factor", options.exponential_avg_factor},
-                            {"data_format", options.data_format},
+                            {"data_format", NameOf(options.data_format)},
                             {"is_training", options.is_training}});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1), node->out(2)};

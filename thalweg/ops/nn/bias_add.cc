@@ -215,7 +215,8 @@ absl::Status BiasAddGradShape(ShapeContext& c) {
 absl::Status BiasAddGradient(GradientContext& g) {
   ASSIGN_OR_RETURN(const bool nchw, IsNchw(g.node()->def()));
   g.set_dx(0, g.dy());
-  g.set_dx(1, BiasAddGrad(g.scope(), g.dy(), {.data_format = nchw ? "NCHW" : "NHWC"}));
+  g.set_dx(1, BiasAddGrad(g.scope(), g.dy(),
+                          {.data_format = nchw ? DataFormat::kChannelsFirst : DataFormat::kChannelsLast}));
   return absl::OkStatus();
 }
 
@@ -224,7 +225,8 @@ absl::Status BiasAddGradient(GradientContext& g) {
 absl::Status BiasAddGradGradient(GradientContext& g) {
   ASSIGN_OR_RETURN(const bool nchw, IsNchw(g.node()->def()));
   const Scope& s = g.scope();
-  g.set_dx(0, BiasAdd(s, s.Add("ZerosLike", {g.input(0)}), g.dy(), {.data_format = nchw ? "NCHW" : "NHWC"}));
+  g.set_dx(0, BiasAdd(s, s.Add("ZerosLike", {g.input(0)}), g.dy(),
+                      {.data_format = nchw ? DataFormat::kChannelsFirst : DataFormat::kChannelsLast}));
   return absl::OkStatus();
 }
 
@@ -258,11 +260,11 @@ const OpRegistration kBiasAddOps[] = {
 
 }  // namespace
 
-Output BiasAdd(const Scope& s, Output value, Output bias, BiasAddOptions options) {
-  return s.Add("BiasAdd", {value, bias}, {{"data_format", options.data_format}});
+Output BiasAdd(const Scope& s, Output value, Output bias, const BiasAddOptions& options) {
+  return s.Add("BiasAdd", {value, bias}, {{"data_format", NameOf(options.data_format)}});
 }
-Output BiasAddGrad(const Scope& s, Output out_backprop, BiasAddOptions options) {
-  return s.Add("BiasAddGrad", {out_backprop}, {{"data_format", options.data_format}});
+Output BiasAddGrad(const Scope& s, Output out_backprop, const BiasAddOptions& options) {
+  return s.Add("BiasAddGrad", {out_backprop}, {{"data_format", NameOf(options.data_format)}});
 }
 
 }  // namespace thalweg

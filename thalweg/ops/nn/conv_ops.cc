@@ -372,31 +372,34 @@ const OpRegistration kConvOps[] = {
         .Gradient(BackpropFilterGradient<3>),
 };
 
-std::vector<AttrArg> AttrsOf(const std::vector<int64_t>& strides, absl::string_view padding, const ConvOptions& o) {
-  std::vector<AttrArg> attrs{{"strides", strides}, {"padding", padding}};
+std::vector<AttrArg> AttrsOf(const std::vector<int64_t>& strides, Padding padding, const ConvOptions& o,
+                             int spatial = 2) {
+  std::vector<AttrArg> attrs{{"strides", strides}, {"padding", NameOf(padding)}};
   if (!o.explicit_paddings.empty()) attrs.emplace_back("explicit_paddings", o.explicit_paddings);
   if (!o.dilations.empty()) attrs.emplace_back("dilations", o.dilations);
-  if (!o.data_format.empty()) attrs.emplace_back("data_format", o.data_format);
+  attrs.emplace_back("data_format", NameOf(o.data_format, spatial));
   return attrs;
 }
 
 }  // namespace
 
-Output Conv2D(const Scope& s, Output input, Output filter, const std::vector<int64_t>& strides,
-              absl::string_view padding, ConvOptions options) {
+Output Conv2D(const Scope& s, Output input, Output filter, const std::vector<int64_t>& strides, Padding padding,
+              const ConvOptions& options) {
   return s.Add("Conv2D", {input, filter}, AttrsOf(strides, padding, options));
 }
-Output Conv2DBackpropInput(const Scope& s, Output input_sizes, Output filter, Output out_backprop,
-                           const std::vector<int64_t>& strides, absl::string_view padding, ConvOptions options) {
-  return s.Add("Conv2DBackpropInput", {input_sizes, filter, out_backprop}, AttrsOf(strides, padding, options));
+Output Conv2DBackpropInput(const Scope& s, const IntsArg& input_sizes, Output filter, Output out_backprop,
+                           const std::vector<int64_t>& strides, Padding padding, const ConvOptions& options) {
+  return s.Add("Conv2DBackpropInput", {input_sizes.AsTensor(s, "input_sizes"), filter, out_backprop},
+               AttrsOf(strides, padding, options));
 }
-Output Conv2DBackpropFilter(const Scope& s, Output input, Output filter_sizes, Output out_backprop,
-                            const std::vector<int64_t>& strides, absl::string_view padding, ConvOptions options) {
-  return s.Add("Conv2DBackpropFilter", {input, filter_sizes, out_backprop}, AttrsOf(strides, padding, options));
+Output Conv2DBackpropFilter(const Scope& s, Output input, const IntsArg& filter_sizes, Output out_backprop,
+                            const std::vector<int64_t>& strides, Padding padding, const ConvOptions& options) {
+  return s.Add("Conv2DBackpropFilter", {input, filter_sizes.AsTensor(s, "filter_sizes"), out_backprop},
+               AttrsOf(strides, padding, options));
 }
-Output Conv3D(const Scope& s, Output input, Output filter, const std::vector<int64_t>& strides,
-              absl::string_view padding, ConvOptions options) {
-  return s.Add("Conv3D", {input, filter}, AttrsOf(strides, padding, options));
+Output Conv3D(const Scope& s, Output input, Output filter, const std::vector<int64_t>& strides, Padding padding,
+              const ConvOptions& options) {
+  return s.Add("Conv3D", {input, filter}, AttrsOf(strides, padding, options, 3));
 }
 
 }  // namespace thalweg

@@ -57,22 +57,22 @@ TEST(ConvTest, Gradients) {
   const Tensor x = TestValues(kDouble, {2, 5, 4, 2}), w = TestValues(kDouble, {3, 2, 2, 3}, -1, 1, 2);
   ExpectGradient(
       [](const Scope& s, const std::vector<Output>& v) {
-        return Conv2D(s, v[0], v[1], {1, 2, 1, 1}, "SAME");
+        return Conv2D(s, v[0], v[1], {1, 2, 1, 1}, Padding::kSame);
       },
       {x, w});
   ExpectGradient(
       [](const Scope& s, const std::vector<Output>& v) {
-        return Conv2D(s, v[0], v[1], kOnes, "VALID", {.dilations = {1, 2, 2, 1}});
+        return Conv2D(s, v[0], v[1], kOnes, Padding::kValid, {.dilations = {1, 2, 2, 1}});
       },
       {x, w.Rows(0, 2)});
   ExpectGradient(
       [](const Scope& s, const std::vector<Output>& v) {
-        return DepthwiseConv2dNative(s, v[0], v[1], {1, 1, 2, 1}, "SAME");
+        return DepthwiseConv2dNative(s, v[0], v[1], {1, 1, 2, 1}, Padding::kSame);
       },
       {x, w});
   ExpectGradient(
       [](const Scope& s, const std::vector<Output>& v) {
-        return Conv3D(s, v[0], v[1], {1, 1, 2, 1, 1}, "SAME");
+        return Conv3D(s, v[0], v[1], {1, 1, 2, 1, 1}, Padding::kSame);
       },
       {TestValues(kDouble, {1, 3, 4, 3, 2}), TestValues(kDouble, {2, 3, 2, 2, 2}, -1, 1, 2)});
 }
@@ -84,13 +84,13 @@ TEST(ConvTest, SecondGradients) {
   ExpectGradient(
       [&](const Scope& s, const std::vector<Output>& v) {
         return Conv2DBackpropInput(s, s.Add("Const", {}, {{"value", sizes}, {"dtype", kInt32}}), v[0], v[1], kOnes,
-                                   "SAME");
+                                   Padding::kSame);
       },
       {w, dy});
   ExpectGradient(
       [&](const Scope& s, const std::vector<Output>& v) {
         return Conv2DBackpropFilter(s, v[0], s.Add("Const", {}, {{"value", filter_sizes}, {"dtype", kInt32}}), v[1],
-                                    kOnes, "SAME");
+                                    kOnes, Padding::kSame);
       },
       {x, dy});
 }

@@ -246,17 +246,17 @@ const OpRegistration kCrossEntropyOps[] = {
         .Gradient(SparseGradient),
 };
 
-CrossEntropy Both(Node* node) {
+CrossEntropyResult Both(Node* node) {
   if (node == nullptr) return {};
   return {node->out(0), node->out(1)};
 }
 
 }  // namespace
 
-CrossEntropy SoftmaxCrossEntropyWithLogits(const Scope& s, Output features, Output labels) {
+CrossEntropyResult SoftmaxCrossEntropyWithLogits(const Scope& s, Output features, Output labels) {
   return Both(s.Add("SoftmaxCrossEntropyWithLogits", {features, labels}));
 }
-CrossEntropy SparseSoftmaxCrossEntropyWithLogits(const Scope& s, Output features, Output labels) {
+CrossEntropyResult SparseSoftmaxCrossEntropyWithLogits(const Scope& s, Output features, Output labels) {
   return Both(s.Add("SparseSoftmaxCrossEntropyWithLogits", {features, labels}));
 }
 

@@ -280,11 +280,11 @@ const OpRegistration kDepthwiseConv2dOps[] = {
 }  // namespace
 
 Output DepthwiseConv2dNative(const Scope& s, Output input, Output filter, const std::vector<int64_t>& strides,
-                             absl::string_view padding, ConvOptions options) {
-  std::vector<AttrArg> attrs{{"strides", strides}, {"padding", padding}};
+                             Padding padding, const ConvOptions& options) {
+  std::vector<AttrArg> attrs{{"strides", strides}, {"padding", NameOf(padding)}};
   if (!options.explicit_paddings.empty()) attrs.emplace_back("explicit_paddings", options.explicit_paddings);
   if (!options.dilations.empty()) attrs.emplace_back("dilations", options.dilations);
-  if (!options.data_format.empty()) attrs.emplace_back("data_format", options.data_format);
+  attrs.emplace_back("data_format", NameOf(options.data_format));
   return s.Add("DepthwiseConv2dNative", {input, filter}, std::move(attrs));
 }
 

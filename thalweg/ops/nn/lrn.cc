@@ -217,7 +217,7 @@ const OpRegistration kLrnOps[] = {
 
 }  // namespace
 
-Output Lrn(const Scope& s, Output input, LrnOptions options) {
+Output Lrn(const Scope& s, Output input, const LrnOptions& options) {
   return s.Add("LRN", {input},
                {{"depth_radius", options.depth_radius},
                 {"bias", options.bias},

@@ -171,12 +171,12 @@ const OpRegistration kMaxPoolOps[] = {
 }  // namespace
 
 Output MaxPool(const Scope& s, Output input, const std::vector<int64_t>& ksize, const std::vector<int64_t>& strides,
-               absl::string_view padding) {
-  return s.Add("MaxPool", {input}, {{"ksize", ksize}, {"strides", strides}, {"padding", padding}});
+               Padding padding) {
+  return s.Add("MaxPool", {input}, {{"ksize", ksize}, {"strides", strides}, {"padding", NameOf(padding)}});
 }
 Output MaxPool3D(const Scope& s, Output input, const std::vector<int64_t>& ksize, const std::vector<int64_t>& strides,
-                 absl::string_view padding) {
-  return s.Add("MaxPool3D", {input}, {{"ksize", ksize}, {"strides", strides}, {"padding", padding}});
+                 Padding padding) {
+  return s.Add("MaxPool3D", {input}, {{"ksize", ksize}, {"strides", strides}, {"padding", NameOf(padding)}});
 }
 
 }  // namespace thalweg

@@ -85,24 +85,24 @@ TEST(PoolTest, Gradients) {
   const Tensor x = TestValues(kDouble, {2, 5, 6, 3}, -9, 9);
   ExpectGradient(
       [](const Scope& s, const std::vector<Output>& v) {
-        return MaxPool(s, v[0], {1, 3, 2, 1}, {1, 2, 2, 1}, "SAME");
+        return MaxPool(s, v[0], {1, 3, 2, 1}, {1, 2, 2, 1}, Padding::kSame);
       },
       {x});
   ExpectGradient(
       [](const Scope& s, const std::vector<Output>& v) {
-        return AvgPool(s, v[0], {1, 3, 2, 1}, {1, 2, 1, 1}, "SAME");
+        return AvgPool(s, v[0], {1, 3, 2, 1}, {1, 2, 1, 1}, Padding::kSame);
       },
       {x});
   const Tensor volume = TestValues(kDouble, {1, 3, 4, 5, 2}, -9, 9);
   ExpectGradient(
       [](const Scope& s, const std::vector<Output>& v) {
-        return AvgPool3D(s, v[0], {1, 2, 3, 2, 1}, {1, 1, 2, 1, 1}, "VALID");
+        return AvgPool3D(s, v[0], {1, 2, 3, 2, 1}, {1, 1, 2, 1, 1}, Padding::kValid);
       },
       {volume});
   const Tensor floats = TestValues(kFloat, {1, 3, 4, 5, 2}, -9, 9);
   ExpectGradient(
       [](const Scope& s, const std::vector<Output>& v) {
-        return MaxPool3D(s, v[0], {1, 2, 2, 2, 1}, {1, 1, 2, 1, 1}, "SAME");
+        return MaxPool3D(s, v[0], {1, 2, 2, 2, 1}, {1, 1, 2, 1, 1}, Padding::kSame);
       },
       {floats}, 1e-2);
 }

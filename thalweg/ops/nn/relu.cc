@@ -294,7 +294,7 @@ const OpRegistration kReluOps[] = {
 
 Output Relu(const Scope& s, Output features) { return s.Add("Relu", {features}); }
 Output Relu6(const Scope& s, Output features) { return s.Add("Relu6", {features}); }
-Output LeakyRelu(const Scope& s, Output features, LeakyReluOptions options) {
+Output LeakyRelu(const Scope& s, Output features, const LeakyReluOptions& options) {
   return s.Add("LeakyRelu", {features}, {{"alpha", options.alpha}});
 }
 Output Elu(const Scope& s, Output features) { return s.Add("Elu", {features}); }

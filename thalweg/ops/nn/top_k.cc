@@ -284,13 +284,13 @@ const OpRegistration kTopKOps[] = {
 
 }  // namespace
 
-TopKResult TopK(const Scope& s, Output input, Output k, TopKOptions options) {
-  Node* const node = s.Add("TopKV2", {input, k}, {{"sorted", options.sorted}});
+TopKResult TopK(const Scope& s, Output input, const IntArg& k, const TopKOptions& options) {
+  Node* const node = s.Add("TopKV2", {input, k.AsTensor(s, "k")}, {{"sorted", options.sorted}});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1)};
 }
-Output InTopK(const Scope& s, Output predictions, Output targets, Output k) {
-  return s.Add("InTopKV2", {predictions, targets, k});
+Output InTopK(const Scope& s, Output predictions, Output targets, const IntArg& k) {
+  return s.Add("InTopKV2", {predictions, targets, k.AsTensor(s, "k", targets.dtype())});
 }
 
 }  // namespace thalweg

@@ -40,13 +40,13 @@ const OpRegistration kApplyAdadeltaOps[] = {
 }  // namespace
 
 Output ApplyAdadelta(const Scope& s, Output var, Output accum, Output accum_update, Output lr, Output rho,
-                     Output epsilon, Output grad, ApplyOptions options) {
+                     Output epsilon, Output grad, const ApplyOptions& options) {
   return AddApply(s, "ApplyAdadelta", {var, accum, accum_update, lr, rho, epsilon, grad},
                   {{"use_locking", options.use_locking}});
 }
 
 Output SparseApplyAdadelta(const Scope& s, Output var, Output accum, Output accum_update, Output lr, Output rho,
-                           Output epsilon, Output grad, Output indices, ApplyOptions options) {
+                           Output epsilon, Output grad, Output indices, const ApplyOptions& options) {
   return AddApply(s, "SparseApplyAdadelta", {var, accum, accum_update, lr, rho, epsilon, grad, indices},
                   {{"use_locking", options.use_locking}});
 }

@@ -66,22 +66,23 @@ std::vector<AttrArg> Attrs(const ApplyAdagradOptions& options) {
 
 }  // namespace
 
-Output ApplyAdagrad(const Scope& s, Output var, Output accum, Output lr, Output grad, ApplyAdagradOptions options) {
+Output ApplyAdagrad(const Scope& s, Output var, Output accum, Output lr, Output grad,
+                    const ApplyAdagradOptions& options) {
   return AddApply(s, "ApplyAdagrad", {var, accum, lr, grad}, Attrs(options));
 }
 
 Output SparseApplyAdagrad(const Scope& s, Output var, Output accum, Output lr, Output grad, Output indices,
-                          ApplyAdagradOptions options) {
+                          const ApplyAdagradOptions& options) {
   return AddApply(s, "SparseApplyAdagrad", {var, accum, lr, grad, indices}, Attrs(options));
 }
 
 Output ApplyAdagradV2(const Scope& s, Output var, Output accum, Output lr, Output epsilon, Output grad,
-                      ApplyAdagradOptions options) {
+                      const ApplyAdagradOptions& options) {
   return AddApply(s, "ApplyAdagradV2", {var, accum, lr, epsilon, grad}, Attrs(options));
 }
 
 Output SparseApplyAdagradV2(const Scope& s, Output var, Output accum, Output lr, Output epsilon, Output grad,
-                            Output indices, ApplyAdagradOptions options) {
+                            Output indices, const ApplyAdagradOptions& options) {
   return AddApply(s, "SparseApplyAdagradV2", {var, accum, lr, epsilon, grad, indices}, Attrs(options));
 }
 

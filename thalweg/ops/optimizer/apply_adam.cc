@@ -55,7 +55,7 @@ const OpRegistration kApplyAdamOps[] = {
 }  // namespace
 
 Output ApplyAdam(const Scope& s, Output var, Output m, Output v, Output beta1_power, Output beta2_power, Output lr,
-                 Output beta1, Output beta2, Output epsilon, Output grad, ApplyAdamOptions options) {
+                 Output beta1, Output beta2, Output epsilon, Output grad, const ApplyAdamOptions& options) {
   return AddApply(s, "ApplyAdam", {var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, grad},
                   {{"use_locking", options.use_locking}, {"use_nesterov", options.use_nesterov}});
 }

@@ -60,14 +60,14 @@ const OpRegistration kApplyAdamaxOps[] = {
 }  // namespace
 
 Output ApplyAdaMax(const Scope& s, Output var, Output m, Output v, Output beta1_power, Output lr, Output beta1,
-                   Output beta2, Output epsilon, Output grad, ApplyOptions options) {
+                   Output beta2, Output epsilon, Output grad, const ApplyOptions& options) {
   return AddApply(s, "ApplyAdaMax", {var, m, v, beta1_power, lr, beta1, beta2, epsilon, grad},
                   {{"use_locking", options.use_locking}});
 }
 
 Output ApplyAdamWithAmsgrad(const Scope& s, Output var, Output m, Output v, Output vhat, Output beta1_power,
                             Output beta2_power, Output lr, Output beta1, Output beta2, Output epsilon, Output grad,
-                            ApplyOptions options) {
+                            const ApplyOptions& options) {
   return s.Add("ResourceApplyAdamWithAmsgrad",
                {var, m, v, vhat, beta1_power, beta2_power, lr, beta1, beta2, epsilon, grad},
                {{"use_locking", options.use_locking}});

@@ -93,23 +93,23 @@ std::vector<AttrArg> Attrs(const ApplyFtrlOptions& options) {
 }  // namespace
 
 Output ApplyFtrl(const Scope& s, Output var, Output accum, Output linear, Output grad, Output lr, Output l1, Output l2,
-                 Output lr_power, ApplyFtrlOptions options) {
+                 Output lr_power, const ApplyFtrlOptions& options) {
   return AddApply(s, "ApplyFtrl", {var, accum, linear, grad, lr, l1, l2, lr_power}, Attrs(options));
 }
 
 Output SparseApplyFtrl(const Scope& s, Output var, Output accum, Output linear, Output grad, Output indices, Output lr,
-                       Output l1, Output l2, Output lr_power, ApplyFtrlOptions options) {
+                       Output l1, Output l2, Output lr_power, const ApplyFtrlOptions& options) {
   return AddApply(s, "SparseApplyFtrl", {var, accum, linear, grad, indices, lr, l1, l2, lr_power}, Attrs(options));
 }
 
 Output ApplyFtrlV2(const Scope& s, Output var, Output accum, Output linear, Output grad, Output lr, Output l1,
-                   Output l2, Output l2_shrinkage, Output lr_power, ApplyFtrlOptions options) {
+                   Output l2, Output l2_shrinkage, Output lr_power, const ApplyFtrlOptions& options) {
   return AddApply(s, "ApplyFtrlV2", {var, accum, linear, grad, lr, l1, l2, l2_shrinkage, lr_power}, Attrs(options));
 }
 
 Output SparseApplyFtrlV2(const Scope& s, Output var, Output accum, Output linear, Output grad, Output indices,
                          Output lr, Output l1, Output l2, Output l2_shrinkage, Output lr_power,
-                         ApplyFtrlOptions options) {
+                         const ApplyFtrlOptions& options) {
   return AddApply(s, "SparseApplyFtrlV2", {var, accum, linear, grad, indices, lr, l1, l2, l2_shrinkage, lr_power},
                   Attrs(options));
 }

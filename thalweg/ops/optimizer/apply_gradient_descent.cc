@@ -23,7 +23,7 @@ const OpRegistration kApplyGradientDescentOps[] = {
 
 }  // namespace
 
-Output ApplyGradientDescent(const Scope& s, Output var, Output alpha, Output delta, ApplyOptions options) {
+Output ApplyGradientDescent(const Scope& s, Output var, Output alpha, Output delta, const ApplyOptions& options) {
   return AddApply(s, "ApplyGradientDescent", {var, alpha, delta}, {{"use_locking", options.use_locking}});
 }
 

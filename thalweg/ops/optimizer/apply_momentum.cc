@@ -77,22 +77,22 @@ std::vector<AttrArg> Attrs(const ApplyMomentumOptions& options) {
 }  // namespace
 
 Output ApplyMomentum(const Scope& s, Output var, Output accum, Output lr, Output grad, Output momentum,
-                     ApplyMomentumOptions options) {
+                     const ApplyMomentumOptions& options) {
   return AddApply(s, "ApplyMomentum", {var, accum, lr, grad, momentum}, Attrs(options));
 }
 
 Output SparseApplyMomentum(const Scope& s, Output var, Output accum, Output lr, Output grad, Output indices,
-                           Output momentum, ApplyMomentumOptions options) {
+                           Output momentum, const ApplyMomentumOptions& options) {
   return AddApply(s, "SparseApplyMomentum", {var, accum, lr, grad, indices, momentum}, Attrs(options));
 }
 
 Output ApplyKerasMomentum(const Scope& s, Output var, Output accum, Output lr, Output grad, Output momentum,
-                          ApplyMomentumOptions options) {
+                          const ApplyMomentumOptions& options) {
   return s.Add("ResourceApplyKerasMomentum", {var, accum, lr, grad, momentum}, Attrs(options));
 }
 
 Output SparseApplyKerasMomentum(const Scope& s, Output var, Output accum, Output lr, Output grad, Output indices,
-                                Output momentum, ApplyMomentumOptions options) {
+                                Output momentum, const ApplyMomentumOptions& options) {
   return s.Add("ResourceSparseApplyKerasMomentum", {var, accum, lr, grad, indices, momentum}, Attrs(options));
 }
 

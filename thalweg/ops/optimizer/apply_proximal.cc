@@ -87,30 +87,30 @@ const OpRegistration kApplyProximalOps[] = {
 }  // namespace
 
 Output ApplyProximalGradientDescent(const Scope& s, Output var, Output alpha, Output l1, Output l2, Output delta,
-                                    ApplyOptions options) {
+                                    const ApplyOptions& options) {
   return AddApply(s, "ApplyProximalGradientDescent", {var, alpha, l1, l2, delta},
                   {{"use_locking", options.use_locking}});
 }
 
 Output SparseApplyProximalGradientDescent(const Scope& s, Output var, Output alpha, Output l1, Output l2, Output grad,
-                                          Output indices, ApplyOptions options) {
+                                          Output indices, const ApplyOptions& options) {
   return AddApply(s, "SparseApplyProximalGradientDescent", {var, alpha, l1, l2, grad, indices},
                   {{"use_locking", options.use_locking}});
 }
 
 Output ApplyProximalAdagrad(const Scope& s, Output var, Output accum, Output lr, Output l1, Output l2, Output grad,
-                            ApplyOptions options) {
+                            const ApplyOptions& options) {
   return AddApply(s, "ApplyProximalAdagrad", {var, accum, lr, l1, l2, grad}, {{"use_locking", options.use_locking}});
 }
 
 Output SparseApplyProximalAdagrad(const Scope& s, Output var, Output accum, Output lr, Output l1, Output l2,
-                                  Output grad, Output indices, ApplyOptions options) {
+                                  Output grad, Output indices, const ApplyOptions& options) {
   return AddApply(s, "SparseApplyProximalAdagrad", {var, accum, lr, l1, l2, grad, indices},
                   {{"use_locking", options.use_locking}});
 }
 
 Output ApplyAdagradDA(const Scope& s, Output var, Output gradient_accumulator, Output gradient_squared_accumulator,
-                      Output grad, Output lr, Output l1, Output l2, Output global_step, ApplyOptions options) {
+                      Output grad, Output lr, Output l1, Output l2, Output global_step, const ApplyOptions& options) {
   return AddApply(s, "ApplyAdagradDA",
                   {var, gradient_accumulator, gradient_squared_accumulator, grad, lr, l1, l2, global_step},
                   {{"use_locking", options.use_locking}});
@@ -118,7 +118,7 @@ Output ApplyAdagradDA(const Scope& s, Output var, Output gradient_accumulator, O
 
 Output SparseApplyAdagradDA(const Scope& s, Output var, Output gradient_accumulator,
                             Output gradient_squared_accumulator, Output grad, Output indices, Output lr, Output l1,
-                            Output l2, Output global_step, ApplyOptions options) {
+                            Output l2, Output global_step, const ApplyOptions& options) {
   return AddApply(s, "SparseApplyAdagradDA",
                   {var, gradient_accumulator, gradient_squared_accumulator, grad, indices, lr, l1, l2, global_step},
                   {{"use_locking", options.use_locking}});

@@ -63,25 +63,26 @@ const OpRegistration kApplyRmspropOps[] = {
 }  // namespace
 
 Output ApplyRMSProp(const Scope& s, Output var, Output ms, Output mom, Output lr, Output rho, Output momentum,
-                    Output epsilon, Output grad, ApplyOptions options) {
+                    Output epsilon, Output grad, const ApplyOptions& options) {
   return AddApply(s, "ApplyRMSProp", {var, ms, mom, lr, rho, momentum, epsilon, grad},
                   {{"use_locking", options.use_locking}});
 }
 
 Output SparseApplyRMSProp(const Scope& s, Output var, Output ms, Output mom, Output lr, Output rho, Output momentum,
-                          Output epsilon, Output grad, Output indices, ApplyOptions options) {
+                          Output epsilon, Output grad, Output indices, const ApplyOptions& options) {
   return AddApply(s, "SparseApplyRMSProp", {var, ms, mom, lr, rho, momentum, epsilon, grad, indices},
                   {{"use_locking", options.use_locking}});
 }
 
 Output ApplyCenteredRMSProp(const Scope& s, Output var, Output mg, Output ms, Output mom, Output lr, Output rho,
-                            Output momentum, Output epsilon, Output grad, ApplyOptions options) {
+                            Output momentum, Output epsilon, Output grad, const ApplyOptions& options) {
   return AddApply(s, "ApplyCenteredRMSProp", {var, mg, ms, mom, lr, rho, momentum, epsilon, grad},
                   {{"use_locking", options.use_locking}});
 }
 
 Output SparseApplyCenteredRMSProp(const Scope& s, Output var, Output mg, Output ms, Output mom, Output lr, Output rho,
-                                  Output momentum, Output epsilon, Output grad, Output indices, ApplyOptions options) {
+                                  Output momentum, Output epsilon, Output grad, Output indices,
+                                  const ApplyOptions& options) {
   return AddApply(s, "SparseApplyCenteredRMSProp", {var, mg, ms, mom, lr, rho, momentum, epsilon, grad, indices},
                   {{"use_locking", options.use_locking}});
 }

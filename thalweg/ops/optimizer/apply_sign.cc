@@ -59,13 +59,13 @@ const OpRegistration kApplySignOps[] = {
 }  // namespace
 
 Output ApplyAddSign(const Scope& s, Output var, Output m, Output lr, Output alpha, Output sign_decay, Output beta,
-                    Output grad, ApplyOptions options) {
+                    Output grad, const ApplyOptions& options) {
   return AddApply(s, "ApplyAddSign", {var, m, lr, alpha, sign_decay, beta, grad},
                   {{"use_locking", options.use_locking}});
 }
 
 Output ApplyPowerSign(const Scope& s, Output var, Output m, Output lr, Output logbase, Output sign_decay, Output beta,
-                      Output grad, ApplyOptions options) {
+                      Output grad, const ApplyOptions& options) {
   return AddApply(s, "ApplyPowerSign", {var, m, lr, logbase, sign_decay, beta, grad},
                   {{"use_locking", options.use_locking}});
 }

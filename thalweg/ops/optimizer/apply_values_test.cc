@@ -3,6 +3,7 @@
 #include <map>
 
 #include "absl/strings/match.h"
+#include "thalweg/graph/op_schema.h"
 #include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/state/variable_update.h"

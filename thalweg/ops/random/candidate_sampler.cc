@@ -408,8 +408,8 @@ const OpRegistration kCandidateSamplerOps[] = {
         .NotDifferentiable(),
 };
 
-CandidateSamples AddSampler(const Scope& s, const char* op, Output true_classes, int64_t num_true, int64_t num_sampled,
-                            int64_t range_max, const CandidateSamplerOptions& options) {
+CandidateSamplerResult AddSampler(const Scope& s, const char* op, Output true_classes, int64_t num_true,
+                                  int64_t num_sampled, int64_t range_max, const CandidateSamplerOptions& options) {
   Node* const node = s.Add(op, {true_classes},
                            {{"num_true", num_true},
                             {"num_sampled", num_sampled},
@@ -423,15 +423,18 @@ CandidateSamples AddSampler(const Scope& s, const char* op, Output true_classes,
 
 }  // namespace
 
-CandidateSamples LogUniformCandidateSampler(const Scope& s, Output true_classes, int64_t num_true, int64_t num_sampled,
-                                            int64_t range_max, CandidateSamplerOptions options) {
+CandidateSamplerResult LogUniformCandidateSampler(const Scope& s, Output true_classes, int64_t num_true,
+                                                  int64_t num_sampled, int64_t range_max,
+                                                  const CandidateSamplerOptions& options) {
   return AddSampler(s, "LogUniformCandidateSampler", true_classes, num_true, num_sampled, range_max, options);
 }
-CandidateSamples UniformCandidateSampler(const Scope& s, Output true_classes, int64_t num_true, int64_t num_sampled,
-                                         int64_t range_max, CandidateSamplerOptions options) {
+CandidateSamplerResult UniformCandidateSampler(const Scope& s, Output true_classes, int64_t num_true,
+                                               int64_t num_sampled, int64_t range_max,
+                                               const CandidateSamplerOptions& options) {
   return AddSampler(s, "UniformCandidateSampler", true_classes, num_true, num_sampled, range_max, options);
 }
-AccidentalHits ComputeAccidentalHits(const Scope& s, Output true_classes, Output sampled_candidates, int64_t num_true) {
+AccidentalHitsResult ComputeAccidentalHits(const Scope& s, Output true_classes, Output sampled_candidates,
+                                           int64_t num_true) {
   Node* const node = s.Add("ComputeAccidentalHits", {true_classes, sampled_candidates}, {{"num_true", num_true}});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1), node->out(2)};

@@ -58,7 +58,7 @@ TEST(CandidateSamplerTest, BadInput) {
                    .ok());
 }
 
-TEST(CandidateSamplerTest, AccidentalHits) {
+TEST(CandidateSamplerTest, AccidentalHitsResult) {
   const absl::StatusOr<std::vector<Tensor>> y =
       RunOp("ComputeAccidentalHits", {kTruth, Tensor::Vector<int64_t>({6, 0, 1})}, {{"num_true", 1}});
   ASSERT_TRUE(y.ok()) << y.status();

@@ -133,8 +133,9 @@ const OpRegistration kMultinomialOps[] = {
 
 }  // namespace
 
-Output Multinomial(const Scope& s, Output logits, Output num_samples, RandomOptions options) {
-  return s.Add("Multinomial", {logits, num_samples}, {{"seed", options.seed}, {"seed2", options.seed2}});
+Output Multinomial(const Scope& s, Output logits, const IntArg& num_samples, const RandomOptions& options) {
+  return s.Add("Multinomial", {logits, num_samples.AsTensor(s, "num_samples")},
+               {{"seed", options.seed}, {"seed2", options.seed2}});
 }
 
 }  // namespace thalweg

@@ -101,20 +101,22 @@ RandomOptions OpSeed(const Scope& s, const std::optional<int64_t>& seed) {
   return {.seed = graph_seed, .seed2 = op_seed};
 }
 
-Output RandomUniform(const Scope& s, Output shape, DType dtype, RandomOptions options) {
-  return AddFloat(s, "RandomUniform", shape, dtype, options);
+Output RandomUniform(const Scope& s, const IntsArg& shape, DType dtype, const RandomOptions& options) {
+  return AddFloat(s, "RandomUniform", shape.AsTensor(s, "shape"), dtype, options);
 }
 
-Output RandomStandardNormal(const Scope& s, Output shape, DType dtype, RandomOptions options) {
-  return AddFloat(s, "RandomStandardNormal", shape, dtype, options);
+Output RandomStandardNormal(const Scope& s, const IntsArg& shape, DType dtype, const RandomOptions& options) {
+  return AddFloat(s, "RandomStandardNormal", shape.AsTensor(s, "shape"), dtype, options);
 }
 
-Output TruncatedNormal(const Scope& s, Output shape, DType dtype, RandomOptions options) {
-  return AddFloat(s, "TruncatedNormal", shape, dtype, options);
+Output TruncatedNormal(const Scope& s, const IntsArg& shape, DType dtype, const RandomOptions& options) {
+  return AddFloat(s, "TruncatedNormal", shape.AsTensor(s, "shape"), dtype, options);
 }
 
-Output RandomUniformInt(const Scope& s, Output shape, Output minval, Output maxval, RandomOptions options) {
-  return s.Add("RandomUniformInt", {shape, minval, maxval}, {{"seed", options.seed}, {"seed2", options.seed2}});
+Output RandomUniformInt(const Scope& s, const IntsArg& shape, const ScalarArg& minval, const ScalarArg& maxval,
+                        const RandomOptions& options) {
+  return s.Add("RandomUniformInt", {shape.AsTensor(s, "shape"), minval.AsTensor(s, "min"), maxval.AsTensor(s, "max")},
+               {{"seed", options.seed}, {"seed2", options.seed2}});
 }
 
 }  // namespace thalweg

@@ -71,7 +71,7 @@ const OpRegistration kRandomShuffleOps[] = {
 
 }  // namespace
 
-Output RandomShuffle(const Scope& s, Output value, RandomOptions options) {
+Output RandomShuffle(const Scope& s, Output value, const RandomOptions& options) {
   return s.Add("RandomShuffle", {value}, {{"seed", options.seed}, {"seed2", options.seed2}});
 }
 

@@ -179,24 +179,27 @@ const OpRegistration kStatelessRandomOps[] = {
 
 }  // namespace
 
-Output StatelessRandomUniform(const Scope& s, Output shape, Output seed, DType dtype) {
-  return s.Add("StatelessRandomUniform", {shape, seed}, {{"dtype", dtype}});
+Output StatelessRandomUniform(const Scope& s, const IntsArg& shape, const IntsArg& seed, DType dtype) {
+  return s.Add("StatelessRandomUniform", {shape.AsTensor(s, "shape"), seed.AsTensor(s, "seed")}, {{"dtype", dtype}});
 }
 
-Output StatelessRandomNormal(const Scope& s, Output shape, Output seed, DType dtype) {
-  return s.Add("StatelessRandomNormal", {shape, seed}, {{"dtype", dtype}});
+Output StatelessRandomNormal(const Scope& s, const IntsArg& shape, const IntsArg& seed, DType dtype) {
+  return s.Add("StatelessRandomNormal", {shape.AsTensor(s, "shape"), seed.AsTensor(s, "seed")}, {{"dtype", dtype}});
 }
 
-Output StatelessTruncatedNormal(const Scope& s, Output shape, Output seed, DType dtype) {
-  return s.Add("StatelessTruncatedNormal", {shape, seed}, {{"dtype", dtype}});
+Output StatelessTruncatedNormal(const Scope& s, const IntsArg& shape, const IntsArg& seed, DType dtype) {
+  return s.Add("StatelessTruncatedNormal", {shape.AsTensor(s, "shape"), seed.AsTensor(s, "seed")}, {{"dtype", dtype}});
 }
 
-Output StatelessRandomUniformInt(const Scope& s, Output shape, Output seed, Output minval, Output maxval) {
-  return s.Add("StatelessRandomUniformInt", {shape, seed, minval, maxval});
+Output StatelessRandomUniformInt(const Scope& s, const IntsArg& shape, const IntsArg& seed, const ScalarArg& minval,
+                                 const ScalarArg& maxval) {
+  return s.Add("StatelessRandomUniformInt", {shape.AsTensor(s, "shape"), seed.AsTensor(s, "seed"),
+                                             minval.AsTensor(s, "minval"), maxval.AsTensor(s, "maxval")});
 }
 
-Output StatelessRandomUniformFullInt(const Scope& s, Output shape, Output seed, DType dtype) {
-  return s.Add("StatelessRandomUniformFullInt", {shape, seed}, {{"dtype", dtype}});
+Output StatelessRandomUniformFullInt(const Scope& s, const IntsArg& shape, const IntsArg& seed, DType dtype) {
+  return s.Add("StatelessRandomUniformFullInt", {shape.AsTensor(s, "shape"), seed.AsTensor(s, "seed")},
+               {{"dtype", dtype}});
 }
 
 }  // namespace thalweg

@@ -100,16 +100,16 @@ const OpRegistration kAssignOps[] = {
 
 }  // namespace
 
-Output Assign(const Scope& s, Output ref, Output value, AssignOptions options) {
+Output Assign(const Scope& s, Output ref, Output value, const AssignOptions& options) {
   return s.Add("Assign", {ref, value},
                {{"validate_shape", options.validate_shape}, {"use_locking", options.use_locking}});
 }
 
-Output AssignAdd(const Scope& s, Output ref, Output value, UpdateOptions options) {
+Output AssignAdd(const Scope& s, Output ref, Output value, const UpdateOptions& options) {
   return s.Add("AssignAdd", {ref, value}, {{"use_locking", options.use_locking}});
 }
 
-Output AssignSub(const Scope& s, Output ref, Output value, UpdateOptions options) {
+Output AssignSub(const Scope& s, Output ref, Output value, const UpdateOptions& options) {
   return s.Add("AssignSub", {ref, value}, {{"use_locking", options.use_locking}});
 }
 

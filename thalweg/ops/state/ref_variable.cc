@@ -214,7 +214,7 @@ const OpRegistration kRefVariableOps[] = {
 
 }  // namespace
 
-Output RefVariable(const Scope& s, DType dtype, const PartialShape& shape, VariableOptions options) {
+Output RefVariable(const Scope& s, DType dtype, const PartialShape& shape, const VariableOptions& options) {
   return s.Add(
       "VariableV2", {},
       {{"shape", shape}, {"dtype", dtype}, {"container", options.container}, {"shared_name", options.shared_name}});

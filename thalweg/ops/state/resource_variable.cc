@@ -242,7 +242,7 @@ const OpRegistration kResourceVariableOps[] = {
 
 }  // namespace
 
-Output VarHandle(const Scope& s, DType dtype, const PartialShape& shape, VariableOptions options) {
+Output VarHandle(const Scope& s, DType dtype, const PartialShape& shape, const VariableOptions& options) {
   return s.Add(
       "VarHandleOp", {},
       {{"dtype", dtype}, {"shape", shape}, {"container", options.container}, {"shared_name", options.shared_name}});

@@ -206,25 +206,25 @@ Output AddScatter(const Scope& s, absl::string_view op, Output variable, Output 
 
 }  // namespace
 
-Output ScatterUpdate(const Scope& s, Output variable, Output indices, Output updates, AssignOptions options) {
+Output ScatterUpdate(const Scope& s, Output variable, Output indices, Output updates, const AssignOptions& options) {
   return AddScatter(s, "ScatterUpdate", variable, indices, updates, options.use_locking);
 }
-Output ScatterAdd(const Scope& s, Output variable, Output indices, Output updates, UpdateOptions options) {
+Output ScatterAdd(const Scope& s, Output variable, Output indices, Output updates, const UpdateOptions& options) {
   return AddScatter(s, "ScatterAdd", variable, indices, updates, options.use_locking);
 }
-Output ScatterSub(const Scope& s, Output variable, Output indices, Output updates, UpdateOptions options) {
+Output ScatterSub(const Scope& s, Output variable, Output indices, Output updates, const UpdateOptions& options) {
   return AddScatter(s, "ScatterSub", variable, indices, updates, options.use_locking);
 }
-Output ScatterMul(const Scope& s, Output variable, Output indices, Output updates, UpdateOptions options) {
+Output ScatterMul(const Scope& s, Output variable, Output indices, Output updates, const UpdateOptions& options) {
   return AddScatter(s, "ScatterMul", variable, indices, updates, options.use_locking);
 }
-Output ScatterDiv(const Scope& s, Output variable, Output indices, Output updates, UpdateOptions options) {
+Output ScatterDiv(const Scope& s, Output variable, Output indices, Output updates, const UpdateOptions& options) {
   return AddScatter(s, "ScatterDiv", variable, indices, updates, options.use_locking);
 }
-Output ScatterMin(const Scope& s, Output variable, Output indices, Output updates, UpdateOptions options) {
+Output ScatterMin(const Scope& s, Output variable, Output indices, Output updates, const UpdateOptions& options) {
   return AddScatter(s, "ScatterMin", variable, indices, updates, options.use_locking);
 }
-Output ScatterMax(const Scope& s, Output variable, Output indices, Output updates, UpdateOptions options) {
+Output ScatterMax(const Scope& s, Output variable, Output indices, Output updates, const UpdateOptions& options) {
   return AddScatter(s, "ScatterMax", variable, indices, updates, options.use_locking);
 }
 

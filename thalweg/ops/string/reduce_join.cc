@@ -170,13 +170,14 @@ const OpRegistration kReduceJoinOps[] = {
 
 }  // namespace
 
-Output ReduceJoin(const Scope& s, Output inputs, Output reduction_indices, const ReduceJoinOptions& options) {
-  return s.Add("ReduceJoin", {inputs, reduction_indices},
+Output ReduceJoin(const Scope& s, Output inputs, const IntsArg& reduction_indices, const ReduceJoinOptions& options) {
+  return s.Add("ReduceJoin", {inputs, reduction_indices.AsTensor(s, "reduction_indices")},
                {{"keep_dims", options.keep_dims}, {"separator", options.separator}});
 }
-Output UnsortedSegmentJoin(const Scope& s, Output inputs, Output segment_ids, Output num_segments,
+Output UnsortedSegmentJoin(const Scope& s, Output inputs, Output segment_ids, const IntArg& num_segments,
                            absl::string_view separator) {
-  return s.Add("UnsortedSegmentJoin", {inputs, segment_ids, num_segments}, {{"separator", separator}});
+  return s.Add("UnsortedSegmentJoin", {inputs, segment_ids, num_segments.AsTensor(s, "num_segments")},
+               {{"separator", separator}});
 }
 
 }  // namespace thalweg

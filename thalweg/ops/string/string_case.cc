@@ -87,11 +87,11 @@ const OpRegistration kStringCaseOps[] = {
 
 }  // namespace
 
-Output StringLower(const Scope& s, Output input, absl::string_view encoding) {
-  return s.Add("StringLower", {input}, {{"encoding", encoding}});
+Output StringLower(const Scope& s, Output input, StringEncoding encoding) {
+  return s.Add("StringLower", {input}, {{"encoding", encoding == StringEncoding::kUtf8 ? "utf-8" : ""}});
 }
-Output StringUpper(const Scope& s, Output input, absl::string_view encoding) {
-  return s.Add("StringUpper", {input}, {{"encoding", encoding}});
+Output StringUpper(const Scope& s, Output input, StringEncoding encoding) {
+  return s.Add("StringUpper", {input}, {{"encoding", encoding == StringEncoding::kUtf8 ? "utf-8" : ""}});
 }
 Output StringStrip(const Scope& s, Output input) { return s.Add("StringStrip", {input}); }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_split.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/string_ops.h"
 #include "thalweg/ops/summary/summarize.h"
 #include "thalweg/ops/support/shape_arguments.h"
 

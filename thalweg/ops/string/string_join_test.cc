@@ -1,3 +1,4 @@
+#include "thalweg/ops/string_ops.h"
 #include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {

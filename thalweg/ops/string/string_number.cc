@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/string_ops.h"
 
 namespace thalweg {
 namespace {

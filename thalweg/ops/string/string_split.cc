@@ -132,8 +132,8 @@ const OpRegistration kStringSplitOps[] = {
 
 }  // namespace
 
-StringSplitResult StringSplit(const Scope& s, Output input, Output sep, int64_t maxsplit) {
-  Node* const node = s.Add("StringSplitV2", {input, sep}, {{"maxsplit", maxsplit}});
+StringSplitResult StringSplit(const Scope& s, Output input, const ScalarArg& sep, int64_t maxsplit) {
+  Node* const node = s.Add("StringSplitV2", {input, sep.AsTensor(s, "sep")}, {{"maxsplit", maxsplit}});
   return {Output(node, 0), Output(node, 1), Output(node, 2)};
 }
 

@@ -150,11 +150,14 @@ const OpRegistration kSubstrOps[] = {
 
 }  // namespace
 
-Output Substr(const Scope& s, Output input, Output pos, Output len, absl::string_view unit) {
-  return s.Add("Substr", {input, pos, len}, {{"unit", unit}});
+static const char* NameOf(StringUnit unit) { return unit == StringUnit::kByte ? "BYTE" : "UTF8_CHAR"; }
+
+Output Substr(const Scope& s, Output input, const IntArg& pos, const IntArg& len, StringUnit unit) {
+  const DType type = pos.dtype() == kInvalid ? len.dtype() : pos.dtype();
+  return s.Add("Substr", {input, pos.AsTensor(s, "pos", type), len.AsTensor(s, "len", type)}, {{"unit", NameOf(unit)}});
 }
-Output StringLength(const Scope& s, Output input, absl::string_view unit) {
-  return s.Add("StringLength", {input}, {{"unit", unit}});
+Output StringLength(const Scope& s, Output input, StringUnit unit) {
+  return s.Add("StringLength", {input}, {{"unit", NameOf(unit)}});
 }
 
 }  // namespace thalweg

@@ -11,6 +11,7 @@
 
 namespace thalweg {
 
+// One checkpoint of a folder.
 struct SavedCheckpoint {
   std::string prefix;    // without what may be left out of a path: "dir/m-1", not "./dir//m-1"
   double timestamp = 0;  // seconds since 1970; 0: not known
@@ -19,6 +20,7 @@ struct SavedCheckpoint {
   bool not_finite = false;
 };
 
+// The checkpoints of a folder, as its file "checkpoint" lists them.
 struct CheckpointState {
   std::string latest;                  // the prefix of the latest
   std::vector<SavedCheckpoint> saved;  // those that are kept, oldest first

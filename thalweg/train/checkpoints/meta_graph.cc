@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "thalweg/graph/op_schema.h"
 #include "thalweg/proto/meta_graph.pb.h"
 #include "thalweg/train/checkpoints/variable_slice.h"
 #include "thalweg/train/layers/variable.h"

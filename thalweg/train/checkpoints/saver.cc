@@ -18,6 +18,8 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/io_ops.h"
 #include "thalweg/ops/state_ops.h"
+#include "thalweg/ops/string_ops.h"
+#include "thalweg/proto/saver.pb.h"
 #include "thalweg/train/checkpoints/meta_graph.h"
 #include "thalweg/train/checkpoints/variable_slice.h"
 #include "thalweg/train/session/abbreviated_list.h"
@@ -145,14 +147,6 @@ Saver::Saver(const Scope& s, SaverOptions options)
   save_ = AddSave(scope_, filename_);
   AddSnapshot(scope_.SubScope(kSnapshotScope));
   restore_ = AddRestore(scope_, filename_, {});
-  if (!s.ok()) return;
-  def_.set_filename_tensor_name(filename_.name());
-  def_.set_save_tensor_name(save_.name());
-  def_.set_restore_op_name(restore_.node->name());
-  def_.set_max_to_keep(options_.max_to_keep);
-  def_.set_sharded(true);
-  def_.set_keep_checkpoint_every_n_hours(static_cast<float>(options_.keep_checkpoint_every_n_hours));
-  def_.set_version(tensorflow::SaverDef::V2);
 }
 
 std::vector<std::vector<const Saver::Item*>> Saver::Shards() const {
@@ -351,7 +345,15 @@ absl::Status Saver::Publish(const std::string& prefix, bool finite) {
   // Otherwise the tasks wrote to a folder of theirs.
   RETURN_IF_ERROR(Append(CheckpointExists(prefix, files), "; all tasks that save must see the same folder"));
   if (options_.write_meta_graph) {
-    RETURN_IF_ERROR(ReplaceFile(files, absl::StrCat(prefix, ".meta"), MetaGraph(scope_.graph(), def_)));
+    tensorflow::SaverDef def;
+    def.set_filename_tensor_name(filename_.name());
+    def.set_save_tensor_name(save_.name());
+    def.set_restore_op_name(restore_.node->name());
+    def.set_max_to_keep(options_.max_to_keep);
+    def.set_sharded(true);
+    def.set_keep_checkpoint_every_n_hours(static_cast<float>(options_.keep_checkpoint_every_n_hours));
+    def.set_version(tensorflow::SaverDef::V2);
+    RETURN_IF_ERROR(ReplaceFile(files, absl::StrCat(prefix, ".meta"), MetaGraph(scope_.graph(), def)));
   }
   const double now = 1e-6 * static_cast<double>(options_.clock->WallMicros());
   CheckpointState state = state_;

@@ -20,7 +20,6 @@
 #include "thalweg/base/thread.h"
 #include "thalweg/client/session.h"
 #include "thalweg/graph/scope.h"
-#include "thalweg/proto/saver.pb.h"
 #include "thalweg/train/checkpoints/checkpoint_state.h"
 #include "thalweg/train/layers/variable.h"
 
@@ -41,6 +40,7 @@ struct SaverOptions {
 
 // How a checkpoint and the variables of a graph fit.
 struct RestoreReport {
+  // A variable that the checkpoint has with another type or shape.
   struct Mismatch {
     std::string name;
     std::string checkpoint;  // "float [3,2]"
@@ -86,7 +86,6 @@ class Saver {
   // Only reports.
   absl::StatusOr<RestoreReport> Compare(const std::string& prefix) const;
 
-  const tensorflow::SaverDef& def() const { return def_; }
   const Scope& scope() const { return scope_; }
 
  private:
@@ -117,7 +116,6 @@ class Saver {
   Scope scope_;
   SaverOptions options_;
   std::vector<Item> items_;
-  tensorflow::SaverDef def_;
   Output filename_, save_, restore_;
   std::vector<Fetch> snapshot_;   // takes the values of one moment
   Output save_snapshot_;          // writes them

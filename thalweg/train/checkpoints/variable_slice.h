@@ -11,6 +11,7 @@
 
 namespace thalweg {
 
+// A part of a variable that is divided.
 struct VariableSlice {
   std::string full_name;        // of the whole: its name in a checkpoint
   Shape full_shape;             // of the whole

@@ -28,8 +28,7 @@ absl::Status CheckConv2D(const Output& x, int64_t filters, const Extent& window)
   return absl::OkStatus();
 }
 
-using Pool = Output (*)(const Scope&, Output, const std::vector<int64_t>&, const std::vector<int64_t>&,
-                        absl::string_view);
+using Pool = Output (*)(const Scope&, Output, const std::vector<int64_t>&, const std::vector<int64_t>&, Padding);
 Output Pooled(const Scope& s, absl::string_view layer, absl::string_view default_name, Pool pool, Output x,
               const Extent& window, const Extent& strides, const PoolingOptions& options) {
   const absl::string_view name = options.name.empty() ? default_name : absl::string_view(options.name);

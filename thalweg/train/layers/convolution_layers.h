@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "thalweg/ops/arguments.h"
 #include "thalweg/train/layers/layers.h"
 
 namespace thalweg::layers {
@@ -17,7 +18,7 @@ struct Extent {
 
 struct Conv2DOptions {
   Extent strides = 1;
-  std::string padding = "VALID";  // or "SAME": as large as the input, divided by the strides
+  Padding padding = Padding::kValid;
   Extent dilation = 1;
   Activation activation;  // none: linear
   bool use_bias = true;
@@ -33,11 +34,11 @@ struct Conv2DOptions {
 Output Conv2D(const Scope& s, Output x, int64_t filters, Extent window, const Conv2DOptions& options = {});
 
 struct PoolingOptions {
-  std::string padding = "VALID";
+  Padding padding = Padding::kValid;
   std::string name;  // "max_pooling2d", "average_pooling2d", if empty
 };
 
-// The largest, or the mean, of every window.
+// The largest element (MaxPooling2D) or the mean (AveragePooling2D) of every window:
 Output MaxPooling2D(const Scope& s, Output x, Extent window, Extent strides, const PoolingOptions& options = {});
 Output AveragePooling2D(const Scope& s, Output x, Extent window, Extent strides, const PoolingOptions& options = {});
 

@@ -35,7 +35,7 @@ Output UniformBetween(const Scope& scope, const Shape& shape, DType dtype, doubl
   return Add(s, Mul(s.WithOpName("mul"), drawn, Sub(s.WithOpName("sub"), max, min)), min);
 }
 
-using Draw = Output (*)(const Scope&, Output, DType, RandomOptions);
+using Draw = Output (*)(const Scope&, const IntsArg&, DType, const RandomOptions&);
 
 Output Scaled(const Scope& s, Draw draw, const Shape& shape, DType dtype, double mean, double stddev,
               const std::optional<int64_t>& seed) {

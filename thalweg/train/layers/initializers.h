@@ -42,8 +42,11 @@ class Initializer {
 
 namespace initializers {
 
-Initializer Zeros();  // false, of bool
+// Zeros; false, of bool.
+Initializer Zeros();
+// Ones.
 Initializer Ones();
+// One number everywhere.
 Initializer Constant(double value);
 
 // Without a seed, every run starts differently, unless the graph has one
@@ -61,7 +64,9 @@ struct NormalOptions {
   double stddev = 0.05;
   std::optional<int64_t> seed;
 };
+// Uniform numbers in [minval, maxval).
 Initializer Uniform(const UniformOptions& options = {});
+// Normally distributed numbers.
 Initializer RandomNormal(const NormalOptions& options = {});
 Initializer TruncatedNormal(const NormalOptions& options = {});  // within two deviations
 

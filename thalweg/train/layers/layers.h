@@ -13,6 +13,7 @@
 
 namespace thalweg {
 
+// A function that a layer applies to its result: Relu, Tanh, ...
 using Activation = std::function<Output(const Scope&, Output)>;
 
 // Whether a model is being trained, for layers that behave differently then:

@@ -39,13 +39,13 @@ TEST(Layers, ConvolutionAndPooling) {
   const Output x = Const(m.s, Wave({2, 6, 5, 3}, 0.9, 1));
   Output y = layers::Conv2D(m.s, x, 4, {3, 2},
                             {.strides = {2, 1},
-                             .padding = "SAME",
+                             .padding = Padding::kSame,
                              .activation = Relu,
                              .kernel_initializer = WaveInitializer,
                              .bias_initializer = WaveInitializer});
   y = layers::Conv2D(m.s, y, 2, 2, {.use_bias = false, .kernel_initializer = WaveInitializer});
   const Output max = layers::MaxPooling2D(m.s, y, 2, 1);
-  const Output mean = layers::AveragePooling2D(m.s, y, {2, 3}, {1, 2}, {.padding = "SAME"});
+  const Output mean = layers::AveragePooling2D(m.s, y, {2, 3}, {1, 2}, {.padding = Padding::kSame});
   const Output flat = layers::Flatten(m.s, max);
   ASSERT_TRUE(m.s.ok()) << m.s.status();
   EXPECT_EQ(flat.shape().ToString(), "[2,6]");

@@ -3,7 +3,7 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 namespace {

@@ -40,7 +40,7 @@ struct SampledLossOptions {
   std::optional<bool> remove_accidental_hits;  // default: false for NCE, true for sampled softmax
   // The classes; by default drawn from a log-uniform distribution, which is that
   // of words that are numbered by falling frequency.
-  std::optional<CandidateSamples> sampled;
+  std::optional<CandidateSamplerResult> sampled;
   CandidateSamplerOptions sampler;
 };
 // Losses over many classes, of which only the labels and a sample are looked at.
@@ -48,12 +48,12 @@ struct SampledLossOptions {
 // int64 [n, num_true]. For training; evaluate with all classes. If weights and
 // biases are in parts, only the rows that are looked at leave their tasks.
 //
-// Noise-contrastive estimation (Gutmann and Hyvarinen 2010).
+// Noise-contrastive estimation (Gutmann and Hyvarinen 2010):
 Output NceLoss(const Scope& s, Output weights, Output biases, Output labels, Output inputs,
                const SampledLossOptions& options);
 Output NceLoss(const Scope& s, const PartitionedVariable& weights, const PartitionedVariable& biases, Output labels,
                Output inputs, const SampledLossOptions& options);
-// Jean et al. 2014.
+// Softmax over a sample of the classes (Jean et al. 2014):
 Output SampledSoftmaxLoss(const Scope& s, Output weights, Output biases, Output labels, Output inputs,
                           const SampledLossOptions& options);
 Output SampledSoftmaxLoss(const Scope& s, const PartitionedVariable& weights, const PartitionedVariable& biases,

@@ -88,8 +88,8 @@ TEST(Losses, OfSampledClassesWithALabelTwice) {
   const Output labels = Const(s, Tensor::Of<int64_t>({2, 2}, {1, 1, 0, 2}));
   const Output x = Const(s, {{1.0f, 2.0f}, {3.0f, 4.0f}});
   SampledLossOptions options{.num_sampled = 2, .num_classes = 3, .num_true = 2, .remove_accidental_hits = true};
-  options.sampled = CandidateSamples{Const(s, Tensor::Vector<int64_t>({1, 2})), Const(s, {{.5f, .5f}, {.5f, .5f}}),
-                                     Const(s, {.5f, .5f})};
+  options.sampled = CandidateSamplerResult{Const(s, Tensor::Vector<int64_t>({1, 2})),
+                                           Const(s, {{.5f, .5f}, {.5f, .5f}}), Const(s, {.5f, .5f})};
   const Output softmax = SampledSoftmaxLoss(s, weights, biases, labels, x, options);
   ExpectTensor(m.Run(softmax), Tensor::Vector<float>({1.3897266f, 1.7413114f}), 1e-5);
   ExpectTensor(m.Run(NceLoss(s, weights, biases, labels, x, options)), Tensor::Vector<float>({5.0072656f, 6.9670963f}),

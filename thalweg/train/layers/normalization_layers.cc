@@ -7,7 +7,7 @@
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/layers/check_layer.h"
 #include "thalweg/train/layers/variable.h"
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 

@@ -13,6 +13,7 @@ namespace thalweg {
 //
 //   optimizer->Minimize(s.WithControlDependencies(UpdateOps(graph)), loss)
 inline constexpr char kUpdateOps[] = "update_ops";
+// The operations in that collection.
 std::vector<Output> UpdateOps(const Graph& graph);
 
 namespace layers {

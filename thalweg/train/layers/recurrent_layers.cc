@@ -13,7 +13,7 @@
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/train/layers/check_layer.h"
 #include "thalweg/train/layers/variable.h"
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg::layers {
 namespace {

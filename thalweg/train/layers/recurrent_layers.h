@@ -22,6 +22,7 @@ class RnnCell {
  public:
   // Tensors [batch, size], one for each of state_sizes().
   using State = std::vector<Output>;
+  // The results of one time step.
   struct Step {
     Output output;
     State state;
@@ -33,6 +34,7 @@ class RnnCell {
   // One step for `input` [batch, depth].
   virtual Step Call(const Scope& s, Output input, const State& state) = 0;
 };
+// A cell, shared by the layers that use it.
 using RnnCellPtr = std::shared_ptr<RnnCell>;
 
 struct LstmOptions {

@@ -43,10 +43,10 @@ Output Slices(const Scope& s, Output x, bool is_matrix, Output begin, Output cou
 SampledLogits ComputeSampledLogits(const Scope& s, const Lookup& weights, const Lookup& biases, Output labels,
                                    Output inputs, const SampledLossOptions& options, bool remove_accidental_hits) {
   labels = Cast(s, labels, kInt64);
-  const CandidateSamples sampled = options.sampled
-                                       ? *options.sampled
-                                       : LogUniformCandidateSampler(s, labels, options.num_true, options.num_sampled,
-                                                                    options.num_classes, options.sampler);
+  const CandidateSamplerResult sampled =
+      options.sampled ? *options.sampled
+                      : LogUniformCandidateSampler(s, labels, options.num_true, options.num_sampled,
+                                                   options.num_classes, options.sampler);
   const Output candidates = StopGradient(s, sampled.sampled_candidates);
   const Output flat = Reshape(s, labels, {-1});
   if (!s.ok()) return {};
@@ -76,7 +76,7 @@ SampledLogits ComputeSampledLogits(const Scope& s, const Lookup& weights, const 
   logits.true_logits = Add(s, Reshape(s, sums, {-1, num_true}), Reshape(s, true_biases, {-1, num_true}));
   logits.sampled_logits = Add(s, logits.sampled_logits, Slices(s, all_biases, /*is_matrix=*/false, num_labels, rest));
   if (remove_accidental_hits) {
-    const AccidentalHits hits = ComputeAccidentalHits(s, labels, candidates, options.num_true);
+    const AccidentalHitsResult hits = ComputeAccidentalHits(s, labels, candidates, options.num_true);
     if (!s.ok()) return {};
     const Output where = Pack(s, {hits.indices, Cast(s, hits.ids, kInt32)}, 1);
     const Output shape = Concat(s,

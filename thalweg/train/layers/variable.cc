@@ -8,12 +8,14 @@
 namespace thalweg {
 namespace {
 
-Var AddOperations(const Scope& own, Output ref, Output initial_value, const VarOptions& options) {
+// `own` is the variable's scope, `s` that of the model: expressions of the value go there.
+Var AddOperations(const Scope& s, const Scope& own, Output ref, Output initial_value, const VarOptions& options) {
   Var v;
   v.ref = ref;
   v.initializer = Assign(own.WithOpName("Assign"), ref, initial_value);
   v.read = Identity(own.WithOpName("read"), ref);
   if (!own.ok()) return {};
+  s.Adopt(v.read);
   own.graph().AddToCollection(options.local ? kLocalVariables : kGlobalVariables, v.name());
   if (options.trainable && !options.local) own.graph().AddToCollection(kTrainableVariables, v.name());
   return v;
@@ -39,7 +41,7 @@ Var MakeVariable(const Scope& s, absl::string_view name, const Shape& shape, con
   const Output ref = RefVariable(outside.WithOpName(name), options.dtype, shape);
   if (!s.ok()) return {};
   const Scope own = outside.InScope(ref.node->name()).ColocateWith(ref);
-  return AddOperations(own, ref, options.initializer(own.SubScope("Initializer"), shape, options.dtype), options);
+  return AddOperations(s, own, ref, options.initializer(own.SubScope("Initializer"), shape, options.dtype), options);
 }
 
 Var MakeVariable(const Scope& s, absl::string_view name, std::initializer_list<int64_t> dims,
@@ -56,38 +58,38 @@ Var MakeVariable(const Scope& s, absl::string_view name, Output initial_value, b
   const Scope outside = s.WithoutControlDependencies();
   const Output ref = RefVariable(outside.WithOpName(name), RemoveRef(initial_value.dtype()), initial_value.shape());
   if (!s.ok()) return {};
-  return AddOperations(outside.InScope(ref.node->name()).ColocateWith(ref), ref, initial_value,
+  return AddOperations(s, outside.InScope(ref.node->name()).ColocateWith(ref), ref, initial_value,
                        {.trainable = trainable});
 }
 
-Output Assign(const Scope& s, const Var& var, Output value, AssignOptions options) {
+Output Assign(const Scope& s, const Var& var, Output value, const AssignOptions& options) {
   return Assign(s, var.ref, value, options);
 }
-Output AssignAdd(const Scope& s, const Var& var, Output value, UpdateOptions options) {
+Output AssignAdd(const Scope& s, const Var& var, Output value, const UpdateOptions& options) {
   return AssignAdd(s, var.ref, value, options);
 }
-Output AssignSub(const Scope& s, const Var& var, Output value, UpdateOptions options) {
+Output AssignSub(const Scope& s, const Var& var, Output value, const UpdateOptions& options) {
   return AssignSub(s, var.ref, value, options);
 }
-Output ScatterUpdate(const Scope& s, const Var& var, Output indices, Output updates, AssignOptions options) {
+Output ScatterUpdate(const Scope& s, const Var& var, Output indices, Output updates, const AssignOptions& options) {
   return ScatterUpdate(s, var.ref, indices, updates, options);
 }
-Output ScatterAdd(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+Output ScatterAdd(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options) {
   return ScatterAdd(s, var.ref, indices, updates, options);
 }
-Output ScatterSub(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+Output ScatterSub(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options) {
   return ScatterSub(s, var.ref, indices, updates, options);
 }
-Output ScatterMul(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+Output ScatterMul(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options) {
   return ScatterMul(s, var.ref, indices, updates, options);
 }
-Output ScatterDiv(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+Output ScatterDiv(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options) {
   return ScatterDiv(s, var.ref, indices, updates, options);
 }
-Output ScatterMin(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+Output ScatterMin(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options) {
   return ScatterMin(s, var.ref, indices, updates, options);
 }
-Output ScatterMax(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options) {
+Output ScatterMax(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options) {
   return ScatterMax(s, var.ref, indices, updates, options);
 }
 Output CountUpTo(const Scope& s, const Var& var, int64_t limit) { return CountUpTo(s, var.ref, limit); }

@@ -19,9 +19,9 @@ namespace thalweg {
 // A value; valid as long as the graph. Where an Output is wanted it stands for
 // the variable's value. A default one stands for "none".
 struct Var {
-  Output ref;          // the variable: what Assign and the Apply ops take
-  Output read;         // its value
-  Output initializer;  // the operation that gives it the initial value
+  Output ref;             // the variable: what Assign and the Apply ops take
+  Output read;            // its value
+  Operation initializer;  // gives it the initial value
 
   operator Output() const { return read; }  // NOLINT: implicit by design
   explicit operator bool() const { return ref.node != nullptr; }
@@ -41,33 +41,34 @@ struct VarOptions {
 // beside it, to the graph and its lists. Control dependencies of the scope do
 // not count.
 Var MakeVariable(const Scope& s, absl::string_view name, const Shape& shape, const VarOptions& options = {});
-Var MakeVariable(const Scope& s, absl::string_view name, std::initializer_list<int64_t> dims,  // {} is a scalar
+// As above; {} is a scalar.
+Var MakeVariable(const Scope& s, absl::string_view name, std::initializer_list<int64_t> dims,
                  const VarOptions& options = {});
 // With the type and shape of `initial_value`.
 Var MakeVariable(const Scope& s, absl::string_view name, Output initial_value, bool trainable = true);
 
-// Operations that change it: those of state_ops.h, which take `ref`.
-Output Assign(const Scope& s, const Var& var, Output value, AssignOptions options = {});
-Output AssignAdd(const Scope& s, const Var& var, Output value, UpdateOptions options = {});
-Output AssignSub(const Scope& s, const Var& var, Output value, UpdateOptions options = {});
-Output ScatterUpdate(const Scope& s, const Var& var, Output indices, Output updates, AssignOptions options = {});
-Output ScatterAdd(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
-Output ScatterSub(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
-Output ScatterMul(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
-Output ScatterDiv(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
-Output ScatterMin(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
-Output ScatterMax(const Scope& s, const Var& var, Output indices, Output updates, UpdateOptions options = {});
+// The operations of state_ops.h on a variable of a model:
+Output Assign(const Scope& s, const Var& var, Output value, const AssignOptions& options = {});
+Output AssignAdd(const Scope& s, const Var& var, Output value, const UpdateOptions& options = {});
+Output AssignSub(const Scope& s, const Var& var, Output value, const UpdateOptions& options = {});
+Output ScatterUpdate(const Scope& s, const Var& var, Output indices, Output updates, const AssignOptions& options = {});
+Output ScatterAdd(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options = {});
+Output ScatterSub(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options = {});
+Output ScatterMul(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options = {});
+Output ScatterDiv(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options = {});
+Output ScatterMin(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options = {});
+Output ScatterMax(const Scope& s, const Var& var, Output indices, Output updates, const UpdateOptions& options = {});
 Output CountUpTo(const Scope& s, const Var& var, int64_t limit);
 Output IsVariableInitialized(const Scope& s, const Var& var);
 
 // The variable of that name that MakeVariable added; empty if there is none.
 Var GetVariable(const Graph& graph, absl::string_view name);
 
-// All variables of a graph, or those that are trained, in the order in which
-// they were made.
+// All variables of a graph but local ones, in the order in which they were made.
 std::vector<Var> GlobalVariables(const Graph& graph);
+// Those that optimizers change.
 std::vector<Var> TrainableVariables(const Graph& graph);
-// Local ones are in none of the other lists.
+// Local variables, which are in none of the other lists.
 std::vector<Var> LocalVariables(const Graph& graph);
 
 // An operation ("init") that initializes all variables made so far, but for
@@ -80,11 +81,12 @@ Var GetOrCreateGlobalStep(const Scope& s);
 // Empty if there is none.
 Var GetGlobalStep(const Graph& graph);
 
-// Names of the lists in the graph, as TensorFlow calls them.
+// Names of the lists in the graph, as TensorFlow calls them:
 inline constexpr char kGlobalVariables[] = "variables";
 inline constexpr char kTrainableVariables[] = "trainable_variables";
 inline constexpr char kLocalVariables[] = "local_variables";
 inline constexpr char kGlobalStep[] = "global_step";
+
 // Nodes whose first output is the global step after an update that another task
 // makes, as in synchronous training. Steps that run one report its value.
 inline constexpr char kGlobalStepUpdates[] = "global_step_updates";

@@ -3,9 +3,11 @@
 #include <cmath>
 #include <set>
 
+#include "thalweg/client/session.h"
 #include "thalweg/kernel/stateful_graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/operators.h"
 #include "thalweg/ops/random_ops.h"
 #include "thalweg/train/layers/layers.h"
 
@@ -115,9 +117,8 @@ TEST_F(TrainTest, TheGraphKnowsItsVariables) {
 }
 
 TEST_F(TrainTest, OperationsOfAVariableAreWhereItIs) {
-  const Scope placed = s_.WithDevice([](const tensorflow::NodeDef& def) {
-    return def.op() == "VariableV2" ? "/job:ps/task:1" : "/job:worker/task:0";
-  });
+  const Scope placed = s_.WithDevice(
+      [](const NewOperation& def) { return def.op() == "VariableV2" ? "/job:ps/task:1" : "/job:worker/task:0"; });
   const Var v = MakeVariable(placed, "v", Shape({2, 2}));
   EXPECT_EQ(v.ref.node->device(), "/job:ps/task:1");
   for (const auto& node : graph_.nodes()) EXPECT_EQ(node->device(), "/job:ps/task:1") << node->name();
@@ -182,6 +183,25 @@ TEST_F(TrainTest, LargeConstantsAreFilled) {
 TEST_F(TrainTest, TypesWithoutNumbersFail) {
   MakeVariable(s_, "v", Shape({2}), {.initializer = initializers::Zeros(), .dtype = kString});
   EXPECT_FALSE(s_.ok());
+}
+
+TEST_F(TrainTest, AnInitializerIsAnOperation) {
+  const Var v = MakeVariable(s_, "w", {2}, {.initializer = initializers::Ones()});
+  ASSERT_OK(s_.status());
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph_));
+  ASSERT_OK_AND_ASSIGN(const auto out, session->Run({v.initializer}));
+  EXPECT_FALSE(out[0].has_value()) << "it runs for its effect";
+  ASSERT_OK_AND_ASSIGN(const auto value, session->Run({v}));
+  EXPECT_THAT(value[0].flat<float>(), testing::ElementsAre(1, 1));
+}
+
+TEST_F(TrainTest, OpsTakeVariables) {
+  const Var v = MakeVariable(s_.SubScope("layer"), "w", {2, 2});
+  const Output x = Placeholder(s_, kFloat, {3, 2});
+  EXPECT_TRUE(s_.Add("MatMul", {x, v})) << "by name";
+  EXPECT_EQ((v * 2 + v).node->name(), "layer/Add") << "where the variable was made";
+  EXPECT_EQ((x + 1).node->name(), "Add");
+  ASSERT_OK(s_.status());
 }
 
 }  // namespace

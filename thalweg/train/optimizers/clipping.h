@@ -4,23 +4,24 @@
 #include <vector>
 
 #include "thalweg/graph/gradient.h"
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 
-// t with every element in [low, high]; of a sparse gradient the rows, as they
-// are. The operation is in ops/math_ops.h.
+// t with every element in [low, high]; of a sparse gradient the rows, as they are. The
+// operation is in ops/math_ops.h:
 Output ClipByValue(const Scope& s, Output t, Hyperparameter low, Hyperparameter high);
 Gradient ClipByValue(const Scope& s, const Gradient& gradient, Hyperparameter low, Hyperparameter high);
 
 // t, scaled down so that its L2 norm is at most clip_norm; of a sparse gradient
-// the rows, as they are.
+// the rows, as they are:
 Output ClipByNorm(const Scope& s, Output t, Hyperparameter clip_norm);
 Gradient ClipByNorm(const Scope& s, const Gradient& gradient, Hyperparameter clip_norm);
 
 // The L2 norm of everything together; what is empty does not count.
 Output GlobalNorm(const Scope& s, const std::vector<Gradient>& gradients);
 
+// Results of ClipByGlobalNorm.
 struct ClippedGradients {
   std::vector<GradientAndVar> gradients;
   Output global_norm;  // before

@@ -13,7 +13,7 @@
 
 #include <memory>
 
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 

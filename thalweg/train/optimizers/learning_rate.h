@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 

@@ -7,7 +7,7 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/checkpoints/variable_slice.h"
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 namespace {

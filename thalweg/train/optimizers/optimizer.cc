@@ -1,5 +1,3 @@
-#include "thalweg/train/optimizers/optimizer.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +6,7 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/checkpoints/variable_slice.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 

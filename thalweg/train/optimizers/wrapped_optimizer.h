@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "thalweg/base/status.h"
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 

@@ -13,6 +13,7 @@
 #include "thalweg/base/thread.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/roster_ops.h"
 #include "thalweg/train/optimizers/wrapped_optimizer.h"
 #include "thalweg/train/replicas/replica_identity.h"
 
@@ -26,9 +27,9 @@ struct StalenessGraph {
   BoundedStalenessOptions options;
   int64_t worker = 0;
   Output member;  // fed: a worker, for what follows
-  RosterJoinOutputs join;
+  RosterJoinResult join;
   Output leave;
-  RosterMemberOutputs members;
+  RosterMembersResult members;
 };
 
 absl::StatusOr<std::vector<WorkerClock>> Clocks(Session& session, const std::vector<Fetch>& members,
@@ -44,7 +45,7 @@ absl::StatusOr<std::vector<WorkerClock>> Clocks(Session& session, const std::vec
   return clocks;
 }
 
-std::vector<Fetch> Fetches(const RosterMemberOutputs& m) { return {m.worker, m.present, m.clock, m.waits}; }
+std::vector<Fetch> Fetches(const RosterMembersResult& m) { return {m.worker, m.present, m.clock, m.waits}; }
 
 absl::Status Leave(Session& session, const StalenessGraph& g, int64_t worker) {
   return session.Run({g.leave}, {{g.member, Tensor::Scalar<int64_t>(worker)}}, {.timeout = kShortStep}).status();

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "thalweg/client/session.h"
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 
@@ -26,6 +26,7 @@ struct BoundedStalenessOptions {
   absl::Duration expel_after = absl::InfiniteDuration();
 };
 
+// Lets no worker be more than options.slack steps ahead of the slowest.
 std::unique_ptr<Optimizer> BoundedStaleness(std::unique_ptr<Optimizer> optimizer,
                                             const BoundedStalenessOptions& options = {});
 

@@ -6,14 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "thalweg/graph/attr.h"
 #include "thalweg/graph/device_name.h"
 #include "thalweg/train/layers/variable.h"
 
 namespace thalweg {
 namespace {
-
-using tensorflow::NodeDef;
 
 std::optional<int64_t> BytesOf(const PartialShape& shape, DType dtype) {
   const std::optional<Shape> known = shape.AsShape();
@@ -22,9 +19,9 @@ std::optional<int64_t> BytesOf(const PartialShape& shape, DType dtype) {
 }
 
 // 0 for what is no variable (a table, say) or of unknown shape.
-int64_t BytesOf(const NodeDef& def) {
-  const auto dtype = GetAttr<DType>(def, "dtype");
-  const auto shape = GetAttr<PartialShape>(def, "shape");
+int64_t BytesOf(const NewOperation& op) {
+  const auto dtype = op.Attr<DType>("dtype");
+  const auto shape = op.Attr<PartialShape>("shape");
   if (!dtype.ok() || !shape.ok()) return 0;
   return BytesOf(*shape, *dtype).value_or(0);
 }
@@ -35,14 +32,14 @@ DeviceName ParsedOrEmpty(const std::string& device) {
 }
 
 struct Chooser {
-  std::string Choose(const NodeDef& def) const {
-    if (std::find(ps_ops.begin(), ps_ops.end(), def.op()) == ps_ops.end()) return worker_device;
+  std::string Choose(const NewOperation& op) const {
+    if (std::find(ps_ops.begin(), ps_ops.end(), op.op()) == ps_ops.end()) return worker_device;
     // If an inner scope names another job, a task of ours means nothing there.
-    const DeviceName inner = ParsedOrEmpty(def.device());
+    const DeviceName inner = ParsedOrEmpty(op.device());
     if (!ps_device.job || (inner.job && inner.job != ps_device.job)) return ps_device.ToString();
-    const int chosen = strategy(def, static_cast<int>(tasks.size()));
+    const int chosen = strategy(op, static_cast<int>(tasks.size()));
     if (chosen < 0 || chosen >= static_cast<int>(tasks.size())) {
-      return absl::StrCat("the strategy chose parameter server ", chosen, " of ", tasks.size(), " for ", def.name());
+      return absl::StrCat("the strategy chose parameter server ", chosen, " of ", tasks.size(), " for ", op.name());
     }
     DeviceName device = ps_device;
     device.task = tasks[chosen];
@@ -79,17 +76,17 @@ std::string Readable(int64_t bytes) {
 }  // namespace
 
 PlacementStrategy RoundRobin() {
-  return [next = std::make_shared<int>(0)](const NodeDef&, int tasks) { return (*next)++ % tasks; };
+  return [next = std::make_shared<int>(0)](const NewOperation&, int tasks) { return (*next)++ % tasks; };
 }
 
 PlacementStrategy BalancedByBytes() {
-  return [held = std::make_shared<std::vector<int64_t>>()](const NodeDef& def, int tasks) {
+  return [held = std::make_shared<std::vector<int64_t>>()](const NewOperation& op, int tasks) {
     held->resize(tasks, 0);
     // An inner scope may have chosen already.
-    const DeviceName inner = ParsedOrEmpty(def.device());
+    const DeviceName inner = ParsedOrEmpty(op.device());
     const auto least = std::min_element(held->begin(), held->end()) - held->begin();
     const int chosen = inner.task && *inner.task < tasks ? *inner.task : static_cast<int>(least);
-    (*held)[chosen] += BytesOf(def);
+    (*held)[chosen] += BytesOf(op);
     return chosen;
   };
 }
@@ -113,7 +110,7 @@ std::vector<std::string> StandardPsOps() {
 Scope::DeviceFunction ReplicaDeviceSetter(const ReplicaDeviceSetterOptions& options) {
   const absl::StatusOr<DeviceName> ps = DeviceName::Parse(options.ps_device);
   // The scope says what is wrong with it.
-  if (!ps.ok()) return [device = options.ps_device](const NodeDef&) { return device; };
+  if (!ps.ok()) return [device = options.ps_device](const NewOperation&) { return device; };
   Chooser chooser{.ps_device = *ps,
                   .worker_device = WorkerDevice(options),
                   .ps_ops = options.ps_ops,
@@ -125,8 +122,8 @@ Scope::DeviceFunction ReplicaDeviceSetter(const ReplicaDeviceSetterOptions& opti
       if (task.job == ps->job) chooser.tasks.push_back(task.index);
     }
   }
-  if (chooser.tasks.empty()) return [](const NodeDef&) { return std::string(); };
-  return [chooser = std::move(chooser)](const NodeDef& def) { return chooser.Choose(def); };
+  if (chooser.tasks.empty()) return [](const NewOperation&) { return std::string(); };
+  return [chooser = std::move(chooser)](const NewOperation& op) { return chooser.Choose(op); };
 }
 
 VariablePlacement ExplainVariables(const Graph& graph) {

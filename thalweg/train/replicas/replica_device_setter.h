@@ -21,7 +21,7 @@ namespace thalweg {
 // Chooses one of `tasks` parameter servers, from 0, for an operation, which has
 // the device that inner scopes ask for. It may keep a state: it is called once
 // per operation, in the order in which they are made.
-using PlacementStrategy = std::function<int(const tensorflow::NodeDef& def, int tasks)>;
+using PlacementStrategy = std::function<int(const NewOperation& operation, int tasks)>;
 
 // In turn, whatever their sizes.
 PlacementStrategy RoundRobin();
@@ -47,12 +47,14 @@ Scope::DeviceFunction ReplicaDeviceSetter(const ReplicaDeviceSetterOptions& opti
 
 // Which task holds which variables, slots included, and how many bytes.
 struct VariablePlacement {
+  // One variable.
   struct Variable {
     std::string name;
     std::string device;  // as asked for; "" is anywhere
     std::string shape;
     std::optional<int64_t> bytes;  // none: the shape is not known
   };
+  // One task.
   struct Task {
     std::string name;  // "/job:ps/task:0"
     int variables = 0;
@@ -64,6 +66,7 @@ struct VariablePlacement {
   // Two tables: tasks, then variables.
   std::string ToString() const;
 };
+// Where the variables of a graph are.
 VariablePlacement ExplainVariables(const Graph& graph);
 
 }  // namespace thalweg

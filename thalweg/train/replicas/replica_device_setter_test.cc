@@ -183,7 +183,7 @@ TEST(ReplicaDeviceSetter, ErrorsAreTheScopes) {
     MakeVariable(graph.root().WithDevice(ReplicaDeviceSetter(options)), "v", Shape({1}));
     return std::string(graph.build_status().message());
   };
-  EXPECT_THAT(error({.ps_tasks = 2, .strategy = [](const tensorflow::NodeDef&, int) { return 2; }}),
+  EXPECT_THAT(error({.ps_tasks = 2, .strategy = [](const NewOperation&, int) { return 2; }}),
               HasSubstr("the strategy chose parameter server 2 of 2 for v"));
   EXPECT_THAT(error({.ps_tasks = 2, .ps_device = "/jobs:ps:0:1"}), HasSubstr("'/jobs:ps:0:1'"));
   EXPECT_THAT(error({.cluster = Cluster(), .ps_device = "/jobs:ps:0:1"}), HasSubstr("'/jobs:ps:0:1'"));

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "thalweg/client/cluster_testlib.h"
-#include "thalweg/train/optimizers/optimizer.h"
-#include "thalweg/train/session/hook.h"
+#include "thalweg/train/optimizers/optimizers.h"
+#include "thalweg/train/session/hooks.h"
 
 namespace thalweg {
 

@@ -37,7 +37,7 @@ absl::Status Leave(Session& session, const SyncGraph& g, int64_t worker) {
 }
 
 // True if it was there already: it comes again without having left.
-absl::StatusOr<bool> Join(Session& session, const SyncGraph& g, const RosterJoinOutputs& join, int64_t worker) {
+absl::StatusOr<bool> Join(Session& session, const SyncGraph& g, const RosterJoinResult& join, int64_t worker) {
   ASSIGN_OR_RETURN(const auto was, session.Run({join.was_present, join.had_left}, {{g.member, Worker(worker)}},
                                                {.timeout = kShortStep}));
   if (was[1].scalar<bool>()) {

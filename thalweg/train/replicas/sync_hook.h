@@ -10,7 +10,7 @@
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/train/replicas/sync_replicas.h"
-#include "thalweg/train/session/hook.h"
+#include "thalweg/train/session/hooks.h"
 
 namespace thalweg {
 
@@ -26,15 +26,15 @@ struct SyncGraph {
   Output release_again;  // the same, also to workers that wait already
   Output close_steps;
 
-  Output member;                  // fed: the worker to which the following operations apply
-  RosterJoinOutputs own_join;     // joins this worker
-  RosterJoinOutputs roster_join;  // joins worker `member`
+  Output member;                 // fed: the worker to which the following operations apply
+  RosterJoinResult own_join;     // joins this worker
+  RosterJoinResult roster_join;  // joins worker `member`
   Output roster_leave;
   Output accumulator_joins, accumulator_leaves;
-  RosterMemberOutputs members;
+  RosterMembersResult members;
   Output await_empty;  // waits until everyone has left
 
-  AccumulatorLedgerOutputs ledger;  // counts of the first variable's accumulator
+  AccumulatorLedgerResult ledger;  // counts of the first variable's accumulator
 };
 
 std::shared_ptr<Hook> MakeSyncHook(std::shared_ptr<const SyncGraph> graph, bool is_chief);

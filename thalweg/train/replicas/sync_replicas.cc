@@ -11,6 +11,7 @@
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
+#include "thalweg/ops/roster_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/optimizers/wrapped_optimizer.h"
 #include "thalweg/train/replicas/replica_identity.h"
@@ -92,7 +93,7 @@ SyncReplicasOptimizer::Accumulated SyncReplicasOptimizer::Accumulate(const Scope
                                                                      Output local_step) {
   const Var& v = g.variable;
   const Scope beside = own.ColocateWith(v.ref);
-  const AccumulatorArguments arguments = {.shared_name = absl::StrCat(v.name(), ":0/grad_accum")};
+  const AccumulatorOptions options = {.shared_name = absl::StrCat(v.name(), ":0/grad_accum")};
   const Output required = Const(beside, static_cast<int32_t>(options_.replicas_to_aggregate));
   Accumulated a{.scope = beside};
   if (g.gradient.sparse()) {
@@ -100,7 +101,7 @@ SyncReplicasOptimizer::Accumulated SyncReplicasOptimizer::Accumulate(const Scope
     a.handle = SparseConditionalAccumulator(beside.WithOpName("sparse_conditional_accumulator"), v.dtype(), v.shape(),
                                             arguments);
     a.push = SparseAccumulatorApplyGradient(beside, a.handle, local_step, rows.indices, rows.values);
-    const SparseGradientOutputs mean = SparseAccumulatorTakeGradient(beside, a.handle, required, v.dtype());
+    const SparseGradientResult mean = SparseAccumulatorTakeGradient(beside, a.handle, required, v.dtype());
     a.mean = Gradient(mean.values, mean.indices, mean.shape);
   } else {
     a.handle = ConditionalAccumulator(beside.WithOpName("conditional_accumulator"), v.dtype(), v.shape(), arguments);
@@ -156,7 +157,7 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
   if (!s.ok()) return {};
   const Output roster = RosterOf(at_step.WithOpName("roster"), "sync_roster");
   BuildMembership(at_step, roster, replica.task, all);
-  RosterReleaseArguments release = {.wanted = options_.replicas_to_aggregate, .total = options_.total_num_replicas};
+  RosterReleaseOptions release = {.wanted = options_.replicas_to_aggregate, .total = options_.total_num_replicas};
   const Output new_step = Identity(at_step.WithOpName("new_step"), update);
   graph_->round = RosterRelease(at_step.WithOpName("round"), roster, new_step, release);
   graph_->release = RosterRelease(at_step, roster, global_step.read, release);
@@ -198,7 +199,7 @@ void SyncReplicasOptimizer::BuildMembership(const Scope& at_step, Output roster,
 void SyncReplicasOptimizer::BuildLedger(const Scope& at_step, const std::vector<Accumulated>& all) {
   std::vector<Output> accepted, stale;
   for (const Accumulated& a : all) {
-    const AccumulatorLedgerOutputs ledger = AccumulatorLedger(a.scope.WithOpName("ledger"), a.handle);
+    const AccumulatorLedgerResult ledger = AccumulatorLedger(a.scope.WithOpName("ledger"), a.handle);
     if (!at_step.ok()) return;
     if (!graph_->ledger.worker) graph_->ledger = ledger;
     at_step.graph().AddToCollection(kLedgerList, ledger.worker.node->name());

@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "thalweg/client/session.h"
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 
@@ -48,6 +48,7 @@ std::unique_ptr<Optimizer> SyncReplicas(std::unique_ptr<Optimizer> optimizer, co
 // What became of the gradients since the parameter servers started. A gradient
 // is that of one variable: a step of a worker has as many as `variables`.
 struct GradientLedger {
+  // The gradients of one worker.
   struct Worker {
     int64_t worker = 0;
     int64_t accepted = 0;
@@ -59,8 +60,8 @@ struct GradientLedger {
   int64_t variables = 0;
   std::vector<Worker> workers;  // by number
 
-  int64_t accepted() const;
-  int64_t stale() const;
+  int64_t accepted() const;      // the sum over all workers
+  int64_t stale() const;         // the sum over all workers
   std::string ToString() const;  // a table
 };
 // Of a graph with a SyncReplicas; NOT_FOUND if it has none. The totals are also

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "thalweg/graph/scope.h"
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 

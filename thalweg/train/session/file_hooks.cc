@@ -65,7 +65,7 @@ class CheckpointHook : public Hook {
     timer_.Done(step);
     LOG(INFO) << "Saved " << name;
     if (options_.writer == nullptr) return absl::OkStatus();
-    return options_.writer->AddSessionLog(tensorflow::SessionLog::CHECKPOINT, step, name);
+    return options_.writer->AddSessionEvent(SessionEvent::kCheckpoint, step, name);
   }
 
   const std::function<std::shared_ptr<Saver>()> saver_;
@@ -139,7 +139,7 @@ class ProfilerHook : public Hook {
     const int64_t step = context.global_step() >= 0 ? context.global_step() : step_;
     timer_.Done(step);
     return PosixFileSystem().WriteStringToFile(absl::StrCat(folder_, "/timeline-", step, ".json"),
-                                               ChromeTrace(context.metadata()->step_stats()));
+                                               ChromeTrace(*context.metadata()));
   }
 
  private:

@@ -104,7 +104,7 @@ class MonitoredTrainingSession::State {
     const bool ends_well = open_ && failed_.ok() && (last_run_.ok() || absl::IsOutOfRange(last_run_));
     if (ends_well) {
       for (const auto& hook : hooks_) status.Update(hook->End(*session_));
-      if (writer_ != nullptr) status.Update(writer_->AddSessionLog(tensorflow::SessionLog::STOP, global_step_.value));
+      if (writer_ != nullptr) status.Update(writer_->AddSessionEvent(SessionEvent::kStop, global_step_.value));
     }
     closed_ = true;
     status.Update(CloseSession());
@@ -190,7 +190,7 @@ class MonitoredTrainingSession::State {
       global_step_ = now.global_step;
     }
     if (writer_ != nullptr) {
-      RETURN_IF_ERROR(writer_->AddSessionLog(tensorflow::SessionLog::START, global_step_.value));
+      RETURN_IF_ERROR(writer_->AddSessionEvent(SessionEvent::kStart, global_step_.value));
     }
     coordinator_.emplace();
     StartQueueRunners(scaffold_.queue_runners, *session_, *coordinator_);

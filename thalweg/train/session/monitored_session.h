@@ -23,7 +23,7 @@
 #include "absl/time/time.h"
 #include "thalweg/client/session.h"
 #include "thalweg/graph/graph.h"
-#include "thalweg/train/session/hook.h"
+#include "thalweg/train/session/hooks.h"
 #include "thalweg/train/session/scaffold.h"
 
 namespace thalweg {

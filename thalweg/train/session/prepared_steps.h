@@ -9,7 +9,7 @@
 #include "thalweg/client/session.h"
 #include "thalweg/graph/graph.h"
 #include "thalweg/train/layers/variable.h"
-#include "thalweg/train/session/hook.h"
+#include "thalweg/train/session/hooks.h"
 
 namespace thalweg {
 

@@ -9,8 +9,9 @@
 
 namespace thalweg::summary {
 
-// Each adds an operation of that name to the graph and to its list of summaries;
-// its tag is the full name. Values are real numbers.
+// A summary of real numbers: a scalar, the distribution of a tensor, or images. Each adds
+// an operation of that name to the graph and to its list of summaries; its tag is the full
+// name:
 Output Scalar(const Scope& s, absl::string_view name, Output value);
 Output Histogram(const Scope& s, absl::string_view name, Output values);
 Output Image(const Scope& s, absl::string_view name, Output images, int64_t max_images = 3);

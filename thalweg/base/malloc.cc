@@ -1,0 +1,22 @@
+#include "thalweg/base/malloc.h"
+
+#include <malloc.h>
+
+#include <mutex>
+
+#include "thalweg/base/logging.h"
+
+namespace thalweg {
+
+void ConfigureMalloc() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    constexpr int kGigabyte = 1 << 30;
+    if (mallopt(M_MMAP_THRESHOLD, kGigabyte) != 1 || mallopt(M_TRIM_THRESHOLD, kGigabyte) != 1 ||
+        mallopt(M_TOP_PAD, 16 << 20) != 1) {
+      LOG(WARNING) << "malloc does not take its settings: large buffers will cost page faults";
+    }
+  });
+}
+
+}  // namespace thalweg

@@ -1,0 +1,20 @@
+#include "thalweg/launch/run_cluster.h"
+
+#include "thalweg/base/status.h"
+#include "thalweg/launch/signals.h"
+
+namespace thalweg {
+
+absl::Status RunTask(const Job& job, const WorkerFunction& worker, const RunClusterOptions& options) {
+  ASSIGN_OR_RETURN(const auto server, Server::Start(job.cluster, job.task, options.server));
+  if (options.only_chief ? job.is_chief() : job.task.job != "ps") return worker(job, *server);
+  const OnSignal drain([&](int) { server->Drain(); });
+  return server->Join();
+}
+
+int RunCluster(int argc, char** argv, const WorkerFunction& worker, const RunClusterOptions& options) {
+  const absl::StatusOr<Job> job = Job::FromFlagsOrEnvironment(argc, argv);
+  return ExitCode(job.ok() ? RunTask(*job, worker, options) : job.status());
+}
+
+}  // namespace thalweg

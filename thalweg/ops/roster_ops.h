@@ -1,0 +1,59 @@
+// Ops of synchronous and bounded-staleness training that TensorFlow does not have: who
+// takes part in a training, and gradients by worker. For train/; not part of the API.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "thalweg/graph/scope.h"
+
+namespace thalweg {
+
+// What TensorFlow's accumulators do not have. Workers are numbers; an
+// AccumulatorApplyGradient that has the attribute "_worker" says from whom its
+// gradient is.
+inline constexpr char kWorkerAttr[] = "_worker";
+// With this attribute (true) the worker counts once per step: another gradient of
+// it before the next take is dropped, since it is that of a step that was run
+// again.
+inline constexpr char kOncePerStepAttr[] = "_once_per_step";
+// One of `total` workers has left: takes wait for so many gradients less as
+// Quorum() in roster.h says, those that wait already too.
+Output AccumulatorLeave(const Scope& s, Output handle, Output worker, int64_t total);
+Output AccumulatorJoin(const Scope& s, Output handle, Output worker);  // came back; -1: all did
+// Gradients since the accumulator was made, for each worker, -1 for those that
+// do not say: how many were accepted and how many were stale, and the step of
+// the last.
+struct AccumulatorLedgerResult {
+  Output worker, accepted, stale, last_step;
+};
+AccumulatorLedgerResult AccumulatorLedger(const Scope& s, Output handle);
+
+// Rosters: who takes part in a training, and how far each has come; see
+// roster.h.
+Output RosterOf(const Scope& s, absl::string_view shared_name);
+struct RosterJoinResult {
+  Output was_present, had_left;
+};
+// ALREADY_EXISTS if another task has the number; without a task none is compared.
+RosterJoinResult RosterJoin(const Scope& s, Output roster, Output worker, const std::string& task = "");
+Output RosterLeave(const Scope& s, Output roster, Output worker);  // -1: forgets everyone
+struct RosterMembersResult {
+  Output worker, present, clock, waits;
+};
+RosterMembersResult RosterMembers(const Scope& s, Output roster);
+// Training in step: a worker that has given its gradients waits for the step
+// after `local_step`, and the one that updates the variables releases it.
+Output RosterAwaitStep(const Scope& s, Output roster, Output local_step);
+struct RosterReleaseOptions {
+  int64_t wanted = 1;  // gradients
+  int64_t total = 1;   // workers
+  bool again = false;  // whoever waits starts anew
+};
+Output RosterRelease(const Scope& s, Output roster, Output step, const RosterReleaseOptions& options);
+Output RosterCloseSteps(const Scope& s, Output roster);  // waits end with OUT_OF_RANGE
+// A step of `worker` is done. Waits while it is more than `slack` ahead.
+Output RosterAdvance(const Scope& s, Output roster, Output worker, int64_t slack);
+Output RosterAwaitEmpty(const Scope& s, Output roster);
+
+}  // namespace thalweg
