@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/status.h"
+#include "thalweg/transport/local_socket.h"
 
 namespace thalweg {
 
@@ -308,29 +309,16 @@ void SameHostLink::Close() { Detach(); }
 
 namespace {
 
-// An abstract name: it belongs to the network namespace, as the port does.
 socklen_t NameOf(int port, absl::string_view host, sockaddr_un* address) {
-  const std::string name = absl::StrCat("thalweg-rpc-", host.substr(0, 64), host.empty() ? "" : ":", port);
-  address->sun_family = AF_UNIX;
-  std::memset(address->sun_path, 0, sizeof(address->sun_path));
-  std::memcpy(address->sun_path + 1, name.data(), name.size());
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return LocalAddress(absl::StrCat("thalweg-rpc-", host.substr(0, 64), host.empty() ? "" : ":", port), address);
 }
-
-bool OfThisUser(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
-}
-
-FileHandle NewSocket() { return FileHandle(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
 }  // namespace
 
 absl::StatusOr<FileHandle> ConnectLocally(int port, absl::string_view host) {
   sockaddr_un address;
   const socklen_t size = NameOf(port, host, &address);
-  FileHandle socket = NewSocket();
+  FileHandle socket = NewLocalSocket();
   if (!socket.valid() || connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       !OfThisUser(socket.get())) {
     return Unavailable("Nobody on this machine serves port ", port, " for this user");
@@ -341,7 +329,7 @@ absl::StatusOr<FileHandle> ConnectLocally(int port, absl::string_view host) {
 absl::StatusOr<FileHandle> ListenLocally(int port, absl::string_view host) {
   sockaddr_un address;
   const socklen_t size = NameOf(port, host, &address);
-  FileHandle socket = NewSocket();
+  FileHandle socket = NewLocalSocket();
   if (!socket.valid() || bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       listen(socket.get(), SOMAXCONN) != 0) {
     return Unavailable("Cannot listen for processes of this machine: ", std::strerror(errno));

@@ -1,0 +1,45 @@
+// What each member of a group on one host does in a collective operation, as data.
+//
+// All members see the memory of all others. An operation has two phases: once every
+// member has published its values, each carries out its moves; once all have, the
+// results are complete. A move reads a range of values of one or more members, merges
+// them by rank, and writes the result to one or more members. No move writes what
+// another member reads, so that nothing has to be copied aside.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace thalweg {
+
+enum class HostOperation : uint32_t {
+  kAllReduce = 1,  // every member gets the merged values of all
+  kReduceScatter,  // member r gets part r of n of the merged values
+  kAllGather,      // member r gives part r; every member gets all parts
+  kBroadcast,      // every member gets the root's values
+  kAllToAll,       // part p of member r's values becomes part r of member p's results
+  kBarrier,        // nothing moves
+};
+
+struct HostMove {
+  std::vector<int> from;  // ranks, ascending; several are merged
+  int64_t begin = 0;      // the first element that is read, the same in all of `from`
+  int64_t count = 0;
+  struct Target {
+    int rank = 0;
+    int64_t begin = 0;  // the first element that is written, in the results of `rank`
+    friend bool operator==(const Target&, const Target&) = default;
+  };
+  std::vector<Target> to;
+};
+
+// The moves of member `rank` of `ranks`, for values of so many elements per member. Results
+// are in place of the values, but for kAllToAll. `root`: of a broadcast. A part of an
+// all-reduce begins at a multiple of `alignment` elements.
+// REQUIRES: elements are a multiple of `ranks`, where members have parts.
+std::vector<HostMove> ScheduleHostMoves(HostOperation operation, int rank, int ranks, int root, int64_t elements,
+                                        int64_t alignment);
+
+}  // namespace thalweg
