@@ -1,4 +1,4 @@
-// How a step is told to stop, and why.
+// Cancellation of steps and calls, with a reason.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,7 @@ namespace thalweg {
 //   ... wait ...
 //   if (!cancellation.Deregister(*id)) return cancellation.status();
 //
-// Owned by the step. Thread-safe. It must outlive every call made to it, that
-// of Cancel() included.
+// Owned by the step. Thread-safe. It must outlive every call of its methods, including Cancel().
 class Cancellation {
  public:
   using Callback = absl::AnyInvocable<void(const absl::Status& reason)>;
@@ -62,7 +61,7 @@ class Cancellation {
     Callback callback;
   };
 
-  // The callback `id`, taken out of the list; an empty one if it is not there.
+  // Removes the callback `id` from the list and returns it; empty if it is not there.
   Callback Take(CallbackId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Written once, before cancelled_ is set, and read only after it was seen set.
@@ -71,7 +70,7 @@ class Cancellation {
 
   Mutex mu_;
   CondVar callback_ended_;
-  std::vector<Entry> callbacks_ ABSL_GUARDED_BY(mu_);  // by rising id
+  std::vector<Entry> callbacks_ ABSL_GUARDED_BY(mu_);  // in ascending order of ids
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<CallbackId> running_ ABSL_GUARDED_BY(mu_);  // the callback that Cancel() is in
   std::thread::id canceller_ ABSL_GUARDED_BY(mu_);          // the thread that runs callbacks

@@ -1,5 +1,5 @@
-// Time. Code that decides by time (timeouts, rates, retries) takes a Clock, so
-// that its tests need not wait. Hot paths that only measure use NowNanos().
+// Time. Code whose behaviour depends on time (timeouts, rates, retries) takes a Clock, so that tests
+// need not wait. Hot paths that only measure use NowNanos().
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,12 @@ inline int64_t NowNanos() {
       .count();
 }
 
-// A source of time. Thread-safe. Borrowed by reference by those who use it.
+// A source of time. Thread-safe. Users borrow it by reference.
 class Clock {
  public:
   virtual ~Clock() = default;
 
-  // As NowNanos(): for durations and deadlines.
+  // Like NowNanos(); for durations and deadlines.
   virtual int64_t MonotonicNanos() = 0;
 
   // Microseconds since 1970 (UTC): for people and files. May jump.

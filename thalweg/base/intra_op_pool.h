@@ -11,49 +11,45 @@
 
 namespace thalweg {
 
-// A pool works on one job at a time, cut into shards. Every thread has a part of
-// them of its own, in order: the caller the first, each helper the next. When it is
-// through with that, it takes shards off the ends of the others' parts, so a
-// helper that is late to wake costs nothing. Loops over the same range are
-// therefore worked on by the same threads, op after op and step after step, and
-// each finds in its caches what it wrote last: where cores have caches of their
-// own, to fetch a variable from those of another costs more than to update it.
+// A pool runs one job at a time, divided into shards. Every thread has its own part of the shards, in
+// order: the caller the first part, each helper the next. A thread that has finished its part steals
+// shards from the ends of the other parts, so a helper that wakes late costs nothing. Loops over the same
+// range are therefore processed by the same threads, op after op and step after step, and each thread
+// finds its data in its own caches. This matters: fetching a variable from another core's cache costs more
+// than updating it.
 //
-// A caller never waits for anybody else's job: if the pool is busy, or the call
-// comes from inside a body, the whole job runs on the calling thread.
+// A caller never waits for another caller's job: if the pool is busy, or if the call comes from inside a
+// body, the whole job runs on the calling thread.
 //
-// After a job a helper spins for at most 20 us, where there is a core for every
-// thread of the pool, and then sleeps; to wake it costs the caller a few
-// microseconds, and it starts some 20 us later. A job should have that much to
-// do: `grain` says how many indices are worth a shard.
+// After a job, a helper spins for at most 20 us, if there is a core for every thread of the pool, and then
+// sleeps. Waking it costs the caller a few microseconds, and it starts about 20 us later. A job should have
+// that much work: `grain` is the number of indices that are worth a shard.
 //
-// Thread-safe. Calls allocate nothing. Owned by a device; bodies must be done
-// before it is destroyed, which they are when no call is under way.
+// Thread-safe. Calls do not allocate. Owned by a device. No call may be running when it is destroyed.
 class IntraOpPool {
  public:
-  // REQUIRES: helpers >= 0. With none, everything runs on the calling thread.
+  // REQUIRES: helpers >= 0. Without helpers, everything runs on the calling thread.
   explicit IntraOpPool(int helpers);
   ~IntraOpPool();
   IntraOpPool(const IntraOpPool&) = delete;
   IntraOpPool& operator=(const IntraOpPool&) = delete;
 
-  // The most threads that work on one job: the helpers and the caller.
+  // The maximum number of threads that work on one job: the helpers and the caller.
   int concurrency() const { return concurrency_; }
 
-  // Calls body(begin, end) for disjoint ranges that together are [0, n), each
-  // index in exactly one of them. Returns when all are done. Nothing is shared
-  // when n <= grain, and then body is called once (never when n <= 0).
+  // Calls body(begin, end) for disjoint ranges that cover [0, n), and returns when all are done. If
+  // n <= grain, calls body once on this thread (not at all if n <= 0).
   void ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 
-  // Calls body(shard) once for every shard in [0, shards). They run in any order,
-  // at the same time or not; the caller starts with the first.
+  // Calls body(shard) once for every shard in [0, shards), in any order and possibly concurrently. The
+  // caller starts with the first.
   void Run(int shards, absl::FunctionRef<void(int shard)> body);
 
-  // Calls both, perhaps at the same time. The caller starts with `first`.
+  // Calls both, possibly concurrently. The caller starts with `first`.
   void Both(absl::FunctionRef<void()> first, absl::FunctionRef<void()> second);
 
  private:
-  // Shards of the current job that nobody has claimed: begin << 32 | end.
+  // The unclaimed shards of a part of the current job: begin << 32 | end.
   struct alignas(64) Part {
     std::atomic<uint64_t> unclaimed{0};
   };
@@ -66,17 +62,17 @@ class IntraOpPool {
   uint32_t WaitForSignal(uint32_t seen);
 
   const int concurrency_;
-  const bool spin_;  // there is a core for every thread of the intra_op_pool
+  const bool spin_;  // there is a core for every thread of the pool
 
   std::atomic<bool> busy_{false};  // a caller owns the job below
 
-  // The job. A thread that claims a shard may use body_ until it has counted
-  // the shard as done: the caller stays in Run() until all are.
+  // The job. A thread that has claimed a shard may use body_ until it has counted the shard as done,
+  // because the caller stays in Run() until all shards are.
   const absl::FunctionRef<void(int)>* body_ = nullptr;
   const std::unique_ptr<Part[]> parts_;              // by thread; the caller's is the first
   alignas(64) std::atomic<uint32_t> unfinished_{0};  // shards not done; kCallerSleeps is ored in
   alignas(64) std::atomic<uint32_t> signal_{0};      // counts jobs; helpers sleep on it
-  std::atomic<int> sleepers_{0};                     // helpers that sleep, or are about to
+  std::atomic<int> sleepers_{0};                     // helpers that sleep or are about to
   std::atomic<bool> closing_{false};
 
   std::vector<std::unique_ptr<Thread>> helpers_;  // constant after construction

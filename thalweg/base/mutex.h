@@ -1,7 +1,6 @@
-// Locks, with absl::Mutex's names and clang's thread-safety annotations, on the
-// system's pthread mutex. absl::Mutex itself comes from a library that is not
-// built for ThreadSanitizer, which then takes every lock of it for no lock; the
-// same holds for absl::Notification and its kin.
+// Locks with absl::Mutex's interface and clang's thread-safety annotations, based on pthread mutexes.
+// absl::Mutex itself comes from a library that is not instrumented for ThreadSanitizer, which therefore
+// does not see its locks. The same holds for absl::Notification and the like.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +21,7 @@ class ABSL_LOCKABLE Mutex {
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
-  // Tells the analysis, not the machine: for code reached through a callback.
+  // Informs the static analysis that the mutex is held, for code in callbacks. Does nothing at run time.
   void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
   [[nodiscard]] bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
 
@@ -43,7 +42,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mu_;
 };
 
-// Waiting for a change of what a mutex guards. Waits may end for no reason:
+// Waits for a change of data that a mutex guards. Spurious wakeups are possible:
 //
 //   while (queue_.empty()) changed_.Wait(&mu_);
 class CondVar {
@@ -54,7 +53,7 @@ class CondVar {
     lock.release();
   }
 
-  // These return true if the time is over.
+  // Return true on timeout.
   bool WaitWithTimeout(Mutex* mu, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   bool WaitWithDeadline(Mutex* mu, absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return WaitWithTimeout(mu, deadline - absl::Now());

@@ -1,4 +1,4 @@
-// A named thread that is joined.
+// A named thread that its destructor joins.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace thalweg {
 
-// Runs `body` on a thread of its own; the destructor waits for it to return.
-// The name is what debuggers and `top -H` show: its first 15 characters count.
+// Runs `body` on a new thread. The destructor waits for it to return. Debuggers and `top -H` show the
+// first 15 characters of the name.
 class Thread {
  public:
   Thread(const std::string& name, absl::AnyInvocable<void()> body);

@@ -139,7 +139,6 @@ absl::StatusOr<Tensor> BundleReader::ReadNumbers(const DataFile& file, const Inf
   char* const memory = static_cast<char*>(value.raw());
   ASSIGN_OR_RETURN(const absl::string_view read, file.file->Read(entry.offset(), entry.size(), memory));
   if (static_cast<int64_t>(read.size()) != entry.size()) return DataLoss("the file is cut off");
-  // A file system may return its own memory instead of filling ours.
   if (read.data() != memory) std::memcpy(memory, read.data(), read.size());
   *crc = Crc32c(memory, read.size());
   if (index_.header().endianness() == tensorflow::BundleHeaderProto::BIG) SwapBytes(&value);

@@ -1,5 +1,5 @@
-// Device names: "/job:ps/replica:0/task:1/device:CPU:0", whole or in part, in
-// the forms that programs write: "/cpu:0", "/job:ps", "/device:CPU:*".
+// Full and partial device names: "/job:ps/replica:0/task:1/device:CPU:0", "/cpu:0", "/job:ps",
+// "/device:CPU:*".
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace thalweg {
 
-// Parts that are not set match anything. A value.
+// Unset parts match anything. A value type.
 struct DeviceName {
   std::optional<std::string> job;
   std::optional<int> replica;
@@ -18,8 +18,8 @@ struct DeviceName {
   std::optional<std::string> type;  // upper case: "CPU"
   std::optional<int> id;
 
-  // INVALID_ARGUMENT, with the text, if it is no device name. "" is valid and
-  // matches everything; a part of '*' is one that is not set.
+  // INVALID_ARGUMENT, quoting the text, if it is not a device name. "" is valid and matches everything. A
+  // part '*' counts as unset.
   static absl::StatusOr<DeviceName> Parse(absl::string_view text);
 
   // Only the parts that are set: "/job:ps/task:1".
@@ -27,12 +27,11 @@ struct DeviceName {
   bool is_full() const { return job && replica && task && type && id; }
   bool empty() const { return !job && !replica && !task && !type && !id; }
 
-  // True if every part that this one sets is the same in `full`.
+  // True if every set part of this name is the same in `full`.
   bool Matches(const DeviceName& full) const;
-  // This name with the parts that `inner` sets taken from it: how device scopes
-  // nest.
+  // This name, overridden by the set parts of `inner`, as in nested device scopes.
   DeviceName MergedWith(const DeviceName& inner) const;
-  // What both ask for; INVALID_ARGUMENT if they contradict each other.
+  // The name that satisfies both; INVALID_ARGUMENT if they contradict each other.
   static absl::StatusOr<DeviceName> Intersect(const DeviceName& a, const DeviceName& b);
 
   friend bool operator==(const DeviceName&, const DeviceName&) = default;

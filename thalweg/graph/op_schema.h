@@ -1,5 +1,5 @@
-// What the graph knows of an op type: its signature, how shapes follow from its
-// inputs, and its gradient. A signature is written as TensorFlow writes it:
+// The schema of an op type: its signature, shape function and gradient. Signatures use TensorFlow's
+// syntax:
 //
 //   OpSchema("MatMul").Input("a: T").Input("b: T").Output("product: T")
 //       .Attr("transpose_a: bool = false").Attr("T: {float, double}")
@@ -25,11 +25,11 @@ class GradientContext;
 using ShapeFn = absl::Status (*)(ShapeContext&);
 using GradientFn = absl::Status (*)(GradientContext&);
 
-// Whether and how an op passes gradients on.
+// Whether an op is differentiable.
 enum class Differentiability {
-  kUnknown,  // no gradient was decided: asking for one is an error
-  kYes,      // by `gradient`
-  kNo,       // its inputs get no gradient, by decision
+  kUnknown,  // not decided: requesting a gradient is an error
+  kYes,      // OpSchema::gradient computes it
+  kNo,       // its inputs get no gradient
 };
 
 struct OpSchema {
@@ -41,13 +41,13 @@ struct OpSchema {
   OpSchema& operator=(OpSchema&&) noexcept;
   ~OpSchema();
 
-  // The parts of a signature. Errors of syntax are kept in `error`.
+  // The parts of a signature. Syntax errors are kept in `error`.
   OpSchema& Input(absl::string_view spec);  // "a: T", "values: N * T", "ref: Ref(T)", "args: Targs"
   OpSchema& Output(absl::string_view spec);
   OpSchema& Attr(absl::string_view spec);  // "T: {float, double} = DT_FLOAT", "N: int >= 1", "shape: shape"
 
   tensorflow::OpDef def;
-  ShapeFn shape = nullptr;  // nullptr: nothing is known of the outputs
+  ShapeFn shape = nullptr;  // nullptr: the outputs have unknown shapes
   GradientFn gradient = nullptr;
   Differentiability differentiability = Differentiability::kUnknown;
   absl::Status error;
@@ -60,8 +60,7 @@ const tensorflow::OpDef::AttrDef* FindAttr(const tensorflow::OpDef& def, absl::s
 struct NodeTypes {
   std::vector<DType> inputs;
   std::vector<DType> outputs;
-  // Where each argument of the OpDef begins in the lists above; one more entry
-  // at the end.
+  // The index in the lists above at which each argument of the OpDef begins, and the end.
   std::vector<int> input_starts;
   std::vector<int> output_starts;
 };
@@ -70,8 +69,8 @@ absl::StatusOr<NodeTypes> ComputeTypes(const tensorflow::OpDef& op, const tensor
 // Adds defaults for attributes that are not set.
 void AddDefaultAttrs(const tensorflow::OpDef& op, tensorflow::NodeDef& node);
 
-// INVALID_ARGUMENT if an attribute is missing, of a wrong type, not among the
-// allowed values or unknown to the op. Attributes that begin with '_' are free.
+// INVALID_ARGUMENT if an attribute is missing, has a wrong type, is not among the allowed values, or is
+// unknown to the op. Attributes that begin with '_' are always allowed.
 absl::Status CheckAttrs(const tensorflow::OpDef& op, const tensorflow::NodeDef& node);
 
 // All op types. Filled while the program starts, constant afterwards.

@@ -44,7 +44,7 @@ EventLoop::EventLoop(std::string name, grpc::CompletionQueue* queue) : name_(std
 
 EventLoop::~EventLoop() {
   queue_->Shutdown();
-  Begin();  // the end of the queue
+  Begin();  // wakes a thread to find the end of the queue
   MutexLock lock(&mutex_);
   while (threads_ > 0) ended_.Wait(&mutex_);
 }
@@ -70,7 +70,7 @@ bool EventLoop::AddThread(absl::AnyInvocable<void()> run) {
 bool EventLoop::PassOn() {
   {
     MutexLock lock(&mutex_);
-    if (leader_ != std::this_thread::get_id()) return true;
+    if (leader_ != std::this_thread::get_id()) return true;  // another thread polls already
     if (under_way_ > 0 && asleep_ == 0 && !AddThread()) return false;
     leader_ = {};
     brief_ = 0;
@@ -100,7 +100,9 @@ void EventLoop::RunBriefly(absl::FunctionRef<void()> work) {
   if (brief_ == number) brief_ = 0;
 }
 
-// Looks up every millisecond as long as there is brief work, and a while longer.
+// The relief thread. It checks every millisecond as long as there is brief work, and for some ticks
+// longer; then it sleeps until RunBriefly() wakes it. If the same work runs at two ticks, it takes the
+// leadership away from the thread that runs it, so that another thread polls.
 void EventLoop::LookAfterBriefWork() {
   constexpr absl::Duration kTick = absl::Milliseconds(1);
   constexpr int kQuietTicks = 20;
@@ -142,6 +144,7 @@ void EventLoop::End() {
   --under_way_;
 }
 
+// Threads beyond kMaxAsleep sleepers exit instead of sleeping.
 bool EventLoop::Lead() {
   MutexLock lock(&mutex_);
   if (leader_ == std::this_thread::get_id()) leader_ = {};

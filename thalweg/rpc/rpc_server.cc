@@ -28,10 +28,10 @@ namespace {
 
 // The number of calls per method that gRPC can accept before a new request is posted.
 constexpr int kDepth = 8;
-// The memory of a call that was refused is given back to the system from this size on.
+// A refused request of at least this size returns its memory to the system.
 constexpr size_t kReturned = size_t{64} << 20;
 
-// The hosts at which gRPC listens, as links call them: by address, "" for all.
+// The addresses on which gRPC listens, in the form that links use: "" for all addresses.
 std::vector<std::string> LinkHosts(const std::vector<std::string>& hosts) {
   std::set<std::string> names;
   for (const std::string& host : hosts) {
@@ -48,7 +48,8 @@ std::vector<std::string> LinkHosts(const std::vector<std::string>& hosts) {
 // the polling thread for a while.
 class Pace {
  public:
-  // Whether to serve the next call in place. `alone`: no other is being served.
+  // Whether to serve the next call on the polling thread. `alone` means that no other call is being
+  // served.
   bool Next(bool alone) {
     if (!alone) suspicions_.store(kSuspicions, std::memory_order_relaxed);
     const bool sample = calls_.fetch_add(1, std::memory_order_relaxed) % kSampled == 0;
@@ -74,8 +75,8 @@ void ServerCall::Reply(const absl::StatusOr<grpc::ByteBuffer>& response) {
   Reply(response.status(), response.ok() ? *response : grpc::ByteBuffer());
 }
 
-// Methods that are known by name and carry bytes: the same as what a .proto
-// would generate, without the parsing.
+// A gRPC service with methods that are known by name and whose messages are bytes. It replaces the
+// service that the protobuf compiler would generate, which would also parse the messages.
 class RpcServer::Service : public grpc::Service {
  public:
   explicit Service(const std::vector<RpcMethod>& methods) {
@@ -95,7 +96,7 @@ class RpcServer::State {
 
   const std::vector<RpcMethod> methods;
   std::vector<Pace> paces;      // by method
-  std::atomic<int> serving{0};  // calls whose handlers run and that have no answer yet
+  std::atomic<int> serving{0};  // calls whose handler is running and that are not answered yet
   Service service;
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
   std::unique_ptr<grpc::Server> server;
@@ -159,6 +160,8 @@ class RpcServer::Call : public ServerCall {
       references_.store(1);
       return Release();
     }
+    // A brief call runs on the polling thread, and the next request of the method is posted after it.
+    // Otherwise the next request is posted first, and another thread polls while the handler runs.
     Pace& pace = state_->paces[method_];
     const absl::Time start = absl::Now();
     const bool brief = pace.Next(/*alone=*/state_->serving.fetch_add(1, std::memory_order_relaxed) == 0);
@@ -183,15 +186,15 @@ class RpcServer::Call : public ServerCall {
     if (brief) Accept(state_, method_);
     Release();
   }
-  // The handler has thrown. What it left behind may still refer to this call, and
-  // reply: its reference stays for good, and the call does not count any more.
+  // The handler has thrown. Callbacks that it left behind may still use this call and reply, so its
+  // reference is leaked, and the call is no longer counted as active.
   void GiveUp(const absl::Status& status) {
     LOG(ERROR) << state_->methods[method_].path << " failed: " << status.message();
     references_.fetch_add(1, std::memory_order_relaxed);
     Reply(status, {});
     Uncount(state_);
   }
-  // The call is answered, or waits, and holds up no other.
+  // The call is answered or waits without a thread, so it does not delay other calls.
   void StopServing() {
     if (!stopped_serving_.exchange(true, std::memory_order_relaxed)) {
       state_->serving.fetch_sub(1, std::memory_order_relaxed);

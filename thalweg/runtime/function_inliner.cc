@@ -26,8 +26,7 @@ std::vector<bool> AfterControlFlow(const Graph& graph, const std::vector<Node*>&
   return after;
 }
 
-// Types of what goes in and comes out. `outputs` is empty where the caller
-// takes what there is.
+// Checks the types of arguments and results. An empty `outputs` accepts any results.
 absl::Status CheckTypes(const FunctionBody& body, const std::string& name, const std::vector<BodyArg>& args,
                         const std::vector<DType>& outputs) {
   if (body.arg_types.size() != args.size()) {
@@ -53,6 +52,8 @@ absl::Status CheckTypes(const FunctionBody& body, const std::string& name, const
   return absl::OkStatus();
 }
 
+// Connects the copy of a body's node: arguments are replaced by their values, other inputs by copies. A node
+// that depends on no guarded value gets a control input from the pivot.
 void Connect(const Node& node, Node* copy, const std::vector<Node*>& copies,
              const absl::flat_hash_map<const Node*, const BodyArg*>& arg_of, Node* pivot) {
   bool guarded = false;
@@ -70,6 +71,7 @@ void Connect(const Node& node, Node* copy, const std::vector<Node*>& copies,
   copy->set_control_inputs(std::move(controls));
 }
 
+// The node's own device request, completed by that of the call.
 absl::Status SetDevice(const Node& call, Node* node) {
   if (call.device().empty()) return absl::OkStatus();
   if (node->device().empty()) {
@@ -86,8 +88,8 @@ absl::Status SetDevice(const Node& call, Node* node) {
 
 absl::StatusOr<std::shared_ptr<const Callers>> CallersIn(const std::string& function,
                                                          std::shared_ptr<const Callers> outer, bool for_gradient) {
-  // Names grow with the calls around them, and to make a gradient takes a copy of
-  // the library.
+  // Depth is limited because node names grow with it. Building a gradient copies the library, hence the
+  // second limit.
   constexpr int kMaxDepth = 1000;
   constexpr int kMaxGradients = 32;
   for (const Callers* c = outer.get(); c != nullptr; c = c->outer.get()) {
@@ -212,11 +214,11 @@ absl::StatusOr<InlinedBody> FunctionInliner::Add(const FunctionCall& call, const
       body.results.push_back(out);
     }
   }
-  scratch_.Retain(std::vector<bool>(scratch_.num_nodes(), false));
+  scratch_.Retain(std::vector<bool>(scratch_.num_nodes(), false));  // empties it for the next body
   return body;
 }
 
-// An argument that is a result too: as dead, or late, as the body.
+// Guards an argument that the body returns unchanged: the result must be dead or delayed when the body is.
 absl::StatusOr<Output> FunctionInliner::Guard(const Node& call, const std::string& name, Output value, Node* pivot) {
   RETURN_IF_ERROR(CheckSize(1));
   NodeDef def;
@@ -228,9 +230,8 @@ absl::StatusOr<Output> FunctionInliner::Guard(const Node& call, const std::strin
   return Output(identity);
 }
 
-// Copies, by id in the scratch graph, of the nodes that results and effects
-// need. An outer node may have the name of one of them, though few would give
-// it.
+// Copies the nodes that results and effects need. The result is indexed by node id in the scratch graph.
+// Fails if the graph already has a node with one of the names.
 absl::StatusOr<std::vector<Node*>> FunctionInliner::CopyNeeded(const FunctionBody& made, const ArgMap& arg_of) {
   std::vector<Node*> copies(scratch_.num_nodes(), nullptr);
   std::vector<bool> needed(scratch_.num_nodes(), false);
@@ -259,9 +260,8 @@ absl::StatusOr<std::vector<Node*>> FunctionInliner::CopyNeeded(const FunctionBod
   return copies;
 }
 
-// A body is done when its effects and its results are there. What lies in a
-// loop of the body cannot be waited for from outside, and need not: the
-// results come out of it, or other effects do.
+// Finds the nodes after which the body is done: its effects and its results. Nodes inside a loop of the body
+// cannot be waited for from outside. They need not be: the loop's results or effects depend on them.
 absl::StatusOr<InlinedBody> FunctionInliner::FindEnds(const FunctionBody& made, const Frames& frames,
                                                       const std::vector<Node*>& copies) {
   InlinedBody body;

@@ -1,6 +1,5 @@
-// The memory behind tensors: a reference-counted block. The header lies in
-// front of the elements in one allocation, so that a tensor costs one trip to
-// the pool and none to malloc.
+// The memory of tensors: a reference-counted block. Header and elements share one allocation, so a
+// tensor needs one pool allocation and no malloc.
 #pragma once
 
 #include <atomic>
@@ -14,37 +13,36 @@
 
 namespace thalweg {
 
-// Thread-safe for Ref/Unref; whoever finds unique() may write.
+// Ref() and Unref() are thread-safe. The elements may be written only if unique().
 class alignas(Allocator::kAlignment) Buffer {
  public:
   // A buffer with one reference for `count` elements of `dtype`. Numbers are
   // not initialised; strings, resources and variants are default-constructed.
-  // nullptr if memory is short. REQUIRES: a known type that is no reference.
+  // nullptr if memory is short. REQUIRES: a known type that is not a reference type.
   static Buffer* Allocate(Allocator& allocator, DType dtype, int64_t count);
 
-  // A buffer around memory that belongs to somebody else (a received message,
-  // a mapped file). `release` runs when the last reference goes.
-  // REQUIRES: `data` holds plain numbers, aligned as their type wants, and is
-  // never written through a tensor (unique() is always false).
+  // A buffer around foreign memory (a received message, a mapped file). `release` runs when the last
+  // reference is gone. Tensors never write to it: unique() is always false. REQUIRES: `data` holds plain
+  // numbers with the alignment of their type.
   static Buffer* Wrap(const void* data, size_t bytes, absl::AnyInvocable<void()> release);
 
   void Ref() { references_.fetch_add(1, std::memory_order_relaxed); }
   void Unref() {
-    // The last holder need not pay for an atomic subtraction.
+    // The last holder saves the atomic subtraction.
     if (references_.load(std::memory_order_acquire) == 1 || references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       Destroy();
     }
   }
-  // True if the caller's reference is the only one and the memory is ours.
+  // True if the caller's reference is the only one and the memory is not foreign.
   bool unique() const { return writable_ && references_.load(std::memory_order_acquire) == 1; }
-  // unique(), and holds only a few numbers: cheaper to write over than to free.
+  // unique(), and so small that overwriting is cheaper than freeing.
   bool recyclable() const { return small_ && references_.load(std::memory_order_acquire) == 1; }
 
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
 
-  // Bytes from one element to the next: ElementSize(), but of the C++ object
-  // for strings, resources and variants.
+  // Bytes from one element to the next: ElementSize(), or the size of the C++ object for strings,
+  // resources and variants.
   static size_t Stride(DType dtype);
 
  private:
@@ -64,7 +62,7 @@ class alignas(Allocator::kAlignment) Buffer {
   std::atomic<int64_t> references_{1};
   void* const data_;
   const size_t bytes_;
-  Allocator* const allocator_;  // nullptr: wrapped
+  Allocator* const allocator_;  // nullptr for foreign memory
   const int64_t count_;
   const DType dtype_;
   const bool writable_;

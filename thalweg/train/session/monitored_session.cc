@@ -18,11 +18,12 @@ namespace thalweg {
 
 namespace {
 
-constexpr absl::Duration kLeaseWait = absl::Seconds(5);
+constexpr absl::Duration kLeaseWait = absl::Seconds(5);  // how long to wait for the lock of checkpoint_dir
 
 }  // namespace
 
-// One session after the other, and what surrounds their steps.
+// Runs the training in a sequence of sessions: when a task is lost, the session is closed and a new one
+// opened. Hooks run around the steps.
 class MonitoredTrainingSession::State {
  public:
   State(Graph& graph, MonitoredTrainingSessionOptions options) : graph_(graph), options_(std::move(options)) {
@@ -30,8 +31,8 @@ class MonitoredTrainingSession::State {
     if (options_.summary_dir.empty()) options_.summary_dir = options_.checkpoint_dir;
   }
   ~State() {
-    // A program that returns every error returns this one, too: it is an end like
-    // that of the last step.
+    // A program that returns every error does not reach Close() at the end of the data, which is a normal
+    // end: save the last checkpoint here.
     if (absl::IsOutOfRange(last_run_)) {
       if (const absl::Status closed = Close(); !closed.ok()) LOG(ERROR) << "Closing the session failed: " << closed;
     }
@@ -85,7 +86,8 @@ class MonitoredTrainingSession::State {
       if (!failed_.ok() || interruption_->requested()) stop_ = true;
       if (options_.master.empty() || !IsTaskLost(last_run_)) return last_run_;
       CloseSession().IgnoreError();
-      // A new session may do no better: the task is still away.
+      // Retry the step in a new session with the same sequence number. Back off from the second retry on:
+      // the task may still be away.
       if (!patience) {
         LOG(WARNING) << "A task was lost; opening a new session: " << last_run_;
         patience.emplace(options_.max_wait, &interruption_->waits());
@@ -110,8 +112,8 @@ class MonitoredTrainingSession::State {
     status.Update(CloseSession());
     if (writer_ != nullptr) status.Update(writer_->Close());
     lease_.reset();
-    // One that failed or was interrupted may be started again, and needs the
-    // others then.
+    // Do not announce the end of a worker that failed or was interrupted: it may be restarted, and needs the
+    // other tasks then.
     if (ends_well && status.ok() && (finished_ || !interruption_->requested())) {
       if (const absl::Status told = AnnounceDone(options_.master); !told.ok()) LOG(WARNING) << told.message();
     }
@@ -124,7 +126,7 @@ class MonitoredTrainingSession::State {
     absl::Status lost;  // a task was lost after the step had run
   };
 
-  // The program's come first, so that what they find wrong is not saved.
+  // The program's hooks come first, so that a state that they reject is not saved.
   absl::Status MakeHooks() {
     hooks_ = options_.hooks;
     if (!options_.is_chief) return absl::OkStatus();
@@ -153,7 +155,7 @@ class MonitoredTrainingSession::State {
     return absl::OkStatus();
   }
 
-  // The chief before this one may still be ending.
+  // Waits a little for the lock, because the previous chief may still be shutting down.
   absl::Status TakeLease() {
     if (!options_.is_chief || options_.checkpoint_dir.empty()) return absl::OkStatus();
     WaitBackoff patience(std::min(options_.max_wait, kLeaseWait), &interruption_->waits());
@@ -168,7 +170,7 @@ class MonitoredTrainingSession::State {
     }
   }
 
-  // Tasks may be lost while hooks get to know the session.
+  // Opens a session and runs the hooks' AfterCreateSession(). Retries if a task is lost meanwhile.
   absl::Status OpenUntilReady(bool again) {
     WaitBackoff patience(options_.max_wait, &interruption_->waits());
     while (true) {
@@ -214,7 +216,7 @@ class MonitoredTrainingSession::State {
     if (!open_) return status;
     for (const auto& hook : hooks_) hook->BeforeCloseSession(*session_);
     if (coordinator_) coordinator_->RequestStop();
-    // Errors of a session that has lost a task, or of its threads, are known.
+    // Ignore errors: a session that has lost a task cannot be closed properly.
     session_->Close().IgnoreError();
     if (coordinator_) status = coordinator_->Join(options_.stop_grace);
     coordinator_.reset();
@@ -234,8 +236,9 @@ class MonitoredTrainingSession::State {
   }
 
   absl::StatusOr<StepOutcome> RunStep(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds) {
-    // A thread that feeds this session has failed.
+    // Return the error of a queue runner that has failed.
     RETURN_IF_ERROR(coordinator_->status());
+    // One step serves the caller and all hooks: results are in the order caller, hook 0, hook 1, ...
     std::vector<Fetch> all_fetches = fetches;
     std::vector<Feed> all_feeds = feeds;
     std::vector<size_t> ends;  // by hook: the end of its fetches
@@ -273,17 +276,17 @@ class MonitoredTrainingSession::State {
   Graph& graph_;
   MonitoredTrainingSessionOptions options_;
   const std::shared_ptr<Interruption> interruption_ = std::make_shared<Interruption>();
-  std::optional<FolderLease> lease_;       // the chief's, if it has a folder
-  std::shared_ptr<SummaryWriter> writer_;  // the chief's, if it has a folder
+  std::optional<FolderLease> lease_;       // for the chief, if it has a checkpoint_dir
+  std::shared_ptr<SummaryWriter> writer_;  // for the chief, if it has a summary_dir
   HookList hooks_;
   Scaffold scaffold_;
   std::optional<SessionManager> keeper_;
 
-  // The number of the step. One that has lost a task is run again under it: tasks
-  // do not apply again what they have applied.
+  // Identify the step. A step that lost a task is repeated with the same number, so that tasks skip the
+  // updates that they have applied.
   const uint64_t client_ = static_cast<uint64_t>(NewRequestId());
   int64_t sequence_ = 0;
-  std::unique_ptr<Session> session_;  // stays, closed, until there is another
+  std::unique_ptr<Session> session_;  // kept, closed, until there is a new one
   bool open_ = false;
   std::optional<PreparedSteps> steps_;
   std::optional<Coordinator> coordinator_;
@@ -292,7 +295,7 @@ class MonitoredTrainingSession::State {
   bool finished_ = false;  // stopped because the work is done
   bool closed_ = false;
   absl::Status last_run_;
-  absl::Status failed_;  // for good
+  absl::Status failed_;  // a permanent failure
 };
 
 MonitoredTrainingSession::MonitoredTrainingSession(std::unique_ptr<State> state) : state_(std::move(state)) {}
