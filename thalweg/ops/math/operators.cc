@@ -5,14 +5,14 @@
 namespace thalweg {
 namespace {
 
-using Binary = Output (*)(const Scope&, Output, Output);
+using BinaryConstructor = Output (*)(const Scope&, Output, Output);
 
-Output Apply(Binary op, Output x, Output y) { return op(Scope::OfOperands({x, y}), x, y); }
-Output Apply(Binary op, Output x, NumberArg y) {
+Output Apply(BinaryConstructor op, Output x, Output y) { return op(Scope::OfOperands({x, y}), x, y); }
+Output Apply(BinaryConstructor op, Output x, NumberArg y) {
   const Scope s = Scope::OfOperands({x});
   return op(s, x, y.AsTensor(s, x.dtype()));
 }
-Output Apply(Binary op, NumberArg x, Output y) {
+Output Apply(BinaryConstructor op, NumberArg x, Output y) {
   const Scope s = Scope::OfOperands({y});
   return op(s, x.AsTensor(s, y.dtype()), y);
 }
