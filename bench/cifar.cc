@@ -24,11 +24,11 @@ tw::Output ConvLayer(const tw::Scope& s, tw::Output x, int64_t in, int64_t out, 
   const tw::Var kernel = tw::MakeVariable(s, "weights", {5, 5, in, out},
                                           {.initializer = tw::initializers::TruncatedNormal({.stddev = 0.05})});
   const tw::Var biases = tw::MakeVariable(s, "biases", {out}, {.initializer = tw::initializers::Constant(bias)});
-  return tw::Relu(s, tw::BiasAdd(s, tw::Conv2D(s, x, kernel, {1, 1, 1, 1}, Padding::kSame), biases));
+  return tw::Relu(s, tw::BiasAdd(s, tw::Conv2D(s, x, kernel, {1, 1, 1, 1}, tw::Padding::kSame), biases));
 }
 
 tw::Output Pool(const tw::Scope& s, tw::Output x) {
-  return tw::MaxPool(s, x, {1, 3, 3, 1}, {1, 2, 2, 1}, Padding::kSame);
+  return tw::MaxPool(s, x, {1, 3, 3, 1}, {1, 2, 2, 1}, tw::Padding::kSame);
 }
 tw::Output Norm(const tw::Scope& s, tw::Output x) {
   return tw::Lrn(s, x, {.depth_radius = 4, .bias = 1, .alpha = 0.001f / 9, .beta = 0.75f});

@@ -18,7 +18,7 @@ inline constexpr double kAverageDecay = 0.9999;
 
 inline tw::Output Convolution(const tw::Scope& s, tw::Output x, double bias) {
   return tw::layers::Conv2D(s, x, 64, 5,
-                            {.padding = Padding::kSame,
+                            {.padding = tw::Padding::kSame,
                              .activation = tw::Relu,
                              .kernel_initializer = tw::initializers::TruncatedNormal({.stddev = 0.05}),
                              .bias_initializer = tw::initializers::Constant(bias)});

@@ -12,7 +12,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 MACRO = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
-INTERNAL = re.compile(r"/// @cond INTERNAL\n.*?/// @endcond\n", re.DOTALL)
+INTERNAL = re.compile(r" */// @cond INTERNAL\n.*?/// @endcond\n", re.DOTALL)
 FORWARD = re.compile(r"^namespace tensorflow \{\n(?:class \w+;\n)+\}(?:  // namespace tensorflow)?\n", re.MULTILINE)
 PRIVATE = re.compile(r"^ private:\n.*?^\};\n", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"//[^\n]*")

@@ -141,9 +141,9 @@ TEST(StepMemory, OfAPerceptron) {
 
 TEST(StepMemory, OfAConvolution) {
   ExpectTrainingFromThePool({8, 16, 16, 3}, [](const Scope& s, Output x) {
-    Output y = layers::Conv2D(s, x, 512, 3, {.padding = "SAME", .activation = Relu});
+    Output y = layers::Conv2D(s, x, 512, 3, {.padding = Padding::kSame, .activation = Relu});
     y = layers::MaxPooling2D(s, Lrn(s, y), 2, 2);
-    y = layers::BatchNorm(s, layers::Conv2D(s, y, 32, 3, {.padding = "SAME"}), {.training = true});
+    y = layers::BatchNorm(s, layers::Conv2D(s, y, 32, 3, {.padding = Padding::kSame}), {.training = true});
     return layers::Dense(s, layers::Flatten(s, layers::AveragePooling2D(s, y, 2, 2)), 10);
   });
 }

@@ -9,6 +9,7 @@
 #include "thalweg/cli/command.h"
 #include "thalweg/cli/proto_file.h"
 #include "thalweg/client/session.h"
+#include "thalweg/proto/config.pb.h"
 #include "thalweg/proto/eval.pb.h"
 #include "thalweg/proto/graph.pb.h"
 #include "thalweg/tensor/tensor_proto.h"

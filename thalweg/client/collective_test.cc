@@ -82,7 +82,8 @@ TEST(Collectives, OneGraphSpansTheMembers) {
   Graph graph;
   std::vector<Output> xs;
   std::vector<Fetch> results;
-  const CollectiveReduceOptions reduces[] = {{}, {.mean = true}, {"Mul"}, {"Max"}, {"Min"}};
+  const CollectiveReduceOptions reduces[] = {
+      {}, {.mean = true}, {ReduceKind::kProduct}, {ReduceKind::kMax}, {ReduceKind::kMin}};
   for (int i = 0; i < 3; ++i) {
     const Scope s = graph.root().WithDevice(absl::StrCat("/job:worker/task:", i));
     xs.push_back(Placeholder(s, kFloat, {2}));

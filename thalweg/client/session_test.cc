@@ -10,6 +10,7 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/runtime/session_testlib.h"
+#include "thalweg/proto/config.pb.h"
 #include "thalweg/server/server.h"
 
 namespace thalweg {
@@ -132,7 +133,7 @@ TEST(Session, OnlyTextsThatDecideArePartOfWhatIsCompiled) {
                                                       {.output_partition_graphs = true}, &metadata));
     EXPECT_EQ(out[0].scalar<float>(), -3);
     EXPECT_EQ(out[1].scalar<std::string>(), name + name);
-    ASSERT_EQ(metadata.partition_graphs_size(), 1);
+    ASSERT_EQ(metadata.proto().partition_graphs_size(), 1);
     EXPECT_THAT(metadata.SerializeAsString(), testing::Not(HasSubstr("some")));
   }
   EXPECT_THAT(session->Run({"call:0"}, {{"where", Tensor::Scalar<std::string>("nowhere")}}),

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "thalweg/base/fault_file_system_testlib.h"
 #include "thalweg/base/folder_testlib.h"
+#include "thalweg/data/tfrecord.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/observe/chrome_trace.h"
 #include "thalweg/ops/array_ops.h"

@@ -18,7 +18,7 @@ class OperatorsTest : public testing::Test {
 };
 
 TEST_F(OperatorsTest, AreTheFunctionsOfTheirNames) {
-  EXPECT_EQ(Expression(x_ * y_ + x_), "Add(Mul(x, y), x)");
+  EXPECT_EQ(Expression(x_ * y_ + x_), "AddV2(Mul(x, y), x)");
   EXPECT_EQ(Expression(-(x_ - y_) / y_), "Div(Neg(Sub(x, y)), y)");
   EXPECT_EQ(Expression(x_ < y_), "Less(x, y)");
   EXPECT_EQ(Expression(x_ <= y_), "LessEqual(x, y)");
@@ -80,7 +80,7 @@ TEST_F(OperatorsTest, AddInTheScopeOfTheOperandThatCameLast) {
   const Output inner = Identity(tower, x_);
   EXPECT_EQ((x_ * inner).node->name(), "tower/Mul");
   EXPECT_EQ((inner * x_).node->device(), "/device:CPU:1");
-  EXPECT_EQ((inner + 1).node->name(), "tower/Add");
+  EXPECT_EQ((inner + 1).node->name(), "tower/AddV2");
   EXPECT_EQ((inner + 1).node->input(1).node->device(), "/device:CPU:1") << "its constant, too";
   EXPECT_EQ((x_ * y_).node->name(), "Mul") << "both are of the root";
   EXPECT_EQ((x_ * y_).node->device(), "");

@@ -90,16 +90,16 @@ const OpRegistration kReduceMaxOps[] = {
 
 }  // namespace
 
-Output ReduceMax(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+Output ReduceMax(const Scope& s, Output x, const Axes& axes, const ReduceOptions& o) {
   return AddReduce(s, "Max", x, axes, o);
 }
-Output ReduceMin(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+Output ReduceMin(const Scope& s, Output x, const Axes& axes, const ReduceOptions& o) {
   return AddReduce(s, "Min", x, axes, o);
 }
-Output ReduceAll(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+Output ReduceAll(const Scope& s, Output x, const Axes& axes, const ReduceOptions& o) {
   return AddReduce(s, "All", x, axes, o);
 }
-Output ReduceAny(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+Output ReduceAny(const Scope& s, Output x, const Axes& axes, const ReduceOptions& o) {
   return AddReduce(s, "Any", x, axes, o);
 }
 

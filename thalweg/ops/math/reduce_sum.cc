@@ -226,16 +226,16 @@ const OpRegistration kReduceSumOps[] = {
 
 }  // namespace
 
-Output ReduceSum(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+Output ReduceSum(const Scope& s, Output x, const Axes& axes, const ReduceOptions& o) {
   return AddReduce(s, "Sum", x, axes, o);
 }
-Output ReduceMean(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+Output ReduceMean(const Scope& s, Output x, const Axes& axes, const ReduceOptions& o) {
   return AddReduce(s, "Mean", x, axes, o);
 }
-Output ReduceProd(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+Output ReduceProd(const Scope& s, Output x, const Axes& axes, const ReduceOptions& o) {
   return AddReduce(s, "Prod", x, axes, o);
 }
-Output EuclideanNorm(const Scope& s, Output x, const Axes& axes, ReduceOptions o) {
+Output EuclideanNorm(const Scope& s, Output x, const Axes& axes, const ReduceOptions& o) {
   return AddReduce(s, "EuclideanNorm", x, axes, o);
 }
 

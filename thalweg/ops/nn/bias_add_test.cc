@@ -69,7 +69,7 @@ TEST(BiasAddTest, Shapes) {
 }
 
 TEST(BiasAddTest, Gradients) {
-  for (const char* format : {"NHWC", "NCHW"}) {
+  for (const DataFormat format : {DataFormat::kChannelsLast, DataFormat::kChannelsFirst}) {
     ExpectGradient([&](const Scope& s,
                        const std::vector<Output>& in) { return BiasAdd(s, in[0], in[1], {.data_format = format}); },
                    {TestValues(kDouble, {2, 3, 3}), TestValues(kDouble, {3}, -1, 1, 2)});

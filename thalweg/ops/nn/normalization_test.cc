@@ -57,8 +57,8 @@ TEST(BatchNormTest, Values) {
 TEST(BatchNormTest, Gradients) {
   const std::vector<Tensor> v = Vectors(3);
   for (const bool training : {true, false}) {
-    for (const char* format : {"NHWC", "NCHW"}) {
-      const Shape shape = format[1] == 'H' ? Shape({2, 3, 2, 3}) : Shape({2, 3, 3, 2});
+    for (const DataFormat format : {DataFormat::kChannelsLast, DataFormat::kChannelsFirst}) {
+      const Shape shape = format == DataFormat::kChannelsLast ? Shape({2, 3, 2, 3}) : Shape({2, 3, 3, 2});
       ExpectGradient(
           [&](const Scope& s, const std::vector<Output>& in) {
             return FusedBatchNorm(s, in[0], in[1], in[2], Const(s, v[2]), Const(s, v[3]),

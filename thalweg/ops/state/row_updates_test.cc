@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "thalweg/graph/op_schema.h"
 #include "thalweg/kernel/stateful_graph_testlib.h"
 #include "thalweg/ops/state/variable_update.h"
 #include "thalweg/ops/state_ops.h"

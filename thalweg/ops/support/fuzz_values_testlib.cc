@@ -214,11 +214,11 @@ tensorflow::AttrValue FuzzValues::AnyAttr(const tensorflow::OpDef::AttrDef& attr
   } else if (type == "type") {
     value.set_type(any_type());
   } else if (type == "shape") {
-    value = AttrArg("", Chance(30) ? PartialShape() : PartialShape(Chance(50) ? base_ : AnyShape())).value;
+    value = AttrArg("", Chance(30) ? PartialShape() : PartialShape(Chance(50) ? base_ : AnyShape())).value();
   } else if (type == "tensor") {
     static constexpr DType kTypes[] = {kFloat, kInt32, kInt64, kString};
     const Shape shape = AnyShape();
-    value = AttrArg("", AnyNumbers(Pick(kTypes), shape)).value;
+    value = AttrArg("", AnyNumbers(Pick(kTypes), shape)).value();
   } else if (type == "func") {
     value.mutable_func()->set_name(AnyString());
   } else {
@@ -240,7 +240,7 @@ tensorflow::AttrValue FuzzValues::AnyAttr(const tensorflow::OpDef::AttrDef& attr
       } else if (type == "list(type)") {
         list.add_type(any_type());
       } else if (type == "list(shape)") {
-        *list.add_shape() = AttrArg("", PartialShape(AnyShape())).value.shape();
+        *list.add_shape() = AttrArg("", PartialShape(AnyShape())).value().shape();
       } else if (type == "list(func)") {
         list.add_func()->set_name(AnyString());
       }

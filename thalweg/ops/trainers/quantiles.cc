@@ -127,9 +127,9 @@ QuantileSummary QuantileStream::Finish() {
 }
 
 void QuantileStream::FlushBuffer() {
-  std::sort(buffer_.begin(), buffer_.end(), [](const NumberArg& a, const NumberArg& b) { return a.value < b.value; });
+  std::sort(buffer_.begin(), buffer_.end(), [](const Number& a, const Number& b) { return a.value < b.value; });
   std::vector<QuantileSummary::Entry> entries;
-  for (const NumberArg& n : buffer_) {
+  for (const Number& n : buffer_) {
     if (!entries.empty() && entries.back().value == n.value) {
       entries.back().weight += n.weight;
     } else {

@@ -53,7 +53,7 @@ Output Dense(const Scope& s, Output x, int64_t units, const DenseOptions& option
 Output Flatten(const Scope& s, Output x);
 
 struct EmbeddingOptions {
-  Initializer initializer = initializers::Uniform({.minval = -0.05, .maxval = 0.05});
+  Initializer initializer = initializers::Uniform();
   DType dtype = kFloat;
   bool trainable = true;
   std::string name = "embedding";

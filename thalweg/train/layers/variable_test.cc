@@ -199,8 +199,8 @@ TEST_F(TrainTest, OpsTakeVariables) {
   const Var v = MakeVariable(s_.SubScope("layer"), "w", {2, 2});
   const Output x = Placeholder(s_, kFloat, {3, 2});
   EXPECT_TRUE(s_.Add("MatMul", {x, v})) << "by name";
-  EXPECT_EQ((v * 2 + v).node->name(), "layer/Add") << "where the variable was made";
-  EXPECT_EQ((x + 1).node->name(), "Add");
+  EXPECT_EQ((v * 2 + v).node->name(), "layer/AddV2") << "where the variable was made";
+  EXPECT_EQ((x + 1).node->name(), "AddV2");
   ASSERT_OK(s_.status());
 }
 

@@ -201,8 +201,8 @@ TEST(Optimizers, OnlyTheListedVariables) {
 
 TEST(Optimizers, UpdatesAndSlotsAreWhereTheVariableIs) {
   Trial trial;
-  const Scope s = trial.s.WithDevice([](const tensorflow::NodeDef& def) {
-    return def.op() == "VariableV2" ? "/job:ps/task:0" : "/job:worker/task:0";
+  const Scope s = trial.s.WithDevice([](const NewOperation& operation) {
+    return operation.op() == "VariableV2" ? "/job:ps/task:0" : "/job:worker/task:0";
   });
   const Output loss = DenseLoss(s);
   Adam()->Minimize(s, loss, {.global_step = GetOrCreateGlobalStep(s)});

@@ -99,12 +99,12 @@ SyncReplicasOptimizer::Accumulated SyncReplicasOptimizer::Accumulate(const Scope
   if (g.gradient.sparse()) {
     const Gradient rows = Sorted(own, g.gradient);
     a.handle = SparseConditionalAccumulator(beside.WithOpName("sparse_conditional_accumulator"), v.dtype(), v.shape(),
-                                            arguments);
+                                            options);
     a.push = SparseAccumulatorApplyGradient(beside, a.handle, local_step, rows.indices, rows.values);
     const SparseGradientResult mean = SparseAccumulatorTakeGradient(beside, a.handle, required, v.dtype());
     a.mean = Gradient(mean.values, mean.indices, mean.shape);
   } else {
-    a.handle = ConditionalAccumulator(beside.WithOpName("conditional_accumulator"), v.dtype(), v.shape(), arguments);
+    a.handle = ConditionalAccumulator(beside.WithOpName("conditional_accumulator"), v.dtype(), v.shape(), options);
     a.push = AccumulatorApplyGradient(beside, a.handle, local_step, g.gradient.values);
     a.mean = AccumulatorTakeGradient(beside, a.handle, required, v.dtype());
   }

@@ -11,6 +11,7 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/client/cluster_testlib.h"
+#include "thalweg/data/tfrecord.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/math_ops.h"
