@@ -13,7 +13,7 @@ build = $(call configure,$(1)) && cmake --build --preset $(1) -j $(JOBS) $(if $(
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: build-release ## build everything; the program is build/release/bin/thalweg
@@ -47,6 +47,11 @@ test-clang: build-clang tensorflow ## run all tests as built by clang, with its 
 test-asan test-tsan test-clang: test-%:
 	@ctest --preset $* -j $(JOBS)
 
+.PHONY: test-asan-cpp
+test-asan-cpp: setup ## the C++ tests with the address and undefined-behaviour sanitizers
+	@$(call build,asan,cpp_tests)
+	@ctest --preset asan -j $(JOBS) -L cpp
+
 .PHONY: check-all
 check-all: test test-tf1 test-asan test-tsan test-clang lint ## run every check; takes hours
 
@@ -61,9 +66,9 @@ format: setup-develop ## format the source files with clang-format
 	@git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' | xargs -r clang-format -i
 
 .PHONY: lint
-lint: setup-develop ## check the layout, and run clang-tidy on what differs from origin/main
+lint: setup-develop ## check layout and license lines, and run clang-tidy on what differs from origin/main
 	@$(call build,clang,thalweg_proto thalweg_common_headers thalweg_op_headers thalweg_test_headers thalweg_api_headers)
-	@tools/lint
+	@tools/lint $(LINT_BASE)
 
 .PHONY: clangd
 clangd: setup ## configure build/debug, whose compile_commands.json serves clangd, and generate the headers

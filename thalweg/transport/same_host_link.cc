@@ -101,6 +101,7 @@ absl::Status SameHostLink::Place(absl::Span<const absl::string_view> pieces, Hea
     to = own->data();
   }
   for (const absl::string_view piece : pieces) to = std::copy(piece.begin(), piece.end(), to);
+  if (header->place == kBlock) outgoing_.Publish(header->offset);
   return absl::OkStatus();
 }
 

@@ -64,6 +64,8 @@ class BlockArena {
   // Where a block of so many bytes begins; nullopt if there is no room.
   std::optional<uint64_t> Allocate(size_t bytes);
   char* at(uint64_t offset) const { return memory_->data() + offset; }
+  // The block is filled. Call it before the receiver learns of the block.
+  void Publish(uint64_t offset);
   // The receiver will not see it.
   void Release(uint64_t offset);
 

@@ -21,6 +21,7 @@ TEST(BlockArenaTest, BlocksAreApartAndUsedAgainWhenTheReceiverLetsGo) {
   for (const uint64_t offset : {*first, *second, *third}) {
     EXPECT_EQ(offset % 64, 0);
     std::fill_n(arena.at(offset), 1000, static_cast<char>(offset));
+    arena.Publish(offset);
   }
   auto bytes = TakeBlock(seen, *second, 1000);
   ASSERT_TRUE(bytes.has_value());
