@@ -24,7 +24,7 @@ test: build tensorflow ## build and run all tests, those against TensorFlow incl
 .PHONY: test-tf1
 test-tf1: build ## the tests that need TensorFlow 1.15.5 as client or as peer; needs a Python 3.7
 	@tools/setup; python=$$(tools/tensorflow 1.15); \
-	for script in python/tests/{cluster_programs,dataset_clients,script_end,py_func,catalogue,ordering}_test.py python/tests/tensorflow1/*_test.py; do \
+	for script in python/tests/{cluster_programs,dataset_clients,script_end,py_func,placement,catalogue,ordering}_test.py python/tests/tensorflow1/*_test.py; do \
 	  THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python $$script; \
 	done
 
