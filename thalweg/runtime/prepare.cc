@@ -1,5 +1,6 @@
 #include "thalweg/runtime/prepare.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -9,6 +10,24 @@
 #include "thalweg/runtime/functions.h"
 
 namespace thalweg {
+namespace {
+
+// TensorFlow 2.3's version of graphs: since then a node that asks for no task goes to
+// the master's own. Before, it went to the first device by name, which is the same for
+// all sessions of a cluster: programs share variables by that.
+constexpr int kFirstVersionWithOwnTask = 440;
+
+PlacerOptions PlacerFor(const Graph& graph, const PlacerOptions& options) {
+  PlacerOptions placer = options;
+  const int version = graph.versions().producer();
+  if (version == 0 || version >= kFirstVersionWithOwnTask) return placer;
+  std::sort(placer.devices.begin(), placer.devices.end(),
+            [](const auto& a, const auto& b) { return a.name.ToString() < b.name.ToString(); });
+  placer.default_device.clear();
+  return placer;
+}
+
+}  // namespace
 
 absl::Status SessionGraph::Import(const tensorflow::GraphDef& def) {
   MutexLock lock(&mutex_);
@@ -40,13 +59,13 @@ absl::Status SessionGraph::Read(absl::FunctionRef<absl::Status(const Graph&)> re
 absl::StatusOr<Graph> SessionGraph::Prune(const Signature& signature, const PrepareOptions& options) {
   MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(Graph pruned, Extract(graph_, signature));
-  states_.Update(graph_, options.placer);
+  states_.Update(graph_, PlacerFor(graph_, options.placer));
   return pruned;
 }
 
 absl::StatusOr<std::vector<Placed>> SessionGraph::PlaceNodes(Graph& graph, const PrepareOptions& options) const {
   MutexLock lock(&mutex_);
-  PlacerOptions placer = options.placer;
+  PlacerOptions placer = PlacerFor(graph_, options.placer);
   placer.states = &states_;
   return Place(graph, placer);
 }

@@ -58,6 +58,23 @@ class SessionGraphTest : public testing::Test {
   Cancellation cancellation_;
 };
 
+// The rule of TensorFlow 1 is kept for its graphs.
+TEST_F(SessionGraphTest, NodesOfOldGraphsThatAskForNoTaskGoToTheFirstByName) {
+  Graph graph;
+  const Scope s = graph.root();
+  Neg(s.WithDevice("/cpu:0").WithOpName("y"), Placeholder(s.WithOpName("x"), kFloat, {}));
+  tensorflow::GraphDef def = graph.Export();
+  options_.placer.default_device = kWorker;
+  const Signature signature{.feeds = {"x:0"}, .fetches = {"y:0"}};
+  for (const auto& [version, device] : {std::pair(134, kPs), std::pair(440, kWorker), std::pair(0, kWorker)}) {
+    def.mutable_versions()->set_producer(version);
+    SessionGraph session;
+    ASSERT_OK(session.Import(def));
+    ASSERT_OK_AND_ASSIGN(const Graph prepared, session.Prepare(signature, options_, cancellation_));
+    EXPECT_EQ(prepared.FindNode("y")->device(), device) << version;
+  }
+}
+
 TEST_F(SessionGraphTest, ASignatureIsPrunedPlacedAndOptimized) {
   Graph graph;
   const Scope s = graph.root();
