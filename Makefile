@@ -79,7 +79,8 @@ diagrams: ## draw the diagrams of docs/ anew, after a change of docs/diagrams/*.
 	@for dot in docs/diagrams/*.dot; do dot -Tsvg $$dot -o $${dot%.dot}.svg; done
 
 .PHONY: install
-install: build ## install the program and the C++ library to PREFIX (/usr/local), below DESTDIR if that is set
+install: setup ## install the program and the C++ library to PREFIX (/usr/local), below DESTDIR if that is set
+	@$(call build,release,thalweg thalweg_static thalweg_shared)
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
 
 .PHONY: clean
