@@ -83,7 +83,8 @@ diagrams: ## redraw the diagrams of docs/ after a change of docs/diagrams/*.dot;
 	@for dot in docs/diagrams/*.dot; do dot -Tsvg $$dot -o $${dot%.dot}.svg; done
 
 .PHONY: install
-install: build ## install the program and the C++ library to PREFIX (default /usr/local), below DESTDIR if it is set
+install: setup ## install the program and the C++ library to PREFIX (/usr/local), below DESTDIR if that is set
+	@$(call build,release,thalweg thalweg_static thalweg_shared)
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
 
 .PHONY: clean
