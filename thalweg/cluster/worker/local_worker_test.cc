@@ -163,6 +163,15 @@ class DeafKernel : public AsyncKernel {
 };
 const OpRegistration kDeaf = Op("TestDeaf").Stateful().Kernel<DeafKernel>();
 
+// Computes until the test lets it go on.
+Notification *computing_entered = nullptr, *computing_goes_on = nullptr;
+absl::Status ComputeLong(KernelContext&) {
+  computing_entered->Notify();
+  computing_goes_on->WaitForNotification();
+  return absl::OkStatus();
+}
+const OpRegistration kComputes = Op("TestComputes").Stateful().Compute(ComputeLong);
+
 TEST_F(LocalWorkerTest, ALongWaitIsTold) {
   worker_.reset();
   StartWorker(absl::Milliseconds(20));
@@ -207,6 +216,39 @@ TEST_F(LocalWorkerTest, AWaitForRoomInAQueueIsNotLogged) {
   }
   for (Call* call : {&producer, &consumer}) {
     EXPECT_FALSE(call->ended.HasBeenNotified());
+    call->cancellation.Cancel(Cancelled("enough"));
+    ASSERT_TRUE(call->ended.WaitForNotificationWithTimeout(kTooLong));
+  }
+}
+
+TEST_F(LocalWorkerTest, AStepThatComputesIsNotReportedAsWaiting) {
+  worker_.reset();
+  StartWorker(absl::Milliseconds(20));
+  Notification entered, go_on;
+  computing_entered = &entered;
+  computing_goes_on = &go_on;
+  Graph computes, waits;
+  const Scope c = computes.root().WithDevice(kDevice), w = waits.root().WithDevice(kDevice);
+  const Scope then = c.WithControlDependencies({Output(c.Add("TestComputes"), 0)});
+  QueueDequeue(then, FIFOQueue(then, {kFloat}), {kFloat});
+  QueueDequeue(w.WithOpName("dequeue"), FIFOQueue(w, {kFloat}), {kFloat});
+  ASSERT_THAT(c.status(), IsOk());
+  ASSERT_THAT(w.status(), IsOk());
+  Call computing, waiting;
+  Register(computes);
+  std::thread runs([&] { Run(computing, 1); });
+  entered.WaitForNotification();
+  Register(waits);
+  // The second time that the younger step is logged, the older one is long due.
+  for (int i = 0; i < 2; ++i) {
+    const AwaitedLog log({"'dequeue' (QueueDequeueV2) on /job:w/"});
+    if (i == 0) Run(waiting, 2);
+    EXPECT_TRUE(log.Wait(kTooLong)) << log.text();
+    EXPECT_THAT(log.text(), Not(HasSubstr("step 1 ")));
+  }
+  go_on.Notify();
+  runs.join();
+  for (Call* call : {&computing, &waiting}) {
     call->cancellation.Cancel(Cancelled("enough"));
     ASSERT_TRUE(call->ended.WaitForNotificationWithTimeout(kTooLong));
   }

@@ -75,7 +75,7 @@ void RunningSteps::ReportWaits() {
     const absl::Time now = absl::Now();
     absl::flat_hash_map<int64_t, absl::Duration> seen;
     for (const auto& [step, since] : running_) {
-      if (!step->waits() || now - since < report_after_) continue;
+      if (now - since < report_after_ || !step->Waits()) continue;
       absl::Duration& last = seen[step->id()];
       if (const auto it = reported.find(step->id()); it != reported.end()) last = it->second;
       if (now - since < 2 * last) continue;

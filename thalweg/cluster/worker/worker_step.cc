@@ -107,15 +107,17 @@ bool WorkerStep::has_remote_master() const {
 }
 
 std::string WorkerStep::Describe() const {
-  const std::string waits = execution_->DescribeWaits();
-  return absl::StrCat("step ", call_.step_id, " of session ", call_.session_handle, " waits for ",
-                      waits.empty() ? "other tasks to take what it has sent" : waits);
+  const std::string nodes = execution_->DescribeWaits();
+  const std::string step = absl::StrCat("step ", call_.step_id, " of session ", call_.session_handle);
+  if (!nodes.empty()) return absl::StrCat(step, " waits for ", nodes);
+  return absl::StrCat(step, sends_ ? " waits for other tasks to take what it has sent" : " computes");
 }
 
 // The part has run; what it sent must have arrived before the master hears of it.
 void WorkerStep::End(absl::Status status) {
   if (rendezvous_ == nullptr || !status.ok()) return Finish(std::move(status));
   result_->pushed = rendezvous_->TakeHeld();
+  sends_ = true;
   rendezvous_->FinishPushes([this](const absl::Status& pushed) { Finish(pushed); });
 }
 

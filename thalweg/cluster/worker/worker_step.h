@@ -1,6 +1,7 @@
 // One step of one registered graph, from the RunGraph call to its response.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,8 +43,10 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   void Cancel(const absl::Status& why) { cancellation_.Cancel(why); }
 
   int64_t id() const { return call_.step_id; }
-  bool waits() const { return graph_->executable->plan.has_waits || rendezvous_ != nullptr; }
-  std::string Describe() const;  // what it waits for
+  // Whether something keeps it from going on now. False while it computes, however long
+  // that takes.
+  bool Waits() const { return sends_ || !execution_->DescribeWaits().empty(); }
+  std::string Describe() const;  // what it waits for, if it does
   // Whether its master is another Thalweg task, which gives the step up if this task does
   // not answer.
   bool has_remote_master() const;
@@ -74,6 +77,7 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   std::optional<Cancellation::CallbackId> outside_id_;
   std::optional<int64_t> master_watch_;
   bool listed_ = false;               // it is in environment_.running
+  std::atomic<bool> sends_{false};    // it has run, and receivers have not yet got everything that it sent
   std::shared_ptr<WorkerStep> self_;  // while it runs
 };
 
