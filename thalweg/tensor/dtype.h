@@ -18,30 +18,34 @@ namespace thalweg {
 
 // Names are those of TensorFlow's types: kFloat is DT_FLOAT.
 enum class DType : uint8_t {
-  kInvalid = 0,      // none
-  kFloat = 1,        // float
-  kDouble = 2,       // double
-  kInt32 = 3,        // int32_t
-  kUint8 = 4,        // uint8_t
-  kInt16 = 5,        // int16_t
-  kInt8 = 6,         // int8_t
-  kString = 7,       // std::string
-  kComplex64 = 8,    // std::complex<float>
-  kInt64 = 9,        // int64_t
-  kBool = 10,        // bool
-  kQint8 = 11,       // quantized, 8 bits
-  kQuint8 = 12,      // quantized, 8 bits, unsigned
-  kQint32 = 13,      // quantized, 32 bits
-  kBfloat16 = 14,    // BFloat16
-  kQint16 = 15,      // quantized, 16 bits
-  kQuint16 = 16,     // quantized, 16 bits, unsigned
-  kUint16 = 17,      // uint16_t
-  kComplex128 = 18,  // std::complex<double>
-  kHalf = 19,        // Half
-  kResource = 20,    // a handle to a variable, queue, table, ...
-  kVariant = 21,     // an object such as a dataset or a list of tensors
-  kUint32 = 22,      // uint32_t
-  kUint64 = 23,      // uint64_t
+  kInvalid = 0,        // none
+  kFloat = 1,          // float
+  kDouble = 2,         // double
+  kInt32 = 3,          // int32_t
+  kUint8 = 4,          // uint8_t
+  kInt16 = 5,          // int16_t
+  kInt8 = 6,           // int8_t
+  kString = 7,         // std::string
+  kComplex64 = 8,      // std::complex<float>
+  kInt64 = 9,          // int64_t
+  kBool = 10,          // bool
+  kQint8 = 11,         // quantized, 8 bits
+  kQuint8 = 12,        // quantized, 8 bits, unsigned
+  kQint32 = 13,        // quantized, 32 bits
+  kBfloat16 = 14,      // BFloat16
+  kQint16 = 15,        // quantized, 16 bits
+  kQuint16 = 16,       // quantized, 16 bits, unsigned
+  kUint16 = 17,        // uint16_t
+  kComplex128 = 18,    // std::complex<double>
+  kHalf = 19,          // Half
+  kResource = 20,      // a handle to a variable, queue, table, ...
+  kVariant = 21,       // an object such as a dataset or a list of tensors
+  kUint32 = 22,        // uint32_t
+  kUint64 = 23,        // uint64_t
+  kFloat8E5m2 = 24,    // 8 bits: 5 of exponent, 2 of mantissa
+  kFloat8E4m3fn = 25,  // 8 bits: 4 of exponent, 3 of mantissa, no infinities
+  kInt4 = 29,          // 4 bits, stored in a byte
+  kUint4 = 30,         // 4 bits, unsigned, stored in a byte
 };
 using enum DType;  // kFloat, kInt32, ... read well in model code
 
@@ -66,8 +70,10 @@ size_t ElementSize(DType t);
 bool IsFloating(DType t);  // half, bfloat16, float, double
 bool IsInteger(DType t);   // (u)int8..64
 bool IsComplex(DType t);   // complex64, complex128
-// The number type whose bits a quantized type has: kInt8 for kQint8. Others are
-// their own.
+// True for kFloat8E5m2 and kFloat8E4m3fn.
+constexpr bool IsFloat8(DType t) { return t == kFloat8E5m2 || t == kFloat8E4m3fn; }
+// The number type whose bits a quantized type has: kInt8 for kQint8; a byte for float8,
+// int4 and uint4. Others are their own.
 DType StorageType(DType t);
 
 /// @cond INTERNAL

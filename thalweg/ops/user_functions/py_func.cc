@@ -67,7 +67,7 @@ Op PyFuncOp(const char* name, bool eager) {
   return op.Shape(shapes::Unknown).Kernel<PyFuncKernel>(eager).NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {
+const OpRegistration kPyFuncOps[] = {
     PyFuncOp("PyFunc", /*eager=*/false).Stateful(),
     PyFuncOp("PyFuncStateless", /*eager=*/false),
     PyFuncOp("EagerPyFunc", /*eager=*/true).Stateful(),
