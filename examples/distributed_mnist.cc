@@ -3,6 +3,10 @@
 //
 //   thalweg run --ps 2 --workers 2 -- distributed_mnist --is_sync
 //
+// With --all_reduce there are no parameter servers:
+//
+//   thalweg run --ps 0 --workers 2 -- distributed_mnist --all_reduce
+//
 // The same program is any task of the cluster, which it finds in its flags
 // (--ps_hosts --worker_hosts --job_name --task_index), TF_CONFIG, or the
 // variables of Slurm or MPI; started alone it trains alone.
@@ -18,6 +22,10 @@
 namespace tw = thalweg;
 
 ABSL_FLAG(bool, is_sync, false, "train in step");
+ABSL_FLAG(
+    bool, all_reduce, false,
+    "use synchronous training without parameter servers: every worker holds all variables, and the workers average "
+    "their gradients among themselves");
 ABSL_FLAG(std::string, data_dir, tw::data::Mnist::kDefaultFolder, "folder with the four IDX files, gzipped or not");
 ABSL_FLAG(std::string, checkpoint_dir, "./checkpoint_dir", "where checkpoints and TensorBoard's files go");
 ABSL_FLAG(int64_t, steps, 2000, "the global step to stop at");
@@ -40,9 +48,12 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
                                                      {.seed = static_cast<uint64_t>(job.worker_index() + 1)}));
 
   // Variables go to the parameter servers (balanced by bytes), everything else to
-  // this worker.
+  // this worker. With --all_reduce, this worker has variables of its own.
+  const bool all_reduce = absl::GetFlag(FLAGS_all_reduce);
   tw::Graph graph;
-  const auto s = graph.root().WithDevice(tw::ReplicaDeviceSetter({.cluster = job.cluster, .worker = job.task}));
+  const auto s = all_reduce
+                     ? graph.root().WithDevice(job.task.ToString())
+                     : graph.root().WithDevice(tw::ReplicaDeviceSetter({.cluster = job.cluster, .worker = job.task}));
 
   const auto images = tw::Placeholder(s, tw::kFloat, {-1, 784});
   const auto labels = tw::Placeholder(s, tw::kInt32, {-1});
@@ -57,6 +68,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
     const int n = job.num_workers();
     optimizer = tw::SyncReplicas(std::move(optimizer), {.replicas_to_aggregate = n, .total_num_replicas = n});
   }
+  if (all_reduce) optimizer = tw::AllReduce(std::move(optimizer), {.workers = job.num_workers()});
   const auto train_op = optimizer->Minimize(s, loss, {.global_step = global_step});
 
   // Takes care of initialization, restore, checkpoints and recovery; a lost task
@@ -64,6 +76,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   ASSIGN_OR_RETURN(auto session, tw::MonitoredTrainingSession::Start(
                                      graph, {.master = server.target(),
                                              .is_chief = job.is_chief(),
+                                             .own_variables = all_reduce,
                                              .checkpoint_dir = absl::GetFlag(FLAGS_checkpoint_dir),
                                              .hooks = optimizer->Hooks(job.is_chief()) +
                                                       tw::HookList{tw::StopAtStep(absl::GetFlag(FLAGS_steps)),

@@ -45,6 +45,7 @@ struct LocalWorkerOptions {
   CollectiveStepIds* sequences = nullptr;       // borrowed; shared with the server's master
   std::string collective_leader;                // of graphs that name none
   PeerHealth* health = nullptr;                 // borrowed; nullptr: other tasks are not watched
+  std::string host;                             // see HostIdentity(); "": shares no memory with other tasks
   UpdateGate* gate = nullptr;                   // borrowed: that of the server's master; nullptr: it has none
   absl::Duration report_after = kLogWaitAfter;  // a wait of so long is logged
   // The sessions of a master that does not answer for so long are let go of.
