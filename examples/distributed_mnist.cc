@@ -4,6 +4,10 @@
 //
 //   thalweg run --ps 2 --workers 2 -- distributed_mnist --is_sync
 //
+// With --all_reduce there are no parameter servers:
+//
+//   thalweg run --ps 0 --workers 2 -- distributed_mnist --all_reduce
+//
 // Every task of the cluster runs this program. It reads its task from its flags
 // (--ps_hosts --worker_hosts --job_name --task_index), from TF_CONFIG, or from the
 // environment that Slurm or MPI sets. Without any of these it trains alone.
@@ -21,6 +25,10 @@ namespace tw = thalweg;
 
 ABSL_FLAG(bool, is_sync, false,
           "use synchronous training: one update per step with the mean of all workers' gradients");
+ABSL_FLAG(
+    bool, all_reduce, false,
+    "use synchronous training without parameter servers: every worker holds all variables, and the workers average "
+    "their gradients among themselves");
 ABSL_FLAG(std::string, data_dir, tw::data::Mnist::kDefaultFolder, "folder with the four IDX files, gzipped or not");
 ABSL_FLAG(std::string, checkpoint_dir, "./checkpoint_dir", "folder for checkpoints and TensorBoard's event files");
 ABSL_FLAG(int64_t, steps, 2000, "global step at which the training stops");
@@ -43,9 +51,12 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
                                                      {.seed = static_cast<uint64_t>(job.worker_index() + 1)}));
 
   // Place variables on the parameter servers (balanced by bytes), everything else on
-  // this worker.
+  // this worker. With --all_reduce, every worker has variables of its own.
+  const bool all_reduce = absl::GetFlag(FLAGS_all_reduce);
   tw::Graph graph;
-  const auto s = graph.root().WithDevice(tw::ReplicaDeviceSetter({.cluster = job.cluster, .worker = job.task}));
+  const auto s = all_reduce
+                     ? graph.root().WithDevice(job.task.ToString())
+                     : graph.root().WithDevice(tw::ReplicaDeviceSetter({.cluster = job.cluster, .worker = job.task}));
 
   const auto images = tw::Placeholder(s, tw::kFloat, {-1, 784});
   const auto labels = tw::Placeholder(s, tw::kInt32, {-1});
@@ -60,6 +71,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
     const int n = job.num_workers();
     optimizer = tw::SyncReplicas(std::move(optimizer), {.replicas_to_aggregate = n, .total_num_replicas = n});
   }
+  if (all_reduce) optimizer = tw::AllReduce(std::move(optimizer), {.workers = job.num_workers()});
   const auto train_op = optimizer->Minimize(s, loss, {.global_step = global_step});
 
   // The session handles initialization, restore, checkpoints and recovery. If a task
@@ -67,6 +79,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   ASSIGN_OR_RETURN(auto session, tw::MonitoredTrainingSession::Start(
                                      graph, {.master = server.target(),
                                              .is_chief = job.is_chief(),
+                                             .own_variables = all_reduce,
                                              .checkpoint_dir = absl::GetFlag(FLAGS_checkpoint_dir),
                                              .hooks = optimizer->Hooks(job.is_chief()) +
                                                       tw::HookList{tw::StopAtStep(absl::GetFlag(FLAGS_steps)),

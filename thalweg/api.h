@@ -80,6 +80,7 @@
 #include "thalweg/train/optimizers/learning_rate.h"
 #include "thalweg/train/optimizers/moving_average.h"
 #include "thalweg/train/optimizers/optimizers.h"
+#include "thalweg/train/replicas/all_reduce.h"
 #include "thalweg/train/replicas/bounded_staleness.h"
 #include "thalweg/train/replicas/replica_device_setter.h"
 #include "thalweg/train/replicas/sync_replicas.h"

@@ -65,17 +65,17 @@ absl::StatusOr<std::unique_ptr<HostGroup>> HostGroup::Join(const HostGroupOption
   ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> arena, SharedMemory::Create(std::max(options.arena_bytes, kPage)));
   ASSIGN_OR_RETURN(HostMembers members, JoinHostMembers(options.name, options.rank, options.ranks, std::move(arena),
                                                         absl::Now() + options.timeout, options.cancellation));
-  return std::unique_ptr<HostGroup>(new HostGroup(options.rank, options.ranks, std::move(members.board),
-                                                  std::move(members.arenas), std::move(members.sockets),
-                                                  std::move(members.socket_ranks)));
+  return std::unique_ptr<HostGroup>(new HostGroup(options, std::move(members.board), std::move(members.arenas),
+                                                  std::move(members.sockets), std::move(members.socket_ranks)));
 }
 
-HostGroup::HostGroup(int rank, int ranks, std::unique_ptr<HostBoard> board,
+HostGroup::HostGroup(const HostGroupOptions& options, std::unique_ptr<HostBoard> board,
                      std::vector<std::shared_ptr<SharedMemory>> arenas, std::vector<FileHandle> peers,
                      std::vector<int> peer_ranks)
-    : rank_(rank),
-      ranks_(ranks),
-      spin_(AvailableCores() >= ranks),
+    : rank_(options.rank),
+      ranks_(options.ranks),
+      names_(options.names),
+      spin_(AvailableCores() >= options.ranks),
       board_(std::move(board)),
       arenas_(std::move(arenas)),
       peers_(std::move(peers)),
@@ -99,6 +99,11 @@ HostGroup::~HostGroup() {
   watcher_.reset();
 }
 
+std::string HostGroup::Name(int rank) const {
+  if (rank >= static_cast<int>(names_.size())) return absl::StrCat("rank ", rank);
+  return absl::StrCat("rank ", rank, " (", names_[rank], ")");
+}
+
 // Ends when the group does. A member whose socket closes has died, or has left.
 void HostGroup::Watch() {
   std::vector<pollfd> polled = {{stop_.get(), POLLIN, 0}};
@@ -108,7 +113,7 @@ void HostGroup::Watch() {
     if (polled[0].revents != 0) return;
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents == 0) continue;
-      board_->Fail(Unavailable("Rank ", peer_ranks_[i - 1], " of the group has died, or has left it"));
+      board_->Fail(Unavailable("A member of the group has died, or has left it: ", Name(peer_ranks_[i - 1])));
       polled[i].fd = -1;  // no longer looked at
     }
   }
@@ -201,9 +206,9 @@ void HostGroup::Publish(Pending& p) {
 
 // All members have come: they must agree, and lie where they say.
 absl::Status HostGroup::CheckEntries(Pending& p) {
-  const auto describe = [](int rank, uint32_t operation, uint64_t elements, uint32_t element_bytes, uint32_t tag,
-                           int root) {
-    return absl::StrCat("rank ", rank, " brings ", elements, " elements of ", element_bytes, " bytes to operation ",
+  const auto describe = [this](int rank, uint32_t operation, uint64_t elements, uint32_t element_bytes, uint32_t tag,
+                               int root) {
+    return absl::StrCat(Name(rank), " brings ", elements, " elements of ", element_bytes, " bytes to operation ",
                         operation, " of type ", tag, " with root ", root);
   };
   std::string first;
@@ -284,14 +289,14 @@ void HostGroup::DoMoves(Pending& p) {
 }
 
 absl::Status HostGroup::Overdue(const Pending& p) const {
-  std::vector<int> late;
+  std::vector<std::string> late;
   const uint32_t wanted = p.phase == Pending::Phase::kMoves ? Entry::kFinished : Entry::kPublished;
   for (int rank = 0; rank < ranks_ && p.slot >= 0; ++rank) {
-    if (board_->entry(p.slot, rank).state.load(std::memory_order_acquire) < wanted) late.push_back(rank);
+    if (board_->entry(p.slot, rank).state.load(std::memory_order_acquire) < wanted) late.push_back(Name(rank));
   }
   return DeadlineExceeded("Rank ", rank_, " has waited for ", absl::FormatDuration(p.call.timeout),
                           p.slot < 0 ? " for other operations of the group to end"
-                                     : absl::StrCat(" for rank ", absl::StrJoin(late, ", "), " in an operation of ",
+                                     : absl::StrCat(" for ", absl::StrJoin(late, ", "), " in an operation of ",
                                                     p.call.elements, " elements"));
 }
 

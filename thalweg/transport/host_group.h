@@ -40,6 +40,7 @@ struct HostGroupOptions {
   std::string name;  // the same for all members, and for no other group; at most 64 characters
   int rank = 0;
   int ranks = 1;
+  std::vector<std::string> names;              // what errors call the members, by rank; may be missing
   size_t arena_bytes = size_t{1} << 30;        // an upper limit: memory is taken as it is used
   absl::Duration timeout = absl::Seconds(60);  // until all have joined
   const Cancellation* cancellation = nullptr;  // of Join(); borrowed
@@ -98,8 +99,9 @@ class HostGroup {
  private:
   struct Pending;
 
-  HostGroup(int rank, int ranks, std::unique_ptr<HostBoard> board, std::vector<std::shared_ptr<SharedMemory>> arenas,
-            std::vector<FileHandle> peers, std::vector<int> peer_ranks);
+  HostGroup(const HostGroupOptions& options, std::unique_ptr<HostBoard> board,
+            std::vector<std::shared_ptr<SharedMemory>> arenas, std::vector<FileHandle> peers,
+            std::vector<int> peer_ranks);
 
   absl::Status Prepare(Pending& p);
   bool CanAdvance(const Pending& p) const;
@@ -112,10 +114,13 @@ class HostGroup {
   absl::Status Overdue(const Pending& p) const;
   bool OwnsMemory(const void* data, size_t bytes) const;
 
+  std::string Name(int rank) const;  // for errors
+
   void Watch();
   void Work();
 
   const int rank_, ranks_;
+  const std::vector<std::string> names_;
   const bool spin_;
   const std::unique_ptr<HostBoard> board_;
   const std::vector<std::shared_ptr<SharedMemory>> arenas_;  // by rank

@@ -50,7 +50,8 @@ absl::StatusOr<CollectiveGroup> CollectiveGroup::Of(std::vector<DeviceAttributes
   for (const DeviceAttributes& device : devices) {
     ASSIGN_OR_RETURN(const DeviceName name, DeviceName::Parse(device.name()));
     if (!name.is_full()) return InvalidArgument("\"", device.name(), "\" is no full name of a device");
-    by_place[{TaskOf(name), *name.type, *name.id}] = {device.name(), TaskOf(name), device.incarnation()};
+    by_place[{TaskOf(name), *name.type, *name.id}] = {device.name(), TaskOf(name), device.incarnation(),
+                                                      device.physical_device_desc()};
   }
   CollectiveGroup group;
   for (auto& [place, member] : by_place) {

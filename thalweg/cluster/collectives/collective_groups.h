@@ -26,6 +26,7 @@ struct CollectiveGroup {
     std::string device;
     std::string task;
     uint64_t incarnation = 0;
+    std::string host;  // see HostIdentity(); "" for tasks that do not tell
 
     friend bool operator==(const Member&, const Member&) = default;
   };

@@ -13,6 +13,17 @@
 #include "thalweg/cluster/request_id.h"
 
 namespace thalweg {
+namespace {
+
+// Names an operation among those of a group on one host: the same in all processes.
+uint64_t HostKey(int64_t step_id, absl::string_view key) {
+  uint64_t hash = 14695981039346656037u ^ static_cast<uint64_t>(step_id);  // FNV-1a
+  for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  hash = (hash ^ (hash >> 31)) * 1099511628211u;
+  return hash == 0 ? 1 : hash;
+}
+
+}  // namespace
 
 TaskCollectives::Run::Run(TaskCollectives& task, StepPart& step, std::shared_ptr<GraphCollectives> graph,
                           CollectiveCall call, Cancellation& cancellation, Collectives::Done done)
@@ -94,6 +105,7 @@ void TaskCollectives::Run::AskGroup(Worker& leader, bool wait_for_ready) {
   q.request.set_device_type(call_.device->type());
   q.request.set_collective_type(static_cast<int>(call_.kind));
   *q.request.mutable_device_attributes() = call_.device->Attributes();
+  q.request.mutable_device_attributes()->set_physical_device_desc(task_.host_.host());
   if (!wait_for_ready) WatchLeader(leader);
   leader.CompleteGroup(
       {.cancellation = &calls_, .wait_for_ready = wait_for_ready}, q.request, &q.response,
@@ -195,11 +207,13 @@ void TaskCollectives::Run::Execute(int source) {
   const std::string key =
       absl::StrCat(call_.group_key, ":", call_.instance_key, ":", call_.frame, ":", call_.iteration);
   auto done = [self = shared_from_this()](const absl::Status& status) { self->End(status); };
-  if (call_.kind == CollectiveKind::kBroadcast) {
-    if (source < 0 || source >= members || call_.is_source != (source == rank_)) {
-      return End(Internal("Instance ", call_.instance_key, " has source ", source, ", but this member, ", rank_,
-                          call_.is_source ? ", sends" : ", receives"));
-    }
+  const bool broadcasts = call_.kind == CollectiveKind::kBroadcast;
+  if (broadcasts && (source < 0 || source >= members || call_.is_source != (source == rank_))) {
+    return End(Internal("Instance ", call_.instance_key, " has source ", source, ", but this member, ", rank_,
+                        call_.is_source ? ", sends" : ", receives"));
+  }
+  if (task_.host_.Serves(*group)) return ExecuteOnHost(*group, key, source);
+  if (broadcasts) {
     return RunTreeBroadcast({.key = key,
                              .rank = rank_,
                              .source = source,
@@ -209,8 +223,7 @@ void TaskCollectives::Run::Execute(int source) {
   }
   std::vector<int> offsets = {0};
   if (call_.kind == CollectiveKind::kGather) {
-    const int64_t bytes = call_.own.TotalBytes();
-    if (bytes > 0) std::memcpy(static_cast<char*>(call_.values.raw()) + rank_ * bytes, call_.own.raw(), bytes);
+    PutOwnPart();
   } else if (!call_.subdivision_offsets.empty()) {
     offsets = call_.subdivision_offsets;
   } else {
@@ -224,6 +237,49 @@ void TaskCollectives::Run::Execute(int source) {
            .merge = call_.merge,
            .finish = call_.finish},
           shared_from_this(), std::move(done));
+}
+
+// A gather: this member's values go to their place among those of all.
+void TaskCollectives::Run::PutOwnPart() {
+  const int64_t bytes = call_.own.TotalBytes();
+  if (bytes > 0) std::memcpy(static_cast<char*>(call_.values.raw()) + rank_ * bytes, call_.own.raw(), bytes);
+}
+
+// All members see the same memory. While it waits for them, they are watched as those of a ring are.
+void TaskCollectives::Run::ExecuteOnHost(const CollectiveGroup& group, const std::string& key, int source) {
+  HostCall call{.key = HostKey(step_id_, key),
+                .elements = call_.values.num_elements(),
+                .element_bytes = static_cast<uint32_t>(ElementSize(call_.values.dtype())),
+                .tag = static_cast<uint32_t>(call_.values.dtype()),
+                .values = call_.values.raw(),
+                .merge = call_.merge,
+                .finish = call_.finish,
+                .timeout = absl::InfiniteDuration()};
+  switch (call_.kind) {
+    case CollectiveKind::kReduce:
+      call.operation = HostOperation::kAllReduce;
+      break;
+    case CollectiveKind::kBroadcast:
+      call.operation = HostOperation::kBroadcast;
+      call.root = source;
+      break;
+    case CollectiveKind::kGather:
+      call.operation = HostOperation::kAllGather;
+      PutOwnPart();
+      break;
+  }
+  const int members = static_cast<int>(group.members.size());
+  const auto wait = [this, members](int change) {
+    for (int rank = 0; rank < members; ++rank) {
+      if (rank != rank_) Waiting(rank, true, change);
+    }
+  };
+  wait(1);
+  task_.host_.Run(group, call_.group_key, rank_, step_id_, call, calls_,
+                  [self = shared_from_this(), wait](const absl::Status& status) {
+                    wait(-1);
+                    self->End(status);
+                  });
 }
 
 void TaskCollectives::Run::Waiting(int rank, bool for_values, int change) {

@@ -52,6 +52,8 @@ class TaskCollectives::Run : public Links, public std::enable_shared_from_this<T
   void GotGroup(std::shared_ptr<const CollectiveGroup> group);
   void ResolveInstance();
   void Execute(int source);
+  void ExecuteOnHost(const CollectiveGroup& group, const std::string& key, int source);
+  void PutOwnPart();
   void End(absl::Status status);
   void Waiting(int rank, bool for_values, int change);
 

@@ -95,6 +95,7 @@ void TaskCollectives::Shutdown(const absl::Status& why) {
   closed_.Cancel(why);
   groups_.Close(why);
   buffers_.AbortAll(why);
+  host_.Close(why);
   for (const auto& run : Running()) run->Abort(why);
   std::unique_ptr<Thread> thread;
   {
@@ -137,6 +138,7 @@ void TaskCollectives::Watch() {
       if (closing_) return;
     }
     AskPeers();
+    host_.Purge();
     Report(absl::Now());
   }
 }

@@ -15,6 +15,7 @@
 #include "thalweg/base/timer.h"
 #include "thalweg/cluster/collectives/buffer_rendezvous.h"
 #include "thalweg/cluster/collectives/collective_groups.h"
+#include "thalweg/cluster/collectives/host_collectives.h"
 #include "thalweg/cluster/membership.h"
 #include "thalweg/cluster/peer_health.h"
 #include "thalweg/cluster/worker/worker.h"
@@ -51,12 +52,13 @@ struct TaskCollectivesOptions {
   std::string task;
   Membership* membership = nullptr;  // borrowed
   PeerHealth* health = nullptr;      // borrowed; nullptr: the leader is not watched
+  std::string host;                  // see HostIdentity(); "": collectives do not share memory with other tasks
 };
 
 // Thread-safe.
 class TaskCollectives {
  public:
-  explicit TaskCollectives(const TaskCollectivesOptions& options) : options_(options) {}
+  explicit TaskCollectives(const TaskCollectivesOptions& options) : options_(options), host_(options.host) {}
   ~TaskCollectives();
 
   // What a step of a graph gives to its kernels. Must not outlive this.
@@ -89,6 +91,7 @@ class TaskCollectives {
   const TaskCollectivesOptions options_;
   BufferRendezvous buffers_;
   CollectiveGroups groups_;
+  HostCollectives host_;
   Timer timer_;
   Cancellation closed_;
 

@@ -21,7 +21,10 @@ constexpr size_t kMaxSessions = 10'000;
 LocalWorker::LocalWorker(const LocalWorkerOptions& options)
     : options_(options),
       rendezvous_(StepTableOptions{.health = options.health}),
-      collectives_({.task = options.task.ToString(), .membership = options.membership, .health = options.health}),
+      collectives_({.task = options.task.ToString(),
+                    .membership = options.membership,
+                    .health = options.health,
+                    .host = options.host}),
       running_(options.task.ToString(), options.report_after),
       environment_{.pool = &options.devices->pool(),
                    .rendezvous = &rendezvous_,

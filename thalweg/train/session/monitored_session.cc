@@ -28,6 +28,7 @@ class MonitoredTrainingSession::State {
  public:
   State(Graph& graph, MonitoredTrainingSessionOptions options) : graph_(graph), options_(std::move(options)) {
     options_.config.target = options_.master;
+    if (options_.own_variables) UseOwnVariables();
     if (options_.summary_dir.empty()) options_.summary_dir = options_.checkpoint_dir;
   }
   ~State() {
@@ -125,6 +126,25 @@ class MonitoredTrainingSession::State {
     std::vector<Tensor> values;
     absl::Status lost;  // a task was lost after the step had run
   };
+
+  // Every worker holds all variables, so each one initializes them as a chief does. Only
+  // the real chief writes files.
+  void UseOwnVariables() {
+    if (!options_.is_chief) {
+      options_.is_chief = true;
+      options_.checkpoint_dir.clear();
+      options_.summary_dir.clear();
+      options_.chief_only_hooks.clear();
+      options_.log_step_count_steps = 0;
+    }
+    const std::vector<std::string> tasks = TasksOf(graph_);
+    if (tasks.empty()) return;
+    const std::string job = tasks[0].substr(0, tasks[0].find('/', 1));  // "/job:worker"
+    if (options_.config.device_filters.empty()) options_.config.device_filters = {job};
+    if (options_.config.collective_leader.empty()) {
+      options_.config.collective_leader = absl::StrCat(job, "/replica:0/task:0");
+    }
+  }
 
   // The program's hooks come first, so that a state that they reject is not saved.
   absl::Status MakeHooks() {

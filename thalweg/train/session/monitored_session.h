@@ -31,6 +31,10 @@ namespace thalweg {
 struct MonitoredTrainingSessionOptions {
   std::string master;    // the target of a server; "" is this process
   bool is_chief = true;  // in one worker: it initializes, restores, and writes the files
+  // Every worker has variables of its own, and initializes them itself, as AllReduce() wants it.
+  // The chief still restores and writes the files. The session then sees all tasks of the job, and
+  // collectives are led by the first of them, unless `config` says otherwise.
+  bool own_variables = false;
   std::string checkpoint_dir;
   HookList hooks;
   HookList chief_only_hooks;

@@ -1,0 +1,42 @@
+// Synchronous training without parameter servers: every worker holds all variables, and the
+// workers average their gradients among themselves.
+//
+//   const Scope s = graph.root().WithDevice(job.task.ToString());  // all variables are this worker's
+//   optimizer = AllReduce(std::move(optimizer), {.workers = job.num_workers()});
+//   const Output train_op = optimizer->Minimize(s, loss, {.global_step = GetOrCreateGlobalStep(s)});
+//   ... MonitoredTrainingSession::Start(graph, {.master = server.target(),
+//                                               .is_chief = job.is_chief(),
+//                                               .own_variables = true,
+//                                               .checkpoint_dir = folder,
+//                                               .hooks = optimizer->Hooks(job.is_chief()) + ...,
+//                                               .config = {.collective_leader = "/job:worker/replica:0/task:0"}});
+//
+// Gradients go in buckets, in the order in which the backward pass produces them: a bucket is
+// averaged as soon as its last gradient exists, while earlier layers are still being computed.
+// All workers start from the values of the chief, which has initialized or restored them, and stay
+// bitwise equal: elements are merged in the same order for all.
+//
+// Every worker must run the same steps. When one is lost, the step of all others ends with an error
+// that names it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "thalweg/train/optimizers/optimizer.h"
+
+namespace thalweg {
+
+struct AllReduceOptions {
+  int workers = 1;                  // with the chief
+  int64_t bucket_bytes = 25 << 20;  // gradients that are averaged together; at least one
+  // If not 0: every so many steps, check that the variables of all workers have the same bits.
+  // DATA_LOSS, naming a variable, if not.
+  int64_t check_every_n_steps = 0;
+  int group_key = 1;  // names the workers among the groups of the job
+};
+
+// ApplyGradients is for once. Gradients of rows (of lookups) are made dense.
+std::unique_ptr<Optimizer> AllReduce(std::unique_ptr<Optimizer> optimizer, const AllReduceOptions& options);
+
+}  // namespace thalweg

@@ -1,0 +1,148 @@
+#include "thalweg/train/replicas/all_reduce.h"
+
+#include <filesystem>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "thalweg/client/cluster_testlib.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/state_ops.h"
+#include "thalweg/runtime/session_testlib.h"
+#include "thalweg/train/checkpoints/checkpoint_state.h"
+#include "thalweg/train/optimizers/optimizers.h"
+#include "thalweg/train/session/hooks.h"
+#include "thalweg/train/session/monitored_session.h"
+#include "thalweg/train/train_testlib.h"
+
+namespace thalweg {
+namespace {
+
+using testing::HasSubstr;
+
+class AllReduceTest : public FolderTest {
+ protected:
+  struct Program {
+    int workers = 2;
+    int64_t last_step = 10;
+    int64_t bucket_bytes = 25 << 20;
+    int64_t check_every = 1;
+    // Called after every step, with the worker's session.
+    std::function<void(int worker, int64_t step, Session& session, const Var& w)> after_step;
+  };
+  // What a worker ended with.
+  struct Result {
+    absl::Status status;
+    std::vector<float> values;
+    int64_t steps = 0;
+  };
+
+  // A table, of which rows are looked up, and a matrix: worker i trains with data of its own.
+  Result RunWorker(const std::string& target, int worker, const Program& program) {
+    Result result;
+    Graph graph;
+    graph.set_seed(worker + 1);  // workers begin with different values
+    const Scope s = graph.root().WithDevice(absl::StrCat("/job:worker/replica:0/task:", worker));
+    const Var w = MakeVariable(s, "w", {3, 2});
+    const Var table = MakeVariable(s, "table", {5, 3});
+    const Output ids = Placeholder(s, kInt32, {2});
+    const Output rows = Gather(s, table, ids);
+    const Output loss = ReduceMean(s, Square(s, Sub(s, MatMul(s, rows, w), Const(s, 1.f))));
+    auto optimizer = AllReduce(
+        Adam({.learning_rate = 0.1f}),
+        {.workers = program.workers, .bucket_bytes = program.bucket_bytes, .check_every_n_steps = program.check_every});
+    const Var step = GetOrCreateGlobalStep(s);
+    const Output train_op = optimizer->Minimize(s, loss, {.global_step = step});
+    auto session = MonitoredTrainingSession::Start(
+        graph, {.master = target,
+                .is_chief = worker == 0,
+                .own_variables = true,
+                .checkpoint_dir = folder_,
+                .hooks = optimizer->Hooks(worker == 0) + HookList{StopAtStep(program.last_step)},
+                .save_checkpoint_steps = 5,
+                .log_step_count_steps = 0,
+                .max_wait = absl::Minutes(1)});
+    result.status = session.status();
+    if (!session.ok()) return result;
+    while (!session->ShouldStop()) {
+      const auto out = session->Run({train_op}, {{ids, Tensor::Vector<int32_t>({worker, worker + 1})}});
+      result.status = out.status();
+      if (!out.ok()) return result;
+      ++result.steps;
+      if (program.after_step) program.after_step(worker, result.steps, session->session(), w);
+    }
+    const auto values = session->session().Run({w, table});
+    result.status = values.status();
+    if (!values.ok()) return result;
+    for (const Tensor& t : *values)
+      result.values.insert(result.values.end(), t.flat<float>().begin(), t.flat<float>().end());
+    result.status = session->Close();
+    return result;
+  }
+
+  std::vector<Result> RunAll(const Program& program) {
+    TestCluster cluster({{"worker", program.workers}});
+    std::vector<Result> results(program.workers);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < program.workers; ++i) {
+      threads.emplace_back(
+          [&, i, target = cluster.target({"worker", i})] { results[i] = RunWorker(target, i, program); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return results;
+  }
+};
+
+TEST_F(AllReduceTest, WorkersStayBitwiseEqual) {
+  for (const int64_t bucket_bytes : {1, 40, 25 << 20}) {
+    const std::vector<Result> results = RunAll({.workers = 3, .bucket_bytes = bucket_bytes});
+    for (const Result& result : results) {
+      ASSERT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.values, results[0].values);
+    }
+    for (const Result& result : results) EXPECT_EQ(result.steps, results[0].steps);
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+  }
+}
+
+// The chief saves and restores; the others get its values.
+TEST_F(AllReduceTest, ATrainingGoesOnFromTheCheckpointOfTheChief) {
+  const std::vector<Result> first = RunAll({.last_step = 5});
+  ASSERT_TRUE(first[0].status.ok()) << first[0].status;
+  EXPECT_EQ(LatestCheckpoint(folder_).value_or("none"), Path("model.ckpt-5"));
+  const std::vector<Result> second = RunAll({.last_step = 8});
+  for (const Result& result : second) {
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    EXPECT_EQ(result.steps, 3);
+    EXPECT_EQ(result.values, second[0].values);
+  }
+  EXPECT_NE(second[0].values, first[0].values);
+}
+
+TEST_F(AllReduceTest, AWorkerThatDiffersIsFound) {
+  const std::vector<Result> results =
+      RunAll({.after_step = [](int worker, int64_t step, Session& session, const Var& w) {
+        if (worker != 1 || step != 3) return;
+        ASSERT_TRUE(session.Run({w.initializer}).ok());
+      }});
+  for (const Result& result : results) {
+    EXPECT_TRUE(absl::IsDataLoss(result.status)) << result.status;
+    EXPECT_THAT(result.status.ToString(), HasSubstr("different values of variable 'w'"));
+  }
+}
+
+TEST_F(AllReduceTest, BadOptionsAreErrors) {
+  for (const AllReduceOptions& options :
+       {AllReduceOptions{.workers = 0}, AllReduceOptions{.workers = 2, .bucket_bytes = 0}}) {
+    Graph graph;
+    const Scope s = graph.root();
+    const Var w = MakeVariable(s, "w", {2});
+    AllReduce(GradientDescent({.learning_rate = 0.1f}), options)->Minimize(s, ReduceSum(s, Square(s, w)));
+    EXPECT_THAT(s.status().ToString(), HasSubstr("AllReduce: got"));
+  }
+}
+
+}  // namespace
+}  // namespace thalweg
