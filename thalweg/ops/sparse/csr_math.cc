@@ -224,8 +224,6 @@ class SparseProductKernel final : public ProductKernel {
   DType dtype_ = kInvalid;
 };
 
-constexpr char kType[] = "type: {float, double, complex64, complex128}";
-
 Op Product(Op op) {
   return op.Attr("transpose_a: bool = false")
       .Attr("transpose_b: bool = false")
@@ -239,7 +237,7 @@ const OpRegistration kCsrMathOps[] = {
         .Input("input: variant")
         .Output("output: variant")
         .Attr("conjugate: bool = false")
-        .Attr(kType)
+        .Attr(kCsrType)
         .Shape(shapes::Scalar)
         .Kernel<TransposeKernel>()
         .NotDifferentiable(),
@@ -248,7 +246,7 @@ const OpRegistration kCsrMathOps[] = {
         .Attr("conjugate_output: bool = false")
         .Shape(shapes::Unknown)
         .Kernel<DenseProductKernel>(),
-    Product(Op("SparseMatrixSparseMatMul").Input("a: variant").Input("b: variant").Output("c: variant").Attr(kType))
+    Product(Op("SparseMatrixSparseMatMul").Input("a: variant").Input("b: variant").Output("c: variant").Attr(kCsrType))
         .Shape(shapes::Scalar)
         .Kernel<SparseProductKernel>(),
 };

@@ -197,7 +197,6 @@ absl::Status CountEntries(KernelContext& c) {
   return absl::OkStatus();
 }
 
-constexpr char kType[] = "type: {float, double, complex64, complex128}";
 constexpr char kT[] = "T: {float, double, complex64, complex128}";
 
 const OpRegistration kCsrMatrixOps[] = {
@@ -223,14 +222,14 @@ const OpRegistration kCsrMatrixOps[] = {
         .Output("indices: int64")
         .Output("values: type")
         .Output("dense_shape: int64")
-        .Attr(kType)
+        .Attr(kCsrType)
         .Shape(shapes::Unknown)
         .Compute(ToSparse)
         .NotDifferentiable(),
     Op("CSRSparseMatrixToDense")
         .Input("sparse_input: variant")
         .Output("dense_output: type")
-        .Attr(kType)
+        .Attr(kCsrType)
         .Shape(shapes::Unknown)
         .Compute(ToDense)
         .NotDifferentiable(),
@@ -240,7 +239,7 @@ const OpRegistration kCsrMatrixOps[] = {
         .Output("row_ptrs: int32")
         .Output("col_inds: int32")
         .Output("values: type")
-        .Attr(kType)
+        .Attr(kCsrType)
         .Shape(shapes::Unknown)
         .Compute(Components)
         .NotDifferentiable(),

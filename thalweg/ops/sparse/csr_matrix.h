@@ -12,6 +12,9 @@
 
 namespace thalweg {
 
+// The attribute of the ops: the type of the elements.
+inline constexpr char kCsrType[] = "type: {float, double, complex64, complex128}";
+
 // Entries [row_ptrs[r], row_ptrs[r + 1]) of col_inds and of values are row r, by
 // rising column. Immutable once it is in a variant.
 class CsrMatrix final : public VariantValue {

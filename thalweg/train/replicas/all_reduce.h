@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "thalweg/train/optimizers/optimizer.h"
+#include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
 
