@@ -12,18 +12,20 @@ struct Row {
   size_t size;
 };
 
-// By number.
-constexpr std::array<Row, 24> kRows = {{
-    {"INVALID", 0},     {"float", 4},  {"double", 8},    {"int32", 4},   {"uint8", 1},   {"int16", 2},
-    {"int8", 1},        {"string", 0}, {"complex64", 8}, {"int64", 8},   {"bool", 1},    {"qint8", 1},
-    {"quint8", 1},      {"qint32", 4}, {"bfloat16", 2},  {"qint16", 2},  {"quint16", 2}, {"uint16", 2},
-    {"complex128", 16}, {"half", 2},   {"resource", 0},  {"variant", 0}, {"uint32", 4},  {"uint64", 8},
+// By number. Numbers that TensorFlow 2.15 does not use have no name.
+constexpr std::array<Row, 31> kRows = {{
+    {"INVALID", 0},     {"float", 4},         {"double", 8},    {"int32", 4},   {"uint8", 1},   {"int16", 2},
+    {"int8", 1},        {"string", 0},        {"complex64", 8}, {"int64", 8},   {"bool", 1},    {"qint8", 1},
+    {"quint8", 1},      {"qint32", 4},        {"bfloat16", 2},  {"qint16", 2},  {"quint16", 2}, {"uint16", 2},
+    {"complex128", 16}, {"half", 2},          {"resource", 0},  {"variant", 0}, {"uint32", 4},  {"uint64", 8},
+    {"float8_e5m2", 1}, {"float8_e4m3fn", 1}, {"", 0},          {"", 0},        {"", 0},        {"int4", 1},
+    {"uint4", 1},
 }};
 
 // Of a value type or a reference type; nullptr for other numbers.
 const Row* Find(DType t) {
   const auto i = static_cast<size_t>(RemoveRef(t));
-  return i < kRows.size() ? &kRows[i] : nullptr;
+  return i < kRows.size() && !kRows[i].name.empty() ? &kRows[i] : nullptr;
 }
 
 }  // namespace
@@ -44,7 +46,7 @@ absl::StatusOr<DType> DTypeFromName(absl::string_view name) {
   if (base == "float32") base = "float";
   if (base == "float64") base = "double";
   for (size_t i = 1; i < kRows.size(); ++i) {
-    if (kRows[i].name != base) continue;
+    if (kRows[i].name != base || base.empty()) continue;
     const auto t = static_cast<DType>(i);
     return ref ? MakeRef(t) : t;
   }
@@ -79,8 +81,12 @@ bool IsComplex(DType t) { return t == kComplex64 || t == kComplex128; }
 DType StorageType(DType t) {
   switch (t) {
     case kQint8:
+    case kInt4:
       return kInt8;
     case kQuint8:
+    case kUint4:
+    case kFloat8E5m2:
+    case kFloat8E4m3fn:
       return kUint8;
     case kQint16:
       return kInt16;

@@ -41,6 +41,10 @@ enum class DType : uint8_t {
   kVariant = 21,
   kUint32 = 22,
   kUint64 = 23,
+  kFloat8E5m2 = 24,
+  kFloat8E4m3fn = 25,
+  kInt4 = 29,  // in a byte of its own, like kUint4
+  kUint4 = 30,
 };
 using enum DType;  // kFloat, kInt32, ... read well in model code
 
@@ -62,8 +66,9 @@ size_t ElementSize(DType t);
 bool IsFloating(DType t);  // half, bfloat16, float, double
 bool IsInteger(DType t);   // (u)int8..64
 bool IsComplex(DType t);
-// The number type whose bits a quantized type has: kInt8 for kQint8. Others are
-// their own.
+constexpr bool IsFloat8(DType t) { return t == kFloat8E5m2 || t == kFloat8E4m3fn; }
+// The number type whose bits a quantized type has: kInt8 for kQint8; a byte for
+// float8, int4 and uint4. Others are their own.
 DType StorageType(DType t);
 
 struct ResourceHandle;

@@ -71,6 +71,11 @@ TEST(DType, SizesAreThoseOfTheCppTypes) {
     EXPECT_EQ(ElementSize(q), ElementSize(StorageType(q)));
     EXPECT_EQ("q" + ToString(StorageType(q)), ToString(q));
   }
+  for (const DType byte : {kFloat8E5m2, kFloat8E4m3fn, kInt4, kUint4}) {
+    EXPECT_EQ(ElementSize(byte), 1);
+    EXPECT_EQ(ElementSize(StorageType(byte)), 1);
+  }
+  EXPECT_FALSE(IsKnown(static_cast<DType>(26)));
   EXPECT_EQ(StorageType(kFloat), kFloat);
   for (const DType object : {kString, kResource, kVariant, kInvalid}) EXPECT_EQ(ElementSize(object), 0);
 }

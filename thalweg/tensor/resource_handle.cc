@@ -1,5 +1,7 @@
 #include "thalweg/tensor/resource_handle.h"
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "thalweg/proto/tensor.pb.h"
 
@@ -44,6 +46,11 @@ EncodedVariant::~EncodedVariant() = default;
 std::string EncodedVariant::TypeName() const { return proto_->type_name(); }
 
 std::string EncodedVariant::ToString() const {
+  // TensorFlow's variants of plain C++ values have no tensors, only their bytes.
+  if (int32_t value = 0; proto_->type_name() == "int" && proto_->metadata().size() == sizeof(value)) {
+    memcpy(&value, proto_->metadata().data(), sizeof(value));
+    return absl::StrCat(value);
+  }
   return absl::StrCat("encoded ", proto_->type_name(), " with ", proto_->tensors_size(), " tensors");
 }
 

@@ -40,7 +40,10 @@ absl::Status Validate(absl::Span<const int64_t> dims, int64_t smallest) {
                              ", expected at least ", smallest);
     }
   }
-  if (!Magnitude(dims)) return InvalidArgument("shape ", Join(dims), " has more than 2^63-1 elements");
+  if (!Magnitude(dims)) {
+    return InvalidArgument("shape ", Join(dims),
+                           " has more than 2^63-1 elements. Encountered overflow when multiplying its dimensions.");
+  }
   return absl::OkStatus();
 }
 

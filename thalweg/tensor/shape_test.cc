@@ -51,7 +51,9 @@ TEST(Shape, BadDimensionsAreRefused) {
   };
   EXPECT_EQ(error({2, -3}), "shape [2,-3]: dimension 1 is -3, expected at least 0");
   EXPECT_EQ(error({-1}), "shape [-1]: dimension 0 is -1, expected at least 0");
-  EXPECT_EQ(error({int64_t{1} << 32, int64_t{1} << 31}), "shape [4294967296,2147483648] has more than 2^63-1 elements");
+  EXPECT_EQ(error({int64_t{1} << 32, int64_t{1} << 31}),
+            "shape [4294967296,2147483648] has more than 2^63-1 elements. "
+            "Encountered overflow when multiplying its dimensions.");
   // A zero does not excuse the others: some code multiplies only those.
   EXPECT_THAT(error({0, kMax, 2}), HasSubstr("2^63-1"));
   EXPECT_THAT(error({kMax, 2, 0}), HasSubstr("2^63-1"));

@@ -193,10 +193,23 @@ absl::StatusOr<Tensor> FromField(const TensorProto& proto, DType dtype, const Sh
   return tensor;
 }
 
+// The bytes of float8_val, the last one repeated.
+absl::StatusOr<Tensor> FromFloat8Field(const TensorProto& proto, DType dtype, const Shape& shape, int64_t* allowance) {
+  const std::string& field = proto.float8_val();
+  const int64_t n = shape.num_elements(), count = std::min<int64_t>(field.size(), n);
+  RETURN_IF_ERROR(TakeExpansion(count, n, 1, allowance));
+  ASSIGN_OR_RETURN(Tensor tensor, Tensor::Allocate(dtype, shape));
+  char* const to = static_cast<char*>(tensor.raw());
+  std::copy_n(field.data(), count, to);
+  std::fill(to + count, to + n, count > 0 ? field[count - 1] : 0);
+  return tensor;
+}
+
 absl::StatusOr<Tensor> FromProto(const TensorProto& proto, DType dtype, const Shape& shape, int64_t* allowance) {
   const absl::string_view content = proto.tensor_content();
   // Clients write the value that they would repeat even if there is no place for it.
   if (content.empty() && shape.num_elements() == 0) return Tensor::Allocate(dtype, shape);
+  if (content.empty() && IsFloat8(dtype)) return FromFloat8Field(proto, dtype, shape, allowance);
   absl::StatusOr<Tensor> tensor;
   RETURN_IF_ERROR(Dispatch(AllTypes(), StorageType(dtype), [&]<typename T>() {
     if (content.empty()) {
@@ -274,6 +287,7 @@ void TensorToProto(const Tensor& tensor, TensorProto* proto) {
 
 void TensorToProtoFields(const Tensor& tensor, TensorProto* proto) {
   WriteHeader(tensor, proto);
+  if (IsFloat8(tensor.dtype())) return proto->set_float8_val(tensor.raw(), tensor.num_elements());
   const absl::Status status = Dispatch(AllTypes(), StorageType(tensor.dtype()), [&]<typename T>() {
     auto& field = MutableFieldOf<T>(*proto);
     const T* const values = static_cast<const T*>(tensor.raw());

@@ -150,6 +150,9 @@ TEST(TensorProto, EveryTypeInEveryForm) {
   ExpectAllForms<int16_t>(kQint16);
   ExpectAllForms<uint16_t>(kQuint16);
   ExpectAllForms<int32_t>(kQint32);
+  ExpectAllForms<int8_t>(kInt4);
+  ExpectAllForms<uint8_t>(kUint4);
+  for (const DType dtype : {kFloat8E5m2, kFloat8E4m3fn}) ExpectAllForms<uint8_t>(dtype);
 }
 
 TEST(TensorProto, WhereTheValuesAreWritten) {

@@ -1,7 +1,7 @@
 // Cast: elements of one type as another. Floats are cut towards zero when they
 // become integers, complex numbers lose their imaginary part when they become
 // real, bool is "not zero". Truncate cuts mantissas that become shorter instead
-// of rounding them.
+// of rounding them. Quantized types are cast as the integers whose bits they have.
 #include <algorithm>
 #include <bit>
 #include <complex>
@@ -11,11 +11,12 @@
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/support/elementwise.h"
 #include "thalweg/ops/support/numbers.h"
+#include "thalweg/tensor/float8.h"
 
 namespace thalweg {
 namespace {
 
-// Half and bfloat16 go by way of float.
+// Half, bfloat16 and float8 go by way of float, int4 and uint4 by way of a byte.
 using WideTypes = Types<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, bool,
                         std::complex<float>, std::complex<double>>;
 
@@ -91,6 +92,10 @@ int MantissaBits(DType t) {
       return 10;
     case kBfloat16:
       return 7;
+    case kFloat8E4m3fn:
+      return kE4m3fn.mantissa_bits;
+    case kFloat8E5m2:
+      return kE5m2.mantissa_bits;
     default:
       return 0;
   }
@@ -104,6 +109,34 @@ void ClearLowBits(const void* x, void* y, int64_t n, int bits) {
   for (int64_t i = 0; i < n; ++i) out[i] = std::bit_cast<T>(std::bit_cast<Bits>(in[i]) & mask);
 }
 
+// The type whose loops work on elements of type t.
+DType WideType(DType t) { return IsHalfPrecision(t) || IsFloat8(t) ? kFloat : StorageType(t); }
+
+// True if elements of type t are not those of its wide type.
+bool IsNarrow(DType t) { return IsHalfPrecision(t) || IsFloat8(t) || t == kInt4 || t == kUint4; }
+
+// Elements of a narrow type as those of its wide type.
+void Widen(DType from, const void* x, void* y, int64_t n) {
+  if (IsHalfPrecision(from)) return HalfToFloat(from, x, static_cast<float*>(y), n);
+  const uint8_t* const in = static_cast<const uint8_t*>(x);
+  if (IsFloat8(from)) {
+    const Float8Format& format = FormatOf(from);
+    for (int64_t i = 0; i < n; ++i) static_cast<float*>(y)[i] = Float8ToFloat(format, in[i]);
+  } else if (from == kInt4) {  // the upper bits of the byte mean nothing
+    for (int64_t i = 0; i < n; ++i) static_cast<int8_t*>(y)[i] = static_cast<int8_t>(in[i] << 4) >> 4;
+  } else {
+    for (int64_t i = 0; i < n; ++i) static_cast<uint8_t*>(y)[i] = in[i] & 15;
+  }
+}
+
+// And back.
+void Narrow(DType to, const void* x, void* y, int64_t n) {
+  if (IsHalfPrecision(to)) return FloatToHalf(to, static_cast<const float*>(x), y, n);
+  if (!IsFloat8(to)) return Widen(to, x, y, n);
+  const Float8Format& format = FormatOf(to);
+  for (int64_t i = 0; i < n; ++i) static_cast<uint8_t*>(y)[i] = ToFloat8(format, static_cast<const float*>(x)[i]);
+}
+
 class CastKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
@@ -111,7 +144,7 @@ class CastKernel : public Kernel {
     to_ = RemoveRef(init.node().output_type(0));
     ASSIGN_OR_RETURN(const bool truncate, init.Attr<bool>("Truncate"));
     if (from_ == to_) return absl::OkStatus();
-    loop_ = SelectCast(IsHalfPrecision(from_) ? kFloat : from_, IsHalfPrecision(to_) ? kFloat : to_);
+    loop_ = SelectCast(WideType(from_), WideType(to_));
     if (loop_ == nullptr) return Unimplemented("Cast ", from_, " to ", to_, " is not supported");
     if (truncate && (from_ == kFloat || from_ == kDouble) && MantissaBits(to_) > 0) {
       cleared_bits_ = std::max(0, MantissaBits(from_) - MantissaBits(to_));
@@ -129,7 +162,7 @@ class CastKernel : public Kernel {
     const char* in = static_cast<const char*>(x.raw());
     char* out = static_cast<char*>(y->raw());
     const size_t in_size = ElementSize(from_), out_size = ElementSize(to_);
-    const bool direct = cleared_bits_ == 0 && !IsHalfPrecision(from_) && !IsHalfPrecision(to_);
+    const bool direct = cleared_bits_ == 0 && !IsNarrow(from_) && !IsNarrow(to_);
     context.ParallelFor(x.num_elements(), 0.5, [&](int64_t begin, int64_t end) {
       if (direct) return loop_(in + begin * in_size, out + begin * out_size, end - begin);
       for (int64_t i = begin; i < end; i += kBlock) {
@@ -150,12 +183,17 @@ class CastKernel : public Kernel {
       if (from_ == kDouble) ClearLowBits<double, uint64_t>(x, cleared, n, cleared_bits_);
       x = cleared;
     }
-    if (IsHalfPrecision(from_)) {
-      HalfToFloat(from_, x, wide_in, n);
+    if (IsNarrow(from_)) {
+      Widen(from_, x, wide_in, n);
       x = wide_in;
     }
-    loop_(x, IsHalfPrecision(to_) ? wide_out : y, n);
-    if (IsHalfPrecision(to_)) FloatToHalf(to_, wide_out, y, n);
+    if (from_ == kDouble && IsFloat8(to_)) {  // rounded once, not to a float first
+      const Float8Format& format = FormatOf(to_);
+      for (int64_t i = 0; i < n; ++i) static_cast<uint8_t*>(y)[i] = ToFloat8(format, static_cast<const double*>(x)[i]);
+      return;
+    }
+    loop_(x, IsNarrow(to_) ? wide_out : y, n);
+    if (IsNarrow(to_)) Narrow(to_, wide_out, y, n);
   }
 
   DType from_ = kInvalid, to_ = kInvalid;

@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "thalweg/ops/support/element_copy.h"
+#include "thalweg/tensor/float8.h"
 #include "thalweg/tensor/resource_handle.h"
 
 namespace thalweg {
@@ -105,9 +106,21 @@ void AppendNested(const Tensor& t, int d, int64_t begin, int64_t stride, int64_t
   text->push_back(']');
 }
 
+// Float8 elements as floats, which have the same values.
+Tensor WithTextType(const Tensor& t) {
+  if (!IsFloat8(t.dtype())) return t;
+  Tensor floats(kFloat, t.shape());
+  const uint8_t* const bits = static_cast<const uint8_t*>(t.raw());
+  for (int64_t i = 0; i < t.num_elements(); ++i) {
+    floats.mutable_data<float>()[i] = Float8ToFloat(FormatOf(t.dtype()), bits[i]);
+  }
+  return floats;
+}
+
 }  // namespace
 
-std::string SummarizeValue(const Tensor& t, int64_t max_entries) {
+std::string SummarizeValue(const Tensor& value, int64_t max_entries) {
+  const Tensor t = WithTextType(value);
   const int64_t limit = max_entries < 0 ? t.num_elements() : std::min(max_entries, t.num_elements());
   std::string text;
   const absl::Status status = Dispatch(AllTypes(), StorageType(t.dtype()), [&]<typename T>() {
@@ -124,7 +137,8 @@ std::string SummarizeValue(const Tensor& t, int64_t max_entries) {
   return text;
 }
 
-std::string SummarizeNested(const Tensor& t, int64_t max_entries) {
+std::string SummarizeNested(const Tensor& value, int64_t max_entries) {
+  const Tensor t = WithTextType(value);
   std::string text;
   const absl::Status status = Dispatch(AllTypes(), StorageType(t.dtype()), [&]<typename T>() {
     AppendNested<T>(t, 0, 0, t.num_elements(), max_entries, &text);
