@@ -33,13 +33,18 @@ class ConstKernel : public Kernel {
   Tensor value_;
 };
 
-const OpRegistration kConst = Op("Const")
-                                  .Output("output: dtype")
-                                  .Attr("value: tensor")
-                                  .Attr("dtype: type")
-                                  .Shape(ConstShape)
-                                  .Kernel<ConstKernel>()
-                                  .NotDifferentiable();
+Op Constant(absl::string_view name) {
+  return Op(name)
+      .Output("output: dtype")
+      .Attr("value: tensor")
+      .Attr("dtype: type")
+      .Shape(ConstShape)
+      .Kernel<ConstKernel>()
+      .NotDifferentiable();
+}
+
+// HostConst stays in the host's memory on devices that have another.
+const OpRegistration kOps[] = {Constant("Const"), Constant("HostConst")};
 
 }  // namespace
 

@@ -52,6 +52,7 @@ class EditDistanceKernel : public Kernel {
   }
 
   absl::Status Compute(KernelContext& context) override {
+    RETURN_IF_ERROR(CheckPlaces(context.input(3), context.input(5), context.input(2)));
     ASSIGN_OR_RETURN(const SparseValue guess,
                      SparseValue::Make(context.input(0), context.input(1), context.input(2), SparseValue::kOrdered));
     ASSIGN_OR_RETURN(const SparseValue truth,
@@ -103,6 +104,27 @@ class EditDistanceKernel : public Kernel {
   }
 
  private:
+  // INTERNAL, in TensorFlow's words, if a truth has a negative place in the output.
+  static absl::Status CheckPlaces(const Tensor& indices, const Tensor& truth_shape, const Tensor& guess_shape) {
+    const int64_t rank = truth_shape.num_elements();
+    if (indices.rank() != 2 || indices.dim(1) != rank || guess_shape.num_elements() != rank || rank < 2) {
+      return absl::OkStatus();  // told by other checks
+    }
+    for (int64_t i = 0; i < indices.dim(0); ++i) {
+      const int64_t* const place = indices.data<int64_t>() + i * rank;
+      double product = 0, stride = 1;
+      for (int64_t d = rank - 2; d >= 0; --d) {
+        product += static_cast<double>(place[d]) * stride;
+        stride *= static_cast<double>(std::max(truth_shape.data<int64_t>()[d], guess_shape.data<int64_t>()[d]));
+      }
+      if (product >= 0 || stride <= 0) continue;
+      return Internal("Got an inner product ", static_cast<int64_t>(product),
+                      " which would require writing to outside of the buffer for the output tensor (max elements ",
+                      static_cast<int64_t>(stride), ")");
+    }
+    return absl::OkStatus();
+  }
+
   bool normalize_ = true;
 };
 

@@ -140,6 +140,7 @@ absl::Status GatherNdGradient(GradientContext& c) {
 }  // namespace
 
 absl::Status CheckScatterNd(const Tensor& indices, const Tensor& updates, const Shape& shape) {
+  if (shape.rank() < 1) return InvalidArgument("Output must be at least 1-D, got shape: ", shape);
   if (indices.rank() < 1 || updates.rank() < 1) {
     return InvalidArgument("Indices shape must have rank at least one. Found:", indices.shape());
   }

@@ -185,6 +185,9 @@ class MatrixSetDiagKernel : public MatrixDiagonalKernel {
     const int rank = input.rank();
     const Shape shape = input.shape();
     if (rank < 2) return InvalidArgument("input must be at least 2-dim, received shape: ", shape);
+    if (diagonal.rank() < 1) {
+      return InvalidArgument("diagonal must be at least 1-dim, received shape: ", diagonal.shape());
+    }
     Band band = NewBand();
     if (version_ > 1) RETURN_IF_ERROR(ReadBand(c.input(2), &band));
     band.rows = input.dim(rank - 2);

@@ -56,6 +56,9 @@ absl::Status ComputeReshape(KernelContext& c) {
     }
     sizes[unknown] = left / known;
   }
+  if (sizes.size() >= Shape::kMaxRank) {
+    return InvalidArgument("too many dimensions: must be < ", Shape::kMaxRank, ", but received ", sizes.size());
+  }
   ASSIGN_OR_RETURN(Shape shape, Shape::Make(sizes));
   if (shape.num_elements() != count) {
     return InvalidArgument("Input to reshape is a tensor with ", count, " values, but the requested shape has ",

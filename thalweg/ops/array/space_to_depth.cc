@@ -31,6 +31,10 @@ class BlockKernel : public Kernel {
     ASSIGN_OR_RETURN(block_, init.Attr<int64_t>("block_size"));
     ASSIGN_OR_RETURN(const std::string format, init.Attr<std::string>("data_format"));
     ASSIGN_OR_RETURN(at_, DimsOf(format));
+    if (!to_depth_ && format != "NHWC") {  // as in TensorFlow, whose programs look for the text
+      return InvalidArgument("No OpKernel was registered to support Op 'DepthToSpace' with data_format ", format,
+                             " on CPU. Registered: data_format in [NHWC]");
+    }
     if (block_ < 2 || block_ > 1 << 20) return InvalidArgument("Block size should be > 1, but was: ", block_);
     return absl::OkStatus();
   }

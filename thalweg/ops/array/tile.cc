@@ -1,4 +1,5 @@
-// Tile repeats a tensor: multiples[d] times along dimension d.
+// Tile repeats a tensor: multiples[d] times along dimension d. TileGrad, of
+// TensorFlow's first graphs, sums the copies.
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/support/element_copy.h"
@@ -68,15 +69,55 @@ absl::Status TileGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
-const OpRegistration kTile = Op("Tile")
-                                 .Input("input: T")
-                                 .Input("multiples: Tmultiples")
-                                 .Output("output: T")
-                                 .Attr("T: type")
-                                 .Attr("Tmultiples: {int32, int64} = DT_INT32")
-                                 .Shape(TileShape)
-                                 .Compute(ComputeTile)
-                                 .Gradient(TileGradient);
+absl::Status ComputeTileGrad(KernelContext& c) {
+  const Tensor& input = c.input(0);
+  const int rank = input.rank();
+  if (c.input(1).rank() != 1 || c.input(1).num_elements() != rank) {
+    return InvalidArgument("Expected multiples argument to be a vector of length ", rank, " but got length ",
+                           c.input(1).num_elements());
+  }
+  const Dims multiples = ReadIntegers(c.input(1));
+  Dims dims(rank);
+  for (int d = 0; d < rank; ++d) {
+    if (multiples[d] <= 0 || input.dim(d) % multiples[d] != 0) {
+      return InvalidArgument("Expected input_dim to be divisible by multiples, but ", input.dim(d), " % ", multiples[d],
+                             " != 0");
+    }
+    dims[d] = input.dim(d) / multiples[d];
+  }
+  ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+  ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
+  ClearElements(out);
+  const Dims strides = RowMajorStrides(dims);
+  return Dispatch(NumberTypes(), input.dtype(), [&]<typename T>() {
+    for (int64_t i = 0; i < input.num_elements(); ++i) {
+      int64_t rest = i, to = 0;
+      for (int d = rank - 1; d >= 0; rest /= input.dim(d--)) to += rest % input.dim(d) % dims[d] * strides[d];
+      out->mutable_data<T>()[to] += input.data<T>()[i];
+    }
+    return absl::OkStatus();
+  });
+}
+
+const OpRegistration kOps[] = {
+    Op("Tile")
+        .Input("input: T")
+        .Input("multiples: Tmultiples")
+        .Output("output: T")
+        .Attr("T: type")
+        .Attr("Tmultiples: {int32, int64} = DT_INT32")
+        .Shape(TileShape)
+        .Compute(ComputeTile)
+        .Gradient(TileGradient),
+    Op("TileGrad")
+        .Input("input: T")
+        .Input("multiples: int32")
+        .Output("output: T")
+        .Attr("T: type")
+        .Shape(shapes::Unknown)
+        .Compute(ComputeTileGrad)
+        .NotDifferentiable(),
+};
 
 }  // namespace
 

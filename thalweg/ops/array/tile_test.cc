@@ -37,5 +37,15 @@ TEST(TileTest, Gradient) {
       {TestValues(kDouble, {2, 3})});
 }
 
+TEST(TileGradTest, SumsTheCopies) {
+  const Tensor dy = Tensor::Of<float>({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const auto dx = RunOp("TileGrad", {dy, Tensor::Vector<int32_t>({1, 2})});
+  ASSERT_TRUE(dx.ok()) << dx.status();
+  ExpectTensor((*dx)[0], Tensor::Of<float>({2, 2}, {4, 6, 12, 14}));
+  EXPECT_FALSE(RunOp("TileGrad", {dy, Tensor::Vector<int32_t>({1, 3})}).ok());
+  EXPECT_FALSE(RunOp("TileGrad", {dy, Tensor::Vector<int32_t>({1, 0})}).ok());
+  EXPECT_FALSE(RunOp("TileGrad", {dy, Tensor::Vector<int32_t>({1})}).ok());
+}
+
 }  // namespace
 }  // namespace thalweg

@@ -31,7 +31,10 @@ class Barrier final : public Resource {
     ready.types = {kInt64, kString};
     ready.shapes = {PartialShape(Shape()), PartialShape(Shape())};
     for (const DType type : options.types) ready.types.push_back(type);
-    for (const PartialShape& shape : options.shapes) ready.shapes.push_back(shape);
+    // Nothing can be inserted for a component whose shape is not known (see Check).
+    for (const PartialShape& shape : options.shapes) {
+      ready.shapes.push_back(shape.fully_known() ? shape : PartialShape(Shape()));
+    }
     ASSIGN_OR_RETURN(std::shared_ptr<Queue> queue, Queue::Make(std::move(ready), PriorityStore()));
     return std::make_shared<Barrier>(std::move(options), std::move(queue));
   }
@@ -225,6 +228,10 @@ class InsertKernel final : public AsyncKernel {
     }
     Shape row = values.shape();
     row.RemoveDim(0);
+    if (!options.shapes[component_].fully_known()) {
+      return InvalidArgument("Component ", component_, " of barrier ", options.name, " has the shape ",
+                             options.shapes[component_], ". Give the barrier fully defined shapes.");
+    }
     if (keys.dim(0) == 0 || options.shapes[component_].Accepts(row)) return absl::OkStatus();
     return InvalidArgument("Shape mismatch in tuple component ", component_ + 2, ". Expected ",
                            options.shapes[component_], ", got ", row);

@@ -7,6 +7,7 @@
 // partitions[i], in order.
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/support/element_copy.h"
@@ -17,6 +18,14 @@ namespace {
 
 bool StartsWith(const Shape& shape, const Shape& prefix) {
   return prefix.rank() <= shape.rank() && shape.dims().subspan(0, prefix.rank()) == prefix.dims();
+}
+
+// "[1,2]" for element `i` of a tensor of this shape; nothing for a scalar.
+std::string IndexText(const Shape& shape, int64_t i) {
+  if (shape.is_scalar()) return "";
+  Dims index(shape.rank());
+  for (int d = shape.rank() - 1; d >= 0; i /= shape.dim(d--)) index[d] = i % shape.dim(d);
+  return absl::StrCat("[", absl::StrJoin(index, ","), "]");
 }
 
 // Checks all inputs and gives the number of rows.
@@ -116,7 +125,7 @@ absl::Status ComputePartition(KernelContext& c) {
   absl::InlinedVector<int64_t, 16> counts(n, 0);
   for (size_t i = 0; i < part.size(); ++i) {
     if (part[i] < 0 || part[i] >= n) {
-      return InvalidArgument("partitions[", i, "] = ", part[i], " is not in [0, ", n, ")");
+      return InvalidArgument("partitions", IndexText(partitions.shape(), i), " = ", part[i], " is not in [0, ", n, ")");
     }
     ++counts[part[i]];
   }

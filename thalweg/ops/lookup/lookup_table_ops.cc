@@ -188,6 +188,9 @@ absl::Status Export(KernelContext& c) {
 absl::Status Import(KernelContext& c) {
   ASSIGN_OR_RETURN(const TablePtr table, FindTable(c));
   RETURN_IF_ERROR(Match(c, {table->options().key_dtype, table->options().value_dtype}, {}));
+  if (table->options().kind == Kind::kFixed && c.input(1).num_elements() == 0) {
+    return InvalidArgument("keys and values cannot be empty tensors.");
+  }
   return table->Import(c.input(1), c.input(2));
 }
 

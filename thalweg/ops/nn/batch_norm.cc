@@ -293,6 +293,10 @@ class FusedBatchNormGradKernel : public Kernel {
     for (int i = 3; i < 5; ++i) {  // mean and variance have no gradient
       RETURN_IF_ERROR(context.Allocate(i, Shape({0})).status());
     }
+    if (d.rows == 0) {  // the mean and the variance of nothing are NaN; the gradients are not
+      for (const int i : {1, 2}) RETURN_IF_ERROR(SetRow(context, i, Row(d.channels, 0.0f)));
+      return absl::OkStatus();
+    }
     ASSIGN_OR_RETURN(const Tensor dy, ToRows(context, context.input(0), attrs_.channels_first));
     ASSIGN_OR_RETURN(const Tensor x, ToRows(context, context.input(1), attrs_.channels_first));
     const Row scale = ToRow(context.input(2)), mean = ToRow(context.input(3));

@@ -180,6 +180,12 @@ class FractionalPoolGradKernel : public Kernel {
       }
     }
     if (shape.num_elements() == 0) return InvalidArgument("orig_input must not be empty, got ", shape);
+    for (const int i : {0, 1}) {
+      for (const int64_t start : context.input(first + 1 + i).flat<int64_t>()) {
+        if (start >= 0) continue;
+        return InvalidArgument(i == 0 ? "Row" : "Column", " sequence tensor values must not be negative, got ", start);
+      }
+    }
     if (dy.rank() != 4) return InvalidArgument("out_backprop must be 4-dimensional");
     if (dy.dim(0) != shape.dim(0) || dy.dim(3) != shape.dim(3)) {
       return InvalidArgument("out_backprop of shape ", dy.shape(), " does not fit an input of shape ", shape);

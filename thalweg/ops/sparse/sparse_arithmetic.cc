@@ -175,8 +175,13 @@ absl::Status SparseTensorDenseAdd(KernelContext& context) {
     return InvalidArgument("Inputs a_values and a_shape should be vectors but received shapes: ", values.shape(),
                            " and ", shape.shape());
   }
-  if (values.dim(0) != indices.dim(0) || shape.num_elements() != indices.dim(1)) {
-    return InvalidArgument("Dimensions of a_indices, a_values and a_shape do not match");
+  if (values.dim(0) != indices.dim(0)) {
+    return InvalidArgument("Dimensions ", indices.dim(0), " and ", values.dim(0),
+                           " are not compatible: a_indices and a_values must have as many rows");
+  }
+  if (shape.num_elements() != indices.dim(1)) {
+    return InvalidArgument("Dimensions ", indices.dim(1), " and ", shape.num_elements(),
+                           " are not compatible: a_indices must have a column for each element of a_shape");
   }
   if (shape.num_elements() != b.rank()) {
     return InvalidArgument("Two operands have different ranks; received: ", shape.num_elements(), " and ", b.rank());

@@ -158,7 +158,7 @@ class SparseCrossKernel final : public Kernel {
       const Tensor& values = c.input(n + i);
       ASSIGN_OR_RETURN(const SparseValue x,
                        SparseValue::Make(c.input(i), values, c.input(2 * n + i), SparseValue::kUnordered));
-      if (x.rank() != 2) return InvalidArgument("Input shapes should have length 2, got ", x.rank());
+      if (x.rank() != 2) return InvalidArgument("Expected D2 of index to be 2 got ", x.rank(), " at position ", i);
       RETURN_IF_ERROR(add(values, true, x.dims[0]));
       for (int64_t k = 0; k < x.count(); ++k) columns->back().rows[x.row(k)[0]].push_back(k);
     }

@@ -213,13 +213,13 @@ absl::Status SetBox(KernelContext& context, const std::array<int, 3>& outputs, c
 
 absl::Status SparseSplit(KernelContext& context) {
   const Tensor& split_dim = context.input(0);
-  if (split_dim.num_elements() != 1) return InvalidArgument("split_dim should be a scalar");
+  if (split_dim.num_elements() != 1) return InvalidArgument("axis should be a scalar, got shape ", split_dim.shape());
   ASSIGN_OR_RETURN(const SparseValue x,
                    SparseValue::Make(context.input(1), context.input(2), context.input(3), SparseValue::kUnordered));
   const int64_t rank = x.rank(), n = context.num_outputs() / 3;
   const int64_t given = split_dim.data<int64_t>()[0], axis = given < 0 ? given + rank : given;
   if (axis < 0 || axis >= rank) {
-    return InvalidArgument("Input split_dim should be between 0 and rank (", rank, "), got ", given);
+    return InvalidArgument("Input axis should be in range [", -rank, ", ", rank, "), got ", given);
   }
   if (n < 1 || n > x.dims[axis]) {
     return InvalidArgument("Input num_split should be between 1 and the splitting dimension size (", x.dims[axis],

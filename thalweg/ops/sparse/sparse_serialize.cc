@@ -51,8 +51,9 @@ absl::StatusOr<std::vector<SparseValue>> SplitRows(const SparseValue& x) {
 }
 
 // Sets the outputs to all of them as one: its first dimensions are `batch`, the
-// others as large as the largest.
-absl::Status Merge(KernelContext& context, const std::vector<SparseValue>& parts, const Dims& batch) {
+// others as large as the largest. `taken`: from a map of tensors, for which
+// TensorFlow has another text and counts the dimensions of the batch.
+absl::Status Merge(KernelContext& context, const std::vector<SparseValue>& parts, const Dims& batch, bool taken) {
   const DType dtype = context.output_type(1);
   int64_t count = 0;
   Dims dims = batch;
@@ -66,8 +67,10 @@ absl::Status Merge(KernelContext& context, const std::vector<SparseValue>& parts
     if (i == 0) {
       dims.insert(dims.end(), part.dims.begin(), part.dims.end());
     } else if (static_cast<size_t>(part.rank()) != dims.size() - outer) {
-      return InvalidArgument("Inconsistent rank across SparseTensors: rank prior to SparseTensor[", i,
-                             "] was: ", dims.size() - outer, " but rank of SparseTensor[", i, "] is: ", part.rank());
+      const size_t more = taken ? outer : 0;
+      return InvalidArgument(
+          "Inconsistent ", taken ? "rank" : "shape", " across SparseTensors: rank prior to SparseTensor[", i,
+          "] was: ", dims.size() - outer + more, " but rank of SparseTensor[", i, "] is: ", part.rank() + more);
     }
     for (int d = 0; d < part.rank(); ++d) dims[outer + d] = std::max(dims[outer + d], part.dims[d]);
     count += part.count();
@@ -185,7 +188,7 @@ absl::Status Deserialize(KernelContext& context) {
     ASSIGN_OR_RETURN(SparseValue part, Get(in, i));
     parts.push_back(std::move(part));
   }
-  return Merge(context, parts, batch);
+  return Merge(context, parts, batch, /*taken=*/false);
 }
 
 absl::Status DeserializeMany(KernelContext& context) {
@@ -257,7 +260,7 @@ class TensorsMapKernel : public Kernel {
         return InvalidArgument("Must have at least 1 serialized SparseTensor, but input matrix has 0 rows");
       }
       ASSIGN_OR_RETURN(const std::vector<SparseValue> parts, map_->Take(handles.flat<int64_t>()));
-      return Merge(context, parts, Dims{handles.num_elements()});
+      return Merge(context, parts, Dims{handles.num_elements()}, /*taken=*/true);
     }
     ASSIGN_OR_RETURN(SparseValue x,
                      SparseValue::Make(context.input(0), context.input(1), context.input(2), SparseValue::kUnordered));

@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/tensor/resource_handle.h"
 
 namespace thalweg {
 namespace {
@@ -38,6 +39,15 @@ class AsStringKernel : public Kernel {
   absl::Status Compute(KernelContext& c) override {
     const Tensor& input = c.input(0);
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, input.shape()));
+    if (input.dtype() == kVariant) {
+      for (int64_t i = 0; i < input.num_elements(); ++i) {
+        const VariantValue* const value = input.data<Variant>()[i].get();
+        out->mutable_data<std::string>()[i] =
+            value == nullptr ? "Variant<type: <empty>>"
+                             : absl::StrCat("Variant<type: ", value->TypeName(), " value: ", value->ToString(), ">");
+      }
+      return absl::OkStatus();
+    }
     return Dispatch(Types<float, double, Half, BFloat16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
                           uint64_t, std::complex<float>, std::complex<double>, bool, std::string>(),
                     input.dtype(), [&]<typename T>() {

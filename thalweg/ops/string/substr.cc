@@ -76,6 +76,9 @@ class SubstrKernel : public UnitKernel {
     }
     const absl::StatusOr<PartialShape> joint = BroadcastShape(input.shape(), pos.shape());
     if (!joint.ok()) return InvalidArgument("Incompatible shapes: ", input.shape(), " vs. ", pos.shape());
+    if (joint->rank() > 2 && pos.rank() > 0 && pos.shape() != input.shape()) {  // as in TensorFlow
+      return Unimplemented("Substr broadcast not implemented for ", joint->rank(), " dimensions");
+    }
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(joint->dims()));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
     for (int64_t i = 0; i < shape.num_elements(); ++i) {

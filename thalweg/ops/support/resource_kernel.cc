@@ -31,6 +31,12 @@ absl::Status NoSuchResource(const ResourceName& name, absl::string_view type_nam
   return NotFound("Resource ", name.container, "/", name.name, "/", type_name, " does not exist.");
 }
 
+absl::Status NoSuchStepResource(const ResourceName& name, absl::string_view type_name) {
+  if (name.container.starts_with("_")) return NoSuchResource(name, type_name);
+  return NotFound("Container ", name.container, " does not exist. (Could not find resource: ", name.container, "/",
+                  name.name, ")");
+}
+
 int64_t NextResourceNumber() {
   static std::atomic<int64_t> next{0};
   return next.fetch_add(1, std::memory_order_relaxed);

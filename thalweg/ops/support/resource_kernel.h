@@ -31,6 +31,8 @@ absl::StatusOr<ResourceName> ResourceNameOf(KernelContext& context, int i, absl:
 
 // NOT_FOUND, in TensorFlow's words.
 absl::Status NoSuchResource(const ResourceName& name, absl::string_view type_name);
+// The same for a step, whose containers have names of ours only.
+absl::Status NoSuchStepResource(const ResourceName& name, absl::string_view type_name);
 
 // The resource that input i names. T has a constant kTypeName.
 template <typename T>
@@ -47,7 +49,7 @@ absl::StatusOr<std::shared_ptr<T>> FindStepResource(KernelContext& context, int 
   ASSIGN_OR_RETURN(const ResourceName name, ResourceNameOf(context, i, T::kTypeName));
   if (context.step().resources == nullptr) return Internal("No step container.");
   absl::StatusOr<std::shared_ptr<T>> found = context.step().resources->Find<T>(name.container, name.name);
-  if (!found.ok()) return NoSuchResource(name, T::kTypeName);
+  if (!found.ok()) return NoSuchStepResource(name, T::kTypeName);
   return found;
 }
 

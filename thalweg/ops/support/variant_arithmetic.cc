@@ -1,5 +1,7 @@
 #include "thalweg/ops/support/variant_arithmetic.h"
 
+#include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -8,6 +10,9 @@
 #include "thalweg/ops/dataset/optional.h"
 #include "thalweg/ops/support/add_into.h"
 #include "thalweg/ops/support/element_copy.h"
+#include "thalweg/ops/support/numbers.h"
+#include "thalweg/proto/tensor.pb.h"
+#include "thalweg/tensor/resource_handle.h"
 
 namespace thalweg {
 namespace {
@@ -28,10 +33,28 @@ absl::StatusOr<Variant> AddOptionals(const OptionalValue& a, const OptionalValue
   return Variant(std::make_shared<OptionalValue>(std::move(sums)));
 }
 
+// TensorFlow registers sums and zeros of variants that hold a C++ int, whose four
+// bytes are the metadata. nullopt if it is not one.
+std::optional<int32_t> IntIn(const Variant& variant) {
+  const EncodedVariant* const encoded = variant.As<EncodedVariant>();
+  if (encoded == nullptr || encoded->TypeName() != "int") return std::nullopt;
+  int32_t value = 0;
+  if (encoded->proto().metadata().size() != sizeof(value)) return std::nullopt;
+  memcpy(&value, encoded->proto().metadata().data(), sizeof(value));
+  return value;
+}
+Variant IntVariant(int32_t value) {
+  tensorflow::VariantTensorDataProto proto;
+  proto.set_type_name("int");
+  proto.set_metadata(&value, sizeof(value));
+  return Variant(std::make_shared<EncodedVariant>(proto));
+}
+
 absl::StatusOr<Variant> AddVariants(const Variant& a, const Variant& b) {
   const OptionalValue* const x = a.As<OptionalValue>();
   const OptionalValue* const y = b.As<OptionalValue>();
   if (x != nullptr && y != nullptr) return AddOptionals(*x, *y);
+  if (const auto m = IntIn(a), n = IntIn(b); m.has_value() && n.has_value()) return IntVariant(WrapAdd(*m, *n));
   ASSIGN_OR_RETURN(const std::shared_ptr<const TensorList> first, ListIn(a));
   ASSIGN_OR_RETURN(const std::shared_ptr<const TensorList> second, ListIn(b));
   ASSIGN_OR_RETURN(std::shared_ptr<TensorList> sum, AddLists(*first, *second));
@@ -47,6 +70,7 @@ absl::StatusOr<Variant> ZerosLike(const Variant& variant) {
     }
     return Variant(std::make_shared<OptionalValue>(std::move(zeros)));
   }
+  if (IntIn(variant).has_value()) return IntVariant(0);
   ASSIGN_OR_RETURN(const std::shared_ptr<const TensorList> list, ListIn(variant));
   ASSIGN_OR_RETURN(std::shared_ptr<TensorList> zeros, ZerosLike(*list));
   return Variant(std::move(zeros));
