@@ -1,4 +1,4 @@
-// StatelessRandomBinomial: how many of `counts` tries succeed that do so with
+// StatelessRandomBinomial and StatefulRandomBinomial: how many of `counts` tries succeed that do so with
 // probability `probs`, with TensorFlow's values for the same seeds. The shape
 // ends with that of the parameters, which broadcast. Where few successes are
 // expected, by sums of geometric numbers; else by transformed rejection
@@ -11,6 +11,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/philox.h"
 #include "thalweg/ops/random/random_fill.h"
+#include "thalweg/ops/random/random_state.h"
 
 namespace thalweg {
 namespace {
@@ -131,10 +132,17 @@ T Result(double x) {
   }
 }
 
+// The generator of a stateful op, whose parameters have `batches` elements.
+absl::StatusOr<Philox> NextGenerator(KernelContext& c, int64_t batches, int64_t samples) {
+  return AdvanceState(c, static_cast<uint64_t>(batches) * 2 * 100 * (static_cast<uint64_t>(samples) + 3) / 4);
+}
+
+template <bool kStateful>
 absl::Status ComputeBinomial(KernelContext& c) {
-  ASSIGN_OR_RETURN(const Shape shape, RandomShape(c.input(0)));
-  ASSIGN_OR_RETURN(const Philox generator, PhiloxFromSeed(c.input(1)));
-  const Tensor &counts = c.input(2), &probs = c.input(3);
+  constexpr int kShape = kStateful ? 2 : 0;
+  ASSIGN_OR_RETURN(const Shape shape, RandomShape(c.input(kShape)));
+  if (kStateful) RETURN_IF_ERROR(CheckAlgorithm(c, 1));
+  const Tensor &counts = c.input(kStateful ? 3 : 2), &probs = c.input(kStateful ? 4 : 3);
   ASSIGN_OR_RETURN(const PartialShape joined, BroadcastShape(counts.shape(), probs.shape()));
   const Shape parameters(joined.dims());
   const int lead = shape.rank() - parameters.rank();
@@ -145,6 +153,7 @@ absl::Status ComputeBinomial(KernelContext& c) {
   const int64_t total = shape.num_elements(), batches = parameters.num_elements();
   if (total == 0) return absl::OkStatus();
   const int64_t samples = total / batches;
+  ASSIGN_OR_RETURN(const Philox generator, kStateful ? NextGenerator(c, batches, samples) : PhiloxFromSeed(c.input(1)));
   ASSIGN_OR_RETURN(const Tensor all_counts, Repeated(c, counts, parameters));
   ASSIGN_OR_RETURN(const Tensor all_probs, Repeated(c, probs, parameters));
   const double *const n = all_counts.data<double>(), *const p = all_probs.data<double>();
@@ -159,25 +168,39 @@ absl::Status ComputeBinomial(KernelContext& c) {
   });
 }
 
+template <int kInput>
 absl::Status BinomialShape(ShapeContext& c) {
-  ASSIGN_OR_RETURN(const PartialShape shape, c.ConstantAsShape(0));
+  ASSIGN_OR_RETURN(const PartialShape shape, c.ConstantAsShape(kInput));
   c.set_output(0, shape);
   return absl::OkStatus();
 }
 
-const OpRegistration kBinomial = Op("StatelessRandomBinomial")
-                                     .Input("shape: S")
-                                     .Input("seed: Tseed")
-                                     .Input("counts: T")
-                                     .Input("probs: T")
-                                     .Output("output: dtype")
-                                     .Attr("S: {int32, int64}")
-                                     .Attr("Tseed: {int32, int64} = DT_INT64")
-                                     .Attr("T: {half, float, double, int32, int64} = DT_DOUBLE")
-                                     .Attr("dtype: {half, float, double, int32, int64} = DT_INT64")
-                                     .Shape(BinomialShape)
-                                     .Compute(ComputeBinomial)
-                                     .NotDifferentiable();
+Op Binomial(Op op) {
+  return op.Attr("T: {half, float, double, int32, int64} = DT_DOUBLE")
+      .Attr("dtype: {half, float, double, int32, int64} = DT_INT64")
+      .Input("counts: T")
+      .Input("probs: T")
+      .Output("output: dtype")
+      .NotDifferentiable();
+}
+
+const OpRegistration kOps[] = {
+    Binomial(Op("StatelessRandomBinomial")
+                 .Input("shape: S")
+                 .Input("seed: Tseed")
+                 .Attr("S: {int32, int64}")
+                 .Attr("Tseed: {int32, int64} = DT_INT64"))
+        .Shape(BinomialShape<0>)
+        .Compute(ComputeBinomial<false>),
+    Binomial(Op("StatefulRandomBinomial")
+                 .Input("resource: resource")
+                 .Input("algorithm: int64")
+                 .Input("shape: S")
+                 .Attr("S: {int32, int64}"))
+        .Stateful()
+        .Shape(BinomialShape<2>)
+        .Compute(ComputeBinomial<true>),
+};
 
 }  // namespace
 }  // namespace thalweg

@@ -155,18 +155,23 @@ absl::Status Draw(KernelContext& context, Kind kind, const Tensor& parameters, c
 
 class SampleKernel : public Kernel {
  public:
-  SampleKernel(Kind kind, bool stateless) : kind_(kind), stateless_(stateless) {}
+  // Where the generator is: in the attributes, in a seed, or in a key and a counter.
+  enum class Source { kAttrs, kSeed, kKey };
+  SampleKernel(Kind kind, Source source) : kind_(kind), source_(source) {}
 
   absl::Status Init(const KernelInit& init) override {
-    if (stateless_) return absl::OkStatus();
+    if (source_ != Source::kAttrs) return absl::OkStatus();
     return SeedFromAttrs(init, &generator_);
   }
 
   absl::Status Compute(KernelContext& context) override {
     ASSIGN_OR_RETURN(const Shape given, RandomShape(context.input(0)));
-    const Tensor& parameters = context.input(stateless_ ? 2 : 1);
-    if (stateless_) {
-      ASSIGN_OR_RETURN(const Philox generator, PhiloxFromSeed(context.input(1)));
+    const Tensor& parameters = context.input(source_ == Source::kAttrs ? 1 : source_ == Source::kSeed ? 2 : 4);
+    if (source_ != Source::kAttrs) {
+      ASSIGN_OR_RETURN(const Philox generator,
+                       source_ == Source::kSeed
+                           ? PhiloxFromSeed(context.input(1))
+                           : PhiloxFromKeyCounter(context.input(1), context.input(2), context.input(3)));
       const int lead = given.rank() - parameters.rank();
       if (lead < 0 || given.dims().subspan(lead) != parameters.shape().dims()) {
         return InvalidArgument("Shape passed in must end with broadcasted shape.");
@@ -184,7 +189,7 @@ class SampleKernel : public Kernel {
 
  private:
   const Kind kind_;
-  const bool stateless_;
+  const Source source_;
   SharedPhilox generator_;
 };
 
@@ -401,7 +406,7 @@ const OpRegistration kOps[] = {
         .Attr("S: {int32, int64}")
         .Attr("T: {half, float, double}")
         .Shape(WithParameters)
-        .Kernel<SampleKernel>(Kind::kGamma, false),
+        .Kernel<SampleKernel>(Kind::kGamma, SampleKernel::Source::kAttrs),
     Op("StatelessRandomGammaV2")
         .Input("shape: T")
         .Input("seed: Tseed")
@@ -411,19 +416,31 @@ const OpRegistration kOps[] = {
         .Attr("T: {int32, int64}")
         .Attr("Tseed: {int32, int64} = DT_INT64")
         .Shape(GivenShape)
-        .Kernel<SampleKernel>(Kind::kGamma, true)
+        .Kernel<SampleKernel>(Kind::kGamma, SampleKernel::Source::kSeed)
+        .NotDifferentiable(),
+    Op("StatelessRandomGammaV3")
+        .Input("shape: shape_dtype")
+        .Input("key: uint64")
+        .Input("counter: uint64")
+        .Input("alg: int32")
+        .Input("alpha: dtype")
+        .Output("output: dtype")
+        .Attr("dtype: {half, float, double}")
+        .Attr("shape_dtype: {int32, int64} = DT_INT32")
+        .Shape(GivenShape)
+        .Kernel<SampleKernel>(Kind::kGamma, SampleKernel::Source::kKey)
         .NotDifferentiable(),
     Seeded(Op("RandomPoisson").Input("shape: S").Input("rate: dtype").Output("output: dtype"))
         .Attr("S: {int32, int64}")
         .Attr("dtype: {half, float, double}")
         .Shape(WithParameters)
-        .Kernel<SampleKernel>(Kind::kPoisson, false),
+        .Kernel<SampleKernel>(Kind::kPoisson, SampleKernel::Source::kAttrs),
     Seeded(Op("RandomPoissonV2").Input("shape: S").Input("rate: R").Output("output: dtype"))
         .Attr("S: {int32, int64}")
         .Attr("R: {half, float, double, int32, int64} = DT_DOUBLE")
         .Attr("dtype: {half, float, double, int32, int64} = DT_INT64")
         .Shape(WithParameters)
-        .Kernel<SampleKernel>(Kind::kPoisson, false),
+        .Kernel<SampleKernel>(Kind::kPoisson, SampleKernel::Source::kAttrs),
     Op("StatelessRandomPoisson")
         .Input("shape: T")
         .Input("seed: Tseed")
@@ -434,7 +451,7 @@ const OpRegistration kOps[] = {
         .Attr("T: {int32, int64}")
         .Attr("Tseed: {int32, int64} = DT_INT64")
         .Shape(GivenShape)
-        .Kernel<SampleKernel>(Kind::kPoisson, true)
+        .Kernel<SampleKernel>(Kind::kPoisson, SampleKernel::Source::kSeed)
         .NotDifferentiable(),
     Seeded(Op("ParameterizedTruncatedNormal")
                .Input("shape: T")

@@ -212,6 +212,25 @@ absl::StatusOr<Philox> PhiloxFromSeed(const Tensor& seed) {
   return Philox({0, 0, mix[2], mix[3]}, {mix[0], mix[1]});
 }
 
+Philox PhiloxFromWords(uint64_t low, uint64_t high, uint64_t key) {
+  return Philox({static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high),
+                 static_cast<uint32_t>(high >> 32)},
+                {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
+}
+
+absl::StatusOr<Philox> PhiloxFromKeyCounter(const Tensor& key, const Tensor& counter, const Tensor& alg) {
+  if (!alg.shape().is_scalar()) return InvalidArgument("algorithm must be of shape [], not ", alg.shape());
+  if (const int32_t a = alg.scalar<int32_t>(); a != kPhiloxAlgorithm && a != kAutoSelectAlgorithm) {
+    return InvalidArgument("Unsupported algorithm id: ", a);
+  }
+  if (!key.shape().is_vector() || key.dim(0) != 1) return InvalidArgument("key must have shape [1], not ", key.shape());
+  if (!counter.shape().is_vector() || counter.dim(0) < 2) {
+    return InvalidArgument("counter must be a vector with length at least 2 for the Philox algorithm, not ",
+                           counter.shape());
+  }
+  return PhiloxFromWords(counter.data<uint64_t>()[0], counter.data<uint64_t>()[1], key.data<uint64_t>()[0]);
+}
+
 absl::StatusOr<Shape> RandomShape(const Tensor& sizes) {
   if (!sizes.shape().is_vector() || (sizes.dtype() != kInt32 && sizes.dtype() != kInt64)) {
     return InvalidArgument("shape must be a vector of {int32,int64}, got shape ", sizes.shape());

@@ -57,6 +57,13 @@ inline void BoxMuller(uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3, double
 // The generator of a stateless op, from its seed of two integers.
 absl::StatusOr<Philox> PhiloxFromSeed(const Tensor& seed);
 
+// TensorFlow's numbers for algorithms. With kAutoSelectAlgorithm the device chooses.
+inline constexpr int32_t kPhiloxAlgorithm = 1, kThreeFryAlgorithm = 2, kAutoSelectAlgorithm = 3;
+// From the inputs of a stateless op's second version: key [1], counter [>= 2], alg.
+absl::StatusOr<Philox> PhiloxFromKeyCounter(const Tensor& key, const Tensor& counter, const Tensor& alg);
+// From a counter of two words and a key.
+Philox PhiloxFromWords(uint64_t low, uint64_t high, uint64_t key);
+
 // The shape that a vector of sizes asks for.
 absl::StatusOr<Shape> RandomShape(const Tensor& sizes);
 

@@ -12,27 +12,6 @@
 namespace thalweg {
 namespace {
 
-// TensorFlow's numbers for algorithms: Philox is 1; 3 lets the device choose.
-constexpr int32_t kPhilox = 1;
-constexpr int32_t kAutoSelect = 3;
-
-// From inputs 1 to 3 of a V2 op: key [1], counter [>= 2], alg.
-absl::StatusOr<Philox> FromKeyAndCounter(const Tensor& key, const Tensor& counter, const Tensor& alg) {
-  if (!alg.shape().is_scalar()) return InvalidArgument("algorithm must be of shape [], not ", alg.shape());
-  if (const int32_t a = alg.scalar<int32_t>(); a != kPhilox && a != kAutoSelect) {
-    return InvalidArgument("Unsupported algorithm id: ", a);
-  }
-  if (!key.shape().is_vector() || key.dim(0) != 1) return InvalidArgument("key must have shape [1], not ", key.shape());
-  if (!counter.shape().is_vector() || counter.dim(0) < 2) {
-    return InvalidArgument("counter must be a vector with length at least 2 for the Philox algorithm, not ",
-                           counter.shape());
-  }
-  const uint64_t k = key.data<uint64_t>()[0], low = counter.data<uint64_t>()[0], high = counter.data<uint64_t>()[1];
-  return Philox({static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high),
-                 static_cast<uint32_t>(high >> 32)},
-                {static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32)});
-}
-
 using Fill = absl::Status (*)(KernelContext&, const Philox&, Tensor&);
 
 // Bounds, where there are any, are the inputs after the generator.
@@ -49,7 +28,7 @@ class StatelessKernel final : public Kernel {
   absl::Status Compute(KernelContext& context) override {
     ASSIGN_OR_RETURN(const Shape shape, RandomShape(context.input(0)));
     ASSIGN_OR_RETURN(const Philox generator,
-                     is_v2_ ? FromKeyAndCounter(context.input(1), context.input(2), context.input(3))
+                     is_v2_ ? PhiloxFromKeyCounter(context.input(1), context.input(2), context.input(3))
                             : PhiloxFromSeed(context.input(1)));
     ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, shape));
     if (fill_ != nullptr) return fill_(context, generator, *out);
@@ -72,14 +51,14 @@ absl::Status GetKeyCounter(KernelContext& context) {
   counter->mutable_data<uint64_t>()[1] = c[2] | static_cast<uint64_t>(c[3]) << 32;
   if (context.num_outputs() > 2) {
     ASSIGN_OR_RETURN(Tensor * alg, context.Allocate(2, Shape()));
-    *alg->mutable_data<int32_t>() = kPhilox;
+    *alg->mutable_data<int32_t>() = kPhiloxAlgorithm;
   }
   return absl::OkStatus();
 }
 
 absl::Status GetAlg(KernelContext& context) {
   ASSIGN_OR_RETURN(Tensor * alg, context.Allocate(0, Shape()));
-  *alg->mutable_data<int32_t>() = kPhilox;
+  *alg->mutable_data<int32_t>() = kPhiloxAlgorithm;
   return absl::OkStatus();
 }
 
