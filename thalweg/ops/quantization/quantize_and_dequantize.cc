@@ -68,8 +68,13 @@ class QuantizeAndDequantizeKernel final : public Kernel {
     const auto& def = init.node().def();
     ASSIGN_OR_RETURN(signed_, init.Attr<bool>("signed_input"));
     ASSIGN_OR_RETURN(range_given_, init.Attr<bool>("range_given"));
-    ASSIGN_OR_RETURN(narrow_, init.Attr<bool>("narrow_range"));
-    ASSIGN_OR_RETURN(axis_, init.Attr<int64_t>("axis"));
+    if (HasAttr(def, "input_min")) {  // the first version, which has its range in attributes
+      ASSIGN_OR_RETURN(ends_[0], init.Attr<float>("input_min"));
+      ASSIGN_OR_RETURN(ends_[1], init.Attr<float>("input_max"));
+    } else {
+      ASSIGN_OR_RETURN(narrow_, init.Attr<bool>("narrow_range"));
+      ASSIGN_OR_RETURN(axis_, init.Attr<int64_t>("axis"));
+    }
     if (axis_ < -1) return InvalidArgument("Axis must be at least -1. Found ", axis_);
     if (HasAttr(def, "round_mode")) {
       ASSIGN_OR_RETURN(const std::string mode, init.Attr<std::string>("round_mode"));
@@ -91,7 +96,7 @@ class QuantizeAndDequantizeKernel final : public Kernel {
       RETURN_IF_ERROR(CheckBits(bits));
     }
     ASSIGN_OR_RETURN(const Slices slices, SlicesOf(input, axis_));
-    if (range_given_) RETURN_IF_ERROR(CheckEnds(c, 1, axis_, slices.count));
+    if (range_given_ && c.num_inputs() > 1) RETURN_IF_ERROR(CheckEnds(c, 1, axis_, slices.count));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, input.shape()));
     if (!range_given_ && input.num_elements() == 0) return absl::OkStatus();  // slices of nothing may be many
     return Dispatch(Types<float, double>(), input.dtype(), [&]<typename T>() -> absl::Status {
@@ -99,7 +104,10 @@ class QuantizeAndDequantizeKernel final : public Kernel {
       T* const y = out->mutable_data<T>();
       const int64_t n = input.num_elements();
       std::vector<T> min(slices.count), max(slices.count);
-      if (range_given_) {
+      if (range_given_ && c.num_inputs() == 1) {
+        min[0] = static_cast<T>(ends_[0]);
+        max[0] = static_cast<T>(ends_[1]);
+      } else if (range_given_) {
         std::copy_n(c.input(1).data<T>(), slices.count, min.begin());
         std::copy_n(c.input(2).data<T>(), slices.count, max.begin());
       } else {
@@ -135,6 +143,7 @@ class QuantizeAndDequantizeKernel final : public Kernel {
 
   bool signed_ = true, range_given_ = false, narrow_ = false, half_up_ = false;
   int64_t axis_ = -1, bits_ = 8;
+  float ends_[2] = {};
 };
 
 // Gradients pass where the input was in the range.
@@ -207,6 +216,18 @@ Op Quantized(const char* version, GradientFn gradient) {
 }
 
 const OpRegistration kOps[] = {
+    Op("QuantizeAndDequantize")
+        .Input("input: T")
+        .Output("output: T")
+        .Attr("signed_input: bool = true")
+        .Attr("num_bits: int = 8")
+        .Attr("range_given: bool = false")
+        .Attr("input_min: float = 0")
+        .Attr("input_max: float = 0")
+        .Attr(kTypes)
+        .Shape(shapes::LikeInput0)
+        .Kernel<QuantizeAndDequantizeKernel>()
+        .Gradient(StraightThrough),
     Quantized("V2", StraightThrough),
     Quantized("V3", StraightThrough),
     Quantized("V4", V4Gradient),

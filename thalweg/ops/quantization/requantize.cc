@@ -1,0 +1,176 @@
+// Requantize: integers that stand for a range of floats as others that stand for
+// another one. RequantizationRange: the part of the range that a tensor uses.
+// QuantizeDownAndShrinkRange does both. PerChannel: each channel has a range.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "thalweg/kernel/op.h"
+#include "thalweg/ops/quantization/quantized_range.h"
+
+namespace thalweg {
+
+absl::StatusOr<QuantizedRange> RangeInput(KernelContext& c, int i) {
+  QuantizedRange range;
+  for (const int k : {0, 1}) {
+    const Tensor& t = c.input(i + k);
+    if (t.rank() != 0) {
+      const std::string& name = c.node().schema()->def.input_arg_size() > i + k
+                                    ? c.node().schema()->def.input_arg(i + k).name()
+                                    : std::string("range");
+      return InvalidArgument("`", name, "` must be rank 0 but is rank ", t.rank());
+    }
+    const float value = t.scalar<float>();
+    if (!std::isfinite(value)) return InvalidArgument("a quantized range must be finite, got ", value);
+    (k == 0 ? range.min : range.max) = value;
+  }
+  return range;
+}
+
+absl::Status SetRange(KernelContext& c, int i, const QuantizedRange& range) {
+  for (const int k : {0, 1}) {
+    ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(i + k, Shape()));
+    *out->mutable_data<float>() = k == 0 ? range.min : range.max;
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+template <typename From, typename To>
+void RequantizeAll(const Tensor& x, const QuantizedRange& from, const QuantizedRange& to, Tensor* y) {
+  const FromQuantizedFloats<From> floats(from);
+  const ToQuantizedFloats<To> quantized(to);
+  const From* const in = Integers<From>(x);
+  To* const out = MutableIntegers<To>(y);
+  for (int64_t i = 0; i < x.num_elements(); ++i) out[i] = quantized(floats(in[i]));
+}
+
+// From 32 bits to 8, in fixed point with 16 bits for the fraction: TensorFlow's
+// results differ from those of floats where one lies between two integers.
+template <>
+void RequantizeAll<int32_t, uint8_t>(const Tensor& x, const QuantizedRange& from, const QuantizedRange& to, Tensor* y) {
+  constexpr int kShift = 16;
+  constexpr double kOne = 1 << kShift, kFar = 4e9 * kOne;  // a product with 32 bits still fits
+  const float width = to.max - to.min;
+  const auto fixed = [&](double value) {
+    return width == 0 || std::isnan(value) ? 0 : static_cast<int64_t>(std::clamp(value, -kFar, kFar));
+  };
+  const float per_unit = width == 0 ? 0.0f : static_cast<float>(255.0 / width), middle = (from.min + from.max) / 2;
+  const int64_t scale = fixed(255.0 * kOne * (from.max - from.min) / width);
+  const int64_t offset = fixed(middle * per_unit * static_cast<float>(kOne));
+  const int64_t low = fixed(std::round(kOne * (to.min * 255.0) / width));
+  for (int64_t i = 0; i < x.num_elements(); ++i) {
+    const int64_t value =
+        static_cast<int64_t>(static_cast<__int128>(Integers<int32_t>(x)[i]) * scale >> 32) + offset - low;
+    MutableIntegers<uint8_t>(y)[i] =
+        static_cast<uint8_t>(std::clamp<int64_t>((value + (1 << (kShift - 1))) >> kShift, 0, 255));
+  }
+}
+
+absl::Status RequantizeTo(KernelContext& c, const QuantizedRange& from, const QuantizedRange& to) {
+  const Tensor x = c.input(0);
+  ASSIGN_OR_RETURN(Tensor* const y, c.Allocate(0, x.shape()));
+  RETURN_IF_ERROR(SetRange(c, 1, to));
+  return Dispatch(QuantizedStorage(), StorageType(x.dtype()), [&]<typename From>() {
+    return Dispatch(QuantizedStorage(), StorageType(y->dtype()), [&]<typename To>() {
+      RequantizeAll<From, To>(x, from, to, y);
+      return absl::OkStatus();
+    });
+  });
+}
+
+absl::Status ComputeRequantize(KernelContext& c) {
+  ASSIGN_OR_RETURN(const QuantizedRange from, RangeInput(c, 1));
+  ASSIGN_OR_RETURN(const QuantizedRange to, RangeInput(c, 3));
+  if (to.min > 0) return InvalidArgument("requested_output_min must be <= 0, but got ", to.min);
+  if (to.max < to.min) {
+    return InvalidArgument("requested_output_max must be >= requested_output_min, but got ", to.max, " and ", to.min);
+  }
+  return RequantizeTo(c, from, to);
+}
+
+// The range that the elements of input 0 use, with 0 in it.
+absl::StatusOr<QuantizedRange> UsedRange(const Tensor& x, const QuantizedRange& range) {
+  QuantizedRange used;
+  RETURN_IF_ERROR(Dispatch(QuantizedStorage(), StorageType(x.dtype()), [&]<typename T>() {
+    T low = std::numeric_limits<T>::max(), high = std::numeric_limits<T>::lowest();
+    for (int64_t i = 0; i < x.num_elements(); ++i) {
+      low = std::min(low, Integers<T>(x)[i]);
+      high = std::max(high, Integers<T>(x)[i]);
+    }
+    used = {std::min(0.0f, ToFloat(low, range)), ToFloat(high, range)};
+    return absl::OkStatus();
+  }));
+  return used;
+}
+
+absl::Status ComputeRange(KernelContext& c) {
+  ASSIGN_OR_RETURN(const QuantizedRange range, RangeInput(c, 1));
+  ASSIGN_OR_RETURN(const QuantizedRange used, UsedRange(c.input(0), range));
+  return SetRange(c, 0, used);
+}
+
+absl::Status ComputeShrink(KernelContext& c) {
+  ASSIGN_OR_RETURN(const QuantizedRange range, RangeInput(c, 1));
+  ASSIGN_OR_RETURN(const QuantizedRange used, UsedRange(c.input(0), range));
+  return RequantizeTo(c, range, used);
+}
+
+absl::Status ThreeShapes(ShapeContext& c) {
+  for (int i = 1; i < c.num_inputs(); ++i) RETURN_IF_ERROR(c.RequireScalar(i));
+  c.set_output(0, c.input(0));
+  c.set_output(1, PartialShape(Shape()));
+  c.set_output(2, PartialShape(Shape()));
+  return absl::OkStatus();
+}
+
+absl::Status RangeShapes(ShapeContext& c) {
+  for (int i = 1; i < c.num_inputs(); ++i) RETURN_IF_ERROR(c.RequireScalar(i));
+  return shapes::Scalar(c);
+}
+
+constexpr char kTinput[] = "Tinput: {qint8, quint8, qint32, qint16, quint16}";
+constexpr char kOutType[] = "out_type: {qint8, quint8, qint32, qint16, quint16}";
+
+const OpRegistration kOps[] = {
+    Op("Requantize")
+        .Input("input: Tinput")
+        .Input("input_min: float")
+        .Input("input_max: float")
+        .Input("requested_output_min: float")
+        .Input("requested_output_max: float")
+        .Output("output: out_type")
+        .Output("output_min: float")
+        .Output("output_max: float")
+        .Attr(kTinput)
+        .Attr(kOutType)
+        .Shape(ThreeShapes)
+        .Compute(ComputeRequantize)
+        .NotDifferentiable(),
+    Op("QuantizeDownAndShrinkRange")
+        .Input("input: Tinput")
+        .Input("input_min: float")
+        .Input("input_max: float")
+        .Output("output: out_type")
+        .Output("output_min: float")
+        .Output("output_max: float")
+        .Attr(kTinput)
+        .Attr(kOutType)
+        .Shape(ThreeShapes)
+        .Compute(ComputeShrink)
+        .NotDifferentiable(),
+    Op("RequantizationRange")
+        .Input("input: Tinput")
+        .Input("input_min: float")
+        .Input("input_max: float")
+        .Output("output_min: float")
+        .Output("output_max: float")
+        .Attr(kTinput)
+        .Shape(RangeShapes)
+        .Compute(ComputeRange)
+        .NotDifferentiable(),
+};
+
+}  // namespace
+}  // namespace thalweg
