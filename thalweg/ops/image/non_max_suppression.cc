@@ -9,22 +9,11 @@
 #include <queue>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/image/box_overlap.h"
 #include "thalweg/ops/image_ops.h"
 
 namespace thalweg {
 namespace {
-
-float Overlap(const float* a, const float* b) {
-  const auto low = [](const float* box, int k) { return std::min(box[k], box[k + 2]); };
-  const auto high = [](const float* box, int k) { return std::max(box[k], box[k + 2]); };
-  const auto area = [&](const float* box) { return (high(box, 0) - low(box, 0)) * (high(box, 1) - low(box, 1)); };
-  if (area(a) <= 0 || area(b) <= 0) return 0;
-  float common = 1;
-  for (int k = 0; k < 2; ++k) {
-    common *= std::max(std::min(high(a, k), high(b, k)) - std::max(low(a, k), low(b, k)), 0.0f);
-  }
-  return common / (area(a) + area(b) - common);
-}
 
 std::vector<float> Floats(const Tensor& t) {
   std::vector<float> values(t.num_elements());
@@ -129,7 +118,7 @@ class NonMaxSuppressionKernel : public Kernel {
     const std::vector<float> places = Floats(boxes);
     const int64_t width = boxes.dim(1);
     const Selected selected = Suppress(Floats(scores), limits, [&](int i, int j) {
-      return version_ == 0 ? places[i * width + j] : Overlap(&places[4 * i], &places[4 * j]);
+      return version_ == 0 ? places[i * width + j] : BoxOverlap(&places[4 * i], &places[4 * j]);
     });
     return Emit(c, selected, limits.count);
   }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/audio/wav.h"
 #include "thalweg/ops/image/image_codec.h"
 #include "thalweg/ops/io_ops.h"
 #include "thalweg/proto/summary.pb.h"
@@ -44,32 +45,6 @@ void Normalize(const T* values, int64_t pixels, int depth, const uint8_t* bad_co
       out[i * depth + k] = good ? static_cast<uint8_t>(static_cast<double>(value)) : bad_color[k];
     }
   }
-}
-
-// RIFF, little endian: a head of 44 bytes and the samples, channel by channel.
-std::string EncodeWav(absl::Span<const float> samples, uint32_t rate, uint16_t channels) {
-  std::string wav;
-  const auto put = [&](uint32_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) wav.push_back(static_cast<char>(value >> (8 * i)));
-  };
-  const uint32_t size = static_cast<uint32_t>(samples.size() * 2);
-  wav.append("RIFF");
-  put(36 + size, 4);
-  wav.append("WAVEfmt ");
-  put(16, 4);
-  put(1, 2);  // not compressed
-  put(channels, 2);
-  put(rate, 4);
-  put(rate * 2 * channels, 4);
-  put(2 * channels, 2);
-  put(16, 2);
-  wav.append("data");
-  put(size, 4);
-  for (const float sample : samples) {
-    const float scaled = std::round(sample * 32768.0f);
-    put(static_cast<uint16_t>(static_cast<int16_t>(std::min(std::max(scaled, -32768.0f), 32767.0f))), 2);
-  }
-  return wav;
 }
 
 }  // namespace
