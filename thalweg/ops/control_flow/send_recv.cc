@@ -126,7 +126,8 @@ Op Recv(absl::string_view name) {
       .NotDifferentiable();
 }
 
-const OpRegistration kOps[] = {Send("_Send"), Recv("_Recv"), Send("_HostSend"), Recv("_HostRecv")};
+const OpRegistration kOps[] = {Send("_Send"),     Recv("_Recv"), Send("_HostSend"),
+                               Recv("_HostRecv"), Send("Send"),  Recv("Recv").DistributedCommunication()};
 
 }  // namespace
 }  // namespace thalweg
