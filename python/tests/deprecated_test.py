@@ -101,6 +101,23 @@ class DeprecatedTest(unittest.TestCase):
             ours, theirs = (np.abs(side[0][..., 1:, :]) for side in (ours, theirs))
             self.assertIsNone(difference(ours, theirs, 1e-9))
 
+    def test_first_graphs(self):
+        f = tf.float32
+        x = numbers(2, 4, 6, 3).astype("float32")
+        channels = [numbers(3, seed=i).astype("float32") for i in range(4)]
+        channels[1] = channels[1] ** 2 + .1
+        for scale in (False, True):
+            attrs = dict(T=f, variance_epsilon=.001, scale_after_normalization=scale, tolerance=1e-5)
+            self.compare("BatchNormWithGlobalNormalization", x, *channels, **attrs)
+            self.compare("BatchNormWithGlobalNormalizationGrad", x, *channels[:3], numbers(2, 4, 6, 3, seed=9).astype("float32"),
+                         outputs=5, **attrs)
+        for given in (False, True):
+            self.compare("QuantizeAndDequantize", x, T=f, signed_input=True, num_bits=6, range_given=given, input_min=-.5,
+                         input_max=.7, tolerance=1e-6)
+        low, high, factor = (np.array(v, np.float32) for v in (-1., 1., 1.5))
+        self.compare("AdjustContrast", x, factor, low, high, T=f, tolerance=1e-5)
+        self.compare("RandomCrop", x[0], np.array([4, 6], np.int64), T=f, seed=1, seed2=2)
+
     def test_errors(self):
         for op in ("BatchCholesky", "BatchMatrixInverse", "SelfAdjointEig", "MatrixExponential"):
             ours, theirs = self.results(op, numbers(2, 3), T=tf.float64)

@@ -69,15 +69,34 @@ constexpr char kOnlyRefused[] =
         TensorArrayGrad TensorArrayGradV2 TensorArrayPack TensorArrayRead TensorArrayReadV2 TensorArrayScatter
         TensorArrayScatterV2 TensorArraySize TensorArraySizeV2 TensorArraySplit TensorArraySplitV2
         TensorArrayUnpack TensorArrayWrite TensorArrayWriteV2 TensorListPushBackBatch ThalwegRosterAwaitStep
-        ThalwegRosterJoin Unstage _HostRecv _Recv)";
+        ThalwegRosterJoin Unstage _HostRecv _Recv Recv ConsumeMutexLock DecodeWav MapDefun RngReadAndSkip RngSkip
+        StatefulRandomBinomial StatefulStandardNormal StatefulStandardNormalV2 StatefulTruncatedNormal
+        StatefulUniform StatefulUniformFullInt StatefulUniformInt TensorMapErase TensorMapLookup
+        TensorMapStackKeys SparseMatrixSparseMatMul SparseMatrixMatMul CSRSparseMatrixComponents)";
 
 // Names a resource of this family, for ops whose own name does not.
-constexpr std::pair<const char*, const char*> kFamilies[] = {
-    {"Queue", "QueueV2"},           {"LookupTable", "TableV2"},   {"TensorArray", "TensorArrayV3"},
-    {"Stack", "StackV2"},           {"Reader", "ReaderV2"},       {"Barrier", "Barrier"},
-    {"Accumulator", "Accumulator"}, {"Iterator", "Iterator"},     {"Resource", "VarHandle"},
-    {"Variable", "VarHandle"},      {"Summary", "SummaryWriter"}, {"Initialize", "TableV2"},
-    {"TensorList", "TensorList"},   {"Optional", "Optional"}};
+constexpr std::pair<const char*, const char*> kFamilies[] = {{"Queue", "QueueV2"},
+                                                             {"LookupTable", "TableV2"},
+                                                             {"TensorArray", "TensorArrayV3"},
+                                                             {"Stack", "StackV2"},
+                                                             {"Reader", "ReaderV2"},
+                                                             {"Barrier", "Barrier"},
+                                                             {"Accumulator", "Accumulator"},
+                                                             {"Iterator", "Iterator"},
+                                                             {"Resource", "VarHandle"},
+                                                             {"Variable", "VarHandle"},
+                                                             {"Summary", "SummaryWriter"},
+                                                             {"Initialize", "TableV2"},
+                                                             {"TensorList", "TensorList"},
+                                                             {"Optional", "Optional"},
+                                                             {"SparseMatrix", "CSRSparse"},
+                                                             {"TensorMap", "TensorMap"},
+                                                             {"MutexLock", "MutexV2"},
+                                                             {"ChooseFastest", "RangeDataset"},
+                                                             {"Roster", "Roster"},
+                                                             {"IsBoostedTreesEnsemble", "BoostedTreesEnsemble"},
+                                                             {"SetStats", "RangeDataset"},
+                                                             {"SetStats", "StatsAggregatorHandle"}};
 
 // Ops whose first output is a handle or a variant, and that need neither.
 const std::vector<const OpSchema*>& Makers(DType dtype) {

@@ -1,6 +1,6 @@
 """The cases of compare_test.py, one module per family of ops."""
 
-from cases import core, images, io, linalg, more, nn, quantize, sparse, special, trainers
+from cases import core, images, io, linalg, more, nn, quantize, rarer, sparse, special, trainers
 from cases.case_builder import Cases
 
 
@@ -8,7 +8,7 @@ def build(registered):
     """All cases in one graph. `registered`: the names of the ops that Thalweg has."""
     c = Cases(registered)
     with c.graph.as_default():
-        for module in (core, io, images, linalg, more, nn, quantize, sparse, special, trainers):
+        for module in (core, io, images, linalg, more, nn, quantize, rarer, sparse, special, trainers):
             for family in module.FAMILIES:
                 family(c)
     return c

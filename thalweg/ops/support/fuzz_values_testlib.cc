@@ -108,6 +108,9 @@ Tensor FuzzValues::AnyNumbers(DType dtype, const Shape& shape) {
       }
       return absl::OkStatus();
     });
+  } else if (ElementSize(dtype) > 0) {  // quantized: bytes of all kinds
+    auto* const bytes = static_cast<uint8_t*>(t.raw());
+    for (int64_t i = 0; i < t.TotalBytes(); ++i) bytes[i] = static_cast<uint8_t>(37 * i + 11);
   }
   return t;
 }
