@@ -21,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "thalweg/base/clock.h"
 #include "thalweg/base/logging.h"
+#include "thalweg/base/short_macros.h"
 #include "thalweg/base/simd.h"
 #include "thalweg/transport/host_group.h"
 

@@ -224,7 +224,7 @@ const OpRegistration kQuantizeAndDequantizeOps[] = {
         .Attr("range_given: bool = false")
         .Attr("input_min: float = 0")
         .Attr("input_max: float = 0")
-        .Attr(kTypes)
+        .Attr(kFloatTypes)
         .Shape(shapes::LikeInput0)
         .Kernel<QuantizeAndDequantizeKernel>()
         .Gradient(StraightThrough),

@@ -130,7 +130,7 @@ absl::Status RangeShapes(ShapeContext& c) {
   return shapes::Scalar(c);
 }
 
-constexpr char kTinput[] = "Tinput: {qint8, quint8, qint32, qint16, quint16}";
+constexpr char kRequantizeInput[] = "Tinput: {qint8, quint8, qint32, qint16, quint16}";
 constexpr char kOutType[] = "out_type: {qint8, quint8, qint32, qint16, quint16}";
 
 const OpRegistration kRequantizeOps[] = {
@@ -143,7 +143,7 @@ const OpRegistration kRequantizeOps[] = {
         .Output("output: out_type")
         .Output("output_min: float")
         .Output("output_max: float")
-        .Attr(kTinput)
+        .Attr(kRequantizeInput)
         .Attr(kOutType)
         .Shape(ThreeShapes)
         .Compute(ComputeRequantize)
@@ -155,7 +155,7 @@ const OpRegistration kRequantizeOps[] = {
         .Output("output: out_type")
         .Output("output_min: float")
         .Output("output_max: float")
-        .Attr(kTinput)
+        .Attr(kRequantizeInput)
         .Attr(kOutType)
         .Shape(ThreeShapes)
         .Compute(ComputeShrink)
@@ -166,7 +166,7 @@ const OpRegistration kRequantizeOps[] = {
         .Input("input_max: float")
         .Output("output_min: float")
         .Output("output_max: float")
-        .Attr(kTinput)
+        .Attr(kRequantizeInput)
         .Shape(RangeShapes)
         .Compute(ComputeRange)
         .NotDifferentiable(),

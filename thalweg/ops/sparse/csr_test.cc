@@ -3,20 +3,20 @@
 namespace thalweg {
 namespace {
 
-const Tensor kIndices = Tensor::Of<int64_t>({3, 2}, {0, 1, 1, 0, 1, 2});
-const Tensor kValues = Tensor::Vector<float>({2, 3, 4});
+const Tensor kCsrIndices = Tensor::Of<int64_t>({3, 2}, {0, 1, 1, 0, 1, 2});
+const Tensor kCsrValues = Tensor::Vector<float>({2, 3, 4});
 const Tensor kDims = Tensor::Vector<int64_t>({2, 3});
 
 // [[0, 2, 0], [3, 0, 4]]
-Tensor Matrix() { return (*RunOp("SparseTensorToCSRSparseMatrix", {kIndices, kValues, kDims}))[0]; }
+Tensor Matrix() { return (*RunOp("SparseTensorToCSRSparseMatrix", {kCsrIndices, kCsrValues, kDims}))[0]; }
 
 TEST(CsrTest, ThereAndBack) {
   ExpectTensor((*RunOp("CSRSparseMatrixToDense", {Matrix()}, {{"type", kFloat}}))[0],
                Tensor::Of<float>({2, 3}, {0, 2, 0, 3, 0, 4}));
   const auto sparse = RunOp("CSRSparseMatrixToSparseTensor", {Matrix()}, {{"type", kFloat}});
   ASSERT_TRUE(sparse.ok()) << sparse.status();
-  ExpectTensor((*sparse)[0], kIndices);
-  ExpectTensor((*sparse)[1], kValues);
+  ExpectTensor((*sparse)[0], kCsrIndices);
+  ExpectTensor((*sparse)[1], kCsrValues);
   ExpectTensor((*sparse)[2], kDims);
   const auto parts = RunOp("CSRSparseMatrixComponents", {Matrix(), Tensor::Scalar<int32_t>(0)}, {{"type", kFloat}});
   ASSERT_TRUE(parts.ok()) << parts.status();
@@ -39,7 +39,7 @@ TEST(CsrTest, Products) {
 }
 
 TEST(CsrTest, BadInputIsAnError) {
-  EXPECT_FALSE(RunOp("SparseTensorToCSRSparseMatrix", {kIndices, kValues, Tensor::Vector<int64_t>({1, 3})}).ok());
+  EXPECT_FALSE(RunOp("SparseTensorToCSRSparseMatrix", {kCsrIndices, kCsrValues, Tensor::Vector<int64_t>({1, 3})}).ok());
   EXPECT_FALSE(RunOp("SparseTensorToCSRSparseMatrix",
                      {Tensor(kInt64, {0, 2}), Tensor(kFloat, {0}), Tensor::Vector<int64_t>({int64_t{1} << 40, 3})})
                    .ok());

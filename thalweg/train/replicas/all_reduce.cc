@@ -157,8 +157,8 @@ class AllReduceHook : public Hook {
         default:
           bits = Bitcast(s, bits, kInt64);
       }
-      const Output most = CollectiveReduce(s, bits, Keys(kCheckKeys, 2 * b), {.merge = "Max"});
-      const Output least = CollectiveReduce(s, bits, Keys(kCheckKeys, 2 * b + 1), {.merge = "Min"});
+      const Output most = CollectiveReduce(s, bits, Keys(kCheckKeys, 2 * b), {.kind = ReduceKind::kMax});
+      const Output least = CollectiveReduce(s, bits, Keys(kCheckKeys, 2 * b + 1), {.kind = ReduceKind::kMin});
       const std::vector<Output> parts = Unflatten(s, NotEqual(s, most, least), values, buckets[b], /*shaped=*/false);
       for (size_t k = 0; k < parts.size() && s.ok(); ++k) {
         differs_.push_back(ReduceAny(s, parts[k]));
