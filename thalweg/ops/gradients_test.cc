@@ -69,6 +69,7 @@ TEST(GradientsTest, Arithmetic) {
   Check("Polygamma", {Fixed(Tensor::Of<double>({2}, {1, 3})), Values({2}, 1, 0.5, 3)});
   Check("Zeta", {Fixed(Tensor::Of<double>({2}, {2.5, 4})), Values({2}, 1, 0.5, 3)});
   Check("CheckNumericsV2", {Values({4})}, {{"message", ""}});
+  Check("DebugGradientIdentity", {Values({4})});
   Check("BiasAddV1", {Values({2, 2, 3}), Values({3})});
   Check("BatchMatMul", {Values({2, 2, 3}), Values({2, 4, 3}, 2)}, {{"adj_y", true}});
   Check("BatchMatMulV3", {Values({2, 2, 3}), Values({3, 4}, 2)}, {{"Tout", kDouble}});
@@ -186,7 +187,7 @@ TEST(GradientsTest, FourierTransforms) {
 // and the test that looks at the values of it instead.
 constexpr const char* kOthers[] = {
     // Rounded values count as if they were not rounded: QuantizeTest.GradientsAreTensorFlows.
-    "FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel",
+    "FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel", "QuantizeAndDequantize",
     "QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4",
     // An error by intent: IdentityTest.NoGradients.
     "PreventGradient",

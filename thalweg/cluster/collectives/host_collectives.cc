@@ -40,7 +40,7 @@ class HostCollectives::Membership {
 
   bool failed() {
     MutexLock lock(&mutex_);
-    return !failed_.ok() || (group_ != nullptr && !group_->status().ok());
+    return join_.cancelled() || !failed_.ok() || (group_ != nullptr && !group_->status().ok());
   }
 
   void Start(const HostCall& call, Done done) {

@@ -39,12 +39,16 @@ bool AnyNode(const Graph& graph, Predicate predicate) {
 // updates variables of other tasks, those in the master's own task do not count. The
 // aggregation round of synchronous training, which begins by waiting for gradients, is not
 // delayed by saves: the chief, which saves, has not sent its own gradient.
+// The same holds for steps with collectives: they cannot end before the chief, which saves,
+// has reached them.
 bool HasSharedUpdates(const Graph& graph, const std::string& self) {
   const std::string own = absl::StrCat(self, "/");
   const auto is_own = [&](const Node& node) { return absl::StartsWith(node.device(), own); };
   const bool alone = !AnyNode(graph, [&](const Node& node) { return !is_own(node); });
   return AnyNode(graph, [&](const Node& node) { return ChangesVariable(node) && (alone || !is_own(node)); }) &&
-         !AnyNode(graph, [](const Node& node) { return absl::EndsWith(node.op(), "AccumulatorTakeGradient"); });
+         !AnyNode(graph, [](const Node& node) {
+           return absl::EndsWith(node.op(), "AccumulatorTakeGradient") || absl::StartsWith(node.op(), "Collective");
+         });
 }
 
 // Unless it writes values that were taken before.

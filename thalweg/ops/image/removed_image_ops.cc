@@ -10,7 +10,7 @@
 namespace thalweg {
 namespace {
 
-using ImageTypes = Types<uint8_t, int8_t, int16_t, int32_t, int64_t, float, double>;
+using CroppedTypes = Types<uint8_t, int8_t, int16_t, int32_t, int64_t, float, double>;
 
 // Each channel's distance from its mean, times a factor, within bounds.
 absl::Status ComputeContrast(KernelContext& c) {
@@ -25,7 +25,7 @@ absl::Status ComputeContrast(KernelContext& c) {
   if (x.num_elements() == 0) return absl::OkStatus();
   const int64_t channels = x.dim(x.rank() - 1), pixels = x.dim(x.rank() - 2) * x.dim(x.rank() - 3);
   const int64_t images = x.num_elements() / (channels * pixels);
-  return Dispatch(ImageTypes(), x.dtype(), [&]<typename T>() {
+  return Dispatch(CroppedTypes(), x.dtype(), [&]<typename T>() {
     for (int64_t i = 0; i < images * channels; ++i) {
       const int64_t first = i / channels * pixels * channels + i % channels;
       double sum = 0;

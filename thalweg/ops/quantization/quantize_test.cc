@@ -72,6 +72,7 @@ TEST(QuantizeTest, GradientsAreTensorFlows) {
          {inside, Tensor::Scalar(3.f), Tensor::Scalar(11.f)});
   expect("FakeQuantWithMinMaxVarsPerChannel", {x, lows, highs}, {{"num_bits", 4}},
          {of_x({0, 0, 3, 4, 0, 6}), Tensor::Vector<float>({1, 2, 0}), Tensor::Vector<float>({0, 5, 0})});
+  expect("QuantizeAndDequantize", {x}, {{"range_given", true}, {"input_min", -1.f}, {"input_max", 1.5f}}, {weights});
   expect("QuantizeAndDequantizeV2", {x, low, high}, {{"range_given", true}}, {weights});
   expect("QuantizeAndDequantizeV3", {x, low, high, Tensor::Scalar<int32_t>(8)}, {}, {weights});
   expect("QuantizeAndDequantizeV4", {x, low, high}, {{"range_given", true}}, {inside, none, none});
