@@ -65,6 +65,10 @@ bench: build tensorflow ## run the benchmarks
 format: setup-develop ## format the source files with clang-format
 	@git ls-files --cached --others --exclude-standard -- '*.h' '*.cc' | xargs -r clang-format -i
 
+.PHONY: check-format
+check-format: setup-develop ## check the format of the source files
+	@git ls-files -- '*.h' '*.cc' | xargs -r clang-format --dry-run -Werror
+
 .PHONY: lint
 lint: setup-develop ## check layout and license lines, and run clang-tidy on what differs from origin/main
 	@$(call build,clang,thalweg_proto thalweg_common_headers thalweg_op_headers thalweg_test_headers thalweg_api_headers)

@@ -9,8 +9,8 @@
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/nn_ops.h"
-#include "thalweg/runtime/session_testlib.h"
 #include "thalweg/proto/config.pb.h"
+#include "thalweg/runtime/session_testlib.h"
 #include "thalweg/server/server.h"
 
 namespace thalweg {

@@ -21,7 +21,6 @@
 #include "thalweg/rpc/services.h"
 #include "thalweg/server/listen_hosts.h"
 #include "thalweg/server/save_variables.h"
-#include "thalweg/transport/host_join.h"
 
 namespace thalweg {
 
@@ -88,7 +87,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .sequences = &s->sequences,
                                        .collective_leader = session_config.experimental().collective_group_leader(),
                                        .health = &*s->health,
-                                       .host = options.local_links ? HostIdentity() : "",
                                        .gate = &s->gate_of_updates,
                                        .master_lease = options.master_lease});
   ASSIGN_OR_RETURN(s->workers, make_workers(cluster, task));

@@ -45,7 +45,7 @@ struct LocalWorkerOptions {
   CollectiveStepIds* sequences = nullptr;       // borrowed; shared with the server's master
   std::string collective_leader;                // for graphs that do not name one
   PeerHealth* health = nullptr;                 // borrowed; nullptr: other tasks are not watched
-  std::string host;                             // see HostIdentity(); "": shares no memory with other tasks
+  std::string host;                             // see HostIdentity(); "": collectives do not use shared memory
   UpdateGate* gate = nullptr;                   // borrowed; the gate of the server's master, if it has one
   absl::Duration report_after = kLogWaitAfter;  // how long a wait may last before it is logged
   // The sessions of a master are closed when it has not answered for this long.

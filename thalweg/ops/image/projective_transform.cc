@@ -185,7 +185,7 @@ Op Transform(absl::string_view name, bool has_fill) {
 }
 
 const OpRegistration kProjectiveTransformOps[] = {Transform("ImageProjectiveTransformV2", false),
-                               Transform("ImageProjectiveTransformV3", true)};
+                                                  Transform("ImageProjectiveTransformV3", true)};
 
 }  // namespace
 }  // namespace thalweg
