@@ -67,7 +67,8 @@ TEST_F(SessionGraphTest, NodesOfOldGraphsThatAskForNoTaskGoToTheFirstByName) {
   options_.placer.default_device = kWorker;
   const Signature signature{.feeds = {"x:0"}, .fetches = {"y:0"}};
   constexpr char kFirst[] = "/job:ps/replica:0/task:0/device:CPU:0";
-  for (const auto& [version, device] : {std::pair(134, kFirst), std::pair(440, kWorker), std::pair(0, kWorker)}) {
+  constexpr char kOwn[] = "/job:worker/replica:0/task:0/device:CPU:0";
+  for (const auto& [version, device] : {std::pair(134, kFirst), std::pair(440, kOwn), std::pair(0, kOwn)}) {
     def.mutable_versions()->set_producer(version);
     SessionGraph session;
     ASSERT_OK(session.Import(def));
