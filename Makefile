@@ -31,14 +31,15 @@ test: build tensorflow ## build and run all tests, including those against Tenso
 .PHONY: test-tf1
 test-tf1: build ## run the tests with TensorFlow 1.15.5 as client or peer; needs Python 3.7
 	@tools/setup; python=$$(tools/tensorflow 1.15); \
-	for script in python/tests/{cluster_programs,dataset_clients,script_end,py_func,placement,catalogue,ordering}_test.py python/tests/tensorflow1/*_test.py; do \
+	for script in python/tests/{cluster_programs,dataset_clients,script_end,py_func,placement,catalogue,ordering}_test.py python/tests/tensorflow1/mixed_cluster_test.py; do \
 	  THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python $$script; \
 	done
 
 .PHONY: test-programs
 test-programs: build ## run the catalogue of TensorFlow 1 programs on TensorFlow 1.15.5's servers and on Thalweg's; needs Python 3.7
 	@tools/setup; python=$$(tools/tensorflow 1.15) && \
-	THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python python/tests/catalogue.py $(ARGS)
+	THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python python/tests/catalogue.py $(ARGS) && \
+	THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python python/tests/tensorflow1/mixed_programs_test.py
 
 .PHONY: test-asan test-tsan test-clang
 test-asan: build-asan tensorflow ## run all tests with the address and undefined-behaviour sanitizers
