@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The front door. Everything is built under build/; `make help` lists what there is.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures whether a variable should be updated in the same pass that adds up the gradients of several workers,
 // instead of adding them into a tensor that the update reads: Adam on one thread, 650,000 elements (the MLP of
 // the tutorials) and ten million.

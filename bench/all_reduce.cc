@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All-reduce between processes of this host, the collective itself: values of float32 are summed
 // in memory that the processes share (transport/host_group.h).
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduce of float32 between processes of this host: Thalweg beside OpenMPI and, if it is installed, gloo (PyTorch).
 
     python3 bench/all_reduce.py [--ranks 2,4] [--bytes 1024,...] [--rounds N] [--seconds S] [--pytorch PYTHON]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures saving and restoring variables, compared with a plain write with fsync and a plain read of as
 // many bytes: MB/s, the best of some rounds. The two that write alternate in going first, because a disk may
 // be slower after some GB. After a save, a background thread deletes the previous checkpoint; the time for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CNN of TensorFlow's CIFAR-10 tutorial (24x24 crops; conv 5x5x64, pool
 // 3x3/2, LRN, twice; 384 and 192 units; weight decay; gradient descent), data
 // fed each step: images per second. bench/cifar.py runs it side by side with

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares training of the CIFAR-10 tutorial's CNN with TensorFlow and PyTorch, side by side.
 
 Thalweg is bin/bench/cifar. Usage:

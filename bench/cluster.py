@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the cost of a step on Thalweg's and on TensorFlow's servers, with TensorFlow's Python client.
 
     build/tensorflow/bin/python bench/cluster.py [--rounds N] [--seconds S] [--tasks N]

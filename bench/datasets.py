@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares input pipelines (tf.data) with TensorFlow, side by side.
 
 A server of TensorFlow and one of Thalweg run the same pipelines for the same client: TFRecord files of Examples, and of

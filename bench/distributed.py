@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Distributed MNIST (784-500-500-10, Adam, batches of 32) with 2 parameter servers and 2 workers on this machine: the
 same TensorFlow program on Thalweg's servers and on TensorFlow's, and the C++ example.
 

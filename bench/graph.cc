@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures the step time of a given graph. bench/ops.py uses it to compare ops.
 //
 //   graph < requests

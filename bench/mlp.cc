@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tutorial's MLP (784-500-500-10, Adam), data fed each step: steps per
 // second, and the limit that GEMM and Adam alone set on one core. bench/mlp.py
 // runs it side by side with TensorFlow.

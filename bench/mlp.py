@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares training of the tutorial's MLP with TensorFlow and PyTorch, side by side.
 
 Thalweg is bin/bench/mlp. Usage:

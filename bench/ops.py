@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares common ops at small, medium and large sizes with TensorFlow, side by side.
 
 For every op and size TensorFlow builds a graph of many copies of the op, each on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The language model of TensorFlow's PTB tutorial in its small configuration (two
 // LSTM layers of 200, 20 steps, batches of 20, 10,000 words, gradients clipped by
 // their global norm), data fed each step: words per second. bench/ptb.py runs it

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares the cost of tf.py_func with TensorFlow's, side by side.
 
 The same program runs on TensorFlow's server, which lives in the program's process, and under `thalweg python`, where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shared by the benchmarks that compare Thalweg with TensorFlow and PyTorch.
 
 Each side runs in a process of its own; they take turns, several rounds, so that what else the machine does

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sparse training steps: 32 rows of a table on 4 parameter servers are looked up and updated, by several workers at
 once, with and without a checkpoint that is written meanwhile. The same program runs on Thalweg's servers
 (`thalweg python`) and on TensorFlow's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The price of a step itself: a graph of tiny nodes, and a fetched constant.
 #include <benchmark/benchmark.h>
 

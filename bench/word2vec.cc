@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The skip-gram model of TensorFlow's word2vec tutorial (50,000 words of 128
 // numbers, batches of 128 pairs, NCE with 64 sampled words, gradient descent),
 // data fed each step: steps per second. bench/word2vec.py runs it side by side

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares training of word2vec's skip-gram model with TensorFlow and PyTorch, side by side.
 
 Thalweg is bin/bench/word2vec. Usage:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Flags for every target. The flags that a user gives (CXXFLAGS, CMAKE_CXX_FLAGS,
 # CMAKE_CXX_FLAGS_RELEASE) stay as they are: only CMake's own default is replaced.
 # -O3 is reserved for loops that gain from it (THALWEG_SIMD): for all code it costs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds the Debian 12 packages that tools/setup installs. Used by the build, and by other projects through find_package(thalweg).
 
 # The headers of the API include these.

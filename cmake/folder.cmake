@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # thalweg_precompiled(NAME HEADERS header... [LINK library...] [OPTIONS option...])
 #
 # Precompiles headers for all targets that REUSE_FROM thalweg_NAME. A small op takes 4 s to compile, 3.5 s

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Rules for `make install`: the program, and the C++ API for other projects,
 # as a shared and as a static library (find_package(thalweg), pkg-config).
 include(CMakePackageConfigHelpers)

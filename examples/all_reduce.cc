@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // all_reduce.cc - data-parallel training without parameter servers. Every worker
 // holds the whole model and fits a line to its own points. An all-reduce averages
 // the gradients, so every worker applies the same update.

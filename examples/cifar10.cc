@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cifar10.cc - the CNN of TensorFlow's CIFAR-10 tutorial, trained in one
 // process on the binary files of https://www.cs.toronto.edu/~kriz/cifar.html or
 // on a small generated data set.

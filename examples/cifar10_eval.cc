@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cifar10_eval.cc - evaluates the checkpoints of cifar10_train as they are
 // written, using the moving averages of the weights. It exits after the checkpoint
 // of the last step, or when no new checkpoint appears for --idle.

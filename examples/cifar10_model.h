@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CNN of TensorFlow's CIFAR-10 tutorial, shared by cifar10.cc, cifar10_train.cc
 // and cifar10_eval.cc.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cifar10_train.cc - asynchronous training of the CNN of cifar10.cc on parameter
 // servers and workers. It writes checkpoints, which cifar10_eval can evaluate at
 // the same time, and summaries for TensorBoard: loss, images, weight histograms.

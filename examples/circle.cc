@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // circle.cc - a complete training program in few lines: a CSV file, an input
 // pipeline, layers, a decaying learning rate. It learns which points lie in a circle.
 #include <cstdio>

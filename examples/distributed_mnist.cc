@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // distributed_mnist.cc - trains on MNIST, or a data set in its format, with
 // parameter servers and workers: between-graph replication, asynchronous by default,
 // synchronous with --is_sync.

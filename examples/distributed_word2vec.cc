@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // distributed_word2vec.cc - the skip-gram model of word2vec.cc on a cluster. The
 // embedding table and the weights of the loss are partitioned over the parameter
 // servers, so they may be too large for one task. A step transfers only the rows of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first program: a constant, a session, one run.
 #include <cstdio>
 

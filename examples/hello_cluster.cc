@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // hello_cluster.cc - the smallest cluster program. Every task runs it: a parameter
 // server computes a greeting, and every worker fetches and prints it. Without a
 // cluster it runs as a single worker.

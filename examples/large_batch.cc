@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // large_batch.cc - synchronous training with a large batch, spread over all workers.
 // A larger batch means fewer steps, so the learning rate is scaled by the batch size
 // and warmed up gradually, because the first steps would diverge (Goyal et al. 2017).

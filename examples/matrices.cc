@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // matrices.cc - one graph over several tasks. Two parameter servers hold the
 // factors, each worker multiplies a slice of the rows, and the chief adds up.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mnist.cc - trains a classifier on MNIST, or any data set in its format, in one
 // process: a 784-500-500-10 network with Adam. distributed_mnist.cc trains the same
 // network on a cluster.

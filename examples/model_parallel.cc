@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // model_parallel.cc - a stacked LSTM with each layer on its own task. Activations
 // flow from one task to the next, and gradients flow back the same way. The chief
 // builds the graph; the other workers hold the variables of their layer and run it.

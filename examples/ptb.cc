@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ptb.cc - the language model of TensorFlow's PTB tutorial, in its small
 // configuration: a two-layer LSTM that predicts the next word. It trains in one
 // process on the files of Mikolov's simple-examples or on a small generated text.

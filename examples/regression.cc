@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // regression.cc - MonitoredTrainingSession in a small program: fits a line to
 // points, in this process or on a server, with checkpoints and summaries. Started
 // again, it restores the latest checkpoint and continues.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // towers.cc - synchronous training of one model on several devices of a worker.
 // Each device holds a tower: a copy of the model that computes the gradients of its
 // own batch. One update applies the mean of all towers' gradients.

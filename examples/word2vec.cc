@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // word2vec.cc - the skip-gram model of TensorFlow's word2vec tutorial: it learns
 // embeddings in which words that occur near each other are similar. It trains in one
 // process on the unpacked text8 (http://mattmahoney.net/dc/textdata) or on a small

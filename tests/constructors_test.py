@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every op of the registry has a C++ constructor, or thalweg/ops/constructors.txt says why not."""
 
 import fnmatch

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the examples on small generated data sets: each must learn, report its progress, and report errors clearly."""
 
 import glob

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks the layers of docs/architecture.md against every #include of thalweg/."""
 
 import pathlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The headers of thalweg/public_headers.txt are a closed set that brings nothing else into a user's program."""
 
 import os

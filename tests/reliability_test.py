@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks what docs/reliability.md and docs/cluster.md say against the code."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs whole jobs under `thalweg run` with real programs and processes, some of which are killed."""
 
 import glob

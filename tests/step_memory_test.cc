@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What steps take from malloc once they are warm: nothing that a tensor could be.
 // Tensors, and what kernels need beside them, come from the pool of base/memory.h.
 // A program of its own, since it stands in for malloc.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C++ API in one include: graphs, operations, sessions, training, data.
 //
 //   #include <thalweg/api.h>

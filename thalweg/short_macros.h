@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The short macros: LOG, VLOG, CHECK, RETURN_IF_ERROR and ASSIGN_OR_RETURN beside
 // their long names THALWEG_LOG and so on. thalweg/api.h does not define them, because
 // many programs have macros of these names.

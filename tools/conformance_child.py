@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the tests of one TensorFlow test file in this process, for tools/conformance.
 
 The argument is a JSON object: the file, the tests to run (null: all), the tests to skip, the report to append to, and

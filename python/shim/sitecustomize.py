@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the servers of a TensorFlow program Thalweg's.
 
 `thalweg python script.py` puts this folder in front of PYTHONPATH, so that Python imports this file when it starts.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lets a server call Python functions of the script: those of tf.py_func, tf.numpy_function and tf.py_function.
 
 In TensorFlow the server lives in the script's process and calls them directly. Here it asks for them over sockets that

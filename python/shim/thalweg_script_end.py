@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls functions when the script ends, and tells them whether it ended well.
 
 Python tells functions that run at exit nothing about how the script ended, and runs none of them when a process ends

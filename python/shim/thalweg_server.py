@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servers as processes that live as long as the script that made them.
 
 A script that ends well says so to its servers, which tell the other tasks: a parameter server that waits in join()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the programs of programs/catalogue/ on TensorFlow's servers and on Thalweg's, and compares results and ends.
 
     THALWEG_BIN=build/release/bin python python/tests/catalogue.py [--only NAME] [--skip_tensorflow] [--mixed ps|worker]

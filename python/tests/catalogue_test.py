@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sample of the catalogue on Thalweg's servers; catalogue.py runs all of it, on TensorFlow's servers as well."""
 
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests that TensorFlow and Thalweg read each other's checkpoints and write the same bytes."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the programs of tests/programs/, written as in tutorials, on Thalweg servers. Every task is a real process.
 
 The client is the TensorFlow of the interpreter that runs this file.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares the values that ops compute with TensorFlow's, on the same GraphDef and the same feeds."""
 
 import unittest

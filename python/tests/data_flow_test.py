@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs programs with queues and other stateful ops on TensorFlow and with Thalweg, and compares every step."""
 
 import gzip

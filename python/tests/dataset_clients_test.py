@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs tf.data programs as TensorFlow 1.15 and 2.15 send them: in a session of TensorFlow's own and on a Thalweg server.
 
 The client is the TensorFlow of the interpreter that runs this file. Pipelines have the options that the client gives

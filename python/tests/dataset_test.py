@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs tf.data programs on TensorFlow and with Thalweg: the same elements in the same order, and the same ends."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares ops that newer graphs may not use any more: both sides take them from graphs of an older version."""
 
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs graphs with functions on TensorFlow and with Thalweg: calls, functional conditionals and loops, nested."""
 
 import unittest

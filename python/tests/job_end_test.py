@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests how Thalweg's parameter servers end when TensorFlow's own workers use them.
 
 The worker is a plain TensorFlow program that does not know about Thalweg.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares random graphs of reads and updates of variables with TensorFlow.
 
 Variables (by reference and as resources) live on parameter servers and workers. Reads, updates, control edges,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes that leave it open where they run go to the same devices as in TensorFlow, of the version that is the client."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds ports for the servers of tests and benchmarks."""
 
 import random

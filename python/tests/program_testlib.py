@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts the programs of tests/programs/ on Thalweg's or TensorFlow's servers. Every task is a real process.
 
 The client is the TensorFlow of the interpreter that runs this file.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs whole programs, written as for TensorFlow 1, on TensorFlow and with Thalweg: the same graph, the same steps."""
 
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that every message, field and enum value of our .proto files is the one that TensorFlow has."""
 
 import glob

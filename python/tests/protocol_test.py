@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes the same calls, message by message, to a Thalweg server and to TensorFlow's, and compares the answers.
 
 Random names (handles, incarnations) and TensorFlow's longer explanations may differ.

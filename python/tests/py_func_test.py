@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions in Python that graphs call (tf.py_func and its kin), under `thalweg python`."""
 
 import re

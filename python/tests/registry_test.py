@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks that every op that Thalweg knows has the signature that TensorFlow gives it."""
 
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests how scripts under `thalweg python` end, and how their jobs end."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Summaries of images, and event files that ops write.
 
 The pixels of the PNG files must be the same; their compressed bytes may differ.

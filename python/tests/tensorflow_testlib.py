@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the same graph on TensorFlow and with the program `thalweg`, for tests that compare them.
 
 Needs TensorFlow, and the folder of the program in THALWEG_BIN.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests that TensorFlow reads the files of a training (checkpoints and their list, graphs, events), and the reverse."""
 
 import glob

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bounds the nesting depth of callbacks, and with it the use of the stack.
 //
 // When one part of a step sends a value, the receiving part may continue on the same

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cancellation of steps and calls, with a reason.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Time. Code whose behaviour depends on time (timeouts, rates, retries) takes a Clock, so that tests
 // need not wait. Hot paths that only measure use NowNanos().
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CRC is the remainder of a polynomial over GF(2). Bits are reflected: bit 31
 // of a word is the coefficient of x^0, bit 0 that of x^31, and a byte that
 // follows multiplies what came before by x^8. Two things come from that:

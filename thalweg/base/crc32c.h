@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CRC-32C (Castagnoli), the checksum of TFRecord, checkpoints and event files.
 // About 20 GB/s with SSE4.2, which is detected at run time; a table otherwise.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flushes denormal numbers to zero while a step runs.
 //
 // Operations on numbers below 1.2e-38 take a hundred times as long as others, and a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns exceptions into statuses. Our own code does not throw, but the standard
 // library does when memory or threads run out. That must fail the call that asked for
 // them, not the process.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/base/fault_file_system_testlib.h"
 
 #include <utility>

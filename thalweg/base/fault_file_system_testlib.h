@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file system for tests that runs out of space, or loses data that was not synced.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Paths as users write them: local ("/data/x"), or with the scheme of a file system
 // ("file:///data/x", "s3://bucket/x").
 #pragma once

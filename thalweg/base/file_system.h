@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An interface to files, so that tests can simulate full disks and crashes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Temporary folders for tests, deleted with their contents.
 #pragma once
 

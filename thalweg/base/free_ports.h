@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ports for servers that are about to start on this host.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the paths that match a shell pattern.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Intra-op parallelism: a loop shared between the calling thread and helpers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Log lines as glog writes them, to stderr:
 //
 //   I1115 21:17:04.123456 4242 placer.cc:87] text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the process's malloc is set up.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory for tensors. A page fault costs 2 us per 4 KB here, so a fresh 2.6 MB
 // buffer costs more than a whole training step of a small network: memory comes
 // from huge pages, is kept in size-class free lists and is handed out again.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Locks with absl::Mutex's interface and clang's thread-safety annotations, based on pthread mutexes.
 // absl::Mutex itself comes from a library that is not instrumented for ThreadSanitizer, which therefore
 // does not see its locks. The same holds for absl::Notification and the like.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waiting for one event, or for a given number of events.
 #pragma once
 

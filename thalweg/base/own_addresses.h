@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The network addresses of this machine.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Short names of the macros in logging.h and status.h. The library's own sources have
 // them everywhere (its build defines THALWEG_SHORT_MACROS); a user's program has them
 // only if it asks for them. A name that the program has defined stays the program's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // THALWEG_SIMD before a function (or function template) that holds a hot plain
 // loop: it is compiled at -O3 for AVX2+FMA machines (x86-64-v3) and for the
 // baseline, and the dynamic linker picks one when the program starts.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors are values: every function that can fail returns absl::Status or
 // absl::StatusOr, and nobody ignores one. This header adds constructors that
 // concatenate their arguments, and the macros that pass errors on.

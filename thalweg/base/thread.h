@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A named thread that its destructor joins.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A fixed number of threads that start closures in the order they were scheduled.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs closures at given times, such as the deadlines of steps.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Varints, as protobuf and leveldb write them: seven bits in a byte, the low ones
 // first; the eighth bit says that more bytes follow.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorFlow's V2 checkpoints: a *tensor bundle*, named by a path prefix. Data files hold
 // the tensors one after the other, and the index says where each of them is:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables: files of sorted keys and values in leveldb's format. The block size is
 // TensorFlow's, so equal contents give equal bytes.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A slice of a tensor: an interval in each dimension. Checkpoints of partitioned variables
 // consist of slices.
 #pragma once

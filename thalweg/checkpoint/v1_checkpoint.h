@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorFlow's V1 checkpoints: each file is one table that contains the tensors.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thalweg checkpoint: lists, shows, verifies, compares and merges checkpoints.
 #include <algorithm>
 #include <cmath>

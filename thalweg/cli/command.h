@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A subcommand of `thalweg`: its name, its help text, its flags and the function
 // that runs it. Each subcommand is one file of this folder; program.cc lists them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Flags of subcommands. All are absl flags; each subcommand accepts a subset.
 #pragma once
 

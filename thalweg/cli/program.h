@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program `thalweg` as a function, so that tests can call it in their process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads and writes protos in files: in text form if the name ends in .pbtxt,
 // otherwise in binary form.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thalweg python: runs a TensorFlow program with Thalweg's servers.
 #include <limits.h>
 #include <stdlib.h>

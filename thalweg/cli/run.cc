@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thalweg run: starts a whole job on this host.
 #include <iostream>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // thalweg server: serves one task of a cluster.
 #include "thalweg/server/server.h"
 

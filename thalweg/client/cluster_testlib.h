@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cluster for tests. Its tasks are real servers, each on its own port, either all in this
 // process or each in a process of its own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Updates of numbered steps, and of steps that were given up.
 #include <signal.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops as no library would build them. Where TensorFlow takes them, the values
 // are what it computes.
 #include <random>

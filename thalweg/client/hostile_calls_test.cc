@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Well-formed but hostile calls: they claim more memory than they send, wait without end, or leave
 // state behind. The server answers each of them and keeps serving.
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How jobs end: waiting tasks leave when the others are done.
 #include <cstdlib>
 #include <memory>

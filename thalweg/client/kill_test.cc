@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tasks that are killed while steps run: whatever the moment, a client hears of
 // it soon, and a cluster whose task was started again works.
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops whose nodes are on several tasks.
 #include <functional>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/client/raw_caller_testlib.h"
 
 #include "thalweg/base/notification.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes calls with arbitrary bytes, which Thalweg's own clients would not send.
 #pragma once
 

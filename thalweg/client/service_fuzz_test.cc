@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzzing: damaged messages for every method of both services, and connections that send nothing or
 // garbage. The server answers each with some status and keeps serving.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a session's steps run: in this process, or on a server.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a program says that its part of a job is done.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who is in a cluster: jobs, their tasks, and where each of them listens.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fake workers for tests of code that calls workers. The test decides their answers.
 #pragma once
 

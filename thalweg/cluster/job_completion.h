@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Detects the end of a job in one of its tasks.
 //
 // A task whose program is done announces that to all other tasks. A task that only

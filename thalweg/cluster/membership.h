@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the tasks of a session and their devices.
 //
 // A task that was never seen may not have started yet, so sessions wait for it. A task

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failure detector for the tasks that calls wait for. A broken connection ends its calls
 // by itself. A task that hangs or is cut off is detected with heartbeats.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random identifiers that are unique across processes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes of a file from front to back, unpacked on the way if it is compressed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CIFAR-10 in its binary form: data_batch_1.bin to data_batch_5.bin and
 // test_batch.bin. A record is a byte for the class and 32 x 32 pixels, first all
 // red values, then green, then blue, row by row.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EventFile: the file in which TensorBoard finds what a training reports: a
 // TFRecord of tensorflow.Event messages, named
 // events.out.tfevents.<seconds>.<host>.<process>.<number><suffix>, so that no

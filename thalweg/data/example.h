@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorFlow's Example, a record of named features, as tensors.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small sets in the formats of the real ones, with something in them to be
 // learnt: for tests, and to try a program where there are no data.
 #pragma once

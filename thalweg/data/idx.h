@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IDX, the file format of MNIST and its kin, plain or gzipped; and image sets in
 // it, served in shuffled batches.
 //

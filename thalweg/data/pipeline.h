@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From files to batches: reads records, shuffles and decodes them, and puts
 // batches together, on threads of its own and ahead of who uses them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Determines the order in which a pipeline reads records from its files.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files as sequences of records, whatever their format.
 #pragma once
 

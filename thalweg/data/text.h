@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words as numbers, and batches of them for language models and word2vec.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TFRecord, TensorFlow's file of records: each is its length (8 bytes, little
 // endian), the checksum of those (4 bytes), the data, and the checksum of the
 // data. Checksums are CRC-32C, masked. A whole file may be compressed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes of nodes: AttrValue in and out of C++ types.
 //
 //   ASSIGN_OR_RETURN(const bool transpose, GetAttr<bool>(def, "transpose_a"));

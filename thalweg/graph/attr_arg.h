@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AttrArg: an attribute for an operation that Scope::Add adds by its name.
 //
 //   s.Add("Cumsum", {x, axis}, {{"exclusive", true}})

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Branches of which only one runs, chosen by a tensor when the graph runs:
 //
 //   const auto r = Cond(

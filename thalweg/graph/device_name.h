@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Full and partial device names: "/job:ps/replica:0/task:1/device:CPU:0", "/cpu:0", "/job:ps",
 // "/device:CPU:*".
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which loop each node belongs to. A loop is a *frame*: its nodes lie between
 // Enter nodes that name it and Exit nodes. Frames nest.
 #pragma once

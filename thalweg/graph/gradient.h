@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Symbolic gradients: adds to a graph the operations that compute the
 // derivatives of some outputs with respect to others.
 #pragma once

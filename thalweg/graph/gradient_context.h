@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GradientContext: what the gradient function of an op works with.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graph: operations and the tensors that flow between them. Pure data: it knows
 // signatures, types and shapes, not devices or threads.
 //

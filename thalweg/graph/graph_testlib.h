@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests of the layers below ops/: a few ops with TensorFlow's signatures, matchers
 // for statuses, and helpers.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes that were added to op types after TensorFlow 1.15.
 //
 // A TensorFlow 1.15 worker refuses a node with an unknown attribute, and a node that

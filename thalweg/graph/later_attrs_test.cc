@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/graph/later_attrs.h"
 
 #include "gtest/gtest.h"

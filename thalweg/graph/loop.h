@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds the nodes of a loop, or adds nodes to an existing one. Used by While
 // (while.h) and by gradients.
 //

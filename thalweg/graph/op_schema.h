@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schema of an op type: its signature, shape function and gradient. Signatures use TensorFlow's
 // syntax:
 //

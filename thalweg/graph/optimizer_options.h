@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which passes make a graph smaller before it is compiled (SessionOptions::optimizer).
 #pragma once
 

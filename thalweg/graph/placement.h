@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the nodes of a graph run, and why; see Session::ExplainPlacement.
 #pragma once
 

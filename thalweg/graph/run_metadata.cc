@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/graph/run_metadata.h"
 
 #include "thalweg/proto/config.pb.h"

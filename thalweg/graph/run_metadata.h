@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RunMetadata: what a step reports about itself.
 //
 //   RunMetadata metadata;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saves the values of a forward loop for the loop that computes its gradient, which
 // runs the iterations in reverse order.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scope: where model code adds operations. It carries a name prefix, a device,
 // control dependencies and the first error, so that models read without checks:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The argument of a shape function: the shapes of a node's inputs, the values of
 // constant inputs, and the node's attributes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes that cannot run, because their op type is unknown or the shapes of their inputs
 // do not fit. An imported graph keeps such nodes, without a schema, so that only the
 // steps that need them fail.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops whose number of iterations is known only when they run:
 //
 //   const auto r = While(

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface through which collective ops (all-reduce, gather, broadcast) reach the
 // task they run in. The task exchanges data with the other members of the group. A step
 // has a Collectives in its resources if its graph contains such ops.

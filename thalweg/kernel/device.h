@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device runs nodes and holds their resources. A task has one or more.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs nodes one after the other in topological order, without a plan and without
 // threads. Used for constant folding and for tests of ops.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiles functions that kernels call at run time, such as the function of a
 // MapDataset. The runtime implements it (runtime/compiled_function.cc); kernels know it
 // only through this interface.

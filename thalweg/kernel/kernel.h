@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contract between an op's code and the runtime that calls it.
 //
 // A Kernel is created once per node and called once per step. Concurrent steps call it

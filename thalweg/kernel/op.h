@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registers an op in one expression: signature, shape function, kernel and gradient.
 //
 //   const OpRegistration kRelu =

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests of ops: run an op, compare tensors, check gradients numerically.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers as TensorFlow draws them, bit for bit: Philox4x32-10 (Salmon
 // et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011). A generator
 // is a function of a 128-bit counter and a 64-bit key, so it can jump to any place of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rendezvous passes tensors from one part of a step to another by key. Send and
 // receive may come in either order. There is one per step. Senders never block.
 #pragma once

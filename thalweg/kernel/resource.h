@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Resources are objects that outlive a step: variables, queues, readers and the like.
 // Containers hold them by name. Sessions of a task that use the same names share them.
 #pragma once

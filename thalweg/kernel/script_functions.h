@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of the program that a server belongs to: what tf.py_func's ops call.
 // The devices of such a server have one of these among their resources.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/kernel/send_key.h"
 
 #include "thalweg/base/status.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rendezvous key in the attributes of _Send and _Recv nodes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The task whose program opened a session, kept among the session's resources. Tasks
 // that run partitions of its steps read it to learn which task they work for.
 #pragma once

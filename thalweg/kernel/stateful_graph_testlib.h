@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests of ops that keep state between runs.
 #pragma once
 

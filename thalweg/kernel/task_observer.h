@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For resources that several tasks use and that must know when one of them has left,
 // such as the token queue of synchronous training.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variable: a tensor that outlives steps.
 //
 // A read of the whole value is a snapshot: no update changes it. Most reads share

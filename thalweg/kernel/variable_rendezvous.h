@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rendezvous that can send a variable instead of a value.
 #pragma once
 

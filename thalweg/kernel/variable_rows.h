@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // VariableRows: memory for a large table of which updates change a few rows in
 // place while others read snapshots of all of it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/launch/child_process.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FakeClock: a wall clock for child processes that this process can set, by
 // libfaketime (Debian's package of that name).
 #pragma once

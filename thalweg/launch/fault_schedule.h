@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FaultSchedule: the part of a FaultPlan that a launcher carries out, and the part
 // that it hands on to the tasks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a job on this host: starts its tasks, shows their output, restarts failed tasks, and
 // ends when the workers have.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Jobs of real processes: small shell scripts stand for the programs.
 #include "thalweg/launch/host_launcher.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Job: which task of which cluster this process is.
 //
 //   const auto job = tw::Job::FromFlagsOrEnvironment(argc, argv);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sources from which a task can learn its role, one function for each.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The progress of a job as a table: a row per task with its state, step, rate and loss, and a
 // row for the whole job.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launchers that number their tasks: Slurm, MPI and PMIx. The first are parameter
 // servers, the rest workers.
 #include <cstdint>

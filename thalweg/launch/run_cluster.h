@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RunCluster: the main() of a program that runs as every task of a cluster.
 //
 //   absl::Status RunWorker(const Job& job, const Server& server) { ... }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clusters in JSON: TensorFlow's TF_CONFIG, as people, TFJob and cloud services
 // write it, and TonY's CLUSTER_SPEC.
 #include <google/protobuf/struct.pb.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Traces of steps in the format of Chrome's about:tracing and ui.perfetto.dev.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SummaryWriter: event files, which TensorBoard shows.
 //
 //   ASSIGN_OR_RETURN(auto writer, SummaryWriter::Open("logs", {.suffix = ".worker_1"}));

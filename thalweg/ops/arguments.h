@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arguments of op constructors that may be constants: C++ numbers and braces, or a
 // tensor that is known only when the graph runs.
 //

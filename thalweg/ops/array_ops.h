@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that make, show, move and rearrange tensors without computing with their
 // elements. Every function adds one node to the graph of its scope, and constants for
 // arguments that are C++ numbers. `T` stands for any element type.

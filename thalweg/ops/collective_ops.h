@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives: operations that the devices of a group, in one task or in many, compute
 // together. Every member has a node with the same keys.
 //

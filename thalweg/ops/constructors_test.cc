@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constructors with constants as C++ numbers and braces, and with enums: each adds the node
 // that it says.
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data that moves between steps or waits in one: queues, accumulators, stacks, arrays of
 // tensors. Readers of files are in io_ops.h.
 #pragma once

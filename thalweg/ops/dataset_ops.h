@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets: sequences of examples that the graph itself reads, shuffles and batches.
 //
 //   const Dataset batches = Dataset::FromTextLines(s, Const(s, {"train.csv"})).Shuffle(10000).Batch(128).Repeat();

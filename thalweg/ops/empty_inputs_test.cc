@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors without elements, and huge dimensions beside the one that is 0: what
 // fuzz_test.cc found, each by itself.
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Feeds random attributes, types, shapes and values to every registered kernel.
 // Any status is right; a signal, an exception, a hang or a result of another
 // type than the op declares is not. Every case follows from the seed alone:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every gradient is compared with central differences: here, where the tests of
 // its family do not. When all tests have run, none may be missing.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops on images: [batch, height, width, channels]. Decoders give one image [height,
 // width, channels], and the ops on colors take any number of dimensions in front.
 #pragma once

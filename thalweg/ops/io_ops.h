@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that read and write files and formats: checkpoints, summaries, records.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linear algebra and Fourier transforms. Matrices are the last two dimensions of a tensor;
 // the others are a batch.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of values by keys. Functions that take a `table` take a result of HashTable or
 // MutableHashTable.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Math: elementwise functions, reductions, matrix products. Elementwise ops of two
 // operands broadcast them as NumPy does: sizes are equal, or one of them is 1. The
 // operators of operators.h are short forms of the most common ones.

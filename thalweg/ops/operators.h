@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Expressions: C++ operators on tensors of a graph.
 //
 //   const Output y = x * w + b;

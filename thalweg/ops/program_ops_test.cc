@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The op types that TensorFlow 1's training programs send, by kind of program:
 // each must run. And for every op, whether it has a gradient must be decided.
 // Their values are compared with TensorFlow's by python/tests/compare_test.py, which

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ragged tensors: rows of different lengths, stored one after the other.
 //
 //   const RaggedTensor r{values, row_splits};    // row i is values[row_splits[i] .. row_splits[i + 1])

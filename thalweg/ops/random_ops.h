@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers. With seeds, the values are TensorFlow's. With both seeds 0 every kernel
 // draws its own, unless the graph has a seed (Graph::set_seed). Stateless ops are
 // functions of their seed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops of synchronous and bounded-staleness training that TensorFlow does not have: who
 // takes part in a training, and gradients by worker. For train/; not part of the API.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampling of classes, for losses over many of them (word2vec, language models).
 #pragma once
 

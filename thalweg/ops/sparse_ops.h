@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sparse tensors: the elements that are not zero, and where they are. And ragged tensors:
 // rows of different lengths, in ragged_ops.h.
 //

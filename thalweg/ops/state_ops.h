@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables: reading, assigning, counting, scattering. Functions that take a `ref` take
 // the output of RefVariable; those that take a `resource`, that of VarHandle. Models use
 // train/layers/variable.h instead.

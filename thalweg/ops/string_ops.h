@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops on strings. They work on every element of a tensor.
 #pragma once
 

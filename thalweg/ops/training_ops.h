@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The updates that optimizers make. SparseApply... update only the rows `indices` of the
 // variables; rows do not repeat. Each function takes variables (`var` and
 // its slots) either all as refs or all as resource handles and adds the op of

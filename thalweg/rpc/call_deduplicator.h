@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Deduplicates repeated calls.
 //
 // A client that lost its connection repeats a call with the same id. If the first call is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A gate in front of a server's methods. It counts the running calls that start work, and
 // can be closed for new ones, so that a server can drain.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads that poll a gRPC completion queue and run its events on the polling thread.
 //
 // One thread, the leader, polls; the others sleep. An event whose work may take long (a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls over a network with faults (base/faults/network_faults.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Announces the end of a job to tasks in other processes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stub of a master in another process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Messages in gRPC's buffers. A message refers to the memory of large tensors and keeps it
 // alive, so sending them needs no copy.
 #pragma once

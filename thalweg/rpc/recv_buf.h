@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RecvBufResponse: the bytes that one member of a collective sends to another.
 #pragma once
 

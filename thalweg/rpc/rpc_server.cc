@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/rpc/rpc_server.h"
 
 #include <grpcpp/grpcpp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A server of methods whose requests and responses are bytes. It serves gRPC clients, and
 // clients on the same machine over same-host links.
 #pragma once

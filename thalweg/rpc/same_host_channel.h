@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls to a server on this machine over a same-host link instead of gRPC.
 #pragma once
 

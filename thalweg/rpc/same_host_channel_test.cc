@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/rpc/same_host_channel.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Serves the methods of a server to processes on the same machine over same-host links.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adapts a function from one message to another to a method of a server.
 #pragma once
 

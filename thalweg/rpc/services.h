@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The methods through which a server exposes its master, its worker and the end of its job.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversion between absl::Status and grpc::Status.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The running steps of a session. A step can be ended early by its deadline, by its
 // caller, or by closing the session.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/runtime/active_steps.h"
 
 #include <optional>

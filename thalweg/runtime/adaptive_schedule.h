@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which parts of a plan run on two threads.
 //
 // Straight-line code is cheapest on one thread. A hop to another thread costs several

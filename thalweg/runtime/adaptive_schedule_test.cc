@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/runtime/adaptive_schedule.h"
 
 #include <set>

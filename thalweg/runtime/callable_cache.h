@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The callables (compiled signatures) of a session, by the keys of their signatures.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiles the bodies of functions that kernels call.
 #pragma once
 

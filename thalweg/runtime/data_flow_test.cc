@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Queues and the like as sessions use them: steps that wait for each other.
 #include <atomic>
 #include <thread>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads of reference variables that come after updates.
 //
 // A client that builds graphs for TensorFlow reads a variable through one

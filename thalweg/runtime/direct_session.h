@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session that runs its graph in this process.
 #pragma once
 

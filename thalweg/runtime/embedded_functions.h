@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions that kernels call at run time, such as the function of a MapDataset. Kernels
 // cannot see the graph's function library, so a node that names a function carries its
 // body, as a GraphDef in the attribute "_graph_of_<attr>".

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers of loop frames, which are part of the keys of what crosses between
 // tasks. They are those of TensorFlow 2, whose tasks may be on the other side.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies function bodies into the graph that calls them.
 #pragma once
 

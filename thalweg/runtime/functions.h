@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inlines function calls, so that the executor needs no notion of functions.
 //
 // A call (PartitionedCall, StatefulPartitionedCall, or a node whose op is a library

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes that make a graph smaller before it is compiled. Results stay the
 // same, for every feed.
 #pragma once

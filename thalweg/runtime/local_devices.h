@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The devices of one task in one process, and the threads they share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts a placed graph into one partition per task. An edge between tasks becomes a pair
 // of _Send and _Recv. A feed becomes a _Recv and a fetch a _Send whose other end is the
 // client ("client_terminated").

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides on which device every node runs, and can say why.
 //
 // A node goes where its device string says, merged with those of the nodes it

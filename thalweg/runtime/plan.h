@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan is a graph compiled for execution: straight-line code over slots.
 //
 // Nodes become *instructions* in topological order, and every edge becomes a *slot* of a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One running copy of a plan: the top level of a step, or the iterations of a loop
 // in it. Used by Execution and LoopRun.
 #pragma once

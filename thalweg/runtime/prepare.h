@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns a session's graph into the graph of one signature: prune, inline functions,
 // place, optimize. Every kind of session prepares its signatures here. They differ in
 // what they do with the result: a DirectSession compiles it, a master partitions it, and

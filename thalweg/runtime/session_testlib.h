@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by tests of sessions: a session in this process, an op that blocks until the
 // test continues it, and loops.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Determines which instruction is the last to use each value.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of a session that keep state between steps. All signatures share them, so
 // that a random op continues its sequence and a variable is the same in all of them.
 #pragma once

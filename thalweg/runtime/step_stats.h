@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Step statistics: when and where every node ran. Collected only if the step requests
 // it.
 #pragma once

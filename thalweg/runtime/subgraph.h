@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Extracts the subgraph that one signature needs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions that the runtime generates: the gradient of a function, and the condition and
 // body that turn a For into a While.
 #pragma once

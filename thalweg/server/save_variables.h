@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saves the variables of a task without a graph or a session, for a parameter server whose
 // workers are gone.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ScriptChannel: how a server calls Python functions of the program that started it.
 //
 // Each call that runs at a time has a connection of its own, which a thread of the

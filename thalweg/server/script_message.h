@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Messages between a server and the program that started it: calls of Python
 // functions, and their results. python/shim/thalweg_functions.py has the other side.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Server: one task of a cluster. It has devices, takes sessions as a master, and
 // runs parts of steps as a worker.
 //

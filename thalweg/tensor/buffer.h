@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of tensors: a reference-counted block. Header and elements share one allocation, so a
 // tensor needs one pool allocation and no malloc.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types, numbered as in TensorFlow's DataType. A *reference* type
 // (base + 100) is the type of an edge that carries a variable rather than a
 // value.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 8-bit floating point numbers as bit patterns. They are stored and moved, and
 // cast to wider types for arithmetic.
 #pragma once

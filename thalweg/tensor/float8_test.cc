@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/tensor/float8.h"
 
 #include <cmath>

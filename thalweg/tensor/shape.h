@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes. A Shape belongs to a tensor: every dimension is known. A PartialShape is
 // what a graph knows before it runs: the rank or single dimensions may be unknown.
 #pragma once

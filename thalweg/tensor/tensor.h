@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor: a value of some type and shape.
 //
 //   Tensor x = Tensor::Of<float>({2, 2}, {1, 2, 3, 4});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // HostGroup: processes of one host that compute together on memory that all of them see.
 //
 //   ASSIGN_OR_RETURN(auto group, HostGroup::Join({.name = "job-7", .rank = rank, .ranks = 4}));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the members of a group on one host find each other: the first listens on a local socket,
 // the others connect, and all get the memory of all. The sockets stay open: one that closes
 // tells that its member is gone.

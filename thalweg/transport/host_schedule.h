@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each member of a group on one host does in a collective operation, as data.
 //
 // All members see the memory of all others. An operation has two phases: once every

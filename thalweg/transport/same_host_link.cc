@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/transport/same_host_link.h"
 
 #include <sys/socket.h>

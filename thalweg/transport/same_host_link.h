@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A link between two processes of this machine that carries calls.
 //
 // A message is one packet of a Unix socket. What is more than a few kilobytes lies

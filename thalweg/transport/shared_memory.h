@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that two processes see: how bytes go from one task to another on the
 // same machine without passing through a socket.
 #pragma once

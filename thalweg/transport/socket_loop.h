@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads that wait for sockets and do what comes, in place.
 //
 // They all wait for the same set of sockets, so that an event wakes one of them

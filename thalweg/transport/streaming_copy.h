@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies past the caches: for results that nobody here reads soon. Memory that is written in
 // the usual way is first read into the cache, which costs as much again.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cases of compare_test.py, one module per family of ops."""
 
 from cases import core, images, io, linalg, more, nn, quantize, rarer, sparse, special, trainers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the graph of compare_test.py: ops and the inputs on which TensorFlow and Thalweg are compared.
 
 An op with its keyword arguments is one case. Arrays among them are fed; other values are attributes. `each` makes a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases of compare_test.py: arithmetic, arrays, strings, random numbers, variables and control flow."""
 
 import numpy as np

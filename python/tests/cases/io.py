@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases of ops on strings, files and formats; see case_builder.py."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases of compare_test.py: linear algebra."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases of compare_test.py: patches, fractional pooling, sets and other array ops."""
 
 import numpy as np

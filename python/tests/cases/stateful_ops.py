@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ops whose state outlives a step. Programs of several steps in data_flow_test.py test them, not cases."""
 
 QUEUES = [name + version

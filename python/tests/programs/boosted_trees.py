@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Grows boosted trees op by op, and prints all that the server makes of them. TensorFlow 1.15 has the ops."""
 
 import argparse

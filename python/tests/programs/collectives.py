@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers without parameter servers: every one has all variables, and gradients are averaged by an all-reduce.
 
 Each prints what it has got; all print the same.

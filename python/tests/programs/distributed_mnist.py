@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Distributed MNIST, between-graph replication, asynchronous or synchronous."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job that ends: the parameter server's join() ends the script when all workers have ended well."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tutorials' first program: one task, in this process."""
 
 import tensorflow.compat.v1 as tf

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two tasks of one job. The second computes; the first asks it to, and logs where everything runs."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job that Ctrl-C ends: its worker saves what it has, some seconds later."""
 
 import argparse

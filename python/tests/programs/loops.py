@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client without a server: loops, one in another, whose bodies are in several tasks."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client without a server: multiplies matrices across the tasks of a cluster."""
 
 import argparse

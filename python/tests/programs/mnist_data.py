@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images and labels from IDX files, plain or compressed, and batches of them."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A whole job in one script, whose tasks are processes of multiprocessing."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A script that ends, in one way or another, while its session is open."""
 
 import argparse

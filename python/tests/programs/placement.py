@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints where nodes run that leave it open, for a session on every task."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A parameter server without `else`: in TensorFlow join() never returns, so that nobody misses it."""
 
 import argparse

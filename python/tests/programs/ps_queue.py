@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A parameter server that leaves: it dequeues once per worker, each worker enqueues when it is done."""
 
 import argparse

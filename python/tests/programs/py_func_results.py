@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints what functions in Python give to a graph, and what becomes of their errors: the same on all servers."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Worker 0 runs functions on worker 1's task: that is where worker 1's script has them."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Functions in Python that wait, are nested, run side by side, and are given up."""
 
 import argparse

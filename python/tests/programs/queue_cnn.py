@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shape of the CIFAR-10 tutorial: files -> queue runners -> CNN with LRN, decayed rate, moving averages, summaries."""
 
 import argparse

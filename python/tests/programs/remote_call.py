@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client without a server: calls a function on devices that it names when it runs."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The shape of the PTB tutorial: embeddings, LSTM cells in dynamic_rnn, clipped gradients, a decayed rate."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server that only joins; clients come from elsewhere."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several towers per worker, on devices of their own; gradients averaged, then applied across workers."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TensorFlow 1.15 tasks in a cluster whose master is a Thalweg task.
 
 The master completes nodes with the attributes of newer TensorFlow versions, which these tasks do not know. Runs with

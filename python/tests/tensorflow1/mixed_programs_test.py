@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of the catalogue on mixed clusters, both ways round.
 
 TensorFlow 1.15's workers with Thalweg's parameter servers, and Thalweg's workers with TensorFlow's. Runs with

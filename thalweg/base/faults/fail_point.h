@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fail points: named places in the code where a fault can be injected, so that
 // tests and users see what happens when it strikes there (docs/reliability.md).
 //

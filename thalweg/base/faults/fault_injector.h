@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FaultInjector: carries out a FaultPlan in this process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FaultPlan: the faults that are to strike a job, as --faults gives them.
 //
 //   seed=7,kill=ps:0@step:120,stop=worker:1@5s..9s+3s,drop=2%,partition=ps:0|worker:1@10s+4s

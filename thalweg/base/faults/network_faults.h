@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NetworkFaults: what a network does to the calls of this process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the bytes that a collective of this task sends wait for the member that
 // takes them, or that member for the bytes. By step and key.
 #pragma once

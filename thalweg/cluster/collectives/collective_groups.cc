@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/collectives/collective_groups.h"
 
 #include <algorithm>

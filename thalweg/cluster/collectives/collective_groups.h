@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a group's leader does: it learns of the devices that want to compute
 // together, and tells all of them, once they are complete, who the others are.
 #pragma once

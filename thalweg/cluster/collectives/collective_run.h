@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One collective op of one step, from its call to its end: who is in the group,
 // what they do, and then the exchange itself.
 #pragma once

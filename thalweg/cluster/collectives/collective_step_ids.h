@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The numbers of steps with collectives. All masters whose graphs have the same
 // collectives run the same steps, and must give them the same numbers: they
 // begin where the group's leader is, and count on from there, whether a step

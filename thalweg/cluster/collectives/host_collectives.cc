@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/collectives/host_collectives.h"
 
 #include <utility>

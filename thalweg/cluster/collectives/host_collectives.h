@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives whose members are all on this host: they run in memory that the members share
 // (transport/host_group.h), without messages.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a member of a group reaches the others while they compute together.
 #pragma once
 

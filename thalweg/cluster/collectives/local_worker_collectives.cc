@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a worker does for the members of collective groups.
 #include <algorithm>
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps with collectives: all masters must give the same one the same number.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reduce and gather around a ring.
 //
 // The tensor is cut into as many chunks as there are members. In the first pass

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The collectives of one task: runs those of its steps, serves what other
 // members want of it, and watches that they are alive.
 #pragma once

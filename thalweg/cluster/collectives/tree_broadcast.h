@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A value goes from one member to all others, along trees: first to one member
 // of every task, then within each task. n members take about 2 log2(n) steps.
 // The trees and keys are those of TensorFlow, which may be on the other side.

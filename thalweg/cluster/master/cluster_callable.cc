@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/master/cluster_callable.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A signature compiled for a cluster: a registered graph in each task that its steps
 // need.
 #pragma once

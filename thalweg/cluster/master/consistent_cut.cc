@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps that read a consistent cut of all tasks, for checkpoints.
 //
 // The updates of one step reach different tasks at different times. While the values are

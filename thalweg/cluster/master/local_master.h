@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The master service of this server: creates sessions and dispatches calls to them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The master service, as clients see it. LocalMaster implements it; rpc/ has a stub that
 // forwards calls to another process.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/master/master_partial_run.h"
 
 #include <algorithm>

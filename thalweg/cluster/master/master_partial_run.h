@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A partial run: a step of a master's session that the client feeds and fetches in several
 // calls.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One session of a master: its graph, its compiled callables, and its running steps.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A master session with fake workers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One step of a master's session: runs its partitions in their tasks and combines the
 // results.
 #pragma once

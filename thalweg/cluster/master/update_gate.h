@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delays the steps of a master that update variables, so that a checkpoint can read a
 // consistent cut.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worker service of this task, which serves masters and other workers.
 #pragma once
 

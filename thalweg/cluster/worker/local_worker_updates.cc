@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a worker forwards a pause of updates to the masters of its sessions.
 #include <algorithm>
 #include <memory>

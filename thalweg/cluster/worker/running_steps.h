@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The running steps of a task. Allows to cancel all of them, and logs what long steps wait
 // for.
 #pragma once

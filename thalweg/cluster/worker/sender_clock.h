@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Estimates how long a message was in transit, although sender and receiver have
 // different clocks.
 #pragma once

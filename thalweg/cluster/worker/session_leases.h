@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Removes the sessions of masters that have died.
 //
 // A master deletes its worker sessions itself, unless it dies. If it restarts under the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exchanges tensors between the partition of a step in this task and those in other tasks.
 //
 // Between Thalweg tasks the sender pushes tensors as soon as they are computed; tensors

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rendezvous of the steps that this task knows, by step id.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Detects that this process did not run for a while, because it was stopped or its
 // machine was suspended.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exactly-once updates: records which updates of a training step this task has applied.
 //
 // A training client numbers its steps. If it does not learn how a step ended, it repeats

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/worker/update_ledger.h"
 
 #include "absl/time/time.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worker service of a task, as masters and other workers see it. LocalWorker implements
 // it; rpc/ has a stub that forwards calls to another process.
 #pragma once

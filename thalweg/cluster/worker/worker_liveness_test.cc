@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workers that wait for each other.
 
 #include "gmock/gmock.h"

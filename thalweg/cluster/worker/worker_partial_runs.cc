@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/worker/worker_partial_runs.h"
 
 #include <optional>

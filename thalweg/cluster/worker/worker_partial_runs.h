@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Partial runs: steps of a task that the master feeds and fetches in several calls.
 #pragma once
 

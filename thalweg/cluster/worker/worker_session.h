@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of one session in one task: its devices, its compiled graphs, and the kernels
 // that keep state between steps.
 #pragma once

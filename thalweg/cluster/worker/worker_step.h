@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One step of one registered graph, from the RunGraph call to its response.
 #pragma once
 

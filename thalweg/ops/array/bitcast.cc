@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bitcast: the same bytes as another type, in the same memory. Where an element
 // of one type is as long as several of the other, those are the last dimension.
 #include "thalweg/kernel/op.h"

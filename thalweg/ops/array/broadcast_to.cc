@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BroadcastTo repeats a tensor to a shape, under NumPy's rules.
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CheckNumerics passes its input on, or fails with a message if an element is
 // infinite or not a number. V2 distinguishes the two infinities.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Concat and ConcatV2 (which differ in the order of their inputs) join tensors
 // along a dimension that they have. ConcatOffset says where each begins in the
 // result.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Const: a value that is part of the graph. Parsed once, when the kernel is
 // made; a step only takes another reference.
 #include "thalweg/kernel/op.h"

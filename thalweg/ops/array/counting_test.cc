@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of the ops that count, search and place: bincount.cc, search_sorted.cc,
 // list_diff.cc, edit_distance.cc, sparse_to_dense.cc.
 #include "thalweg/ops/support/array_ops_testlib.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DataFormatDimMap: where dimensions of one layout of images are in another
 // ("NHWC" to "NCHW"). DataFormatVecPermute: a vector with an entry (or pair) per
 // dimension, or per spatial dimension, reordered in the same way.

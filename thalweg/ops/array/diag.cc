@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Diag makes a tensor of twice the rank with the input on its diagonal,
 // output[i..., i...] = diagonal[i...], and zeros elsewhere. DiagPart takes it
 // off again.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EditDistance: the Levenshtein distances between sequences, which are the last
 // dimension of two sparse tensors; divided by the length of the truth if
 // `normalize` (then infinite where that is 0 and the other not).

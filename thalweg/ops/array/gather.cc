@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gather and GatherV2 pick slices of `params` by number along an axis:
 //
 //   output[b, o, j, i] = params[b, o, indices[b, j], i]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathering and scattering by index vectors. The last dimension of `indices`
 // holds vectors that each name a slice of a tensor:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Slices that index vectors name: what GatherNd, ScatterNd and their forms on
 // variables share.
 #pragma once

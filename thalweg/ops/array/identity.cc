@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that pass their input on unchanged and share its memory: Identity, and ops that differ from
 // it only in their meaning for the graph.
 #include "thalweg/kernel/op.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // InplaceUpdate, InplaceAdd, InplaceSub: x with rows i replaced by, or combined with, the rows of
 // v. Row numbers wrap around. The memory of x is reused if it is not shared. Empty: a tensor of a
 // given shape, zeroed if `init`. ParallelConcat: concatenation along the first dimension.

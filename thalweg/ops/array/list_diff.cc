@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ListDiff: the elements of the vector x that are not in the vector y, in their
 // order, and where in x they are. UnravelIndex: what flat indices into a tensor
 // of shape `dims` are in each dimension.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MatrixBandPart keeps a band around the diagonals of matrices, num_lower below
 // and num_upper above (all, if negative), and sets everything else to zero.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Diagonals of batches of matrices. MatrixDiag makes matrices of diagonals,
 // MatrixDiagPart takes diagonals of matrices, MatrixSetDiag replaces them. The
 // V2 and V3 forms work on a band: diagonals k[0] to k[1] (0 is the main one,

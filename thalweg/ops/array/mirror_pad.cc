@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MirrorPad puts a tensor's own elements around it, mirrored at its borders:
 // with mode SYMMETRIC the border elements repeat ("cba|abc|cba"), with REFLECT
 // they do not ("cb|abc|ba"). MirrorPadGrad adds everything back to where it came

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OneHot: a new dimension of size `depth` with on_value at the place that the
 // index names and off_value elsewhere. An index out of range names no place.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pack puts N tensors of one shape side by side along a new dimension, `axis`;
 // Unpack takes them apart again.
 #include "thalweg/kernel/op.h"

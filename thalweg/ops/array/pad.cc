@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pad puts zeros around a tensor, PadV2 a given value: paddings[d] says how many
 // before and after it in dimension d.
 #include "thalweg/kernel/op.h"

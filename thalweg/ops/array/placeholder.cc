@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Placeholders: values that a step is fed with. One that is not fed is an
 // error, unless it has a default.
 #include "thalweg/kernel/op.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Other shapes over the same elements, and the same memory.
 //
 //   Reshape:    any shape with as many elements; one size may be -1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reverse (by a flag for each dimension) and ReverseV2 (by axes) turn tensors
 // around. ReverseSequence turns the first seq_lengths[b] elements of each
 // sequence b around and leaves the others.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Roll: element i of an axis goes to (i + shift) modulo the axis' size. An axis
 // may be named several times; its shifts add up.
 #include <algorithm>

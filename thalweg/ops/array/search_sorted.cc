@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LowerBound and UpperBound: for every value, where in its sorted row of
 // sorted_inputs it would be inserted, before or after its equals. NthElement:
 // the element that sorting each row (the last dimension) would put at place n.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Select: elements of t where the condition holds, else of e. SelectV2
 // broadcasts all three; Select wants t and e of one shape, and a condition of
 // that shape, of one element, or of one element per row.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a graph can ask about a tensor without its elements: Shape, ShapeN (of
 // several at once), Size (how many elements) and Rank (how many dimensions).
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Slice: the block of `size` elements that starts at `begin`; a size of -1 goes
 // to the end. Whole rows of the first dimension share the memory of the input.
 #include "thalweg/kernel/op.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SpaceToBatchND pads the dimensions after the first and spreads the elements of
 // each block over the batch; BatchToSpaceND puts them together again and crops.
 // SpaceToBatch and BatchToSpace are the same for images, with square blocks.

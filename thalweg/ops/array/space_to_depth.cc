@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SpaceToDepth moves blocks of block_size x block_size pixels into the channels;
 // DepthToSpace moves them back. For NHWC:
 //

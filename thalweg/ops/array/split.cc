@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Split cuts a tensor along a dimension into equal parts, SplitV into parts of
 // given sizes (one may be -1: what is left). Parts of the first dimension share
 // the memory of the input.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StridedSlice: NumPy's slicing. StridedSliceGrad is its transpose: a tensor of
 // the input's shape with dy in the places of the slice and zeros elsewhere.
 // TensorStridedSliceUpdate is the input with other values in those places.

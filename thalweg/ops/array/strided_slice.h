@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by StridedSlice and its variants. They select NumPy's x[a:b:c, ..., None, d], encoded
 // as vectors of begins, ends and strides and masks over their entries.
 #pragma once

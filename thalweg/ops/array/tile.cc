@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tile repeats a tensor: multiples[d] times along dimension d. TileGrad, of
 // TensorFlow's first graphs, sums the copies.
 #include "thalweg/kernel/op.h"

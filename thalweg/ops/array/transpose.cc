@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transpose: y has dimension perm[i] of x as its dimension i.
 // ConjugateTranspose also conjugates complex elements. InvertPermutation gives
 // the permutation that undoes one.

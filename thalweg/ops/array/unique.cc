@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unique: the distinct elements of a vector in the order in which they appear
 // first, for every element the place of its like, and (WithCounts) how often
 // each occurs. The V2 forms can compare slices along an axis instead.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where: the indices of the elements that are not zero, one per row, in order.
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"

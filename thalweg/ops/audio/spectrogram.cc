@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AudioSpectrogram: the spectrum of windows of audio, one after the other. Mfcc:
 // mel-frequency cepstral coefficients of such spectra.
 #include <algorithm>

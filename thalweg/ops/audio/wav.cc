@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EncodeWav and DecodeWav: 16-bit PCM audio in WAV files, as samples in [-1, 1].
 #include "thalweg/ops/audio/wav.h"
 

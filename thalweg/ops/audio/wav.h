@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sounds as WAV files of 16 bits.
 #pragma once
 

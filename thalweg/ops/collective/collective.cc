@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives: ops whose nodes on several devices, of one task or of many,
 // compute something together. The members of a group find each other by
 // group_key; what each of its ops is about, by instance_key. In the V2 forms the

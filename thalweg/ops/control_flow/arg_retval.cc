@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // _Arg and _Retval stand where values enter and leave a graph that is run: the
 // feeds and fetches of a step. The runtime fills and empties them; they have no
 // kernels.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // v1 control flow: conditionals and loops made of single nodes.
 //
 //   Switch(data, pred) -> data on output 1 if pred, else on output 0; the other

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that call functions of the graph's library: plain calls, conditionals
 // and loops.
 //

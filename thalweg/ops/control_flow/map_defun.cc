@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MapDefun: f(x[i], y[i], ..., captured) for every row i of its arguments, with
 // the results as rows of the outputs.
 #include <memory>

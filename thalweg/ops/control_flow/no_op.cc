@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NoOp does nothing: it is there for its control inputs.
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"

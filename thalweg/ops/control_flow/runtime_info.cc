@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that ask the runtime something, or tell it something that a CPU does not
 // need: SyncDevice, IsTensorFloat32Enabled, IsResourceHandleRefCounting,
 // MakeWeakResourceHandle.

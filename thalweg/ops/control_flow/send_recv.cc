@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // _Send and _Recv: the two ends of an edge that crosses tasks. The key names
 // the devices, the edge and the iteration of the loop it is in.
 #include "thalweg/base/status.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collects the gradients of several workers until enough have arrived to take their mean or sum.
 // A gradient computed from variables older than the accumulator's step is stale and is dropped.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient accumulators for synchronous training: every worker applies its gradient, and the chief takes their
 // mean when enough have arrived. With refs and with handles, for dense and for sparse gradients.
 #include "absl/strings/match.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A barrier collects tuples whose components arrive separately. Each key has one value per component, which
 // any step may insert at any time. A key with all components is ready to be taken, in the order in which the
 // keys were first inserted.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CompositeTensorVariantFromComponents and ToComponents: the tensors that a
 // composite tensor (ragged, sparse, of a program's own) is made of, as one value.
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DynamicStitch interleaves rows of several tensors by number:
 //
 //   merged[indices[m][i...]] = data[m][i...]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FIFOQueue: first in, first out. PaddingFIFOQueue: the same, of tensors whose
 // shapes differ in some dimensions; batches are filled up with zeros.
 #include "thalweg/ops/data_flow/queue_kernel.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MapStage: a staging area of tuples by key. A tuple may come in pieces, and be
 // taken in pieces; it can be taken once it is complete.
 #include <map>

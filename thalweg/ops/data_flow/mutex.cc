@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MutexV2, MutexLock, ConsumeMutexLock: a lock that steps take, one at a time. The
 // lock is a value: when the last copy of it dies, the next step takes the mutex.
 #include <memory>

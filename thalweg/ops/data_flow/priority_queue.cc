@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PriorityQueue: takes out the element whose priority, its first component (an
 // int64 that the op adds to the types), is the lowest.
 #include <algorithm>

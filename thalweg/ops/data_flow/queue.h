@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A queue of tuples of tensors. A store determines the order. Steps that must wait do not occupy a
 // thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations on queues: enqueue and dequeue one or many tuples, close the queue, get its size. The first
 // version of each op takes the handle as a ref.
 #include "absl/strings/match.h"

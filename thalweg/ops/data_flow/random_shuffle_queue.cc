@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RandomShuffleQueue dequeues a random element. While it is open, at least `min_after_dequeue` elements stay, so
 // that there is a choice.
 #include "thalweg/kernel/philox.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The roster: which workers take part in a training, and how many steps each has done. It lives
 // on a parameter server, with the shared variables.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops on a Roster (roster.h). TensorFlow does not have them, so their names begin with Thalweg.
 #include "thalweg/ops/roster_ops.h"
 

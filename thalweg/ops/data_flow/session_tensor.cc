@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors that stay in the session: GetSessionHandle keeps one and gives its
 // name, "node;number;device", with which GetSessionTensor reads it in a later
 // step and DeleteSessionTensor lets it go.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stacks of tensors, which live as long as the step: what the gradient of a loop
 // needs from its iterations is pushed on the way forward and popped on the way
 // back.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stage puts tuples into a staging area, Unstage takes the oldest out: a queue
 // that is always there, so that one step can prepare what the next one uses.
 #include <deque>

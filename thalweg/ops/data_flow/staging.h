@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the ops of staging areas. Staging areas have no handle: ops find them by shared name or,
 // without one, by node name.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A TensorArray: tensors by index, written once, which live as long as the step. Its gradient is
 // another TensorArray, in which writes to the same index add up.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/data_flow/tensor_array_kernel.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the ops on TensorArrays: their three versions, in which the handle is a ref to strings,
 // strings, or a resource; argument checks; and the array that collects gradients.
 #pragma once

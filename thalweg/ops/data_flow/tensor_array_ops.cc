@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorArrays: loops write their results to one, iteration by iteration, and
 // read their inputs from one. `flow`, a float that means nothing, makes the
 // order of reads and writes an order of edges, and leads gradients along it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many elements of a TensorArray at once: Gather and Pack stack them, Scatter and
 // Unpack write the rows of a tensor to them; Concat and Split do the same with
 // elements of several rows.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A list of tensors of one type, as a variant value. TensorFlow 2's loops collect values in such
 // lists. Like every variant value it is immutable, but an op that holds the last reference changes
 // it in place.

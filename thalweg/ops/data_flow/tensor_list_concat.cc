@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists whose elements are pieces of a tensor, of several rows each: Concat and
 // ListSplit.
 #include "thalweg/base/status.h"

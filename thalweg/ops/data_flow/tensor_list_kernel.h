@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the ops on tensor lists. Every op returns a new list; other holders of the old list see
 // it unchanged.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists of tensors, as values, and their single elements.
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"

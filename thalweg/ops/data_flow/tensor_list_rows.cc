@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists of tensors from the rows of a tensor, and a tensor from a list: Stack and
 // Gather, FromTensor and ListScatter.
 #include <algorithm>

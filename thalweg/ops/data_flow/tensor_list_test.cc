@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/data_flow/tensor_list.h"
 
 #include "thalweg/kernel/evaluate.h"

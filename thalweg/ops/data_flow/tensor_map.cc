@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorMap: a value that maps tensors to tensors. As every variant it is
 // immutable: an insertion gives another map, which shares the tensors.
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The token queue of TensorFlow's SyncReplicasOptimizer in Python.
 //
 // Each token permits one gradient for the step that it names. A worker applies its gradient,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A dataset is a scalar variant that describes how to produce a sequence of elements, each a list of
 // tensors. Ops like BatchDataset wrap one dataset in another. An iterator (iterator.h) produces the elements.
 #pragma once

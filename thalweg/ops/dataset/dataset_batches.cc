@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets that cut elements into rows, or put rows together in another way.
 //
 //   Unbatch(x): the rows of every element

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cache(x, file) computes the elements once and keeps them in memory or, if it has a name, in a file. An iterator
 // that reaches the end fills the cache. Iterators that start later read it.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets that choose among others, or a part of one.
 //
 //   DirectedInterleave(selector, xs): for every number k of the selector, the next

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets of files: their names, and the rows of tables in them.
 //
 //   MatchingFiles(patterns): the names of the files that match, sorted

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generator: elements that functions make of a state. init_func() -> state, then
 // next_func(state) -> element until it fails with OUT_OF_RANGE, then
 // finalize_func(state).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets that gather elements by a key, or carry a state from one to the next.
 //
 //   GroupByWindow(x): elements with the same key_func(x) are gathered; as soon as

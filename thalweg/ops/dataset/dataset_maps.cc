@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets that call a function on the elements of another.
 //
 //   Map(x): f(x). Filter(x): x where predicate(x)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/dataset_ops.h"
 
 #include "thalweg/base/status.h"

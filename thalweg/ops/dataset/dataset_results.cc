@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that go through a dataset and keep something of it.
 //
 //   ReduceDataset(x, state): f(... f(f(state, x0), x1) ..., xn)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Declares dataset ops, most of which differ only in a few inputs and attributes.
 #pragma once
 

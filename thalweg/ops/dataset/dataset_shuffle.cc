@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets of random order, choice or numbers, as TensorFlow draws them.
 //
 //   Shuffle(x, n): each time a random one of the next n

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets of what is given: tensors, numbers, the records of files.
 //
 //   TensorDataset(components): one element

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What datasets refuse; python/tests/dataset_test.py compares what they give.
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/dataset/dataset_function.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets that hand on the elements of others: fewer, more often, several at
 // once, ahead of time.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets that put several elements together in other ways than Batch.
 //
 //   PaddedBatch(x, n, shapes, values): n elements as one, each filled up to the

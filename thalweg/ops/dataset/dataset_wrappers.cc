@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets that pass on the elements of their input unchanged. TensorFlow's clients wrap pipelines in most of them
 // automatically; they carry options for how elements are produced.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Iterators: the position of a program in the sequence of a dataset's elements.
 #pragma once
 

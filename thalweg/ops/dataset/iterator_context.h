@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by all stages of one iterator: a device, compiled functions and threads.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Iterators as ops.
 //
 //   IteratorV2() -> handle; MakeIterator(dataset, handle) begins (again)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An iterator whose elements go to several devices in turn: element k to device
 // k mod n. Each device asks for its own. What others have not asked for yet is
 // kept for them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optionals: a list of tensors or none, as a scalar variant. Conditionals use them to pass values that only the taken
 // branch computed to their gradients.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An optional list of tensors, as the value of a variant.
 #pragma once
 

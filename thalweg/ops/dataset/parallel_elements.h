@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Produces elements ahead of time on other threads, in the same order as without them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ParseExample(x): the features of the serialized Examples in every element, which
 // is a vector of strings. Components are in the order of their keys: a dense
 // tensor, a sparse one as a vector of three variants, or a ragged one as a variant.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statistics of input pipelines, gathered while elements are made.
 //
 //   StatsAggregatorHandle() -> handle

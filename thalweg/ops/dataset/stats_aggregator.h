@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collects the statistics of input pipelines.
 #pragma once
 

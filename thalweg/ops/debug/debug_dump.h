@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the ops of TensorFlow's debugger (tfdbg) leave the tensors that they see:
 // one file per tensor, below a folder per device, as tfdbg reads them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops that TensorFlow's debugger (tfdbg) puts into graphs: Copy and CopyHost
 // keep a tensor for them, DebugIdentity, DebugNanCount and DebugNumericSummary
 // look at it and leave what they found in files. DebugGradientIdentity marks a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Colors of images, whose last dimension is red, green and blue (or, for the
 // contrast, anything). AdjustContrastv2 moves every channel of an image away
 // from its mean; AdjustHue turns the hue by a part of the circle;

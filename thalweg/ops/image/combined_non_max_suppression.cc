@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CombinedNonMaxSuppression: non-maximum suppression for every class of every
 // image, then the best boxes of all classes of an image.
 #include <algorithm>

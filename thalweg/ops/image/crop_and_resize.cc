@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CropAndResize cuts boxes, (y1, x1, y2, x2) as fractions of an image, out of a
 // batch of images, and gives each the same size, by bilinear interpolation or by
 // the nearest pixel. Positions outside get the extrapolation value. Its gradients are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DecodeJpeg, DecodePng, DecodeGif, DecodeBmp and DecodeImage: the bytes of a
 // file to [height, width, channels]; DecodeGif, and DecodeImage of an animation,
 // to [frames, height, width, channels]. All but DecodeBmp know a file by its

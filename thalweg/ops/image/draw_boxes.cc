@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DrawBoundingBoxes draws the outlines of boxes, [batch, boxes, (y_min, x_min,
 // y_max, x_max)] as fractions of the image, in colors that repeat.
 #include <cmath>

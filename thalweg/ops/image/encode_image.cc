@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EncodeJpeg and EncodePng: [height, width, channels] to the bytes of a file;
 // PNG also for several images at once, in the dimensions before these.
 #include <limits>

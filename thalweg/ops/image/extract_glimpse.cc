@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ExtractGlimpse, ExtractGlimpseV2: a window of each image around a place of its
 // own. Where the window leaves the image it is filled with noise, or zeros.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ExtractImagePatches and ExtractVolumePatches: what a window sees at each of
 // its positions, as the channels of that position; zeros outside.
 #include <algorithm>

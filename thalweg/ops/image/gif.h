@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GIF files: a canvas, and frames of up to 256 colours that are painted on it one after the
 // other. Their pixels are compressed with LZW.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encodes and decodes PNG, JPEG and BMP in memory. The C libraries report errors with longjmp;
 // here they become statuses, whatever the input bytes are.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the resizing ops: how positions of the new image map to the old one, and checks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NonMaxSuppression: of boxes that overlap, keep the one with the highest score.
 // Boxes are taken by falling score, and dropped if they overlap one that was
 // taken by more than a threshold (intersection over union); the soft form (V5)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of extract_patches.cc, dilation2d.cc, fractional_pool.cc, inplace.cc,
 // data_format.cc and sets.cc: what the comparison with TensorFlow does not show.
 #include "thalweg/kernel/op_testlib.h"

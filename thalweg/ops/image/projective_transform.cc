@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ImageProjectiveTransformV2, V3: output pixel (x, y) is the input's at
 //
 //   ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k)  with k = c0 x + c1 y + 1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdjustContrast and RandomCrop: ops of TensorFlow's first graphs, which newer
 // graphs may not have.
 #include <algorithm>

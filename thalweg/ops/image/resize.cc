@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ResizeBilinear and ResizeNearestNeighbor, and their gradients. A pixel of the
 // new image is a mean of the four that surround its place in the old one,
 // weighted by how near they are; or the nearest of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ResizeBicubic: a pixel of the new image is a mean of the 4 x 4 that surround
 // its place in the old one, weighted by a cubic (Keys, 1981). ResizeArea: of all
 // that it covers, by how much of them. ResizeBicubicGrad is the gradient of the

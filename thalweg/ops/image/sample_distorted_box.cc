@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SampleDistortedBoundingBox: a random part of an image, for training on more
 // than there is. Its area and aspect ratio lie in given ranges, and it covers
 // enough of one of the objects. If no attempt succeeds, it is the whole image.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ScaleAndTranslate: images [n, height, width, channels] of another size, by a
 // filter: out(x * scale + translation) = in(x). With antialiasing, the input is smoothed where it
 // shrinks. Positions outside of the image are 0.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DecodeCSV: lines of fields, separated by one character, to a tensor for every
 // column. A field may be in quotes, in which a quote is written twice. Empty
 // fields get the column's default.

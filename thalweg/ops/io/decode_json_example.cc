@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DecodeJSONExample: Examples from JSON to their binary form.
 #include "absl/strings/escaping.h"
 #include "google/protobuf/io/coded_stream.h"

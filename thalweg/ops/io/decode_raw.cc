@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DecodeRaw reads the bytes of strings as numbers, along a new last dimension;
 // DecodePaddedRaw does so for strings of any length, which it cuts or fills with
 // zeros. DecodeCompressed undoes zlib or gzip.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the ops that parse Examples and SequenceExamples: a feature of all records of a batch becomes a
 // dense, sparse or ragged tensor.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ReadFile and WriteFile: a file as one string. MatchingFiles: the files that
 // patterns stand for, sorted; *, ? and [...] match within one folder.
 #include <algorithm>

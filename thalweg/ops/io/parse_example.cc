@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ParseExample, ParseExampleV2 and ParseSingleExample: serialized Examples to
 // tensors. Dense features have the same shape in every record (or are padded to
 // the longest), sparse and ragged ones as many values as they like. V2 takes one

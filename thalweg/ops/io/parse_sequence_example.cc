@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ParseSequenceExample, its V2 and the single form: serialized SequenceExamples
 // to tensors. The context is parsed like an Example. A feature list has a row for
 // every step: dense lists are [batch, steps, ...], with zeros after the end of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SerializeTensor makes a TensorProto of a tensor, as a string; ParseTensor does
 // the opposite.
 #include "absl/strings/escaping.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/io/reader.h"
 
 #include <google/protobuf/unknown_field_set.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A reader returns the records of files, one after the other. The file names come from a queue.
 #pragma once
 

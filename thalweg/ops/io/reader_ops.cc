@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readers of files: of whole ones, of lines, of records of one length, of
 // TFRecords, and one that gives the names themselves. Keys say where a record
 // comes from: "file:number".

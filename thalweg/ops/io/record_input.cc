@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RecordInput gives batches of records of TFRecord files, in random order and
 // without end. An epoch is over when every record was given once; files come in
 // another order in each, and the first of them rotates by a share of their number.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Warm starts with another vocabulary. GenerateVocabRemapping outputs for every word of the new vocabulary its line
 // in the old one, or -1. LoadAndRemapMatrix loads a matrix from a checkpoint, reorders its rows and columns, and
 // fills new ones.

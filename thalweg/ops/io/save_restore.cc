@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SaveV2 writes tensors to a checkpoint, RestoreV2 reads them or slices of them, and MergeV2Checkpoints merges the
 // checkpoints that several tasks have written. See checkpoint/bundle.h for the files. ThalwegSnapshot and the ops
 // after it take a consistent cut of the variables for SaveV2.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of the older format, for programs that still have them: Save and
 // SaveSlices write tensors, or parts of them, into one file; Restore and
 // RestoreSlice read one of them from the files that match a pattern.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ShardedFilename is the name of one of several files, "name-00001-of-00003";
 // ShardedFilespec is a pattern for all of them, "name-?????-of-00003".
 #include "absl/strings/str_format.h"

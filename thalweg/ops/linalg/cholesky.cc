@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cholesky, the factor of a positive definite matrix, and its gradient. Batch...
 // are their names in graphs from before 2016.
 #include "thalweg/ops/linalg/linalg.h"

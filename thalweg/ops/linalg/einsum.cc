@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Einsum: sums of products of one or two tensors, by an equation of labels, one
 // per dimension ("ij,jk->ik"): labels that the result lacks are summed over, and
 // one that repeats in an operand takes its diagonal. "..." stands for dimensions

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dense linear algebra by LAPACK and BLAS, which Debian packages as OpenBLAS.
 //
 // S is float, double, std::complex<float> or std::complex<double>. Matrices are dense and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MatrixSolveLs: least squares. BatchMatrixSolveLs is its name in graphs from
 // before 2016.
 #include <algorithm>

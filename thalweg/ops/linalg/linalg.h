@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the linear algebra ops. Matrices are the last two dimensions of tensors, all
 // dimensions before are batch dimensions. Half precision is computed in float, other types in
 // their own type.

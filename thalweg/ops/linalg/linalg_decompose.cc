@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Orthogonal decompositions: Qr and Svd. BatchSvd is its name in graphs from
 // before 2016.
 #include <algorithm>

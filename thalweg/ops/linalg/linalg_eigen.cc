@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Eigenvalues: SelfAdjointEigV2 of Hermitian matrices (from their lower
 // triangles, values increasing) and Eig of any. In graphs from before 2016 the
 // first is BatchSelfAdjointEigV2, or SelfAdjointEig and BatchSelfAdjointEig, which

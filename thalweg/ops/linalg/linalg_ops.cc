@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constructors of linalg_ops.h whose ops have several outputs or options.
 #include "thalweg/ops/linalg_ops.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that use LU factors: Lu, MatrixInverse, MatrixSolve and the determinants. Batch... are their
 // names in graphs from before 2016.
 #include <cmath>

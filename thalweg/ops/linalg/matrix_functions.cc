@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of matrices: MatrixSquareRoot and MatrixLogarithm by Schur's form,
 // and MatrixExponential by a rational approximation. Computed in double precision.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MatrixTriangularSolve (and its name in old graphs, BatchMatrixTriangularSolve)
 // and BandedTriangularSolve.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tridiagonal matrices, given by their three diagonals. TridiagonalSolve:
 // diagonals [..., 3, n] are those above, on and below the diagonal, each aligned
 // with its row; rhs [..., n, k]. TridiagonalMatMul: the product, with the

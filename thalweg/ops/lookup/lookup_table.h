@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A lookup table from keys to values, in memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables: HashTable is filled once, from tensors or a text file; the mutable
 // ones change at any time. By ref and by handle; the anonymous ones live as long
 // as the step.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AddN, AccumulateNV2: the sum of several tensors of one shape.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ArgMax, ArgMin: where along one dimension the largest (smallest) element is;
 // the first of equal ones. NaN is never it, unless there is nothing else.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bessel functions of order 0 and 1, elementwise: J and Y, the modified I and K,
 // and I and K with their exponential taken off ("e": I0e(x) = exp(-|x|) I0(x),
 // K0e(x) = exp(x) K0(x)).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Betainc(a, b, x): the regularized incomplete beta function, the integral of
 // t^(a-1) (1-t)^(b-1) from 0 to x by that to 1. Elementwise; scalars are
 // repeated, nothing else is.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // z = x op y for +, -, *, min, max and their kin, elementwise with broadcasting.
 #include <algorithm>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quotients and remainders, elementwise with broadcasting. Of integers, a zero
 // divisor is an error; INT_MIN / -1 wraps around.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Powers, angles, and products with logarithms that are 0 where a factor is;
 // elementwise with broadcasting.
 #include <cmath>

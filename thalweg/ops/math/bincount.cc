@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counting values: Bincount and its dense, sparse and ragged forms count how
 // often each number below `size` occurs, or add up weights; with binary_output,
 // whether it occurs at all. HistogramFixedWidth counts by ranges of equal width

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operations on the bits of integers, elementwise with broadcasting. Shifts by
 // less than nothing, or by more than there are bits, go as far as they can.
 #include <algorithm>

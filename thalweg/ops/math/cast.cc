@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cast: elements of one type as another. Floats are cut towards zero when they
 // become integers, complex numbers lose their imaginary part when they become
 // real, bool is "not zero". Truncate cuts mantissas that become shorter instead

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ClipByValue: elements of t brought into [clip_value_min, clip_value_max],
 // which are scalars or have t's shape.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // x < y and its kin, elementwise with broadcasting; results are bool.
 #include <cmath>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross: the cross products of vectors of three elements, along the last
 // dimension.
 #include "thalweg/kernel/op.h"

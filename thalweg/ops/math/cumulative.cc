@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cumsum, Cumprod: running sums and products along one axis. Exclusive leaves
 // out the element itself, reverse starts from the end.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Discrete Fourier transforms over the last one, two or three dimensions:
 //
 //   FFT(x)[k] = sum_j x[j] exp(-2 pi i j k / n),  IFFT(FFT(x)) = x

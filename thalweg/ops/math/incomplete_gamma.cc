@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The incomplete gamma function and its kin, elementwise with broadcasting.
 //
 //   Igamma(a, x) = integral of t^(a-1) exp(-t) from 0 to x, by gamma(a); Igammac is the rest to 1

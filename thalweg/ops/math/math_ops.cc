@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constructors of math_ops.h for special functions, counts and Einstein sums.
 #include "thalweg/ops/math_ops.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MatMul: product = a b, where a is [m, k] and b is [k, n], each perhaps stored
 // transposed. SparseMatMul: the same in float, for a or b of which many elements
 // are said to be 0; dense products are faster here all the same. BatchMatMul: the same for the last two dimensions of

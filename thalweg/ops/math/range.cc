@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequences of numbers.
 //
 //   Range:    start, start + delta, ... as long as it is before limit

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Max, Min, All and Any over any set of axes. A NaN is passed on.
 #include <limits>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sum, Mean, Prod and EuclideanNorm over any set of axes; keep_dims leaves the
 // reduced dimensions in place with size 1. Integers wrap around, and a Mean of
 // them is rounded towards zero.

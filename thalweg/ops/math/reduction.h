@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by reductions: which dimensions are reduced, and the loops.
 //
 // Adjacent dimensions that are both reduced or both kept are merged. The remaining ones are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SegmentSum, -Mean, -Prod, -Max and -Min reduce rows that have the same number,
 // where numbers never decrease:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparseSegmentSum, -Mean and -SqrtN (the sum divided by the square root of the
 // count) reduce rows of a table that are named by `indices`:
 //

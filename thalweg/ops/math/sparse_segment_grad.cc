@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparseSegmentSumGradV2, ...MeanGradV2, ...SqrtNGradV2: the gradients of the
 // rows that a SparseSegment op used, each row once, and which they are.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Special functions, which are computed in double for all types.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // y = f(x) elementwise: signs, powers, rounding and bits.
 #include <bit>
 #include <cmath>

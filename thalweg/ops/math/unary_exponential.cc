@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // y = f(x) elementwise: roots, exponentials, logarithms, and the sigmoid and
 // tanh that are made of them; with the ops that compute their gradients from y.
 #include <cmath>

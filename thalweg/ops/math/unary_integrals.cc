@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integrals as functions of their bound, elementwise.
 //
 //   Dawsn(x) = exp(-x^2) * integral of exp(t^2) from 0 to x

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Special functions, elementwise: the error function and its kin, the gamma
 // function's logarithm and derivatives, Hurwitz' zeta function.
 #include <cmath>

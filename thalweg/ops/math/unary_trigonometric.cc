@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // y = f(x) elementwise: trigonometric and hyperbolic functions and their
 // inverses.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UnsortedSegmentSum, -Prod, -Max and -Min reduce slices of `data` that have the
 // same number:
 //

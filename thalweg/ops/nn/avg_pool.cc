@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AvgPool and AvgPool3D: the mean of every window, per channel, over the
 // elements that are inside the input; and their gradients, which spread each
 // window's gradient over its elements.

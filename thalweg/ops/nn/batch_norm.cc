@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FusedBatchNorm: normalizes every channel over all other dimensions,
 //
 //   y = (x - mean) / sqrt(variance + epsilon) * scale + offset.

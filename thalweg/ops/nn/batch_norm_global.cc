@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BatchNormWithGlobalNormalization and its gradient: the batch normalization of
 // TensorFlow's first graphs, with a mean and a variance that are given.
 //

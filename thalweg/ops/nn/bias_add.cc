@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BiasAdd: output = value + bias, where bias has one element per channel: the
 // last dimension of value (NHWC), or the second (NCHW). BiasAddGrad sums over
 // everything but the channels.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BlockLSTM: a layer of LSTM cells over all time steps of [time, batch, depth],
 //
 //   [i, ci, f, o] = [x_t, h] W + b

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schemas of the convolutions and of their gradients share these.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conv2D and Conv3D: convolution of images [batch, height, width, channels] or
 // volumes [batch, depth, height, width, channels] with a filter [window...,
 // input channels, output channels], and the gradients by input and filter.

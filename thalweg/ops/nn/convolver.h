@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolution of images and volumes whose channels come last, and its two
 // gradients:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross entropy between softmax(features) and labels, per row of [batch,
 // classes], together with its derivative: backprop = softmax(features) - labels.
 // Labels are a distribution per row or, for the sparse form, a class number.

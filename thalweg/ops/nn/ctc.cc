@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Connectionist temporal classification (Graves et al. 2006). Inputs are
 // logits [time, batch, classes]; the last class is "blank", of CTCLossV2 the
 // first. CTCLoss: minus the log probability of the labels of each sequence,

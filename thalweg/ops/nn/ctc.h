@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the ops of connectionist temporal classification (CTC).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CTCBeamSearchDecoder: the most likely sequences of labels for logits [time,
 // batch, classes], of which the last is "blank". The search goes through time
 // and keeps the `beam_width` best prefixes; a prefix is a node of a tree, whose

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DepthwiseConv2dNative: every channel of the images is convolved with filters
 // of its own, [height, width, channels, multiplier]:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dilation2D: grayscale dilation of images by a filter [height, width,
 // channels]:
 //

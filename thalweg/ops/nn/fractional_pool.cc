@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FractionalMaxPool and FractionalAvgPool: pooling of images over regions of
 // one or two sizes, so that the output is smaller by a ratio that need not be a
 // whole number (Graham, "Fractional Max-Pooling", 2014). Where regions begin is

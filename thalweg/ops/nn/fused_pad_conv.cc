@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FusedPadConv2D is MirrorPad and then Conv2D, FusedResizeAndPadConv2D is
 // ResizeBilinear before both: for graphs that were made for inference.
 #include <algorithm>

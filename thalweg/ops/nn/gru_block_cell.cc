@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GRUBlockCell: a step of a layer of gated recurrent units (Cho et al. 2014),
 //
 //   [r, u] = sigmoid([x, h] Wru + bru)        c = tanh([x, r * h] Wc + bc)        h' = u * h + (1 - u) * c

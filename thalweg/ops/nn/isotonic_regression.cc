@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IsotonicRegression: of each row (the last dimension) the sequence that never
 // rises and is nearest to it in the sum of squares, and the number of the
 // segment of equal values that each element is in. Neighbours that rise are

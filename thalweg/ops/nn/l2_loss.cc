@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // L2Loss: sum(t^2) / 2, a scalar.
 #include "thalweg/base/simd.h"
 #include "thalweg/kernel/op.h"

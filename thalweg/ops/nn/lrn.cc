@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LRN: local response normalization across channels (the last dimension),
 //
 //   y[c] = x[c] / N[c]^beta,  N[c] = bias + alpha * sum of x[j]^2, |j - c| <= radius,

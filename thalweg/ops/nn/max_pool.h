@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the max pooling ops, their gradients and second gradients: finding the first
 // largest element of a window per channel, and checking inputs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MaxPoolWithArgmax also gives the places of the largest elements, as indices into
 // a flattened image or, with include_batch_in_index, into the whole input.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of MaxPool and MaxPool3D. Of images the first largest element of a
 // window gets the window's gradient; of volumes every element that is within
 // 1e-5 of the largest, as TensorFlow has it. GradGrad is the gradient of the

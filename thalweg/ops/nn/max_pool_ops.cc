@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MaxPool and MaxPool3D: the largest element of every window, per channel;
 // MaxPool also over groups of channels. V2 has window and strides as inputs.
 #include <algorithm>

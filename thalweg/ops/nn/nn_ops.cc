@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constructors of nn_ops.h for temporal classification and ops with several outputs.
 #include "thalweg/ops/nn_ops.h"
 

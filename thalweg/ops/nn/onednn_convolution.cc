@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The only user of oneDNN's C++ interface, which throws: nothing of it leaves
 // this file.
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations y = f(x), elementwise, and the ops that compute dx from dy and
 // x, or from dy and y where that is enough (Elu, Selu).
 #include <cmath>

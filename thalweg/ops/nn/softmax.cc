@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax: exp(x_i) / sum_j exp(x_j) along the last dimension; LogSoftmax: its
 // logarithm.
 #include "thalweg/kernel/op.h"

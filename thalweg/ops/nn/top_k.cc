@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TopK: the k largest elements along the last dimension, largest first, and
 // where they are; of equal ones the first comes first. NaN counts as smallest.
 // InTopK: whether the prediction for the target class is among the k best.

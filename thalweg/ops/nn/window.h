@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sliding windows over the spatial dimensions of images and volumes, shared by
 // convolution and pooling. There are always three spatial dimensions; an image is a
 // volume of depth 1.

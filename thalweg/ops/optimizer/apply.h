@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The frame of all Apply* ops, the updates that optimizers make. A *rule* says
 // what happens to one element of the variable and its slots; the frame does the
 // rest, for the four forms of each op: dense or sparse, ref or resource.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adadelta (Zeiler 2012):
 //
 //   accum = rho * accum + (1 - rho) * grad^2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adam (Kingma and Ba 2014), with TensorFlow's epsilon ("epsilon hat"):
 //
 //   alpha = lr * sqrt(1 - beta2_power) / (1 - beta1_power)

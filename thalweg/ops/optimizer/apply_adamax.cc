@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Relatives of Adam.
 //
 //   AdaMax (Kingma and Ba 2014, section 7.1):

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adds an Apply* operation in the form that its variables have.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FTRL-Proximal (McMahan et al. 2013):
 //
 //   grad' = grad + 2 * l2_shrinkage * var                    V2; else grad

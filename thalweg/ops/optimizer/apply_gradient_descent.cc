@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient descent: var -= alpha * delta.
 #include "thalweg/ops/optimizer/apply.h"
 #include "thalweg/ops/optimizer/apply_form.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Momentum, in two forms, each also after Nesterov:
 //
 //   Momentum:      accum = accum * momentum + grad;      var -= lr * accum

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Updates that end in a shrinkage towards zero, for L1 and L2 regularization
 // (Duchi and Singer 2009): with a step size `rate`,
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMSProp (Hinton, Coursera lecture 6), plain or with the variance in place of
 // the mean square (centered; Graves 2013):
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AddSign and PowerSign (Bello et al. 2017): steps are larger where the sign of
 // the gradient and of its moving average agree.
 //

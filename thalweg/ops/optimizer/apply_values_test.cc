@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every Apply op, one step in double, against TensorFlow 2.15.1: same inputs,
 // same results, for the ref and the resource form.
 #include <map>

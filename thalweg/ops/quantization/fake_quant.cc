@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FakeQuantWithMinMax...: numbers as they would be after quantization to
 // `num_bits` and back. The range [min, max] is moved a little so that 0 is one
 // of the steps. Given as attributes (Args), as scalars (Vars), or as a vector

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QuantizeV2 turns floats into integers of few bits, Dequantize turns them back.
 // The range [min, max] covers the integers of the type in one of three modes:
 // MIN_COMBINED scales it to all of them, MIN_FIRST too but with 0 on a step,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QuantizeAndDequantizeV2, V3 and V4: numbers as they would be after
 // quantization to `num_bits` and back. The range is given or that of the input;
 // with an axis, every slice along it has its own. It is widened on one side so

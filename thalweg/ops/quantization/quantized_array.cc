@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QuantizedConcat, QuantizedConcatV2: joins tensors after giving them one range.
 // QuantizedReshape: the same elements and range under another shape.
 // QuantizedInstanceNorm: each channel of each image with mean 0 and deviation 1.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QuantizedAdd, QuantizedMul, QuantizedBiasAdd and QuantizedMatMul: arithmetic on
 // integers that stand for ranges of floats, with sums and products of 32 bits.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QuantizedRelu, QuantizedRelu6, QuantizedMaxPool, QuantizedAvgPool and
 // QuantizedConv2D: layers on integers that stand for ranges of floats.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a quantized integer stands for: the lowest integer of its type is the
 // minimum of a range of floats, the highest the maximum.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requantize: integers that stand for a range of floats as others that stand for
 // another one. RequantizationRange: the part of the range that a tensor uses.
 // QuantizeDownAndShrinkRange does both. PerChannel: each channel has a range.

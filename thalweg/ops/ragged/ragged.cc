@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ragged tensors, given by the places where their rows begin and end.
 // RaggedTensorToSparse: as a sparse tensor, whose dimensions are as long as the
 // longest rows. RaggedRange: a row start, start + delta, ... below limit for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ragged tensors: row splits say, level by level, where each row of `values` begins and ends.
 #pragma once
 

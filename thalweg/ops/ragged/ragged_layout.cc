@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RaggedGather: rows of a ragged tensor by their numbers. RaggedTensorToTensor:
 // as a tensor, filled up with a default. RaggedFillEmptyRows: rows of nothing get
 // one default value.

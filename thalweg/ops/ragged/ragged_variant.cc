@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RaggedTensorToVariant encodes a ragged tensor, or each of its rows, as a variant for datasets.
 // RaggedTensorFromVariant combines such variants to one ragged tensor.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Candidate samplers draw num_sampled classes of [0, range_max), and compute the expected count of
 // each of them, and of each true class, in such a draw. With the same seeds they return
 // TensorFlow's samples.

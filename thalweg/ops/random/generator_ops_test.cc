@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops whose generator is a value of the graph: a key and a counter, or seeds.
 #include <set>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Multinomial: num_samples draws per row of `logits` [batch, classes], class c
 // with probability softmax(logits)[c]. Logits that are not finite have probability 0.
 #include <algorithm>

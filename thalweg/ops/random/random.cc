@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that draw from their own sequence, which the attributes seed and seed2 start. Each call
 // continues where the one before ended.
 #include "thalweg/base/status.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StatelessRandomBinomial and StatefulRandomBinomial: how many of `counts` tries succeed that do so with
 // probability `probs`, with TensorFlow's values for the same seeds. The shape
 // ends with that of the parameters, which broadcast. Where few successes are

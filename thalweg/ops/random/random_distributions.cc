@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers of other distributions, with TensorFlow's values for the same
 // seeds: RandomGamma (Marsaglia and Tsang 2000), RandomPoisson (Hormann 1993, or
 // Knuth's product for small rates), ParameterizedTruncatedNormal (Robert 1995).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/random/random_fill.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fills tensors with random numbers exactly as TensorFlow's CPU kernels do: the same numbers
 // of the sequence produce the same elements.
 #pragma once

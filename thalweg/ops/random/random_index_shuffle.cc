@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RandomIndexShuffle: where an index in [0, max_index] goes in a random order of
 // them all, without building that order. The order is a permutation of a block
 // of bits by a few rounds of the Simon cipher (Beaulieu et al. 2013), applied

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RandomShuffle, StatelessShuffle: the rows of `value` (slices of its first dimension) in a random
 // order, by Fisher and Yates: row i changes places with one of those from i on.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of a tf.random.Generator: a resource variable of int64 that holds a
 // counter of two words, a key and whatever other algorithms need.
 #pragma once

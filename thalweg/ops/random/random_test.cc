@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values are those of TensorFlow 2.15.1 on the same seeds.
 #include <algorithm>
 #include <cmath>

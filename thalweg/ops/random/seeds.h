@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The seeds of an op that draws random numbers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops of tf.random.Generator: random numbers from a generator whose state is
 // a resource variable, with TensorFlow's values for the same state.
 #include <random>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random ops without state: the values are a function of the shape and of a
 // `seed` of two integers (first form), or of the key and counter of a generator
 // (V2 forms, which take what StatelessRandomGetKeyCounter makes of a seed).

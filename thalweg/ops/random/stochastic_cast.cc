@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StochasticCastToInt: numbers rounded up or down at random, so that the mean of
 // many casts is the number itself. What does not fit becomes the nearest integer
 // that does; NaN becomes 0.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DenseCountSparseOutput, SparseCountSparseOutput, RaggedCountSparseOutput: how
 // often, or with which sum of weights, each integer is in a vector or in each row
 // of a matrix, as a sparse tensor.

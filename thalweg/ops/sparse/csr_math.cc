@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transposes and products of CSR matrices.
 #include <algorithm>
 #include <complex>

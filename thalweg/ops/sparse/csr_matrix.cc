@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between sparse tensors, dense ones and CSR matrices.
 #include "thalweg/ops/sparse/csr_matrix.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sparse matrix in compressed rows (CSR), or a batch of them: the value that the
 // SparseMatrix ops pass on in a variant.
 #pragma once

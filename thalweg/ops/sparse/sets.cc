@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets: the values along the last dimension of a tensor, dense or sparse, are a
 // set per row of the others. The set operations ("a-b", "b-a", "intersection",
 // "union") give sparse tensors whose rows are the sorted results; SetSize

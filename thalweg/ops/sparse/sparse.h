@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sparse tensors as inputs of ops: the indices of the elements that are present, their values,
 // and the dense shape.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic of sparse tensors with each other (SparseAdd, SparseSparseMaximum,
 // SparseSparseMinimum) and with dense ones (SparseTensorDenseAdd,
 // SparseDenseCwiseAdd, ...Mul, ...Div). Elements that are not there are 0.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparseCross, SparseCrossV2 and SparseCrossHashed: crosses of features. Inputs
 // are columns, sparse or dense matrices of strings or numbers with a row per
 // example; the result has for each row all combinations of one feature of every

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that move the elements of sparse tensors and compute nothing:
 // SparseReorder (into row-major order), SparseReshape, SparseConcat,
 // SparseSplit, SparseSlice and SparseFillEmptyRows, which gives every row of a

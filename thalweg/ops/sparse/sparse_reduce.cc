@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over sparse tensors: SparseTensorDenseMatMul, SparseReduceSum and
 // SparseReduceMax (dense and sparse results; where no element is, 0), and
 // SparseSoftmax over the elements that are there in each row.

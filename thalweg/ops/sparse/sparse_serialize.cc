@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sparse tensors as values that can be queued and batched. SerializeSparse
 // makes strings [3] of one, the TensorProtos of its parts; SerializeManySparse
 // [n, 3] of the n rows of the first dimension. The Deserialize ops put many

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparseToDense: a tensor of output_shape that is default_value everywhere but
 // at the places of sparse_indices, where it is sparse_values (or the one value
 // there is).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Assign, AssignAdd and AssignSub of variables that ref edges carry: they give
 // the variable a new value and pass it on.
 #include "thalweg/base/simd.h"

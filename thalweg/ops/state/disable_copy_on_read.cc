@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DisableCopyOnRead tells a variable to give its readers its own memory. Ours
 // always do: a writer that finds a reader makes a copy.
 #include "thalweg/kernel/op.h"

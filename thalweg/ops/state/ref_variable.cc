@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables that ref edges carry, as TensorFlow 1 has them: Variable(V2), and
 // TemporaryVariable, which lives as long as a step; what is known of one
 // (IsVariableInitialized); and CountUpTo, which counts in one.

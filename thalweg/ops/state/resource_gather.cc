@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ResourceGather: rows of a variable, without reading the whole:
 //
 //   output[i, ..., ...] = variable[indices[i, ...], ...]

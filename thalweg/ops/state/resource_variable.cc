@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables that handles name. A handle says on which device, in which
 // container and under which name the variable lives; the variable itself comes
 // into being with the first assignment.

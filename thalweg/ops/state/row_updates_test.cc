@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every op that updates rows of a variable does so in place while a reader holds a
 // snapshot of all of it, and leaves the snapshot alone.
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/state/scatter_check.h"
 
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of the inputs of scatter and gather ops on variables.
 #pragma once
 

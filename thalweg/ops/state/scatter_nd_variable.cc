@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ScatterNd ops: slices of a variable that index vectors name are set to, or
 // combined with, slices of `updates`:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scatter ops: rows of a variable are set to, or combined with, rows of
 // `updates` (or with one scalar):
 //

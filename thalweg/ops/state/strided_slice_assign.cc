@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StridedSliceAssign and ResourceStridedSliceAssign write to a slice of a
 // variable: NumPy's x[a:b:c] = value.
 #include "thalweg/kernel/op.h"

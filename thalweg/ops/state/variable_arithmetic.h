@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adding to and subtracting from variables, for the ref and the resource forms.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/kernel/stateful_graph_testlib.h"
 #include "thalweg/ops/array/strided_slice.h"
 #include "thalweg/ops/state_ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ops that change variables share: finding the variable that an input
 // means, locking several at once, and where to write.
 #pragma once

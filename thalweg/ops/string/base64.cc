@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EncodeBase64 and DecodeBase64: bytes as text of A-Z, a-z, 0-9, - and _, four
 // characters for three bytes.
 #include <algorithm>

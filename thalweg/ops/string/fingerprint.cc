@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fingerprint: eight bytes for every row, by FarmHash. Of a row of several
 // strings, the fingerprint of their fingerprints.
 #include <farmhash.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ReduceJoin joins the strings along some dimensions, the first that is named
 // changing fastest, with a separator between them. UnsortedSegmentJoin joins
 // those that have the same segment id.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RegexFullMatch: whether all of a string matches a regular expression.
 // RegexReplace: puts another text in the place of what matches, once or
 // everywhere. The static forms have the expression as an attribute.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StringLower and StringUpper change letters, of ASCII or of all of Unicode;
 // StringStrip takes white space off both ends.
 #include <locale.h>

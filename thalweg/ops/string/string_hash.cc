@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A bucket in [0, num_buckets) for every string, by its hash: of FarmHash
 // (StringToHashBucketFast), of SipHash with a key (StringToHashBucketStrong), or
 // of the 64-bit MurmurHash2 (StringToHashBucket). The numbers are TensorFlow's:

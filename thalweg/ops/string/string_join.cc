@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StringJoin joins the strings of its inputs, element by element, with a
 // separator between them; scalars are repeated. StringFormat puts tensors into
 // a template, in the places of a placeholder.

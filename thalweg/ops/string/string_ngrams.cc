@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StringNGrams: the runs of `width` strings in each row of a ragged tensor,
 // joined by a separator, for every width of a list. Rows are padded on both sides
 // first: by pad_width strings, or by width - 1 if it is -1, and never by more.

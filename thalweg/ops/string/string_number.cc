@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers to strings (AsString) and back (StringToNumber).
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constructors of string_ops.h for Unicode, formats and distances.
 #include "thalweg/ops/string_ops.h"
 

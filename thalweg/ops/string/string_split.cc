@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StringSplitV2 splits strings at a separator, as Python's str.split does;
 // StringSplit at every character of a set, or into characters if there is none.
 // Either gives a sparse matrix with a row for every string.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Substr cuts `len` bytes or characters from `pos` on out of every string; a
 // negative pos counts from the end. pos and len are broadcast against the
 // strings. StringLength counts bytes or characters.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UnicodeEncode converts rows of code points to strings, UnicodeDecode (and
 // UnicodeDecodeWithOffsets, which also outputs where each begins) strings to rows of code
 // points, UnicodeTranscode strings to another encoding. Invalid characters are replaced,

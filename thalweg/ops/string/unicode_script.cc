@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UnicodeScript: the script of every code point, as ICU numbers them (0 common, 1
 // inherited, 25 Latin, 103 unknown, ...); -1 for values that are not code points.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ImageSummary and AudioSummaryV2 report the first few of a batch of images, as
 // PNG, or of sounds, as WAV of 16 bits.
 #include "thalweg/ops/summary/media_summary.h"

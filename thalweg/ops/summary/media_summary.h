@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Images and sounds in summaries, for TensorBoard.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Print passes its first input on and logs the others; PrintV2 writes a string.
 // Assert fails, showing its data, if its condition does not hold.
 #include <atomic>

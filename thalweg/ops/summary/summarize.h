@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Formats tensors as text like TensorFlow's Print, Assert and StringFormat.
 #pragma once
 

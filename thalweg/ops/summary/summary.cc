@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that report values: each gives a serialized Summary, which the client
 // writes into a file for TensorBoard. ScalarSummary reports numbers,
 // HistogramSummary how values are spread, TensorSummary any tensor;

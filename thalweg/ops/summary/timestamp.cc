@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Timestamp: the seconds since 1970.
 #include "absl/time/clock.h"
 #include "absl/time/time.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that write event files themselves, instead of giving summaries to the
 // client. SummaryWriter is the handle of a writer, which CreateSummaryFileWriter
 // opens; the Write...Summary ops add an event each, CloseSummaryWriter ends it.

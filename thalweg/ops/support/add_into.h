@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of whole tensors, for arrays and lists of tensors.
 #pragma once
 

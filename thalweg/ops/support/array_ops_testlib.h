@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests of array ops: one output of an op, or its error.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BroadcastGradientArgs and BroadcastArgs: what broadcasting does to shapes
 // that are only known when the step runs.
 #include "thalweg/ops/support/broadcast.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Broadcasting by NumPy's rules: dimensions of size 1, and missing ones in
 // front, are repeated.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies elements without regard to their meaning, which most array ops do. Numbers are dispatched
 // by size, so that a loop is compiled five times and not once per type.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by elementwise ops: loops over elements, and the kernels that call them. The loops are typed
 // and independent of shapes. The kernels handle shapes and broadcasting and are independent of types.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For kernels that compute half precision in float.
 #pragma once
 

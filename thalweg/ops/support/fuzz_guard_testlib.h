@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The environment for fuzzing kernels: a crash or hang reports the current case, memory is limited, and
 // long runs are cancelled.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hints for fuzzing kernels: inputs and attributes that fit together, for ops whose checks random ones
 // hardly ever pass. Mutations of these inputs reach the kernel itself.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random values for fuzzing kernels: mostly values that fit together, with edge cases among them.
 // Everything is determined by the seed.
 #pragma once

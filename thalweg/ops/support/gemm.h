@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of row-major matrices.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs of ops that read a few rows, or the shape, of a tensor. If the tensor is a
 // variable's value, the runtime hands them the variable itself (ReadsInPlace() in
 // runtime/deferred_reads.h): a table of any size is then neither copied nor held.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic on every number type, as TensorFlow's kernels do it: integers wrap
 // around instead of overflowing, and complex numbers are multiplied by the
 // textbook formula.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A vector with memory from the tensors' pool. For the scratch memory of kernels, so that a warm step makes
 // no large malloc calls.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by ops that create or use a resource (a queue, a table, a reader...). The handle of a resource
 // is an element of type resource or, in the first version of most of these ops, a ref to two strings:
 // container and name.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reduces rows into rows; shared by the segment ops. Element types are dispatched once per call, to a
 // function that combines two rows.
 #pragma once

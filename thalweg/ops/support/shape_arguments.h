@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the small integer tensors that are arguments of array ops: sizes, axes, permutations. Does not
 // allocate for shapes of rank four or less.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax of rows, as softmax ops and losses use it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tensor inside of a variant. Datasets, and sparse tensors in a variant, use it to hold tensors of
 // different types.
 #pragma once

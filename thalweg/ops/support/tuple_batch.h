@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tuples of tensors and batches of them, the elements of queues, barriers and staging areas.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integers and floats from a stream of random words, derived as TensorFlow does.
 #pragma once
 

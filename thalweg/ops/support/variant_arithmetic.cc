@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/support/variant_arithmetic.h"
 
 #include <cstring>

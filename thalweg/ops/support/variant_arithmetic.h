@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums and zeros of tensors of numbers, lists of tensors and optionals. Gradients of loops and
 // conditionals are such values.
 #pragma once

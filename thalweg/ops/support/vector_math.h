@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementary functions written so that loops over them vectorize: no branches, no tables, only instructions
 // that every SIMD unit has. Results are within 2 ulp of the exact value (the tests check this), and equal libm's
 // for zeros, infinities and NaN.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls that wait for a resource to change (an accumulator, a barrier, a staging area). Waiting calls do not
 // occupy a thread: a call is tried when it arrives and whenever something has changed, until it succeeds.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops of boosted trees that keep and use the ensemble (tree_ensemble.h). One
 // logit per example, as TensorFlow 1.15's estimators have.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How boosted trees find the buckets of numeric features: streams of quantiles, a
 // resource with one for every feature, from summaries that workers make of their
 // batches; and BoostedTreesBucketize.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How boosted trees choose splits: BoostedTreesMakeStatsSummary adds up gradients and hessians by node
 // and bucket, and
 // BoostedTreesCalculateBestGainsPerFeature finds the best threshold of each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // K-means: KmeansPlusPlusInitialization and KMC2ChainInitialization choose the
 // first centers, NearestNeighbors finds the centers that points belong to. With
 // the same seeds they give TensorFlow's choices.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Approximate quantiles of a stream of weighted numbers, as TensorFlow's boosted trees compute
 // them: the same input gives the same boundaries.
 //

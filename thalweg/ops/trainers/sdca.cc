@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SdcaOptimizer (and V2, which differs in the name of an attr), SdcaShrinkL1 and
 // SdcaFprint: linear models by stochastic dual coordinate ascent. Every example
 // has a dual variable; each in turn is set to the best value given the others, and

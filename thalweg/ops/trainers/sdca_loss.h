@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The losses that SDCA can minimize (Shalev-Shwartz and Zhang, "Stochastic Dual
 // Coordinate Ascent Methods for Regularized Loss Minimization", 2013).
 #pragma once

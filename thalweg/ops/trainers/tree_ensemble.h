@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The decision trees of a gradient boosting model, which grow layer by layer. A resource; its
 // ops are in boosted_trees.cc.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PyFunc, PyFuncStateless, EagerPyFunc: nodes that call a Python function of the
 // program that built the graph (tf.py_func, tf.numpy_function, tf.py_function).
 // The program keeps the function under the attribute `token`. The server that

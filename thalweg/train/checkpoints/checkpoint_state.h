@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file `checkpoint` of a folder: which checkpoints are in it and which is
 // the latest. TensorFlow's, as text; it is replaced in one step.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ensures that only one chief at a time writes checkpoints to a folder.
 #pragma once
 

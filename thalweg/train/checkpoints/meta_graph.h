@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exports a graph as a MetaGraphDef, which TensorFlow's programs can import.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Saver: variables into checkpoints and back.
 //
 //   Saver saver(s);                                                  // after the variables were made

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a part of a divided variable lies in the whole: checkpoints keep the
 // parts as slices of one tensor, so that another division can read them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/train/layers/check_layer.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers for images, [batch, height, width, channels].
 #pragma once
 

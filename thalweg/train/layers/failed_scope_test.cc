@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Model building continues after an error: the scope keeps its first error, and results are null handles
 // in lists of the expected length. Passing a null handle is an error, too.
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Initial values of variables. Each function makes a recipe; the same options
 // and seed give TensorFlow's values.
 #pragma once

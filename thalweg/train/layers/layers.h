@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers: functions that add a piece of a model, with its variables, to a graph.
 // Variables have the names and shapes that tf.layers gives them, so that
 // checkpoints go both ways. See also convolution_layers.h,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers and names are those of TensorFlow 2.15.1 (tf.compat.v1.layers and
 // nn.dynamic_rnn with the cells of nn.rnn_cell) for the same inputs and weights.
 #include "thalweg/train/layers/layers.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/train/layers/losses.h"
 
 #include "thalweg/ops/array_ops.h"

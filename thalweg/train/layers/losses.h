@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses: what training makes small. All give one number per example, to be
 // averaged or weighed: ReduceMean(s, SparseSoftmaxCrossEntropy(s, logits, labels)).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers are those of TensorFlow 2.15.1 (tf.compat.v1) for the same inputs.
 #include "thalweg/train/layers/losses.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by tests of models: a graph with a session, deterministic weights, and a fingerprint
 // of tensors for comparison with TensorFlow.
 #pragma once

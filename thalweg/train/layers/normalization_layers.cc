@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/train/layers/normalization_layers.h"
 
 #include "thalweg/base/status.h"

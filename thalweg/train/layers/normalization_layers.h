@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers that keep activations in a range in which networks learn well.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/train/layers/partitioned_variable.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables in parts, for tables that are too large for one task or should be
 // read and updated on several.
 //

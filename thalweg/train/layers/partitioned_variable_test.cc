@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names, slices and values are those of TensorFlow 2.15.1 (tf.compat.v1) on the
 // same graph.
 #include "thalweg/train/layers/partitioned_variable.h"

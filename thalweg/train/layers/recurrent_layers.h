@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers: cells, which make one step, and what runs them over
 // sequences. Variables have the names, shapes and order of gates of TensorFlow
 // 1's cells.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rnn as a loop. What layers_test.cc compares with TensorFlow holds for both
 // forms; here they are compared with each other.
 #include "thalweg/train/layers/recurrent_layers.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables as models use them: a handle with what is needed to read, update
 // and initialize one, and the lists of them that a graph keeps.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizers whose step for each element depends on the gradients before, and
 // the proximal ones.
 #include "thalweg/ops/training_ops.h"

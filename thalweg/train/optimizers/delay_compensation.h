@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delay compensation for asynchronous training (DC-ASGD; Zheng et al. 2016).
 //
 //   optimizer = DelayCompensation(std::move(optimizer), {.adaptive = true, .lambda = 2});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/train/optimizers/learning_rate.h"
 
 #include <numbers>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning rates that change from step to step; each is a float scalar, to be
 // given to an optimizer:
 //

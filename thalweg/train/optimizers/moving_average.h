@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exponential moving averages of variables, which often test better than the
 // variables themselves (Polyak and Juditsky 1992), and of tensors such as a loss.
 //

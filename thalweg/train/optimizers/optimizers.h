@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizers: from a loss to the operation that makes it smaller.
 //
 //   auto optimizer = Adam({.learning_rate = 1e-4f});

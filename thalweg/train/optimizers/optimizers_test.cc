@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values are those of TensorFlow 2.15.1 (tf.compat.v1.train) on the same graph.
 #include "thalweg/train/optimizers/optimizers.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Base class of optimizers that wrap another optimizer.
 #pragma once
 

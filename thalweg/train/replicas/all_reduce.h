@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Synchronous training without parameter servers: every worker holds all variables, and the
 // workers average their gradients among themselves.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bounded staleness (SSP; Ho et al. 2013): workers update the variables when
 // they please, as in asynchronous training, but none may be more than some
 // steps ahead of the slowest.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where operations of a replicated model go: variables to the parameter
 // servers, everything else to the worker.
 //

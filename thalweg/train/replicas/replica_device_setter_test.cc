@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices are those of TensorFlow 1.15.5: tf.train.replica_device_setter on the
 // same graph, balanced with tf.contrib.training.GreedyLoadBalancingStrategy and
 // byte_size_load_fn.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/train/replicas/replica_identity.h"
 
 #include "absl/strings/str_cat.h"

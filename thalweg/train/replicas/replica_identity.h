@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Identifies the worker that a graph is built for, for optimizers across replicas.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/train/replicas/replica_identity_testlib.h"
 
 #include "gtest/gtest.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workers of a distributed training in one process. Each has its own graph and session on
 // a TestCluster, and runs its hooks around the steps.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole programs: replicas in MonitoredTrainingSessions, asynchronous and synchronous.
 #include <atomic>
 #include <thread>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hook of SyncReplicas. It makes the worker join and leave the training, and runs the
 // chief's thread that aggregates gradients and applies updates.
 #pragma once

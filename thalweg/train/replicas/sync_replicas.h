@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training in step: the gradients of several workers are averaged before they
 // change the variables, as tf.train.SyncReplicasOptimizer does it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Towers: copies of a model on several devices of a worker, each with a part of
 // the batch, in step with each other.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Coordinator: threads that stop together.
 //
 //   Coordinator coordinator;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The hooks that write files: checkpoints, summaries, traces. A
 // MonitoredTrainingSession makes the first three by itself, for the chief.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hooks: code that goes with a training and runs around its steps: stopping,
 // checkpoints, summaries, the bookkeeping of a synchronous optimizer.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interruption: ends a training from another thread, as a signal does.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MonitoredTrainingSession: a session that looks after itself, from the first
 // values of variables to the last checkpoint (docs/training.md).
 //

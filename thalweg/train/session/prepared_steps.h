@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Caches the prepared callables of the steps that a training repeats.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A line that says how training goes: step, loss, steps per second, time left.
 // On a terminal it is redrawn in place; elsewhere plain lines are printed, some
 // seconds apart.

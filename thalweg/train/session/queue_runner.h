@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QueueRunner: threads that keep a queue filled.
 //
 //   const Output queue = FIFOQueue(s, {kFloat}, {Shape()}, {.capacity = 100});

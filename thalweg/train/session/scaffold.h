@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scaffold: what a session needs of a graph before the first step.
 #pragma once
 

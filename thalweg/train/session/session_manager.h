@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens sessions whose variables are initialized.
 #pragma once
 

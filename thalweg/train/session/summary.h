@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Summaries of a model, for TensorBoard: what the graph is asked for together.
 //
 //   summary::Scalar(s, "loss", loss);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "thalweg/train/session/wait_backoff.h"
 
 #include <algorithm>

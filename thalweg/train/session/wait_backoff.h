@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waits for other tasks with backoff, and logs long waits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For the thread sanitizer protobuf gives map fields two counters more. Debian's
 // library, which is not built for it, knows nothing of them: with the header as it
 // is, both would disagree about where a field of a message lies.

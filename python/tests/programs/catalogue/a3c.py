@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Asynchronous actor-critic: threads of each worker process play, and update the shared network on the ps."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Actors and a learner, as in IMPALA: actors put trajectories into a queue of the learner, which trains."""
 
 import argparse

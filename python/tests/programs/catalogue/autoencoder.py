@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A denoising autoencoder with tied weights and noise from the graph."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Canned estimators with feature columns: chief, worker, ps and an evaluator that exports a SavedModel."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One worker trains and saves; the other evaluates its checkpoints until the last one."""
 
 import argparse

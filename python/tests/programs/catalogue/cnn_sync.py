@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small CNN with batch normalization and dropout, trained synchronously, with checkpoints and summaries."""
 
 import argparse

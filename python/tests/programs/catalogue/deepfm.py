@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DeepFM: factorization machine and a deep tower over hashed fields, one big embedding on two parameter servers."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Deep Q-learning with a replay memory and a target network that is copied now and then."""
 
 import argparse

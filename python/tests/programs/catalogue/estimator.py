@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tf.estimator.train_and_evaluate with a model function, roles from TF_CONFIG: chief, worker and ps."""
 
 import json

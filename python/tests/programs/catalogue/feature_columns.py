@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Feature columns of all kinds, from Examples, into a linear model and a tower."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A GAN: two networks, two optimizers with var_lists, trained in turns."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several threads of one process train the same variables without locks; the main thread watches the step."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hooks of all kinds around a MonitoredTrainingSession, and a second training that goes on from the checkpoint."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In-graph replication: one client builds towers on all workers, which only serve."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tf.keras model as an estimator (model_to_estimator), trained by chief, worker and ps."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tf.keras model in graph mode whose session is that of a server."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """k-means by hand: segment sums on the worker, centers on the parameter server, until they do not move."""
 
 import argparse

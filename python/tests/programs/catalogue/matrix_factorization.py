@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Factors of a matrix of ratings: embeddings divided over the parameter servers, sparse updates with Adagrad."""
 
 import argparse

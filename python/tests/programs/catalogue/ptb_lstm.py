@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A language model as in the PTB tutorial: unrolled LSTM, state fed from batch to batch, clipped gradients."""
 
 import tensorflow.compat.v1 as tf

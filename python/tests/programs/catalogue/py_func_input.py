@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Examples that Python makes: a generator, tf.py_func in a map, and a py_func in the loss."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Threads of the script fill a queue by feeding placeholders; the training takes batches from it."""
 
 import argparse

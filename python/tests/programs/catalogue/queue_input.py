@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Input through queues: slice_input_producer, shuffle_batch and start_queue_runners with a Coordinator."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of comma-separated values through TextLineReader; a local server, one task."""
 
 import os

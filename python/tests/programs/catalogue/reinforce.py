@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """REINFORCE with a baseline; episodes of different lengths, rewards discounted in the script."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replicas of the variables on every worker, copied from the parameter servers behind a barrier of queues."""
 
 import argparse

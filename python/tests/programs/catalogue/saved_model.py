@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The chief exports what was trained as a SavedModel and loads it into a session of its own."""
 
 import argparse

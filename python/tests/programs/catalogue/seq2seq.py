@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An encoder and a decoder with attention, over dynamic_rnn and a raw loop, that learn to reverse a sequence."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MNIST for beginners on a cluster: softmax regression, feeds, Supervisor.managed_session, asynchronous."""
 
 import tensorflow.compat.v1 as tf

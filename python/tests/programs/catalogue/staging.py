@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Batches are staged one step ahead, and a PaddingFIFOQueue batches sequences of different lengths."""
 
 import argparse

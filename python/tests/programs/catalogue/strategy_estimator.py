@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An estimator under a distribution strategy: parameter servers, or all-reduce among the workers."""
 
 import argparse

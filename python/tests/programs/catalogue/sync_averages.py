@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synchronous training with a backup worker and moving averages of the variables, as Inception was trained."""
 
 import argparse

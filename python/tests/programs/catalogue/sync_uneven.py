@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synchronous training whose workers do not have the same number of batches."""
 
 import argparse

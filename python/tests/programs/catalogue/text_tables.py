@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text classification with lookup tables, sparse strings and a bag of embedded words."""
 
 import argparse

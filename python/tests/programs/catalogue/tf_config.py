@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A task that learns who it is from TF_CONFIG, as TonY and Kubeflow set it; a chief beside the workers."""
 
 import json

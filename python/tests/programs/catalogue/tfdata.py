@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """tf.data pipelines: shuffled batches with an initializable iterator, evaluation with a reinitializable one."""
 
 import argparse

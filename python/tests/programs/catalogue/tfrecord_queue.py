@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TFRecords of Examples, parsed in queue runners; MonitoredTrainingSession runs the queue runners."""
 
 import argparse

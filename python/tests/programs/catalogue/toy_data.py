@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small data that every program of the catalogue can learn from in seconds."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wide and deep for click-through rates: hashed crosses with FTRL, embeddings and a tower with Adagrad."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Skip-grams with noise-contrastive estimation, as in the word2vec tutorial; tables on the parameter server."""
 
 import argparse
