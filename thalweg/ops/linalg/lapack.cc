@@ -2,12 +2,15 @@
 #include "thalweg/ops/linalg/lapack.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "thalweg/base/simd.h"
+#include "thalweg/ops/linalg/small_matrices.h"
 
 namespace thalweg::lapack {
 namespace {
@@ -131,41 +134,130 @@ bool CholeskyRows(int n, S* a) {
 
 namespace {
 
-// Recursive LU of an m x n matrix in place, with columns `stride` apart: factors the left half,
-// updates the right half, and factors that. LAPACK's own chooses the pivot by the largest
-// |re| + |im| of a column. TensorFlow, whose pivots the Lu op exposes, uses the largest absolute
-// value.
-template <typename S>
-bool ComplexLu(int m, int n, S* a, int stride, int* pivots) {
-  const auto swap_rows = [&](S* columns, int count, int i, int k) {
-    for (int j = 0; j < count && i != k; ++j)
-      std::swap(columns[int64_t{j} * stride + i], columns[int64_t{j} * stride + k]);
-  };
-  if (n == 1) {
-    int best = 0;
-    for (int i = 1; i < m; ++i) {
-      if (std::abs(a[i]) > std::abs(a[best])) best = i;
-    }
-    pivots[0] = best + 1;
-    std::swap(a[0], a[best]);
-    if (!(std::abs(a[0]) > 0)) return false;
-    for (int i = 1; i < m; ++i) a[i] /= a[0];
-    return true;
+// The index of the element of the largest absolute value, the first of several.
+template <typename R>
+THALWEG_SIMD int LargestOf(const R* x, int n) {
+  constexpr int kWidth = 16;
+  R largest[kWidth] = {};
+  int i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    for (int l = 0; l < kWidth; ++l) largest[l] = std::abs(x[i + l]) > largest[l] ? std::abs(x[i + l]) : largest[l];
   }
-  const int left = n / 2, right = n - left, below = m - left;
+  R most = *std::max_element(largest, largest + kWidth);
+  for (; i < n; ++i) most = std::max(most, std::abs(x[i]));
+  for (i = 0; i < n; ++i) {
+    if (std::abs(x[i]) == most) return i;
+  }
+  return 0;
+}
+template <typename R>
+int LargestOf(const std::complex<R>* x, int n) {
+  int best = 0;
+  for (int i = 1; i < n; ++i) {
+    if (std::abs(x[i]) > std::abs(x[best])) best = i;
+  }
+  return best;
+}
+
+// Swaps row i with row pivots[i] - 1, for each i from `first` to `last` - 1 in this order.
+template <typename S>
+void SwapRows(S* a, int columns, int stride, const int* pivots, int first, int last) {
+  for (int j = 0; j < columns; ++j, a += stride) {
+    for (int i = first; i < last; ++i) std::swap(a[i], a[pivots[i] - 1]);
+  }
+}
+
+// One step of elimination: divides the n - 1 elements below the pivot x[0] by it, and subtracts their products with the
+// pivot's row from the `columns` to the right.
+template <typename S>
+THALWEG_SIMD void Eliminate(int n, int columns, int stride, S* x) {
+  const S pivot = x[0];
+  for (int i = 1; i < n; ++i) x[i] /= pivot;
+  if constexpr (!kComplex<S>) {
+    S* y = x;
+    for (int j = 0; j < columns; ++j) {
+      y += stride;
+      const S factor = y[0];
+      for (int i = 1; i < n; ++i) y[i] -= x[i] * factor;
+    }
+  }
+}
+
+// LU of a few columns, one after the other. Of one column, if it is complex.
+template <typename S>
+bool LuOfPanel(int m, int n, S* a, int stride, int* pivots) {
+  bool good = true;
+  for (int j = 0; j < n; ++j) {
+    S* const x = a + int64_t{j} * stride + j;
+    pivots[j] = j + LargestOf(x, m - j) + 1;
+    SwapRows(a, n, stride, pivots, j, j + 1);
+    if (std::abs(x[0]) > 0) {
+      Eliminate(m - j, n - j - 1, stride, x);
+    } else {
+      good = false;
+    }
+  }
+  return good;
+}
+
+constexpr int kSmallTriangle = 8;
+
+// SolveUnitLower() for n <= kSmallTriangle, with all columns of l in vectors of that length.
+template <typename R>
+THALWEG_SIMD void SolveSmallUnitLower(int n, int k, const R* l, int stride, R* b, int b_stride) {
+  constexpr int kSize = kSmallTriangle;
+  R columns[kSize][kSize] = {};
+  for (int j = 0; j < n; ++j) {
+    for (int i = j + 1; i < n; ++i) columns[j][i] = l[int64_t{j} * stride + i];
+  }
+  for (int column = 0; column < k; ++column, b += b_stride) {
+    R x[kSize] = {};
+    for (int i = 0; i < n; ++i) x[i] = b[i];
+    for (int j = 0; j < kSize - 1; ++j) {
+      const R factor = x[j];
+      for (int i = 0; i < kSize; ++i) x[i] -= factor * columns[j][i];
+    }
+    for (int i = 0; i < n; ++i) b[i] = x[i];
+  }
+}
+
+// Replaces b (n x k) by x with l x = b, where l is a lower triangle with a unit diagonal.
+template <typename S>
+void SolveUnitLower(int n, int k, const S* l, int stride, S* b, int b_stride) {
+  const S one(1), minus_one(-1);
+  if constexpr (kComplex<S>) {
+    THALWEG_ROUTINE_(S, trsm_)("L", "L", "N", "U", &n, &k, &one, l, &stride, b, &b_stride, 1, 1, 1, 1);
+  } else if (n <= kSmallTriangle) {
+    SolveSmallUnitLower(n, k, l, stride, b, b_stride);
+  } else {
+    const int first = std::max(kSmallTriangle, n / 2 / kSmallTriangle * kSmallTriangle), second = n - first;
+    SolveUnitLower(first, k, l, stride, b, b_stride);
+    THALWEG_ROUTINE_(S, gemm_)
+    ("N", "N", &second, &k, &first, &minus_one, l + first, &stride, b, &b_stride, &one, b + first, &b_stride, 1, 1);
+    SolveUnitLower(second, k, l + int64_t{first} * stride + first, stride, b + first, b_stride);
+  }
+}
+
+// Recursive LU of an m x n matrix in place, with columns `stride` apart: factors the left half,
+// updates the right half, and factors that. Most of the work goes into products, of which LAPACK's
+// own has fewer. For complex numbers LAPACK chooses the pivot by the largest |re| + |im| of a
+// column. TensorFlow, whose pivots the Lu op exposes, uses the largest absolute value.
+template <typename S>
+bool RecursiveLu(int m, int n, S* a, int stride, int* pivots) {
+  constexpr int kPanel = kComplex<S> ? 1 : kSmallTriangle;
+  if (n <= kPanel) return LuOfPanel(m, n, a, stride, pivots);
+  const int left = std::max(kPanel, n / 2 / kPanel * kPanel), right = n - left, below = m - left;
   S* const a12 = a + int64_t{left} * stride;
   S* const a22 = a12 + left;
   const S one(1), minus_one(-1);
-  const bool left_good = ComplexLu(m, left, a, stride, pivots);
-  for (int i = 0; i < left; ++i) swap_rows(a12, right, i, pivots[i] - 1);
-  THALWEG_ROUTINE_(S, trsm_)("L", "L", "N", "U", &left, &right, &one, a, &stride, a12, &stride, 1, 1, 1, 1);
+  const bool left_good = RecursiveLu(m, left, a, stride, pivots);
+  SwapRows(a12, right, stride, pivots, 0, left);
+  SolveUnitLower(left, right, a, stride, a12, stride);
   THALWEG_ROUTINE_(S, gemm_)
   ("N", "N", &below, &right, &left, &minus_one, a + left, &stride, a12, &stride, &one, a22, &stride, 1, 1);
-  const bool right_good = ComplexLu(below, right, a22, stride, pivots + left);
-  for (int i = left; i < n; ++i) {
-    pivots[i] += left;
-    swap_rows(a, left, i, pivots[i] - 1);
-  }
+  const bool right_good = RecursiveLu(below, right, a22, stride, pivots + left);
+  for (int i = left; i < n; ++i) pivots[i] += left;
+  SwapRows(a, left, stride, pivots, left, n);
   return left_good && right_good;
 }
 
@@ -173,13 +265,7 @@ bool ComplexLu(int m, int n, S* a, int stride, int* pivots) {
 
 template <typename S>
 bool Lu(int n, S* a, int* pivots) {
-  if constexpr (kComplex<S>) {
-    return ComplexLu(n, n, a, n, pivots);
-  } else {
-    int info = 0;
-    THALWEG_ROUTINE_(S, getrf_)(&n, &n, a, &n, pivots, &info);
-    return info == 0;
-  }
+  return RecursiveLu(n, n, a, n, pivots);
 }
 
 template <typename S>
@@ -198,16 +284,17 @@ namespace {
 // SolveTriangleRight for a small triangle: column after column, in strips of rows that stay in the
 // cache. `upper` refers to op(t). Faster than OpenBLAS on some processors.
 template <typename R>
-THALWEG_SIMD void SolveSmall(bool upper, bool transposed, bool unit, int m, int n, const R* t, int stride, R* b) {
+THALWEG_SIMD void SolveSmall(bool upper, bool transposed, bool unit, int m, int n, const R* t, int stride, R* b,
+                             int64_t b_stride) {
   constexpr int kStrip = 64;
   for (int start = 0; start < m; start += kStrip) {
     const int rows = std::min(kStrip, m - start);
     for (int64_t step = 0; step < n; ++step) {
       const int64_t j = upper ? step : n - 1 - step;
-      R* const x = b + j * m + start;
+      R* const x = b + j * b_stride + start;
       for (int64_t k = upper ? 0 : j + 1; k < (upper ? j : n); ++k) {
         const R factor = transposed ? t[k * stride + j] : t[j * stride + k];
-        const R* const y = b + k * m + start;
+        const R* const y = b + k * b_stride + start;
         for (int i = 0; i < rows; ++i) x[i] -= factor * y[i];
       }
       const R diagonal = t[j * stride + j];
@@ -216,41 +303,83 @@ THALWEG_SIMD void SolveSmall(bool upper, bool transposed, bool unit, int m, int 
   }
 }
 
-}  // namespace
-
 // Most of the work goes into products, which are faster than a solver for
 // triangles, and only blocks on the diagonal into one.
 template <typename S>
-void SolveTriangleRight(Triangle triangle, Form form, bool unit, int m, int n, const S* t, int stride, S* b) {
+void SolveRight(Triangle triangle, Form form, bool unit, int m, int n, const S* t, int stride, S* b, int b_stride) {
   constexpr int kBlock = kComplex<S> ? 64 : 16;
   const S one(1), minus_one(-1);
   const bool upper = (triangle == Triangle::kUpper) == (form == Form::kPlain);  // op(t) is an upper triangle
   if (n <= kBlock) {
     if constexpr (kComplex<S>) {
       THALWEG_ROUTINE_(S, trsm_)
-      ("R", Letter(triangle), Letter(form), unit ? "U" : "N", &m, &n, &one, t, &stride, b, &m, 1, 1, 1, 1);
+      ("R", Letter(triangle), Letter(form), unit ? "U" : "N", &m, &n, &one, t, &stride, b, &b_stride, 1, 1, 1, 1);
     } else {
-      SolveSmall(upper, form != Form::kPlain, unit, m, n, t, stride, b);
+      SolveSmall(upper, form != Form::kPlain, unit, m, n, t, stride, b, b_stride);
     }
     return;
   }
   const int first = std::max(kBlock / 2, n / 2 / kBlock * kBlock), second = n - first;
-  S* const b2 = b + int64_t{first} * m;
+  S* const b2 = b + int64_t{first} * b_stride;
   const S *const t2 = t + int64_t{first} * stride + first, *const corner = triangle == Triangle::kLower
                                                                                ? t + first
                                                                                : t + int64_t{first} * stride;
   const auto product = [&](const S* x, int inner, S* y, int columns) {  // y -= x op(corner)
     THALWEG_ROUTINE_(S, gemm_)
-    ("N", Letter(form), &m, &columns, &inner, &minus_one, x, &m, corner, &stride, &one, y, &m, 1, 1);
+    ("N", Letter(form), &m, &columns, &inner, &minus_one, x, &b_stride, corner, &stride, &one, y, &b_stride, 1, 1);
   };
   if (upper) {
-    SolveTriangleRight(triangle, form, unit, m, first, t, stride, b);
+    SolveRight(triangle, form, unit, m, first, t, stride, b, b_stride);
     product(b, first, b2, second);
-    SolveTriangleRight(triangle, form, unit, m, second, t2, stride, b2);
+    SolveRight(triangle, form, unit, m, second, t2, stride, b2, b_stride);
   } else {
-    SolveTriangleRight(triangle, form, unit, m, second, t2, stride, b2);
+    SolveRight(triangle, form, unit, m, second, t2, stride, b2, b_stride);
     product(b2, second, b, first);
-    SolveTriangleRight(triangle, form, unit, m, first, t, stride, b);
+    SolveRight(triangle, form, unit, m, first, t, stride, b, b_stride);
+  }
+}
+
+// Sets w (n x n) to the inverse of the transpose of l, a lower triangle with a unit diagonal. It is an upper triangle.
+// REQUIRES: w is the identity.
+template <typename S>
+void InvertUnitLower(int n, const S* l, int stride, S* w, int w_stride) {
+  constexpr int kBlock = 16;
+  if (n <= kBlock) return SolveRight(Triangle::kLower, Form::kTransposed, true, n, n, l, stride, w, w_stride);
+  const int first = std::max(kBlock / 2, n / 2 / kBlock * kBlock), second = n - first;
+  const S *const l21 = l + first, *const l22 = l21 + int64_t{first} * stride;
+  S *const w12 = w + int64_t{first} * w_stride, *const w22 = w12 + first;
+  const S minus_one(-1), zero(0);
+  InvertUnitLower(first, l, stride, w, w_stride);
+  InvertUnitLower(second, l22, stride, w22, w_stride);
+  // w12 = -w11 l21^T w22
+  THALWEG_ROUTINE_(S, gemm_)
+  ("N", "T", &first, &second, &first, &minus_one, w, &w_stride, l21, &stride, &zero, w12, &w_stride, 1, 1);
+  SolveRight(Triangle::kLower, Form::kTransposed, true, first, second, l22, stride, w12, w_stride);
+}
+
+}  // namespace
+
+template <typename S>
+void SolveTriangleRight(Triangle triangle, Form form, bool unit, int m, int n, const S* t, int stride, S* b) {
+  SolveRight(triangle, form, unit, m, n, t, stride, b, m);
+}
+
+template <typename S>
+void InvertLuRows(int n, const S* lu, const int* pivots, S* inverse) {
+  std::fill_n(inverse, int64_t{n} * n, S(0));
+  for (int64_t i = 0; i < n; ++i) inverse[i * n + i] = S(1);
+  // To LAPACK `inverse` is its transpose, P^T L^-T U^-T. Half of L^-T is zero, which saves a fifth of the work against
+  // solving for the rows of P.
+  InvertUnitLower(n, lu, n, inverse, n);
+  SolveTriangleRight(Triangle::kUpper, Form::kTransposed, false, n, n, lu, n, inverse);
+  std::vector<int> order(n);  // element i of a row goes to order[i]
+  std::iota(order.begin(), order.end(), 0);
+  for (int i = 0; i < n; ++i) std::swap(order[i], order[pivots[i] - 1]);
+  std::vector<S> row(n);
+  for (int j = 0; j < n; ++j) {
+    S* const to = inverse + int64_t{j} * n;
+    std::copy_n(to, n, row.data());
+    for (int i = 0; i < n; ++i) to[order[i]] = row[i];
   }
 }
 
@@ -297,6 +426,9 @@ void QOf(int m, int columns, S* q, std::vector<S>& tau, std::vector<S>& work) {
 
 template <typename S>
 bool Svd(SvdVectors vectors, int m, int n, S* a, Real<S>* s, S* u, S* v, std::vector<S>& work) {
+  if constexpr (!kComplex<S>) {
+    if (m == n && n <= kSmallMatrix && SmallSvd(vectors != SvdVectors::kNone, n, a, s, u, v)) return true;
+  }
   const char job = static_cast<char>(vectors);
   const int k = std::min(m, n), stride_v = vectors == SvdVectors::kAll ? n : k;
   std::vector<int> integers(8 * static_cast<size_t>(k));
@@ -320,6 +452,9 @@ bool Svd(SvdVectors vectors, int m, int n, S* a, Real<S>* s, S* u, S* v, std::ve
 
 template <typename S>
 bool HermitianEigen(bool vectors, int n, S* a, Real<S>* values, std::vector<S>& work) {
+  if constexpr (!kComplex<S>) {
+    if (vectors && n <= kSmallMatrix && SmallSymmetricEigen(n, a, values)) return true;
+  }
   const char* const job = vectors ? "V" : "N";
   const int count = vectors ? 3 + 5 * n : 1;
   std::vector<int> integers(count);
@@ -360,6 +495,7 @@ bool Eigen(int n, S* a, std::complex<Real<S>>* values, std::complex<Real<S>>* ve
                                       reals.data(), &info, 1, 1);
     });
   } else {
+    if (n <= kSmallMatrix && SmallEigen(n, a, values, vectors)) return true;
     const size_t size = n;
     std::vector<S> parts(2 * size), real_vectors(vectors != nullptr ? size * size : 1);
     WithWork(work, [&](S* memory, const int* memory_size) {
@@ -393,6 +529,7 @@ bool Schur(int n, ComplexDouble* a, ComplexDouble* u) {
 }
 
 bool RealSchur(int n, double* a, double* u) {
+  if (n <= kSmallMatrix && SmallSchur(n, a, u)) return true;
   std::vector<double> values(2 * static_cast<size_t>(n)), work;
   int info = 0, sorted = 0;
   WithWork(work, [&](double* memory, const int* size) {
@@ -425,6 +562,7 @@ void LeastSquares(int m, int n, int k, S* a, S* b, std::vector<S>& work) {
   template bool CholeskyRows(int, S*);                                                           \
   template bool Lu(int, S*, int*);                                                               \
   template void SolveLuRows(int, int, const S*, const int*, S*);                                 \
+  template void InvertLuRows(int, const S*, const int*, S*);                                     \
   template void SolveTriangleRight(Triangle, Form, bool, int, int, const S*, int, S*);           \
   template void SolveTriangleRows(Triangle, bool, int, int, const S*, S*);                       \
   template void Multiply(Form, Form, int, int, int, const S*, const S*, S*);                     \

@@ -46,6 +46,9 @@ bool Lu(int n, S* a, int* pivots);
 // Replaces b (n x k, row-major) by x with A x = b, where `lu` is the result of Lu() for A.
 template <typename S>
 void SolveLuRows(int n, int k, const S* lu, const int* pivots, S* b);
+// Sets `inverse` (row-major) to the inverse of A.
+template <typename S>
+void InvertLuRows(int n, const S* lu, const int* pivots, S* inverse);
 
 enum class Triangle { kLower, kUpper };
 enum class Form { kPlain, kTransposed, kAdjoint };

@@ -54,8 +54,7 @@ class MatrixInverseKernel : public AdjointKernel {
                          [&]<typename S>(MatrixScratch<S>& scratch, int64_t i) -> absl::Status {
                            if (!Factor(x, i, n, adjoint_, scratch)) return InvalidArgument("Input is not invertible.");
                            S* const inverse = MutableRowsOf(out, i, m.rows * m.rows, scratch.b);
-                           for (int64_t j = 0; j < m.rows * m.rows; ++j) inverse[j] = S(j % (m.rows + 1) == 0 ? 1 : 0);
-                           lapack::SolveLuRows(n, n, scratch.a.data(), scratch.pivots.data(), inverse);
+                           lapack::InvertLuRows(n, scratch.a.data(), scratch.pivots.data(), inverse);
                            StoreIfCopied(inverse, i, m.rows * m.rows, out);
                            return absl::OkStatus();
                          });

@@ -129,17 +129,41 @@ bool BySchur(Square& a, Square (*function)(const Square&)) {
   return true;
 }
 
-// Computes the square root of a real matrix with real, non-negative eigenvalues, such as a
-// covariance, in real numbers. Returns false for other matrices.
+// Sets `root` to the square root of a symmetric matrix without negative eigenvalues, such as a covariance, by its
+// eigenvectors. Returns false for other matrices.
+bool SymmetricRoot(const RealSquare& a, RealSquare& root) {
+  for (int64_t j = 0; j < a.n; ++j) {
+    for (int64_t i = 0; i < j; ++i) {
+      if (a(i, j) != a(j, i)) return false;
+    }
+  }
+  RealSquare u = a, scaled(a.n);
+  PoolVector<double> values(a.n);
+  std::vector<double> work;
+  if (!lapack::HermitianEigen(true, a.n, u.data(), values.data(), work)) return false;
+  if (std::any_of(values.begin(), values.end(), [](double value) { return value < 0; })) return false;
+  for (int64_t j = 0; j < a.n; ++j) {
+    const double factor = std::sqrt(values[j]);
+    for (int64_t i = 0; i < a.n; ++i) scaled(i, j) = u(i, j) * factor;
+  }
+  root = Product(scaled, u, Form::kTransposed);
+  return true;
+}
+
+// Computes the square root of a real matrix with real, non-negative eigenvalues in real numbers.
+// Returns false for other matrices.
 bool RealRootOf(Square& a) {
   if (std::any_of(a.elements.begin(), a.elements.end(), [](const Complex& x) { return x.imag() != 0; })) return false;
   RealSquare t(a.n), u(a.n);
   for (int64_t i = 0; i < a.size(); ++i) t.elements[i] = a.elements[i].real();
-  if (!lapack::RealSchur(a.n, t.data(), u.data())) return false;
-  for (int64_t i = 0; i < a.n; ++i) {
-    if (t(i, i) < 0 || (i + 1 < a.n && t(i + 1, i) != 0)) return false;
+  RealSquare root(a.n);
+  if (!SymmetricRoot(t, root)) {
+    if (!lapack::RealSchur(a.n, t.data(), u.data())) return false;
+    for (int64_t i = 0; i < a.n; ++i) {
+      if (t(i, i) < 0 || (i + 1 < a.n && t(i + 1, i) != 0)) return false;
+    }
+    root = Product(Product(u, RootOfTriangle(t)), u, Form::kTransposed);
   }
-  const RealSquare root = Product(Product(u, RootOfTriangle(t)), u, Form::kTransposed);
   std::copy_n(root.data(), root.size(), a.data());
   return true;
 }

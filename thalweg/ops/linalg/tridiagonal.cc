@@ -6,49 +6,80 @@
 #include <complex>
 #include <limits>
 
+#include "thalweg/base/simd.h"
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/support/pool_vector.h"
 
 namespace thalweg {
 namespace {
 
 using TridiagonalTypes = Types<float, double, std::complex<float>, std::complex<double>>;
 
-// Gaussian elimination; with pivots, rows are swapped so that the larger of the
-// two candidates leads, which fills a second diagonal above. False if a pivot is
-// zero.
+// A row of the matrix from its diagonal on. Elimination with pivots fills a second diagonal above.
 template <typename T>
-bool Solve(const T* diagonals, const T* rhs, T* x, int64_t n, int64_t k, bool pivot) {
-  std::vector<T> a(n), b(n), c(n), d(n);  // below, on, above, two above
-  for (int64_t i = 0; i < n; ++i) {
-    c[i] = i + 1 < n ? diagonals[i] : T(0);
-    b[i] = diagonals[n + i];
-    a[i] = i > 0 ? diagonals[2 * n + i] : T(0);
-    d[i] = T(0);
-  }
-  std::copy_n(rhs, n * k, x);
+struct UpperRow {
+  T on, above, two_above;
+};
+
+// Gaussian elimination. With pivots, rows are swapped so that the larger of the two candidates leads. Returns false if
+// a pivot is zero. `columns` is k, if it is known to the compiler, or 0.
+template <typename T, int columns>
+THALWEG_SIMD bool SolveColumns(const T* diagonals, const T* rhs, T* x, int64_t n, int64_t k, bool pivot,
+                               PoolVector<UpperRow<T>>& rows) {
+  if constexpr (columns != 0) k = columns;
+  const T *const above = diagonals, *const on = diagonals + n, *const below = diagonals + 2 * n;
+  UpperRow<T> row{on[0], n > 1 ? above[0] : T(0), T(0)};
+  std::copy_n(rhs, k, x);
   for (int64_t i = 0; i + 1 < n; ++i) {
-    if (pivot && std::abs(a[i + 1]) > std::abs(b[i])) {
-      std::swap(b[i], a[i + 1]);
-      std::swap(c[i], b[i + 1]);
-      std::swap(d[i], c[i + 1]);
-      std::swap_ranges(x + i * k, x + (i + 1) * k, x + (i + 1) * k);
+    T first = below[i + 1];
+    UpperRow<T> next{on[i + 1], i + 2 < n ? above[i + 1] : T(0), T(0)};
+    T *const y = x + i * k, *const z = y + k;
+    const T* const from = rhs + (i + 1) * k;
+    T factor;
+    if (pivot && std::abs(first) > std::abs(row.on)) {
+      const UpperRow<T> lower = row;
+      row = {first, next.on, next.above};
+      factor = lower.on / row.on;
+      next = {lower.above - factor * row.above, lower.two_above - factor * row.two_above, T(0)};
+      for (int64_t j = 0; j < k; ++j) {
+        const T upper = y[j];
+        y[j] = from[j];
+        z[j] = upper - factor * y[j];
+      }
+    } else {
+      if (row.on == T(0)) return false;
+      factor = first / row.on;
+      next.on -= factor * row.above;
+      next.above -= factor * row.two_above;
+      for (int64_t j = 0; j < k; ++j) z[j] = from[j] - factor * y[j];
     }
-    if (b[i] == T(0)) return false;
-    const T factor = a[i + 1] / b[i];
-    b[i + 1] -= factor * c[i];
-    c[i + 1] -= factor * d[i];
-    for (int64_t j = 0; j < k; ++j) x[(i + 1) * k + j] -= factor * x[i * k + j];
+    rows[i] = row;
+    row = next;
   }
+  if (row.on == T(0)) return false;
+  rows[n - 1] = row;
   for (int64_t i = n - 1; i >= 0; --i) {
-    if (b[i] == T(0)) return false;
+    T* const y = x + i * k;
     for (int64_t j = 0; j < k; ++j) {
-      T sum = x[i * k + j];
-      if (i + 1 < n) sum -= c[i] * x[(i + 1) * k + j];
-      if (i + 2 < n) sum -= d[i] * x[(i + 2) * k + j];
-      x[i * k + j] = sum / b[i];
+      T sum = y[j];
+      if (i + 1 < n) sum -= rows[i].above * y[k + j];
+      if (i + 2 < n) sum -= rows[i].two_above * y[2 * k + j];
+      y[j] = sum / rows[i].on;
     }
   }
   return true;
+}
+
+template <typename T>
+bool Solve(const T* diagonals, const T* rhs, T* x, int64_t n, int64_t k, bool pivot, PoolVector<UpperRow<T>>& rows) {
+  switch (k) {
+    case 1:
+      return SolveColumns<T, 1>(diagonals, rhs, x, n, k, pivot, rows);
+    case 4:
+      return SolveColumns<T, 4>(diagonals, rhs, x, n, k, pivot, rows);
+    default:
+      return SolveColumns<T, 0>(diagonals, rhs, x, n, k, pivot, rows);
+  }
 }
 
 class TridiagonalSolveKernel : public Kernel {
@@ -80,9 +111,10 @@ class TridiagonalSolveKernel : public Kernel {
     ASSIGN_OR_RETURN(Tensor * out, context.Allocate(0, rhs.shape()));
     if (rhs.num_elements() == 0) return absl::OkStatus();
     return Dispatch(TridiagonalTypes(), rhs.dtype(), [&]<typename T>() {
+      PoolVector<UpperRow<T>> rows(n);
       for (int64_t b = 0; b < rhs.num_elements() / (n * k); ++b) {
         T* const x = out->mutable_data<T>() + b * n * k;
-        if (!Solve(diagonals.data<T>() + b * 3 * n, rhs.data<T>() + b * n * k, x, n, k, pivot_)) {
+        if (!Solve(diagonals.data<T>() + b * 3 * n, rhs.data<T>() + b * n * k, x, n, k, pivot_, rows)) {
           std::fill_n(x, n * k, T(std::numeric_limits<double>::quiet_NaN()));
         }
       }

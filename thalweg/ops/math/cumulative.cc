@@ -13,7 +13,7 @@
 namespace thalweg {
 namespace {
 
-struct SumStep {
+struct RunningSum {
   template <typename T>
   static T First() {
     return T(0);
@@ -23,7 +23,7 @@ struct SumStep {
     return WrapAdd(a, b);
   }
 };
-struct ProdStep {
+struct RunningProd {
   template <typename T>
   static T First() {
     return T(1);
@@ -34,7 +34,7 @@ struct ProdStep {
   }
 };
 // log(exp(a) + exp(b)); of nothing it is log(0).
-struct LogSumExpStep {
+struct RunningLogSumExp {
   template <typename T>
   static T First() {
     return -std::numeric_limits<T>::infinity();
@@ -167,10 +167,10 @@ Op Cumulative(absl::string_view name, absl::string_view types) {
 }
 
 const OpRegistration kCumulativeOps[] = {
-    Cumulative("Cumsum", "T: numbertype").Kernel<ScanKernel<SumStep, SummedTypes>>().Gradient(CumsumGradient),
-    Cumulative("Cumprod", "T: numbertype").Kernel<ScanKernel<ProdStep, SummedTypes>>().Gradient(CumprodGradient),
+    Cumulative("Cumsum", "T: numbertype").Kernel<ScanKernel<RunningSum, SummedTypes>>().Gradient(CumsumGradient),
+    Cumulative("Cumprod", "T: numbertype").Kernel<ScanKernel<RunningProd, SummedTypes>>().Gradient(CumprodGradient),
     Cumulative("CumulativeLogsumexp", "T: {bfloat16, half, float, double}")
-        .Kernel<ScanKernel<LogSumExpStep, Types<float, double>>>()
+        .Kernel<ScanKernel<RunningLogSumExp, Types<float, double>>>()
         .Gradient(CumulativeLogsumexpGradient),
 };
 

@@ -7,221 +7,82 @@
 // dimension: the others are their conjugates. RFFT and IRFFT take the first
 // `fft_length` elements of each dimension.
 //
-// Lines are transformed eight at a time, one in each lane of vectors: all
-// arithmetic is on vectors whatever the length. A real line is half a complex one,
-// so that two of them share a lane.
-#include <cmath>
+// fft_plan.h and fft_line.h have the algorithms. Short lines are transformed several at a time. A real line is half a
+// complex one, so that two of them share a lane.
+#include <algorithm>
 #include <complex>
+#include <map>
 #include <memory>
-#include <numbers>
-#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "thalweg/base/mutex.h"
 #include "thalweg/base/simd.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/math/fft_line.h"
+#include "thalweg/ops/math/fft_plan.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/support/broadcast.h"
 #include "thalweg/ops/support/element_copy.h"
-#include "thalweg/ops/support/pool_vector.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {
 namespace {
 
-constexpr int64_t kLanes = 8;
+using fft::Elements;
+using fft::kLanes;
+using fft::Lanes;
+using fft::LinePlan;
+using fft::LoadLanes;
+using fft::Plan;
+using fft::RealLinePlan;
+using fft::StoreLanes;
 
-template <typename R>
-struct Lanes {
-  typedef R Vector __attribute__((vector_size(kLanes * sizeof(R))));
-  Vector re, im;
-};
-
-// exp(-2 pi i k / n), for every k below n.
-template <typename R>
-std::vector<std::complex<R>> Roots(int64_t n) {
-  std::vector<std::complex<R>> roots(n);
-  for (int64_t k = 0; k < n; ++k) {
-    roots[k] =
-        std::complex<R>(std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n)));
-  }
-  return roots;
-}
-
-// y = x w.
-template <typename R>
-[[gnu::always_inline]] inline void Multiply(const Lanes<R>& x, const std::complex<R>& w, Lanes<R>& y) {
-  const auto re = x.re * w.real() - x.im * w.imag();
-  y.im = x.re * w.imag() + x.im * w.real();
-  y.re = re;
-}
-template <typename R>
-[[gnu::always_inline]] inline void Add(const Lanes<R>& a, const Lanes<R>& b, Lanes<R>& y) {
-  y.re = a.re + b.re;
-  y.im = a.im + b.im;
-}
-template <typename R>
-[[gnu::always_inline]] inline void Subtract(const Lanes<R>& a, const Lanes<R>& b, Lanes<R>& y) {
-  y.re = a.re - b.re;
-  y.im = a.im - b.im;
-}
-
-// One pass of Stockham's algorithm, which writes from one buffer to another and needs no
-// bit-reversal:
-//
-//   y[k + s (p j + r)] = w^(s j r) sum_q x[k + s (j + m q)] w^(q r n / p)
-//
-// These are the transforms over q, of length p, multiplied by twiddle factors so that the
-// transforms over j remain. n is p m s, and `roots` are the n-th roots of unity.
-template <typename R>
-THALWEG_SIMD void Pass(int p, int64_t m, int64_t s, const std::complex<R>* roots, const Lanes<R>* x, Lanes<R>* y) {
-  const int64_t n = p * m * s;
-  for (int64_t j = 0; j < m; ++j) {
-    const Lanes<R>* const in = x + s * j;
-    Lanes<R>* const out = y + s * p * j;
-    if (p == 2) {
-      const std::complex<R> w = roots[s * j];
-      for (int64_t k = 0; k < s; ++k) {
-        Lanes<R> difference;
-        Subtract(in[k], in[k + s * m], difference);
-        Add(in[k], in[k + s * m], out[k]);
-        Multiply(difference, w, out[k + s]);
-      }
-    } else if (p == 4) {
-      const std::complex<R> w1 = roots[s * j], w2 = roots[2 * s * j], w3 = roots[3 * s * j];
-      for (int64_t k = 0; k < s; ++k) {
-        const Lanes<R> a = in[k], b = in[k + s * m], c = in[k + 2 * s * m], d = in[k + 3 * s * m];
-        Lanes<R> even, odd, minus, turn, sum;
-        Add(a, c, even);
-        Add(b, d, odd);
-        Subtract(a, c, minus);
-        Subtract(b, d, turn);
-        const Lanes<R> turned{turn.im, -turn.re};
-        Add(even, odd, out[k]);
-        Add(minus, turned, sum);
-        Multiply(sum, w1, out[k + s]);
-        Subtract(even, odd, sum);
-        Multiply(sum, w2, out[k + 2 * s]);
-        Subtract(minus, turned, sum);
-        Multiply(sum, w3, out[k + 3 * s]);
-      }
-    } else {
-      for (int64_t k = 0; k < s; ++k) {
-        for (int64_t r = 0; r < p; ++r) {
-          Lanes<R> sum = in[k];
-          for (int64_t q = 1; q < p; ++q) {
-            Lanes<R> term;
-            Multiply(in[k + s * m * q], roots[n / p * (q * r % p)], term);
-            Add(sum, term, sum);
-          }
-          Multiply(sum, roots[s * j * r], out[k + s * r]);
-        }
-      }
-    }
-  }
-}
-
-// y = x w, element by element; conjugated if asked for.
-template <typename R>
-THALWEG_SIMD void MultiplyAll(const Lanes<R>* x, const std::complex<R>* w, int64_t n, bool conjugate, Lanes<R>* y) {
-  for (int64_t k = 0; k < n; ++k) {
-    Multiply(x[k], w[k], y[k]);
-    if (conjugate) y[k].im = -y[k].im;
-  }
-}
-
-// Transforms of one length. Lengths of small prime factors by passes; others as a
-// convolution with exp(-pi i k^2 / n) of a length that is a power of two
-// (Bluestein). Constant after construction.
-template <typename R>
-class Plan {
+// The plans of one kind in a kernel, which makes transforms of a few lengths again and again. Thread-safe.
+template <typename P>
+class PlanCache {
  public:
-  using Number = std::complex<R>;
-  using Buffer = PoolVector<Lanes<R>>;
-
-  explicit Plan(int64_t n) : n_(n) {
-    int64_t rest = n;
-    const auto divide = [&](int p) {
-      for (; rest % p == 0; rest /= p) factors_.push_back(p);
-    };
-    divide(4);
-    for (int p = 2; p <= kLargestFactor; ++p) divide(p);
-    if (rest == 1) {
-      roots_ = Roots<R>(n);
-      return;
+  std::shared_ptr<const P> Get(int64_t n) const {
+    {
+      MutexLock lock(&mutex_);
+      if (const auto known = plans_.find(n); known != plans_.end()) return known->second;
     }
-    int64_t m = 1;
-    while (m < 2 * n - 1) m *= 2;
-    wide_ = std::make_unique<Plan>(m);
-    chirp_.resize(n);
-    filter_.assign(m, 0);
-    for (int64_t k = 0; k < n; ++k) {
-      // k^2 modulo 2n, exactly: the angle must stay small.
-      const int64_t square = static_cast<int64_t>(static_cast<unsigned __int128>(k) * k % (2 * n));
-      const std::complex<double> chirp =
-          std::polar(1.0, -std::numbers::pi * static_cast<double>(square) / static_cast<double>(n));
-      chirp_[k] = Number(chirp);
-      filter_[k] = filter_[(m - k) % m] = Number(std::conj(chirp));
-    }
-    Buffer x(m), work;
-    for (int64_t k = 0; k < m; ++k) {
-      x[k] = Lanes<R>{};
-      x[k].re[0] = filter_[k].real();
-      x[k].im[0] = filter_[k].imag();
-    }
-    wide_->Run(x, work);
-    const R scale = R(1) / static_cast<R>(m);
-    for (int64_t k = 0; k < m; ++k) filter_[k] = Number(x[k].re[0], x[k].im[0]) * scale;
-  }
-
-  // Transforms the n lines of x, in place. Buffers grow as needed.
-  void Run(Buffer& x, Buffer& work) const {
-    if (wide_ != nullptr) return RunChirp(x, work);
-    if (static_cast<int64_t>(work.size()) < n_) work.resize(n_);
-    int64_t length = n_, stride = 1;
-    for (const int p : factors_) {
-      Pass(p, length / p, stride, roots_.data(), x.data(), work.data());
-      x.swap(work);
-      length /= p;
-      stride *= p;
-    }
+    auto plan = std::make_shared<const P>(n);
+    MutexLock lock(&mutex_);
+    if (plans_.size() >= kMost) plans_.clear();
+    plans_[n] = plan;
+    return plan;
   }
 
  private:
-  static constexpr int kLargestFactor = 61;
+  static constexpr size_t kMost = 8;  // a plan has as many numbers as a line, or more
 
-  void RunChirp(Buffer& x, Buffer& work) const {
-    const int64_t m = wide_->n_;
-    Buffer wide(m);
-    MultiplyAll(x.data(), chirp_.data(), n_, false, wide.data());
-    std::fill(wide.begin() + n_, wide.end(), Lanes<R>{});
-    wide_->Run(wide, work);
-    MultiplyAll(wide.data(), filter_.data(), m, true, wide.data());
-    wide_->Run(wide, work);
-    for (int64_t k = 0; k < n_; ++k) wide[k].im = -wide[k].im;
-    MultiplyAll(wide.data(), chirp_.data(), n_, false, x.data());
-  }
-
-  const int64_t n_;
-  std::vector<int> factors_;
-  std::vector<Number> roots_;
-  std::unique_ptr<Plan> wide_;
-  std::vector<Number> chirp_;
-  std::vector<Number> filter_;
+  mutable Mutex mutex_;
+  mutable std::map<int64_t, std::shared_ptr<const P>> plans_ ABSL_GUARDED_BY(mutex_);
 };
+
+template <typename R>
+struct Plans {
+  PlanCache<Plan<R>> lanes;
+  PlanCache<LinePlan<R>> lines;
+  PlanCache<RealLinePlan<R>> real_lines;
+};
+
+// From these lengths on, lines are faster one by one than several at a time: those of complex numbers when several do
+// not fit into the cache, those of real numbers when the separation of two that share a lane costs more.
+constexpr int64_t kLeastLine = 4097, kLeastRealLine = 256;
 
 enum class Kind { kComplex, kFromReal, kToReal };
 
-// The inverse is the transform with real and imaginary parts exchanged, before and
-// after, and a factor.
+// Turns the transform of a line into the inverse, which has element n - k in the place of element k, and a factor.
 template <typename R>
-void Load(const std::complex<R>& x, bool inverse, int64_t lane, Lanes<R>& to) {
-  to.re[lane] = inverse ? x.imag() : x.real();
-  to.im[lane] = inverse ? x.real() : x.imag();
-}
-template <typename R>
-std::complex<R> Stored(const Lanes<R>& from, bool inverse, int64_t lane, R scale) {
-  return inverse ? std::complex<R>(from.im[lane] * scale, from.re[lane] * scale)
-                 : std::complex<R>(from.re[lane], from.im[lane]);
+THALWEG_SIMD void Invert(Lanes<R>* x, int64_t n) {
+  const R scale = R(1) / static_cast<R>(n);
+  std::reverse(x + 1, x + n);
+  for (int64_t k = 0; k < n; ++k) {
+    x[k].re *= scale;
+    x[k].im *= scale;
+  }
 }
 
 // Runs body(first line, number of lines, buffer, work) for groups of lines.
@@ -235,85 +96,142 @@ void ForEachGroup(KernelContext& c, int64_t lines, int64_t group, int64_t n, con
   });
 }
 
-// Along dimension `axis` of x, in place.
+// Runs body(line, work) for each line.
+template <typename R, typename F>
+void ForEachLine(KernelContext& c, int64_t lines, int64_t n, const F& body) {
+  c.ParallelFor(lines, 2.5 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
+    typename LinePlan<R>::Work work;
+    for (int64_t line = begin; line < end; ++line) body(line, work);
+  });
+}
+
+// Transforms x along dimension `axis` into y, which may be x.
 template <typename R>
-void TransformAxis(KernelContext& c, std::complex<R>* x, absl::Span<const int64_t> dims, int axis, bool inverse) {
+void TransformAxis(KernelContext& c, const Plans<R>& plans, const std::complex<R>* x, absl::Span<const int64_t> dims,
+                   int axis, bool inverse, std::complex<R>* y) {
   const int64_t n = dims[axis];
   int64_t outer = 1, inner = 1;
   for (int i = 0; i < axis; ++i) outer *= dims[i];
   for (size_t i = axis + 1; i < dims.size(); ++i) inner *= dims[i];
-  const Plan<R> plan(n);
-  const R scale = R(1) / static_cast<R>(n);
+  if (inner == 1 && n >= kLeastLine && LinePlan<R>::Takes(n)) {
+    const auto plan = plans.lines.Get(n);
+    ForEachLine<R>(c, outer, n, [&](int64_t line, typename LinePlan<R>::Work& work) {
+      plan->Run(x + line * n, y + line * n, inverse, work);
+    });
+    return;
+  }
+  const auto plan = plans.lanes.Get(n);
+  constexpr int64_t kGroup = kLanes<R>;
   using Buffer = typename Plan<R>::Buffer;
-  ForEachGroup<R>(c, outer * inner, kLanes, n, [&](int64_t first, int64_t count, Buffer& buffer, Buffer& work) {
-    std::complex<R>* starts[kLanes];
-    for (int64_t l = 0; l < count; ++l) starts[l] = x + (first + l) / inner * n * inner + (first + l) % inner;
-    for (int64_t k = 0; k < n; ++k) {
-      for (int64_t l = 0; l < count; ++l) Load(starts[l][k * inner], inverse, l, buffer[k]);
+  ForEachGroup<R>(c, outer * inner, kGroup, n, [&](int64_t first, int64_t count, Buffer& buffer, Buffer& work) {
+    const auto start = [&](int64_t line) { return line / inner * n * inner + line % inner; };
+    const bool adjacent = start(first + kGroup - 1) == start(first) + kGroup - 1 && count == kGroup;
+    if (inner == 1) {
+      LoadLanes(reinterpret_cast<const R*>(x + first * n), 2 * n, count, 2 * n, Elements(buffer));
+    } else if (adjacent) {
+      LoadAdjacent(x + start(first), inner, n, buffer.data());
+    } else {
+      for (int64_t l = 0; l < count; ++l) {
+        const std::complex<R>* const from = x + start(first + l);
+        for (int64_t k = 0; k < n; ++k) {
+          buffer[k].re[l] = from[k * inner].real();
+          buffer[k].im[l] = from[k * inner].imag();
+        }
+      }
     }
-    plan.Run(buffer, work);
-    for (int64_t k = 0; k < n; ++k) {
-      for (int64_t l = 0; l < count; ++l) starts[l][k * inner] = Stored(buffer[k], inverse, l, scale);
+    plan->Run(buffer, work);
+    if (inverse) Invert(buffer.data(), n);
+    if (inner == 1) {
+      StoreLanes(Elements(buffer), count, 2 * n, reinterpret_cast<R*>(y + first * n), 2 * n);
+    } else if (adjacent) {
+      StoreAdjacent(buffer.data(), inner, n, y + start(first));
+    } else {
+      for (int64_t l = 0; l < count; ++l) {
+        std::complex<R>* const to = y + start(first + l);
+        for (int64_t k = 0; k < n; ++k) to[k * inner] = {buffer[k].re[l], buffer[k].im[l]};
+      }
     }
   });
 }
 
-// Real lines of n into the first n/2+1 of their transforms. Two lines a and b are
-// the complex line z = a + ib, and A[k] = (Z[k] + conj Z[n-k]) / 2, B[k] =
-// (Z[k] - conj Z[n-k]) / 2i.
+// Two real lines a and b are the complex line z = a + ib. Their transforms are A[k] = (Z[k] + conj Z[n-k]) / 2 and
+// B[k] = (Z[k] - conj Z[n-k]) / 2i, of which the first n/2+1 are kept.
 template <typename R>
-void TransformReal(KernelContext& c, const R* x, int64_t lines, int64_t n, std::complex<R>* y) {
-  const Plan<R> plan(n);
+THALWEG_SIMD void Separate(const Lanes<R>* z, int64_t n, Lanes<R>* a, Lanes<R>* b) {
+  for (int64_t k = 0; k < n / 2 + 1; ++k) {
+    const Lanes<R>&x = z[k], &back = z[k == 0 ? 0 : n - k];
+    a[k] = {(x.re + back.re) / 2, (x.im - back.im) / 2};
+    b[k] = {(x.im + back.im) / 2, (back.re - x.re) / 2};
+  }
+}
+
+// The reverse: Z = A + iB. Imaginary parts of the first element and of the middle one are not read.
+template <typename R>
+THALWEG_SIMD void Combine(const Lanes<R>* a, const Lanes<R>* b, int64_t n, Lanes<R>* z) {
+  for (int64_t k = 0; k < n / 2 + 1; ++k) {
+    if (k == 0 || 2 * k == n) {
+      z[k] = {a[k].re, b[k].re};
+    } else {
+      z[k] = {a[k].re - b[k].im, a[k].im + b[k].re};
+      z[n - k] = {a[k].re + b[k].im, b[k].re - a[k].im};
+    }
+  }
+}
+
+// Transforms real lines of n into the first n/2+1 elements of their transforms.
+template <typename R>
+void TransformReal(KernelContext& c, const Plans<R>& plans, const R* x, int64_t lines, int64_t n, std::complex<R>* y) {
   const int64_t half = n / 2 + 1;
+  if (n >= kLeastRealLine && RealLinePlan<R>::Takes(n)) {
+    const auto plan = plans.real_lines.Get(n);
+    ForEachLine<R>(c, lines, n, [&](int64_t line, typename RealLinePlan<R>::Work& work) {
+      plan->Run(x + line * n, y + line * half, work);
+    });
+    return;
+  }
+  const auto plan = plans.lanes.Get(n);
+  constexpr int64_t kGroup = kLanes<R>;
   using Buffer = typename Plan<R>::Buffer;
-  ForEachGroup<R>(c, lines, 2 * kLanes, n, [&](int64_t first, int64_t count, Buffer& buffer, Buffer& work) {
+  ForEachGroup<R>(c, lines, 2 * kGroup, n, [&](int64_t first, int64_t count, Buffer& buffer, Buffer& work) {
+    const int64_t count_a = std::min(count, kGroup), count_b = count - count_a;
     const R* const from = x + first * n;
-    for (int64_t k = 0; k < n; ++k) {
-      for (int64_t l = 0; l < count; ++l) (l < kLanes ? buffer[k].re[l] : buffer[k].im[l - kLanes]) = from[l * n + k];
-    }
-    plan.Run(buffer, work);
-    std::complex<R>* const to = y + first * half;
-    for (int64_t k = 0; k < half; ++k) {
-      const Lanes<R>&z = buffer[k], &back = buffer[k == 0 ? 0 : n - k];
-      const Lanes<R> a{(z.re + back.re) / 2, (z.im - back.im) / 2}, b{(z.im + back.im) / 2, (back.re - z.re) / 2};
-      for (int64_t l = 0; l < count; ++l) {
-        to[l * half + k] =
-            l < kLanes ? std::complex<R>(a.re[l], a.im[l]) : std::complex<R>(b.re[l - kLanes], b.im[l - kLanes]);
-      }
-    }
+    LoadLanes(from, n, count_a, n, Elements(buffer), 2 * kGroup);
+    LoadLanes(from + kGroup * n, n, count_b, n, Elements(buffer) + kGroup, 2 * kGroup);
+    plan->Run(buffer, work);
+    if (static_cast<int64_t>(work.size()) < 2 * half) work.resize(2 * half);
+    Separate(buffer.data(), n, work.data(), work.data() + half);
+    R* const to = reinterpret_cast<R*>(y + first * half);
+    StoreLanes(Elements(work), count_a, 2 * half, to, 2 * half);
+    StoreLanes(Elements(work) + 2 * half * kGroup, count_b, 2 * half, to + kGroup * 2 * half, 2 * half);
   });
 }
 
-// The inverse of that: from lines of n/2+1 numbers real lines of n. Imaginary
-// parts of the first and of the middle are not read.
+// The inverse of TransformReal: from lines of n/2+1 numbers, real lines of n.
 template <typename R>
-void InverseToReal(KernelContext& c, const std::complex<R>* x, int64_t lines, int64_t n, R* y) {
-  const Plan<R> plan(n);
+void InverseToReal(KernelContext& c, const Plans<R>& plans, const std::complex<R>* x, int64_t lines, int64_t n, R* y) {
   const int64_t half = n / 2 + 1;
-  const R scale = R(1) / static_cast<R>(n);
+  if (n >= kLeastRealLine && RealLinePlan<R>::Takes(n)) {
+    const auto plan = plans.real_lines.Get(n);
+    ForEachLine<R>(c, lines, n, [&](int64_t line, typename RealLinePlan<R>::Work& work) {
+      plan->RunInverse(x + line * half, y + line * n, work);
+    });
+    return;
+  }
+  const auto plan = plans.lanes.Get(n);
+  constexpr int64_t kGroup = kLanes<R>;
   using Buffer = typename Plan<R>::Buffer;
-  ForEachGroup<R>(c, lines, 2 * kLanes, n, [&](int64_t first, int64_t count, Buffer& buffer, Buffer& work) {
-    const std::complex<R>* const from = x + first * half;
-    for (int64_t k = 0; k < half; ++k) {
-      const bool single = k == 0 || 2 * k == n;
-      Lanes<R> a{}, b{};
-      for (int64_t l = 0; l < count; ++l) {
-        const std::complex<R> value = from[l * half + k];
-        Lanes<R>& to = l < kLanes ? a : b;
-        to.re[l % kLanes] = value.real();
-        to.im[l % kLanes] = single ? 0 : value.imag();
-      }
-      // Z = A + iB, real and imaginary parts exchanged.
-      buffer[k] = {a.im + b.re, a.re - b.im};
-      if (!single) buffer[n - k] = {b.re - a.im, a.re + b.im};
-    }
-    plan.Run(buffer, work);
+  ForEachGroup<R>(c, lines, 2 * kGroup, n, [&](int64_t first, int64_t count, Buffer& buffer, Buffer& work) {
+    const int64_t count_a = std::min(count, kGroup), count_b = count - count_a;
+    if (static_cast<int64_t>(work.size()) < 2 * half) work.resize(2 * half);
+    const R* const from = reinterpret_cast<const R*>(x + first * half);
+    LoadLanes(from, 2 * half, count_a, 2 * half, Elements(work));
+    LoadLanes(from + kGroup * 2 * half, 2 * half, count_b, 2 * half, Elements(work) + 2 * half * kGroup);
+    Combine(work.data(), work.data() + half, n, buffer.data());
+    plan->Run(buffer, work);
+    Invert(buffer.data(), n);
     R* const to = y + first * n;
-    for (int64_t k = 0; k < n; ++k) {
-      for (int64_t l = 0; l < count; ++l) {
-        to[l * n + k] = (l < kLanes ? buffer[k].im[l] : buffer[k].re[l - kLanes]) * scale;
-      }
-    }
+    StoreLanes(Elements(buffer), count_a, n, to, n, 2 * kGroup);
+    StoreLanes(Elements(buffer) + kGroup, count_b, n, to + kGroup * n, n, 2 * kGroup);
   });
 }
 
@@ -367,7 +285,7 @@ class FftKernel final : public Kernel {
     if (in.num_elements() == 0) ClearElements(out);  // fft_length may be anything then
     if (in.num_elements() == 0 || shape.num_elements() == 0) return absl::OkStatus();
     const DType type = kind_ == Kind::kFromReal ? c.output_type(0) : in.dtype();
-    return type == kComplex64 ? Run<float>(c, dims, out) : Run<double>(c, dims, out);
+    return type == kComplex64 ? Run(c, floats_, dims, out) : Run(c, doubles_, dims, out);
   }
 
  private:
@@ -393,7 +311,7 @@ class FftKernel final : public Kernel {
 
   // `dims` are those of the real or complex numbers that are transformed.
   template <typename R>
-  absl::Status Run(KernelContext& c, const Dims& dims, Tensor* out) const {
+  absl::Status Run(KernelContext& c, const Plans<R>& plans, const Dims& dims, Tensor* out) const {
     using Number = std::complex<R>;
     const Tensor& in = c.input(0);
     const int rank = static_cast<int>(dims.size());
@@ -407,16 +325,18 @@ class FftKernel final : public Kernel {
         CopyCorner(x, in.shape().dims(), cut.mutable_data<R>(), dims);
         x = cut.data<R>();
       }
-      TransformReal(c, x, whole.num_elements() / n, n, out->mutable_data<Number>());
+      Number* const y = out->mutable_data<Number>();
+      TransformReal(c, plans, x, whole.num_elements() / n, n, y);
       for (int axis = rank - 2; axis >= rank - rank_; --axis) {
-        TransformAxis(c, out->mutable_data<Number>(), out->shape().dims(), axis, false);
+        TransformAxis(c, plans, y, out->shape().dims(), axis, false, y);
       }
       return absl::OkStatus();
     }
     if (kind_ == Kind::kComplex) {
-      std::copy_n(in.data<Number>(), in.num_elements(), out->mutable_data<Number>());
+      const Number* x = in.data<Number>();
       for (int axis = rank - 1; axis >= rank - rank_; --axis) {
-        TransformAxis(c, out->mutable_data<Number>(), dims, axis, inverse_);
+        TransformAxis(c, plans, x, dims, axis, inverse_, out->mutable_data<Number>());
+        x = out->data<Number>();
       }
       return absl::OkStatus();
     }
@@ -426,15 +346,17 @@ class FftKernel final : public Kernel {
     ASSIGN_OR_RETURN(Tensor work, c.AllocateTemporary(in.dtype(), half));
     CopyCorner(in.data<Number>(), in.shape().dims(), work.mutable_data<Number>(), half_dims);
     for (int axis = rank - rank_; axis + 1 < rank; ++axis) {
-      TransformAxis(c, work.mutable_data<Number>(), half_dims, axis, true);
+      TransformAxis(c, plans, work.data<Number>(), half_dims, axis, true, work.mutable_data<Number>());
     }
-    InverseToReal(c, work.data<Number>(), half.num_elements() / half_dims.back(), n, out->mutable_data<R>());
+    InverseToReal(c, plans, work.data<Number>(), half.num_elements() / half_dims.back(), n, out->mutable_data<R>());
     return absl::OkStatus();
   }
 
   const int rank_;
   const Kind kind_;
   const bool inverse_;
+  const Plans<float> floats_;
+  const Plans<double> doubles_;
 };
 
 template <int rank>
@@ -467,7 +389,7 @@ absl::Status RealShape(ShapeContext& c) {
 
 std::string WithRank(const char* name, int rank) { return rank == 1 ? name : absl::StrCat(name, rank, "D"); }
 
-Output Integers(const Scope& s, std::vector<int32_t> values) {
+Output Integers(const Scope& s, const std::vector<int32_t>& values) {
   return s.Add("Const", {}, {{"dtype", kInt32}, {"value", Tensor::Vector<int32_t>(values)}});
 }
 // The number of elements of a transform with these lengths, as a `dtype`.
