@@ -17,32 +17,32 @@ namespace thalweg {
 
 // One task of a job.
 struct TaskId {
-  std::string job;
-  int index = 0;
+  std::string job;  // "ps", "worker", "chief", ...
+  int index = 0;    // within the job
 
   std::string ToString() const;  // "/job:ps/replica:0/task:1": the prefix of its devices
   friend bool operator==(const TaskId&, const TaskId&) = default;
-  friend auto operator<=>(const TaskId&, const TaskId&) = default;
+  friend auto operator<=>(const TaskId&, const TaskId&) = default;  // NOLINT: clang-tidy 14 sees a null
 };
 
-// A value. Indices of tasks need not be dense.
+// The addresses of all tasks of a cluster, by job. A value. Task indices need not be dense.
 class ClusterSpec {
  public:
   ClusterSpec() = default;
 
-  // "ps|host:2222;host:2223,worker|0=host:2224;3=host:2225": tasks are numbered
-  // in order where no index is given.
+  // Parses "ps|host:2222;host:2223,worker|0=host:2224;3=host:2225". Tasks without an
+  // index are numbered in order. INVALID_ARGUMENT if it cannot be parsed.
   static absl::StatusOr<ClusterSpec> Parse(absl::string_view text);
 
-  // INVALID_ARGUMENT, naming the job or task, for a job without a name, a task that is
-  // there already, a negative index or an address that is not "host:port".
+  // Adds a task. INVALID_ARGUMENT, naming the job or task, for a job without a name, a
+  // duplicate task, a negative index or an address that is not "host:port".
   absl::Status AddTask(const TaskId& task, absl::string_view address);
 
-  bool empty() const { return jobs_.empty(); }
-  std::vector<std::string> jobs() const;
-  std::vector<TaskId> tasks() const;  // by job, then index
-  int num_tasks(const std::string& job) const;
-  // INVALID_ARGUMENT, saying what there is, if there is no such task.
+  bool empty() const { return jobs_.empty(); }  // true if there are no tasks
+  std::vector<std::string> jobs() const;        // the names of the jobs, sorted
+  std::vector<TaskId> tasks() const;            // by job, then index
+  int num_tasks(const std::string& job) const;  // 0 if there is no such job
+  // The "host:port" of a task. INVALID_ARGUMENT, listing the tasks that exist, if there is no such task.
   absl::StatusOr<std::string> Address(const TaskId& task) const;
 
   /// @cond INTERNAL
@@ -55,11 +55,11 @@ class ClusterSpec {
   std::map<std::string, std::map<int, std::string>> jobs_;
 };
 
-// The two parts of "host:port" (or "[::1]:port"). INVALID_ARGUMENT, with the
-// text, if it has no port or one that is no number up to 65535.
+// The two parts of "host:port" or "[::1]:port".
 struct HostPort {
-  std::string host;
-  int port = 0;
+  std::string host;  // without brackets
+  int port = 0;      // 0 to 65535
+  // INVALID_ARGUMENT, quoting the text, if the port is missing or out of range.
   static absl::StatusOr<HostPort> Parse(absl::string_view address);
 };
 

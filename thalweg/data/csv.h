@@ -10,20 +10,22 @@
 
 namespace thalweg::data {
 
-// The type of a column, and what stands for a missing field.
+// The type of a column, and the value of an empty field.
 struct CsvColumn {
+  // A column whose fields must not be empty.
   CsvColumn(DType dtype) : dtype(dtype) {}  // NOLINT: implicit by design
+  // A column with a value for empty fields.
   CsvColumn(DType dtype, std::string default_value) : dtype(dtype), default_value(std::move(default_value)) {}
   DType dtype;                               // kFloat, kDouble, kInt32, kInt64 or kString
-  std::optional<std::string> default_value;  // for an empty field, which is an error without one
+  std::optional<std::string> default_value;  // value of an empty field; without one, an empty field is an error
 };
 
-// The fields of a line: separated by `delimiter`; one in quotes may have the
-// delimiter, and quotes twice, in it. INVALID_ARGUMENT for quotes that do not
-// close or have something behind them.
+// Splits a line into fields at `delimiter`. A quoted field may contain the delimiter, and
+// quotes if they are doubled. INVALID_ARGUMENT for a quote that is not closed or not followed
+// by a delimiter.
 absl::StatusOr<std::vector<std::string>> SplitCsvLine(absl::string_view line, char delimiter = ',');
 
-// A scalar for every column. Errors name the column, its text and its type.
+// A decoder that gives one scalar per column. Errors name the column, its text and its type.
 Decoder DecodeCsv(std::vector<CsvColumn> columns, char delimiter = ',');
 
 }  // namespace thalweg::data

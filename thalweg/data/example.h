@@ -12,14 +12,14 @@ namespace thalweg::data {
 
 // A feature of a tensorflow.Example to read.
 struct FeatureSpec {
-  std::string name;
-  DType dtype = kFloat;  // kFloat, kInt64 or kString
-  Shape shape;
-  std::optional<Tensor> default_value;  // for a feature that is not there, which is an error without one
+  std::string name;                     // key of the feature
+  DType dtype = kFloat;                 // kFloat, kInt64 or kString
+  Shape shape;                          // shape of its tensor; the feature must have that many values
+  std::optional<Tensor> default_value;  // value of a missing feature; without one, a missing feature is an error
 };
 
-// A tensor for every feature, in this order. Errors name the feature, what was
-// found and what was expected.
+// A decoder that gives one tensor per feature, in this order. Errors name the feature, what
+// was found and what was expected.
 Decoder DecodeExample(std::vector<FeatureSpec> features);
 
 }  // namespace thalweg::data

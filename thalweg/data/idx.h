@@ -17,9 +17,9 @@
 
 namespace thalweg::data {
 
-// The file as a tensor. Errors name the file, what was found and what was
-// expected: INVALID_ARGUMENT for a file that is no IDX, DATA_LOSS for one that
-// is damaged (too short, too long, broken compression).
+// Reads a file as a tensor. Errors name the file, what was found and what was expected:
+// INVALID_ARGUMENT if the file is not in the IDX format, DATA_LOSS if it is damaged (too
+// short, too long, or with broken compression).
 absl::StatusOr<Tensor> ReadIdx(const std::string& path, FileSystem& files = PosixFileSystem());
 
 // Some images with their labels.
@@ -28,21 +28,21 @@ struct Batch {
   Tensor labels;  // int32 [n]
 };
 
-// Images with their labels. The images stay in memory as bytes; batches are
-// made one by one. Not thread-safe; copies share the images, but each goes its
-// own way through them.
+// Images with their labels. The images stay in memory as bytes and are converted batch by
+// batch. Not thread-safe. Copies share the images, but each has its own position in them.
 class ImageSet {
  public:
+  // An empty set.
   ImageSet() = default;
   // REQUIRES: images uint8 [n, ...], labels uint8 [n].
   ImageSet(Tensor images, Tensor labels, uint64_t seed);
 
-  int64_t size() const { return labels_.has_value() ? labels_.dim(0) : 0; }
-  int64_t pixels() const { return pixels_; }  // of an image
-  int64_t epoch() const { return epoch_; }    // how often all were served
+  int64_t size() const { return labels_.has_value() ? labels_.dim(0) : 0; }  // number of images
+  int64_t pixels() const { return pixels_; }                                 // number of pixels of an image
+  int64_t epoch() const { return epoch_; }                                   // how many times all images were returned
 
-  // The next n images. Every epoch has its own order, which follows from the
-  // seed; a batch at its end goes on with the next. REQUIRES: size() > 0.
+  // Returns the next n images. Every epoch has an order of its own, which depends on the seed. A
+  // batch at the end of an epoch is completed from the next one. REQUIRES: size() > 0.
   Batch NextBatch(int64_t n);
   // Images [begin, end) in the order of the file. REQUIRES: they exist.
   Batch Slice(int64_t begin, int64_t end) const;
@@ -61,14 +61,14 @@ class ImageSet {
 };
 
 struct MnistOptions {
-  uint64_t seed = 1;  // of the order; workers that share a set take different ones
-  FileSystem* files = &PosixFileSystem();
+  uint64_t seed = 1;  // order of the training images; workers that share a set should use different ones
+  FileSystem* files = &PosixFileSystem();  // file system to read from; borrowed
 };
 
-// The four files of MNIST, or of a set made like it.
+// The training and test images of MNIST, or of a set in its format.
 struct Mnist {
-  ImageSet train;
-  ImageSet test;
+  ImageSet train;  // 60,000 images in MNIST
+  ImageSet test;   // 10,000 images in MNIST
 
   // Debian's package dataset-fashion-mnist.
   static constexpr char kDefaultFolder[] = "/usr/share/datasets/fashion-mnist";

@@ -31,58 +31,60 @@ using Tensors = std::vector<Tensor>;
 
 // A record of a file, for a decoder.
 struct Record {
-  std::string bytes;
-  // Of its own for every record and epoch, and the same in every run: for
-  // decoders that distort.
+  std::string bytes;  // contents
+  // Different for every record and epoch, the same in every run: for random distortions.
   uint64_t seed = 0;
-  int file = 0;        // which of the files
-  int64_t number = 0;  // in its file, from 0
+  int file = 0;        // index of its file
+  int64_t number = 0;  // position in its file, from 0
 };
 
-// Makes an example of a record: tensors of the same types and shapes for all.
-// Called from several threads at once.
+// Decodes a record into the tensors of an example. All examples must have the same types and
+// shapes. Called from several threads at once.
 using Decoder = std::function<absl::StatusOr<Tensors>(const Record&)>;
 
 struct PipelineOptions {
-  // Names, or patterns of the shell ("train-*.tfrecord"), each with a file at least.
+  // Paths or shell patterns ("train-*.tfrecord"). Each must match at least one file.
   std::vector<std::string> files;
-  RecordFormat format;
-  Decoder decode;
-  int64_t batch_size = 1;
-  bool drop_remainder = false;  // no smaller batch at the end
+  RecordFormat format;          // how files are divided into records
+  Decoder decode;               // turns a record into tensors
+  int64_t batch_size = 1;       // examples per batch
+  bool drop_remainder = false;  // drop the smaller batch at the end
 
-  // How many records wait to be chosen from at random; 0 keeps the order of the
-  // files. With it, files are shuffled too, differently in every epoch.
+  // Size of the shuffle buffer in records; 0 keeps the order of the files. If it is not 0, the
+  // order of the files is shuffled too, differently in every epoch.
   int64_t shuffle = 0;
-  uint64_t seed = 1;
-  int64_t epochs = 1;  // times through all files; 0 is without end
+  uint64_t seed = 1;   // seed of the shuffle and of Record::seed
+  int64_t epochs = 1;  // number of passes through all files; 0: repeat forever
 
-  // Of num_shards workers, this one takes every num_shards-th record.
+  // Take every num_shards-th record, beginning with the one at position `shard`.
   int shard = 0;
-  int num_shards = 1;
+  int num_shards = 1;  // number of workers that share the files
 
-  int threads = 2;
-  int prefetch = 4;  // batches that are ready or in the making, at most
-  FileSystem* file_system = &PosixFileSystem();
+  int threads = 2;                               // threads that decode
+  int prefetch = 4;                              // batches that are prepared in advance, at most
+  FileSystem* file_system = &PosixFileSystem();  // file system to read from; borrowed
 };
 
-// The batches and their order follow from the options, however many threads
-// there are. It holds at most `shuffle` records and `prefetch` batches. Next()
-// and the loop are for one thread.
+// Reads, shuffles, decodes and batches records on background threads. The batches and their
+// order depend on the options only, not on the number of threads. Holds at most `shuffle`
+// records and `prefetch` batches. One thread at a time may call Next() or loop over it:
+//
+//   for (const Tensors& batch : pipeline) ...
+//   RETURN_IF_ERROR(pipeline.status());
 class Pipeline {
  public:
+  // Starts reading. Next() returns the error of wrong options.
   explicit Pipeline(PipelineOptions options);
   ~Pipeline();
   Pipeline(Pipeline&&) noexcept;
   Pipeline& operator=(Pipeline&&) noexcept;
 
-  // The examples of a batch, stacked; nothing at the end. An error names the
-  // file and the record, and comes again with every later call.
+  // Returns the next batch, its examples stacked; nullopt at the end. An error names the file and
+  // the record. Every later call returns it again.
   absl::StatusOr<std::optional<Tensors>> Next();
-  // Of the Next() that ended a loop.
+  // The error that ended a loop; OK if it ended with the data.
   const absl::Status& status() const { return status_; }
-  // Lets a Next() that waits, and all later ones, return CANCELLED. From any
-  // thread.
+  // Makes a waiting Next() and all later ones return CANCELLED. Call it from any thread.
   void Stop();
 
   /// @cond INTERNAL
@@ -108,8 +110,8 @@ class Pipeline {
   absl::Status status_;
 };
 
-// Stacks examples to a batch. INVALID_ARGUMENT, saying which example, if types
-// or shapes differ.
+// Stacks examples into a batch. INVALID_ARGUMENT, naming the example, if types or shapes
+// differ.
 absl::StatusOr<Tensors> StackExamples(const std::vector<Tensors>& examples);
 
 }  // namespace thalweg::data

@@ -30,6 +30,7 @@ struct AttrArg {
   AttrArg& operator=(const AttrArg&);
   AttrArg& operator=(AttrArg&&) noexcept;
   ~AttrArg();
+  // An attribute with this name and value:
   AttrArg(absl::string_view name, int64_t v);
   AttrArg(absl::string_view name, int v) : AttrArg(name, static_cast<int64_t>(v)) {}
   AttrArg(absl::string_view name, float v);

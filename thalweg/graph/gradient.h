@@ -9,28 +9,34 @@
 
 namespace thalweg {
 
-// The derivative with respect to one tensor: dense, or, for a table of which a
-// few rows were used, the rows and where they belong (rows may repeat).
+// The derivative with respect to one tensor. It is dense, or sparse if only a few
+// rows of a table were used: then it has these rows and their numbers. Row numbers
+// may repeat; repeated rows add up.
 struct Gradient {
-  Output values;
-  Output indices;      // sparse only: row numbers
-  Output dense_shape;  // sparse only: shape of the whole
+  Output values;       // the dense gradient, or the rows of a sparse one
+  Output indices;      // sparse only: the row numbers
+  Output dense_shape;  // sparse only: the shape of the dense gradient
 
+  // No gradient.
   Gradient() = default;
+  // A dense gradient.
   Gradient(Output dense) : values(dense) {}  // NOLINT: implicit by design
+  // A sparse gradient.
   Gradient(Output values, Output indices, Output dense_shape)
       : values(values), indices(indices), dense_shape(dense_shape) {}
-  bool sparse() const { return indices.node != nullptr; }
-  explicit operator bool() const { return values.node != nullptr; }
+  bool sparse() const { return indices.node != nullptr; }            // true if it is sparse
+  explicit operator bool() const { return values.node != nullptr; }  // true if it is a gradient
 };
 
-// As one dense tensor.
+// The gradient as one dense tensor.
 Output ToDense(const Scope& s, const Gradient& gradient);
 
-// d(sum of all elements of all ys) / dx for each x; `grad_ys`, if given, weighs
-// the elements of the ys. An x on which no y depends gets an empty Gradient.
-// Loops on the way (while.h) get more values that go round. Errors (an op without
-// gradient) go to the scope.
+// Adds the operations that compute d(sum of all elements of all ys) / dx for each x.
+// `grad_ys`, if given, has a weight for each element of the ys. An x on which no y
+// depends gets an empty Gradient. Errors, such as an op without a gradient, go to the
+// scope.
+//
+//   const auto gradients = Gradients(s, {loss}, {w, b});
 std::vector<Gradient> Gradients(const Scope& s, const std::vector<Output>& ys, const std::vector<Output>& xs,
                                 const std::vector<Output>& grad_ys = {});
 

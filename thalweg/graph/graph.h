@@ -80,7 +80,8 @@ struct Operation {
   // No operation.
   Operation() = default;
   // The node of any of its outputs.
-  Operation(Output output) : node(output.node) {}   // NOLINT: implicit by design
+  Operation(Output output) : node(output.node) {}  // NOLINT: implicit by design
+  // The node, where an Output is wanted.
   operator Output() const { return Output(node); }  // NOLINT: implicit by design
   // True if it is an operation.
   explicit operator bool() const { return node != nullptr; }
@@ -96,23 +97,26 @@ class Node {
 
   // Dense, in order of creation.
   int id() const { return id_; }
+  // The unique name within the graph.
   const std::string& name() const;
   // The op type: "MatMul".
   const std::string& op() const;
   // The requested device; "" leaves it to the placer.
   const std::string& device() const;
+  // Requests a device.
   void set_device(std::string device);
 
-  int num_inputs() const { return static_cast<int>(inputs_.size()); }
-  int num_outputs() const { return static_cast<int>(output_types_.size()); }
-  const Output& input(int i) const { return inputs_[i]; }
-  const std::vector<Output>& inputs() const { return inputs_; }
+  int num_inputs() const { return static_cast<int>(inputs_.size()); }         // number of tensors that it takes
+  int num_outputs() const { return static_cast<int>(output_types_.size()); }  // number of tensors that it computes
+  const Output& input(int i) const { return inputs_[i]; }                     // where input i comes from
+  const std::vector<Output>& inputs() const { return inputs_; }               // all inputs, in order
   // Nodes that run before this one and pass no tensor to it.
   const std::vector<Node*>& control_inputs() const { return control_inputs_; }
-  DType input_type(int i) const { return input_types_[i]; }
-  DType output_type(int i) const { return output_types_[i]; }
-  const std::vector<DType>& input_types() const { return input_types_; }
-  const std::vector<DType>& output_types() const { return output_types_; }
+  DType input_type(int i) const { return input_types_[i]; }                 // element type of input i
+  DType output_type(int i) const { return output_types_[i]; }               // element type of output i
+  const std::vector<DType>& input_types() const { return input_types_; }    // element types of all inputs
+  const std::vector<DType>& output_types() const { return output_types_; }  // element types of all outputs
+  // The shape of output i as far as it is known before the graph runs.
   const PartialShape& output_shape(int i) const { return output_shapes_[i]; }
   // True if it has an effect or a state, so that it is never merged or folded.
   bool is_stateful() const;
@@ -187,6 +191,7 @@ class Graph {
   absl::StatusOr<Output> FindOutput(absl::string_view name) const;
   // True if it is a node of this graph.
   bool Owns(const Node& node) const;
+  // The number of nodes.
   int num_nodes() const { return static_cast<int>(nodes_.size()); }
   // The node of an id below num_nodes().
   Node* node(int id) const { return nodes_[id].get(); }

@@ -59,6 +59,7 @@ class NewOperation {
   const tensorflow::NodeDef& def() const { return def_; }
   /// @endcond
 
+  // The name that it will have in the graph.
   const std::string& name() const;
   // The op type: "VariableV2", "MatMul".
   const std::string& op() const;
@@ -109,6 +110,7 @@ class Scope {
   // Puts operations on a device: "/job:ps/task:0", "/device:CPU:1". Nested scopes
   // merge: the inner one sets the parts that it names.
   Scope WithDevice(absl::string_view device) const;
+  // As above.
   Scope WithDevice(const char* device) const { return WithDevice(absl::string_view(device)); }
   // Lets a function choose the device of each operation; see ReplicaDeviceSetter.
   Scope WithDevice(DeviceFunction choose) const;
@@ -123,7 +125,7 @@ class Scope {
   Graph& graph() const;
   // The graph's first error.
   const absl::Status& status() const;
-  bool ok() const { return status().ok(); }
+  bool ok() const { return status().ok(); }  // true if there is no error
   // Records an error; the first one stays.
   void Fail(const absl::Status& status) const;
 

@@ -18,22 +18,25 @@
 
 namespace thalweg {
 
+// Adds the condition of a loop, given the values of an iteration: a bool scalar, true to go on.
 using LoopCondition = std::function<Output(const Scope&, const std::vector<Output>&)>;
+// Adds one iteration, given its values, and returns those of the next.
 using LoopBody = std::function<std::vector<Output>(const Scope&, const std::vector<Output>&)>;
 
 struct WhileOptions {
-  std::vector<PartialShape> shapes;  // what the values have in common in all iterations; those of `start`, if empty
-  std::string name = "while";
+  std::vector<PartialShape> shapes;  // shapes that hold in all iterations; empty: those of `start`
+  std::string name = "while";        // name scope of the loop
 };
 
-// As long as `condition` is true of the values, which begin as `start`, `body`
-// gives the next ones; what they are in the end. Both are called once, to add
-// their operations by the scope that they are given; they may use every tensor
-// of the graph, and have loops of their own. Variables that they make are made
-// once, outside.
+// Starts with the values `start` and replaces them by those of `body` while
+// `condition` is true. Returns the final values.
 //
-// Gradients go through: what they need of each iteration is kept until then.
-// The body may not ask for gradients itself.
+// Both functions are called once, to add operations to the scope that they are
+// given. They may use every tensor of the graph and contain loops. Variables that
+// they create are created once, outside the loop.
+//
+// Gradients flow through a loop: it keeps the intermediate values that they need.
+// The body itself may not call Gradients().
 std::vector<Output> While(const Scope& s, const std::vector<Output>& start, const LoopCondition& condition,
                           const LoopBody& body, const WhileOptions& options = {});
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saver: variables into checkpoints and back.
+// Saver: saves variables to checkpoints and restores them.
 //
-//   Saver saver(s);                                                  // after the variables were made
+//   Saver saver(s);                                                  // after the variables are added
 //   ASSIGN_OR_RETURN(auto prefix, saver.Save(session, "dir/model.ckpt", 100));   // dir/model.ckpt-100
 //   RETURN_IF_ERROR(saver.Restore(session, *LatestCheckpoint("dir")));
 //
-// The files are TensorFlow's (docs/checkpoints.md). Each task that holds
-// variables writes and reads its own, all at once, so that the folder must be
-// one that all of them see.
+// The files are TensorFlow's (docs/checkpoints.md). All tasks write and read their own
+// variables in parallel, so the folder must be one that all of them can reach.
 #pragma once
 
 #include <map>
@@ -27,67 +26,69 @@
 namespace thalweg {
 
 struct SaverOptions {
-  std::vector<Var> variables;  // empty: all of the graph
-  // Variables under other names, in place of the above: averages, say, that a
-  // program which evaluates takes for the variables. Parts of one share a name.
+  std::vector<Var> variables;  // empty: all variables of the graph
+  // Variables by their names in the checkpoint, instead of `variables`. A program that
+  // evaluates with moving averages, for example, restores averages into its variables.
+  // Parts of a partitioned variable share a name.
   std::multimap<std::string, Var> names;
-  int max_to_keep = 5;  // older ones are deleted; 0: none is
-  // One in so many hours is kept for good.
+  int max_to_keep = 5;  // older checkpoints are deleted; 0: none is deleted
+  // Keep one checkpoint per this many hours for good.
   double keep_checkpoint_every_n_hours = 10000;
-  bool write_meta_graph = true;  // the graph beside the checkpoint, as a MetaGraphDef
-  CheckpointStateOptions state;
-  Clock* clock = &RealClock();
+  bool write_meta_graph = true;  // write the graph beside the checkpoint, as a MetaGraphDef
+  CheckpointStateOptions state;  // where the list of checkpoints is
+  Clock* clock = &RealClock();   // borrowed; tests set their own
 };
 
-// How a checkpoint and the variables of a graph fit.
+// The differences between a checkpoint and the variables of a graph.
 struct RestoreReport {
   // A variable that the checkpoint has with another type or shape.
   struct Mismatch {
-    std::string name;
-    std::string checkpoint;  // "float [3,2]"
-    std::string graph;
+    std::string name;        // of the variable
+    std::string checkpoint;  // type and shape in the checkpoint: "float [3,2]"
+    std::string graph;       // type and shape in the graph
   };
-  std::vector<std::string> restored;  // names in the checkpoint
+  std::vector<std::string> restored;  // names in the checkpoint that were restored
   std::vector<std::string> missing;   // variables that the checkpoint does not have
   std::vector<std::string> extra;     // tensors that the graph has no variable for
-  std::vector<Mismatch> mismatched;   // of another type or shape
+  std::vector<Mismatch> mismatched;   // variables with another type or shape
 
-  bool complete() const { return missing.empty() && mismatched.empty(); }
-  std::string ToString() const;
+  bool complete() const { return missing.empty() && mismatched.empty(); }  // true if every variable fits
+  std::string ToString() const;                                            // for people, one line per difference
 };
 
-// Movable. Used by one thread at a time. The graph must outlive it. The
-// destructor waits for deletions to end.
+// Saves and restores the variables of a graph. Movable. Used by one thread at a time. The
+// graph must outlive it. The destructor waits for deletions of old checkpoints.
 class Saver {
  public:
   // Adds its operations to the graph, under "save/", on the tasks of the
   // variables. Errors go to the scope.
   explicit Saver(const Scope& s, SaverOptions options = {});
 
-  // Writes `prefix`-`step` (or `prefix`, without a step), then makes it the
-  // latest of its folder. Returns the name. If it fails or the process dies, the
-  // latest stays what it was. The values are those of one moment, which a step of
-  // another worker is in as a whole or not at all; they are written while the
-  // training goes on. (With parameter servers of TensorFlow each task saves what it
-  // has at the time.) What is not kept any more is deleted by a thread, while the
-  // caller goes on; the next Save waits for it. The last checkpoint whose values
-  // are all finite is kept as long as those after it are not.
+  // Writes the checkpoint `prefix`-`step` (`prefix` without a step), then makes it the
+  // latest of its folder. Returns its name. If that fails or the process dies, the
+  // former latest checkpoint stays the latest.
+  //
+  // The values are a consistent snapshot: it contains all updates of another worker's
+  // step or none. They are written while the training goes on. (With TensorFlow's
+  // parameter servers each task saves the values that it has at the time.)
+  //
+  // A thread deletes old checkpoints after the call; the next Save waits for it. The last
+  // checkpoint without NaN or infinite values is kept until there is a newer one.
   absl::StatusOr<std::string> Save(Session& session, const std::string& prefix, std::optional<int64_t> step = {});
-  // Waits until what was not kept any more is deleted.
+  // Waits until old checkpoints are deleted.
   void AwaitDeletions() { deletions_.reset(); }
 
-  // Gives all variables the values of the checkpoint. FAILED_PRECONDITION that
-  // says what does not fit, and no variable changes, unless all of them are in
-  // it. How variables were divided and on which tasks they were does not matter;
-  // parts may also be there under their own names, as in what orphaned parameter
-  // servers save.
+  // Restores all variables from the checkpoint. If a variable is missing or does not fit,
+  // no variable changes and the error is FAILED_PRECONDITION with all differences. The
+  // checkpoint may come from a run with other partitions or other tasks. Parts may also
+  // have names of their own, as in the checkpoints of orphaned parameter servers.
   absl::Status Restore(Session& session, const std::string& prefix);
-  // Gives what fits, and reports what does not.
+  // Restores the variables that fit, and reports the others.
   absl::StatusOr<RestoreReport> RestoreMatching(Session& session, const std::string& prefix);
-  // Only reports.
+  // Reports what RestoreMatching would do.
   absl::StatusOr<RestoreReport> Compare(const std::string& prefix) const;
 
-  const Scope& scope() const { return scope_; }
+  const Scope& scope() const { return scope_; }  // where its operations are
 
  private:
   struct Item {

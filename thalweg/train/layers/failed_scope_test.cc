@@ -142,19 +142,22 @@ TEST(FailedScope, ArrayOps) {
       Print, Assert);
 }
 
-TEST(FailedScope, CollectiveOps) { Try(CollectiveReduce, CollectiveGather, CollectiveBcastSend, CollectiveBcastRecv); }
+TEST(FailedScope, CollectiveOps) {
+  Try(CollectiveReduce, CollectiveGather, CollectiveEnd, CollectiveBcastSend, CollectiveBcastRecv);
+}
 
 TEST(FailedScope, DataFlowOps) {
   Try(FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue, QueueEnqueue, QueueEnqueueMany, QueueDequeue,
       QueueDequeueMany, QueueDequeueUpTo, QueueClose, QueueIsClosed, QueueSize, ConditionalAccumulator,
       AccumulatorApplyGradient, AccumulatorTakeGradient, AccumulatorSetGlobalStep, AccumulatorNumAccumulated,
       SparseConditionalAccumulator, SparseAccumulatorApplyGradient, SparseAccumulatorTakeGradient, AccumulatorLeave,
-      AccumulatorJoin, AccumulatorLedger, RosterOf, RosterJoin, RosterLeave, RosterMembers, RosterAwaitStep,
-      RosterRelease, RosterCloseSteps, RosterAdvance, RosterAwaitEmpty, StackOf, StackPush, StackPop, StackClose,
-      TensorArrayOf, TensorArrayWrite, TensorArrayRead, TensorArrayGather, TensorArrayScatter, TensorArrayConcat,
-      TensorArraySplit, TensorArraySize, TensorArrayClose, WholeFileReader, TextLineReader, FixedLengthRecordReader,
-      TFRecordReader, ReaderRead, ReaderReadUpTo, ReaderNumRecordsProduced, ReaderNumWorkUnitsCompleted, ReaderReset,
-      ReadFile, WriteFile, MatchingFiles);
+      AccumulatorJoin, AccumulatorLedger, AccumulatorAwaitRound, AccumulatorTakeRound, SparseAccumulatorTakeRound,
+      AccumulatorReset, RosterArrive, RosterGeneration, RosterWake, RosterOf, RosterJoin, RosterLeave, RosterMembers,
+      RosterAwaitStep, RosterRelease, RosterCloseSteps, RosterAdvance, RosterAwaitTurn, RosterLead, RosterAwaitEmpty,
+      StackOf, StackPush, StackPop, StackClose, TensorArrayOf, TensorArrayWrite, TensorArrayRead, TensorArrayGather,
+      TensorArrayScatter, TensorArrayConcat, TensorArraySplit, TensorArraySize, TensorArrayClose, WholeFileReader,
+      TextLineReader, FixedLengthRecordReader, TFRecordReader, ReaderRead, ReaderReadUpTo, ReaderNumRecordsProduced,
+      ReaderNumWorkUnitsCompleted, ReaderReset, ReadFile, WriteFile, MatchingFiles);
 }
 
 TEST(FailedScope, ImageOps) {

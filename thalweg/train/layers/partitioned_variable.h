@@ -19,53 +19,55 @@
 
 namespace thalweg {
 
-// How many parts along each dimension; at most one number is not 1.
+// Returns the number of parts along each dimension; at most one of the numbers is not 1.
 using Partitioner = std::function<std::vector<int64_t>(const Shape&, DType)>;
 
 namespace partitioners {
 
-// So many parts or, if there are fewer rows, one per row.
+// Divides into `parts` parts, or into one per row if there are fewer rows.
 Partitioner FixedSize(int64_t parts, int axis = 0);
-// As many as it takes for no part to have more than `max_bytes`, unless a
-// single row has; never more than `max_parts` (0: no limit).
+// Divides into parts of at most `max_bytes` bytes, but of at least one row. At most
+// `max_parts` parts; 0: no limit.
 Partitioner MaxBytes(int64_t max_bytes, int axis = 0, int64_t max_parts = 0);
 
 }  // namespace partitioners
 
 struct PartitionedVarOptions {
-  Partitioner partitioner = partitioners::MaxBytes(64 << 20);
-  Initializer initializer = initializers::Default();
-  DType dtype = kFloat;
-  bool trainable = true;
+  Partitioner partitioner = partitioners::MaxBytes(64 << 20);  // how to divide the variable
+  Initializer initializer = initializers::Default();           // initial value; scales as for the whole variable
+  DType dtype = kFloat;                                        // element type
+  bool trainable = true;                                       // whether optimizers train it
 };
 
-// A value; valid as long as the graph. Where an Output is wanted it stands for
-// the whole, put together.
+// A variable that is divided into parts, which may be on different tasks. A value, valid
+// as long as the graph. It converts to an Output: the whole variable, concatenated.
 struct PartitionedVariable {
-  std::string name;
-  Shape shape;  // of the whole
-  int axis = 0;
-  std::vector<Var> parts;
-  Output value;
+  std::string name;        // parts are `name/part_0`, `name/part_1`, ...
+  Shape shape;             // of the whole variable
+  int axis = 0;            // dimension along which it is divided
+  std::vector<Var> parts;  // in the order of the axis
+  Output value;            // the concatenation of the parts
 
-  operator Output() const { return value; }  // NOLINT: implicit by design
-  explicit operator bool() const { return !parts.empty(); }
+  // The whole variable.
+  operator Output() const { return value; }                  // NOLINT: implicit by design
+  explicit operator bool() const { return !parts.empty(); }  // false for a default one
 };
 
-// The first parts are larger by one row if it does not come out even. The scale
-// of initializers is that of the whole.
+// Adds a partitioned variable. If the rows do not divide evenly, the first parts have
+// one more.
 PartitionedVariable MakePartitionedVariable(const Scope& s, absl::string_view name, const Shape& shape,
                                             const PartitionedVarOptions& options = {});
 
-// Which row is where. Div: the first part has the first rows, and so on: right
-// for the parts of a PartitionedVariable. Mod: row i is in part i % n, which
-// spreads neighbours.
-enum class ShardStrategy { kDiv, kMod };
+// Which part of a table holds which row.
+enum class ShardStrategy {
+  kDiv,  // contiguous: the first part holds the first rows, as in a PartitionedVariable
+  kMod,  // row i is in part i % n
+};
 
-// Rows of a table: ids of any shape give ids.shape + row.shape. Only the rows
-// that were asked for leave the task of a part.
+// Looks up rows of a table by number: ids of any shape give ids.shape + row.shape. Only
+// the requested rows are sent.
 Output EmbeddingLookup(const Scope& s, const PartitionedVariable& table, Output ids);
-// Of variables that together are a table.
+// The same for variables that together form a table.
 Output EmbeddingLookup(const Scope& s, const std::vector<Var>& parts, Output ids,
                        ShardStrategy strategy = ShardStrategy::kMod);
 

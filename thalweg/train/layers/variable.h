@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variables as models use them: a handle with what is needed to read, update
-// and initialize one, and the lists of them that a graph keeps.
+// Variables of models: a handle to read, update and initialize one, and the lists of
+// variables that a graph keeps.
 //
 //   const Var w = MakeVariable(s, "weights", {784, 10}, {.initializer = initializers::GlorotUniform()});
 //   const Output y = MatMul(s, x, w);      // reads it
@@ -17,35 +17,35 @@
 
 namespace thalweg {
 
-// A value; valid as long as the graph. Where an Output is wanted it stands for
-// the variable's value. A default one stands for "none".
+// A variable. A handle, valid as long as the graph. It converts to an Output: the variable's
+// value. A default one stands for "none".
 struct Var {
-  Output ref;             // the variable: what Assign and the Apply ops take
+  Output ref;             // the variable itself, for Assign and the Apply ops
   Output read;            // its value
-  Operation initializer;  // gives it the initial value
+  Operation initializer;  // assigns the initial value
 
-  operator Output() const { return read; }  // NOLINT: implicit by design
-  explicit operator bool() const { return ref.node != nullptr; }
-  const std::string& name() const;  // "" if there is none
-  DType dtype() const { return RemoveRef(ref.dtype()); }
-  const PartialShape& shape() const { return ref.shape(); }
+  // The value.
+  operator Output() const { return read; }                        // NOLINT: implicit by design
+  explicit operator bool() const { return ref.node != nullptr; }  // false for "none"
+  const std::string& name() const;                                // "" for "none"
+  DType dtype() const { return RemoveRef(ref.dtype()); }          // element type
+  const PartialShape& shape() const { return ref.shape(); }       // as declared
 };
 
 struct VarOptions {
-  Initializer initializer = initializers::Default();
-  DType dtype = kFloat;
-  bool trainable = true;  // optimizers change it unless told what to change
-  bool local = false;     // of this worker alone: not trained, not saved, initialized by everyone
+  Initializer initializer = initializers::Default();  // initial value
+  DType dtype = kFloat;                               // element type
+  bool trainable = true;                              // in TrainableVariables(), which optimizers train by default
+  bool local = false;  // of this worker only: not trained, not saved, initialized by every worker
 };
 
-// Adds a variable `name`, with its operations `name/read` and `name/Assign`
-// beside it, to the graph and its lists. Control dependencies of the scope do
-// not count.
+// Adds a variable `name`, with its operations `name/read` and `name/Assign`, to the graph and
+// its lists. Ignores the scope's control dependencies.
 Var MakeVariable(const Scope& s, absl::string_view name, const Shape& shape, const VarOptions& options = {});
-// As above; {} is a scalar.
+// The same with the dimensions in braces; {} is a scalar.
 Var MakeVariable(const Scope& s, absl::string_view name, std::initializer_list<int64_t> dims,
                  const VarOptions& options = {});
-// With the type and shape of `initial_value`.
+// Adds a variable with the value, type and shape of `initial_value`.
 Var MakeVariable(const Scope& s, absl::string_view name, Output initial_value, bool trainable = true);
 
 // The operations of state_ops.h on a variable of a model:
@@ -65,21 +65,21 @@ Output IsVariableInitialized(const Scope& s, const Var& var);
 // The variable of that name that MakeVariable added; empty if there is none.
 Var GetVariable(const Graph& graph, absl::string_view name);
 
-// All variables of a graph but local ones, in the order in which they were made.
+// All variables of a graph except local ones, in the order in which they were added.
 std::vector<Var> GlobalVariables(const Graph& graph);
-// Those that optimizers change.
+// The variables that optimizers train by default.
 std::vector<Var> TrainableVariables(const Graph& graph);
-// Local variables, which are in none of the other lists.
+// The local variables. They are in neither of the other lists.
 std::vector<Var> LocalVariables(const Graph& graph);
 
-// An operation ("init") that initializes all variables made so far, but for
-// local ones.
+// Returns an operation, "init", that initializes all variables added so far except local
+// ones.
 Output InitializeVariables(const Scope& s);
 
-// The variable that counts steps: int64, "global_step", at the root of the
-// graph, wherever the scope is.
+// The variable that counts steps: an int64 scalar, "global_step", at the root of the graph
+// whatever the scope is.
 Var GetOrCreateGlobalStep(const Scope& s);
-// Empty if there is none.
+// The same; empty if the graph has none.
 Var GetGlobalStep(const Graph& graph);
 
 // Names of the lists in the graph, as TensorFlow calls them:

@@ -9,23 +9,23 @@
 
 namespace thalweg {
 
-// t with every element in [low, high]; of a sparse gradient the rows, as they are. The
-// operation is in ops/math_ops.h:
+// Limits every element to [low, high]. Of a sparse gradient only the rows that it
+// has are clipped:
 Output ClipByValue(const Scope& s, Output t, Hyperparameter low, Hyperparameter high);
 Gradient ClipByValue(const Scope& s, const Gradient& gradient, Hyperparameter low, Hyperparameter high);
 
-// t, scaled down so that its L2 norm is at most clip_norm; of a sparse gradient
-// the rows, as they are:
+// Scales down so that the L2 norm is at most clip_norm. The norm of a sparse
+// gradient is that of the rows that it has:
 Output ClipByNorm(const Scope& s, Output t, Hyperparameter clip_norm);
 Gradient ClipByNorm(const Scope& s, const Gradient& gradient, Hyperparameter clip_norm);
 
-// The L2 norm of everything together; what is empty does not count.
+// The L2 norm of all gradients together, a scalar. Empty gradients are skipped.
 Output GlobalNorm(const Scope& s, const std::vector<Gradient>& gradients);
 
 // Results of ClipByGlobalNorm.
 struct ClippedGradients {
-  std::vector<GradientAndVar> gradients;
-  Output global_norm;  // before
+  std::vector<GradientAndVar> gradients;  // scaled
+  Output global_norm;                     // scalar: the norm before clipping
 };
 // All gradients, scaled by the same number so that their global norm is at most
 // clip_norm (Pascanu et al. 2012). If the norm is not finite, all become NaN.

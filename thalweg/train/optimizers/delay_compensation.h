@@ -19,17 +19,17 @@
 namespace thalweg {
 
 struct DelayCompensationOptions {
-  bool adaptive = false;
-  double lambda = 0.04;      // for adaptive, the authors took 2
-  double mean_decay = 0.95;  // of the moving mean; adaptive only
-  double epsilon = 1e-7;     // adaptive only
-  // Gradients of rows too. The parameter server then keeps the table as it was
-  // read until the gradient is there: an update meanwhile copies the table.
+  bool adaptive = false;     // divide lambda by the root of a moving mean of squared gradients
+  double lambda = 0.04;      // strength of the compensation; the authors use 2 with `adaptive`
+  double mean_decay = 0.95;  // decay of that moving mean; only with `adaptive`
+  double epsilon = 1e-7;     // added to the mean before the root; only with `adaptive`
+  // Also compensate sparse gradients. The parameter server then keeps the table as
+  // it was read until the gradient arrives: an update in between copies the table.
   bool sparse = true;
 };
 
-// What is read from a variable in a step is kept beside it until its gradient
-// is there; no further memory is needed per worker.
+// Wraps `optimizer`. The value of a variable that a step has read is kept until its
+// gradient arrives. No other memory is needed per worker.
 std::unique_ptr<Optimizer> DelayCompensation(std::unique_ptr<Optimizer> optimizer,
                                              const DelayCompensationOptions& options = {});
 

@@ -15,34 +15,36 @@
 namespace thalweg {
 
 struct MovingAverageOptions {
-  // If given, the decay is at most (1 + n) / (10 + n): fast at the beginning.
+  // The number n of updates so far, if given: the decay is then at most (1 + n) / (10 + n), so
+  // that averages follow quickly at the beginning.
   Output num_updates;
-  // Makes up for the zeros with which averages of tensors begin (Kingma and Ba
-  // 2014, section 3).
+  // Corrects averages of tensors for their start at zero (Kingma and Ba 2014, section 3).
   bool zero_debias = false;
-  std::string name = "ExponentialMovingAverage";
+  std::string name = "ExponentialMovingAverage";  // last part of the averages' names
 };
 
-// Serves one graph. Errors go to the scope.
+// Keeps averages for one graph. Errors go to the scope.
 class ExponentialMovingAverage {
  public:
+  // `decay` is in [0, 1), for example 0.999.
   explicit ExponentialMovingAverage(double decay, const MovingAverageOptions& options = {})
       : decay_(decay), options_(options) {}
 
-  // The operation that makes each average decay * average + (1 - decay) * value.
-  // Averages are variables `<variable>/<name>`, which begin with the variable's
-  // initial value. All trainable variables, if none are named.
+  // Returns the operation that sets each average to decay * average + (1 - decay) *
+  // value. The averages are variables `<variable>/<name>`, which start with the
+  // variable's initial value. Empty `variables`: all trainable variables.
   Output Apply(const Scope& s, std::vector<Var> variables = {});
-  // The same for tensors, whose averages `<operation>/<name>` (of another output
-  // of the operation, `<operation>/<name>_1`) begin with zeros.
+  // The same for tensors. Their averages, `<operation>/<name>` (for the second output
+  // of the operation, `<operation>/<name>_1`), start with zeros.
   Output ApplyToTensors(const Scope& s, const std::vector<Output>& tensors);
 
-  // Empty if there is none.
+  // The average of a variable or tensor; empty if there is none.
   Var Average(Output variable_or_tensor) const;
+  // The name of a variable's average.
   std::string AverageName(const Var& variable) const { return variable.name() + "/" + options_.name; }
-  // Names in a checkpoint, and the variables to restore from there, for a
-  // program that evaluates with the averages: those of trained variables have
-  // the names of their averages, and parts of one variable the same.
+  // SaverOptions::names for a program that evaluates with the averages: it restores
+  // each trained variable from the checkpoint's average of it. Parts of a partitioned
+  // variable share a name.
   std::multimap<std::string, Var> VariablesToRestore(const Graph& graph) const;
 
  private:

@@ -21,33 +21,34 @@
 
 namespace thalweg {
 
-// A variable, and the derivative of the loss with respect to it.
+// A variable and the derivative of the loss with respect to it.
 struct GradientAndVar {
   Gradient gradient;  // empty: the loss does not depend on the variable
-  Var variable;
+  Var variable;       // the variable
 };
 
 struct ApplyGradientsOptions {
   Var global_step;   // incremented after the update, if given
-  std::string name;  // of the operation; that of the optimizer, if empty
+  std::string name;  // name of the operation; empty: the optimizer's name
 };
 
 struct MinimizeOptions {
-  Var global_step;
-  std::vector<Var> var_list;  // all trainable variables, if empty
-  std::string name;
+  Var global_step;            // incremented after the update, if given
+  std::vector<Var> var_list;  // variables to train; empty: all trainable ones
+  std::string name;           // name of the operation; empty: the optimizer's name
 };
 
-// A number that is fixed, or a tensor that changes from step to step.
+// A fixed number, or a scalar tensor that may change from step to step.
 class Hyperparameter {
  public:
+  // From a number, a tensor or a variable:
   Hyperparameter(float value) : value_(value) {}              // NOLINT: implicit by design
   Hyperparameter(double value) : value_(value) {}             // NOLINT
   Hyperparameter(int value) : value_(value) {}                // NOLINT
   Hyperparameter(Output tensor) : tensor_(tensor) {}          // NOLINT
   Hyperparameter(const Var& variable) : tensor_(variable) {}  // NOLINT
 
-  // As a scalar of a type: a constant of that name, or the tensor, cast.
+  // A scalar of type `dtype`: a constant called `name`, or the tensor, cast.
   Output AsTensor(const Scope& s, absl::string_view name, DType dtype) const;
 
  private:
@@ -55,49 +56,57 @@ class Hyperparameter {
   Output tensor_;
 };
 
-// An optimizer serves one graph. Errors go to the scope.
+// Adds the operations that train variables. An optimizer serves one graph. Errors go to
+// the scope.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // ComputeGradients and ApplyGradients in one.
+  // Returns an operation that computes the gradients of `loss`, a scalar, and updates the
+  // variables. The same as ComputeGradients followed by ApplyGradients.
   Output Minimize(const Scope& s, Output loss, const MinimizeOptions& options = {});
 
+  // The gradients of `loss` with respect to the variables; empty `var_list`: all trainable ones. Change them before
+  // ApplyGradients to clip or scale them.
   virtual std::vector<GradientAndVar> ComputeGradients(const Scope& s, Output loss, std::vector<Var> var_list = {});
-  // The operation that updates all variables, then the global step.
+  // Returns the operation that updates all variables, then the global step.
   virtual Output ApplyGradients(const Scope& s, const std::vector<GradientAndVar>& gradients,
                                 const ApplyGradientsOptions& options = {});
 
   // TensorFlow's name: "Adam", "GradientDescent", ...
   const std::string& name() const { return name_; }
 
-  // Variables that the optimizer keeps beside a variable (its momentum, say);
-  // empty if there is none of that name.
+  // The variable that the optimizer keeps for `variable` under a name such as
+  // "Momentum"; empty if there is none.
   virtual Var GetSlot(const Var& variable, absl::string_view slot) const;
 
-  // What has to run around the steps of this worker; after Minimize or
+  // The hooks that this worker's training session needs. Call it after Minimize or
   // ApplyGradients. `is_chief` is true in one worker.
   virtual HookList Hooks(bool is_chief) { return {}; }
 
  protected:
+  // `name` is TensorFlow's name of the optimizer.
   explicit Optimizer(std::string name) : name_(std::move(name)) {}
 
-  // What a rule is made of. Called within ApplyGradients, in this order.
+  // A subclass defines its update rule by these methods. ApplyGradients calls them in this order. The first makes the
+  // slot variables.
   virtual void CreateSlots(const Scope& s, const std::vector<Var>& variables) {}
+  // Returns the operation that updates a variable with a dense gradient.
   virtual Output ApplyDense(const Scope& s, Output gradient, const Var& variable) = 0;
-  // Rows do not repeat.
+  // Returns the operation that updates the rows of a sparse gradient. Row numbers do not repeat.
   virtual Output ApplySparse(const Scope& s, const Gradient& gradient, const Var& variable) = 0;
-  // True if ApplySparse adds up rows that repeat.
+  // True if ApplySparse accepts repeated row numbers.
   virtual bool AllowsRepeatedRows() const { return false; }
-  // Adds what comes after all updates.
+  // Adds operations that run after all updates.
   virtual std::vector<Output> Finish(const Scope& s, const std::vector<Output>& updates) { return {}; }
 
-  // Makes (once) the slot variable `variable`/`name()`, on its device, with its
-  // shape.
+  // Creates the slot variable `variable`/`name()`, with the device and shape of the
+  // variable, or returns the one that exists.
   Var MakeSlot(const Scope& s, const Var& variable, absl::string_view slot, const Initializer& initializer);
-  // Makes (once) a variable of the optimizer itself, beside `beside`. It is a
-  // float, whatever that is, as in TensorFlow's checkpoints.
+  // Creates a scalar variable of the optimizer itself on the device of `beside`, or
+  // returns the one that exists. Its type is float, as in TensorFlow's checkpoints.
   Var MakeScalar(const Scope& s, absl::string_view name, double initial_value, const Var& beside);
+  // A variable that MakeScalar has created; empty if there is none.
   Var GetScalar(absl::string_view name) const;
 
  private:
@@ -106,92 +115,96 @@ class Optimizer {
   std::map<std::string, Var, std::less<>> scalars_;
 };
 
-// The same gradient with each row once, repeated ones added up.
+// The same gradient with each row number once: rows with the same number are added up.
 Gradient SumRepeatedRows(const Scope& s, const Gradient& gradient);
 
 struct GradientDescentOptions {
-  Hyperparameter learning_rate = 0.01;  // a number, or a schedule (learning_rate.h)
-  bool use_locking = false;             // updates of one variable wait for each other
+  Hyperparameter learning_rate = 0.01;  // a number or a schedule (learning_rate.h)
+  bool use_locking = false;             // serialize the updates of a variable
 };
 // var -= learning_rate * gradient
 std::unique_ptr<Optimizer> GradientDescent(const GradientDescentOptions& options = {});
 
 struct MomentumOptions {
-  Hyperparameter learning_rate = 0.01;  // a number, or a schedule (learning_rate.h)
-  Hyperparameter momentum = 0.9;
-  bool use_nesterov = false;  // look ahead along the momentum (Nesterov 1983)
-  bool use_locking = false;   // updates of one variable wait for each other
+  Hyperparameter learning_rate = 0.01;  // a number or a schedule (learning_rate.h)
+  Hyperparameter momentum = 0.9;        // fraction of the last update that is kept
+  bool use_nesterov = false;            // use Nesterov's accelerated gradient (1983)
+  bool use_locking = false;             // serialize the updates of a variable
 };
 // accum = momentum * accum + gradient; var -= learning_rate * accum
 std::unique_ptr<Optimizer> Momentum(const MomentumOptions& options = {});
 
 struct AdamOptions {
-  Hyperparameter learning_rate = 0.001;  // a number, or a schedule (learning_rate.h)
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  bool use_locking = false;  // updates of one variable wait for each other
+  Hyperparameter learning_rate = 0.001;  // a number or a schedule (learning_rate.h)
+  double beta1 = 0.9;                    // decay of the mean of gradients
+  double beta2 = 0.999;                  // decay of the mean of squared gradients
+  double epsilon = 1e-8;                 // added to the divisor, for stability
+  bool use_locking = false;              // serialize the updates of a variable
 };
-// Kingma and Ba 2014.
+// Adam (Kingma and Ba 2014): divides a moving mean of the gradients by the root of a
+// moving mean of their squares.
 std::unique_ptr<Optimizer> Adam(const AdamOptions& options = {});
 
 struct AdagradOptions {
-  Hyperparameter learning_rate = 0.01;     // a number, or a schedule (learning_rate.h)
-  double initial_accumulator_value = 0.1;  // where the sums of squares begin
-  bool use_locking = false;                // updates of one variable wait for each other
+  Hyperparameter learning_rate = 0.01;     // a number or a schedule (learning_rate.h)
+  double initial_accumulator_value = 0.1;  // initial sum of squared gradients
+  bool use_locking = false;                // serialize the updates of a variable
 };
-// Duchi et al. 2011.
+// Adagrad (Duchi et al. 2011): divides the learning rate by the root of the sum of
+// squared gradients.
 std::unique_ptr<Optimizer> Adagrad(const AdagradOptions& options = {});
 
 struct AdadeltaOptions {
-  Hyperparameter learning_rate = 0.001;  // a number, or a schedule (learning_rate.h)
-  Hyperparameter rho = 0.95;
-  Hyperparameter epsilon = 1e-8;
-  bool use_locking = false;  // updates of one variable wait for each other
+  Hyperparameter learning_rate = 0.001;  // a number or a schedule (learning_rate.h)
+  Hyperparameter rho = 0.95;             // decay of the moving means
+  Hyperparameter epsilon = 1e-8;         // added to the means, for stability
+  bool use_locking = false;              // serialize the updates of a variable
 };
-// Zeiler 2012.
+// Adadelta (Zeiler 2012): scales gradients by the ratio of the moving means of updates
+// and of gradients.
 std::unique_ptr<Optimizer> Adadelta(const AdadeltaOptions& options = {});
 
 struct RMSPropOptions {
-  Hyperparameter learning_rate = 0.001;  // a number, or a schedule (learning_rate.h)
-  Hyperparameter decay = 0.9;
-  Hyperparameter momentum = 0.0;
-  Hyperparameter epsilon = 1e-10;
-  bool centered = false;
-  bool use_locking = false;  // updates of one variable wait for each other
+  Hyperparameter learning_rate = 0.001;  // a number or a schedule (learning_rate.h)
+  Hyperparameter decay = 0.9;            // decay of the mean of squared gradients
+  Hyperparameter momentum = 0.0;         // fraction of the last update that is kept
+  Hyperparameter epsilon = 1e-10;        // added to the mean, for stability
+  bool centered = false;                 // divide by the standard deviation instead of the root mean square
+  bool use_locking = false;              // serialize the updates of a variable
 };
-// Hinton, Coursera lecture 6; centered: Graves 2013.
+// RMSProp (Hinton, Coursera lecture 6; centered: Graves 2013): divides gradients by the
+// root of a moving mean of their squares.
 std::unique_ptr<Optimizer> RMSProp(const RMSPropOptions& options = {});
 
 struct FtrlOptions {
-  Hyperparameter learning_rate = 0.01;  // a number, or a schedule (learning_rate.h)
-  Hyperparameter learning_rate_power = -0.5;
-  double initial_accumulator_value = 0.1;           // where the sums of squares begin
+  Hyperparameter learning_rate = 0.01;              // a number or a schedule (learning_rate.h)
+  Hyperparameter learning_rate_power = -0.5;        // at most 0; 0 keeps the learning rate fixed
+  double initial_accumulator_value = 0.1;           // initial sum of squared gradients
   Hyperparameter l1_regularization_strength = 0.0;  // weight of the sum of absolute values
   Hyperparameter l2_regularization_strength = 0.0;  // weight of the sum of squares
-  double l2_shrinkage_regularization_strength = 0;
-  bool use_locking = false;  // updates of one variable wait for each other
+  double l2_shrinkage_regularization_strength = 0;  // weight of the sum of squares, added to the gradient only
+  bool use_locking = false;                         // serialize the updates of a variable
 };
-// McMahan et al. 2013.
+// FTRL-proximal (McMahan et al. 2013): online learning with sparse weights.
 std::unique_ptr<Optimizer> Ftrl(const FtrlOptions& options = {});
 
 struct ProximalGradientDescentOptions {
-  Hyperparameter learning_rate = 0.01;              // a number, or a schedule (learning_rate.h)
+  Hyperparameter learning_rate = 0.01;              // a number or a schedule (learning_rate.h)
   Hyperparameter l1_regularization_strength = 0.0;  // weight of the sum of absolute values
   Hyperparameter l2_regularization_strength = 0.0;  // weight of the sum of squares
-  bool use_locking = false;                         // updates of one variable wait for each other
+  bool use_locking = false;                         // serialize the updates of a variable
 };
-// Duchi and Singer 2009.
+// Gradient descent, followed by shrinkage towards zero (Duchi and Singer 2009).
 std::unique_ptr<Optimizer> ProximalGradientDescent(const ProximalGradientDescentOptions& options = {});
 
 struct ProximalAdagradOptions {
-  Hyperparameter learning_rate = 0.01;              // a number, or a schedule (learning_rate.h)
-  double initial_accumulator_value = 0.1;           // where the sums of squares begin
+  Hyperparameter learning_rate = 0.01;              // a number or a schedule (learning_rate.h)
+  double initial_accumulator_value = 0.1;           // initial sum of squared gradients
   Hyperparameter l1_regularization_strength = 0.0;  // weight of the sum of absolute values
   Hyperparameter l2_regularization_strength = 0.0;  // weight of the sum of squares
-  bool use_locking = false;                         // updates of one variable wait for each other
+  bool use_locking = false;                         // serialize the updates of a variable
 };
-// Adagrad with a shrinkage towards zero after each step (Duchi and Singer 2009).
+// Adagrad, followed by shrinkage towards zero (Duchi and Singer 2009).
 std::unique_ptr<Optimizer> ProximalAdagrad(const ProximalAdagradOptions& options = {});
 
 }  // namespace thalweg

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where operations of a replicated model go: variables to the parameter
-// servers, everything else to the worker.
+// Places the operations of a replicated model: variables on the parameter servers,
+// everything else on the worker.
 //
 //   const Scope s = graph.root().WithDevice(ReplicaDeviceSetter({.cluster = cluster, .worker = {"worker", 0}}));
 //
-// Workers that build the same model in the same order place its variables the
-// same.
+// Workers that build the same model in the same order place its variables on the same
+// tasks.
 #pragma once
 
 #include <cstdint>
@@ -19,55 +19,54 @@
 
 namespace thalweg {
 
-// Chooses one of `tasks` parameter servers, from 0, for an operation, which has
-// the device that inner scopes ask for. It may keep a state: it is called once
-// per operation, in the order in which they are made.
+// Chooses one of `tasks` parameter servers, numbered from 0, for an operation. Called once
+// per operation, in the order in which they are added, so it may keep state.
 using PlacementStrategy = std::function<int(const NewOperation& operation, int tasks)>;
 
-// In turn, whatever their sizes.
+// Assigns variables to the servers in turn, regardless of their sizes.
 PlacementStrategy RoundRobin();
-// The one that has the fewest bytes so far.
+// Chooses the server that has the fewest bytes so far.
 PlacementStrategy BalancedByBytes();
 
-// Op types that parameter servers hold.
+// The op types that go to parameter servers: variables, tables and similar state.
 std::vector<std::string> StandardPsOps();
 
 struct ReplicaDeviceSetterOptions {
-  ClusterSpec cluster;           // says how many parameter servers there are...
-  std::optional<TaskId> worker;  // this task
-  int ps_tasks = 0;              // ...if it is empty, this
-  std::string ps_device = "/job:ps";
-  std::string worker_device;  // that of `worker`, if empty; else "/job:worker"
-  std::vector<std::string> ps_ops = StandardPsOps();
-  PlacementStrategy strategy;  // BalancedByBytes(), if empty
+  ClusterSpec cluster;                                // its job "ps" has the parameter servers
+  std::optional<TaskId> worker;                       // this task
+  int ps_tasks = 0;                                   // number of parameter servers, if `cluster` is empty
+  std::string ps_device = "/job:ps";                  // device of the parameter servers, without the task
+  std::string worker_device;                          // empty: the device of `worker` or, without one, "/job:worker"
+  std::vector<std::string> ps_ops = StandardPsOps();  // op types that go to parameter servers
+  PlacementStrategy strategy;                         // empty: BalancedByBytes()
 };
 
-// For Scope::WithDevice. What inner scopes name stands. Without parameter
-// servers it chooses nothing. For one graph: it keeps count.
+// A device function for Scope::WithDevice. Devices that inner scopes name take precedence.
+// Without parameter servers it chooses no device. It keeps counts, so use it for one graph.
 Scope::DeviceFunction ReplicaDeviceSetter(const ReplicaDeviceSetterOptions& options);
 
-// Which task holds which variables, slots included, and how many bytes.
+// Which task holds which variables, including the optimizer's slots, and how many bytes.
 struct VariablePlacement {
   // One variable.
   struct Variable {
-    std::string name;
-    std::string device;  // as asked for; "" is anywhere
-    std::string shape;
-    std::optional<int64_t> bytes;  // none: the shape is not known
+    std::string name;              // of the variable
+    std::string device;            // as requested; "": any
+    std::string shape;             // "[784,10]"
+    std::optional<int64_t> bytes;  // empty: the shape is not known
   };
   // One task.
   struct Task {
-    std::string name;  // "/job:ps/task:0"
-    int variables = 0;
-    int64_t bytes = 0;
+    std::string name;   // "/job:ps/task:0"
+    int variables = 0;  // number of variables
+    int64_t bytes = 0;  // their size
   };
-  std::vector<Variable> variables;  // in the order they were made
+  std::vector<Variable> variables;  // in the order in which they were added
   std::vector<Task> tasks;          // by name
 
-  // Two tables: tasks, then variables.
+  // Two tables as text: tasks, then variables.
   std::string ToString() const;
 };
-// Where the variables of a graph are.
+// Lists where the variables of a graph are placed.
 VariablePlacement ExplainVariables(const Graph& graph);
 
 }  // namespace thalweg

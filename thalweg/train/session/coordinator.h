@@ -22,7 +22,7 @@
 
 namespace thalweg {
 
-// Thread-safe. The destructor asks for a stop and waits for the threads.
+// Starts and stops a group of threads together. Thread-safe. The destructor requests a stop and waits for the threads.
 class Coordinator {
  public:
   Coordinator() = default;
@@ -30,22 +30,22 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  // Runs `body` on a thread. What it returns, unless it is OK, stops the others.
-  // OUT_OF_RANGE (the end of the data) stops them, too, and is no error.
+  // Runs `body` on a thread of its own. An error that it returns stops the other
+  // threads. OUT_OF_RANGE (the end of the data) stops them too but is not an error.
   void Start(const std::string& name, absl::AnyInvocable<absl::Status()> body);
 
-  // The first error is kept for Join; those that follow from the stop are not.
+  // Asks all threads to stop. Join() returns the first error; later errors, which follow from the stop, are dropped.
   void RequestStop(const absl::Status& why = absl::OkStatus());
-  bool ShouldStop() const { return stop_.cancelled(); }
-  // True if a stop was asked for within this time.
+  bool ShouldStop() const { return stop_.cancelled(); }  // true once a stop was requested
+  // Waits until a stop is requested, at most `timeout`. Returns whether it was.
   bool WaitForStop(absl::Duration timeout);
-  // Cancelled by a stop: for steps that threads run (RunOptions).
+  // Cancelled by a stop. Pass it to the steps that the threads run (RunOptions).
   Cancellation* cancellation() { return &stop_; }
-  // The error so far.
+  // The first error so far.
   absl::Status status() const;
 
-  // Waits for all threads to end and gives the first error. DEADLINE_EXCEEDED,
-  // naming those that still run, if they need more than `grace` after the stop.
+  // Waits for all threads to end and returns the first error. DEADLINE_EXCEEDED,
+  // naming the threads that still run, if they take longer than `grace` after the stop.
   absl::Status Join(absl::Duration grace = absl::Seconds(120));
 
  private:

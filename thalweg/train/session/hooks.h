@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks: code that goes with a training and runs around its steps: stopping,
-// checkpoints, summaries, the bookkeeping of a synchronous optimizer.
+// Hooks: code that runs around the steps of a training session, for stopping,
+// checkpoints, summaries or the bookkeeping of a synchronous optimizer.
 #pragma once
 
 #include <cstdint>
@@ -21,36 +21,39 @@
 
 namespace thalweg {
 
-// What a hook wants of a step, beside what the program asks for.
+// Fetches and feeds that a hook adds to a step of the program.
 struct StepRequest {
-  std::vector<Fetch> fetches;
-  std::vector<Feed> feeds;
-  bool trace = false;  // when and where every node ran, into StepContext::metadata
+  std::vector<Fetch> fetches;  // their results are passed to AfterRun
+  std::vector<Feed> feeds;     // a tensor may be fed once only
+  bool trace = false;          // record when and where every node ran, in StepContext::metadata()
 };
 
 // A step as hooks see it.
 class StepContext {
  public:
-  // A step that the session counts: see below.
+  // The global step as far as the session knows it; see global_step().
   struct GlobalStep {
-    int64_t value = -1;
-    bool after_update = false;
+    int64_t value = -1;         // -1: not known
+    bool after_update = false;  // see global_step_is_after_update()
   };
+  // Made by the session; hooks only read it:
   StepContext(Session& session, const RunMetadata* metadata) : StepContext(session, metadata, {}) {}
   StepContext(Session& session, const RunMetadata* metadata, GlobalStep global_step)
       : session_(session), metadata_(metadata), global_step_(global_step) {}
 
+  // The session that runs the step.
   Session& session() const { return session_; }
-  // After the step; nullptr if nobody asked for a trace.
+  // The trace, in AfterRun; nullptr if no hook has asked for one.
   const RunMetadata* metadata() const { return metadata_; }
-  // In AfterRun, the global step that was read in the same step, without a call
-  // of its own; in BeforeRun, the last that is known; -1 if the graph has none.
+  // In AfterRun, the global step as this step has read it, without another call. In
+  // BeforeRun, the last known one. -1 if the graph has no global step.
   int64_t global_step() const { return global_step_.value; }
-  // True if the step has moved it on and this is the value afterwards. Else it
-  // may be one from before an update that the step has waited for.
+  // True if the step has incremented the global step and global_step() is the value
+  // after that. Otherwise the value may be older than an update of this step.
   bool global_step_is_after_update() const { return global_step_.after_update; }
-  // No step after this one.
+  // Ends the training after this step.
   void RequestStop() { stop_requested_ = true; }
+  // True once RequestStop() was called.
   bool stop_requested() const { return stop_requested_; }
 
  private:
@@ -60,31 +63,37 @@ class StepContext {
   bool stop_requested_ = false;
 };
 
-// Called from the thread that runs the steps, in this order. An error ends the
-// training, except that of a lost task, after which the session is made anew
-// and AfterCreateSession comes again. A task that is lost in AfterRun does not
-// undo the step: it has run, and is not repeated.
+// The thread that runs the steps calls the methods, in this order. An error that
+// one returns ends the training. After the error of a lost task, however, the
+// session is created again and AfterCreateSession is called once more. If a task is
+// lost in AfterRun, the step is not repeated: it has run.
 class Hook {
  public:
   virtual ~Hook() = default;
 
-  // Before Begin: what a hook that ends the training from another thread calls.
+  // Called before Begin. A hook that ends the training from another thread keeps `interruption` for that.
   virtual void Attach(std::shared_ptr<Interruption> interruption) {}
-  // Once, before the first session: the last chance to add to the graph.
+  // Called once, before the first session. The hook may add to the graph here, not later.
   virtual absl::Status Begin(const Scope& s) { return absl::OkStatus(); }
-  // Variables are initialized or restored.
+  // Called by the chief before AfterCreateSession if it has initialized or restored the variables since the last
+  // session.
+  virtual void AfterValuesGiven() {}
+  // Called when a session is open and its variables are initialized or restored.
   virtual absl::Status AfterCreateSession(Session& session) { return absl::OkStatus(); }
-  // Asked after AfterCreateSession: true if there is nothing to do, so that not
-  // one step is wanted.
+  // Called after AfterCreateSession. True ends the training before the first step.
   virtual bool ShouldStop() const { return false; }
+  // Called after AfterCreateSession. The global step at which the hook ends the training, for the
+  // time left in the job's status; -1: not known.
+  virtual int64_t stop_step() const { return -1; }
+  // Called before each step. Returns the fetches and feeds that the hook adds to it.
   virtual absl::StatusOr<StepRequest> BeforeRun(StepContext& context) { return StepRequest{}; }
-  // `results` are those of the fetches that this hook asked for.
+  // Called after each step with the results of the hook's own fetches.
   virtual absl::Status AfterRun(StepContext& context, absl::Span<const Tensor> results) { return absl::OkStatus(); }
-  // The training ended well; the session is still open.
+  // Called when the training has ended without an error. The session is still open.
   virtual absl::Status End(Session& session) { return absl::OkStatus(); }
-  // The session is about to go, for whatever reason (its end, an error, a lost
-  // task): the last call for it, made for every session that AfterCreateSession
-  // was called for. Threads of the hook must not use the session afterwards.
+  // Called before a session closes for any reason: the end, an error or a lost task.
+  // Follows every AfterCreateSession. Threads of the hook must not use the session
+  // afterwards.
   virtual void BeforeCloseSession(Session& session) {}
 };
 
@@ -97,26 +106,26 @@ inline HookList operator+(HookList a, const HookList& b) {
   return a;
 }
 
-// Ends the training when the global step has reached `last_step`, in every
-// worker; not one step is run if it has already. The step is read within the
-// steps, so that it costs no calls.
+// Ends the training, in every worker, when the global step has reached `last_step`.
+// Runs no step if it has already. The global step is read along with each step,
+// without calls of its own.
 std::shared_ptr<Hook> StopAtStep(int64_t last_step);
-// So many steps of all workers together, from where this session starts.
+// Ends the training after `num_steps` global steps, counted from the start of this session.
 std::shared_ptr<Hook> StopAfterSteps(int64_t num_steps);
 
-// How often: in steps or in time. 0 is not at all; both: whichever comes first.
+// An interval in steps, in time, or both: then whichever ends first.
 struct Every {
-  int64_t every_n_steps = 0;
-  double every_n_secs = 0;
-  Clock* clock = &RealClock();
+  int64_t every_n_steps = 0;    // 0: not by steps
+  double every_n_secs = 0;      // seconds; 0: not by time
+  Clock* clock = &RealClock();  // borrowed; tests set their own
 };
 
-// Decides when it is time again. The first time is at once. A value.
+// Decides when an interval has ended. The first call of IsDue() returns true. A value.
 class EveryTimer {
  public:
-  explicit EveryTimer(const Every& every) : every_(every) {}
-  bool IsDue(int64_t step) const;
-  // The seconds and steps since the last time, 0 at the first.
+  explicit EveryTimer(const Every& every) : every_(every) {}  // starts before the first interval
+  bool IsDue(int64_t step) const;                             // true if the interval has ended at `step`
+  // Starts the next interval. Returns the seconds and steps since the last call, 0 at the first.
   std::pair<double, int64_t> Done(int64_t step);
 
  private:
@@ -126,29 +135,31 @@ class EveryTimer {
   int64_t last_nanos_ = 0;
 };
 
-// Logs "step 100: loss = 0.25, accuracy = 0.9 (1.2 s)". Without `every`, at each
-// step. The step is the global step, or a count of this session's steps.
+// Logs "step 100: loss = 0.25, accuracy = 0.9 (1.2 s)", by default at each step.
+// The step is the global step or, without one, a count of this session's steps.
 std::shared_ptr<Hook> LogTensors(std::vector<std::pair<std::string, Output>> tensors,
                                  Every every = {.every_n_steps = 1});
 
-// Looks at `loss` in every step. When it is not a number the training ends: with
-// FAILED_PRECONDITION or, if `fail` is false, as at its last step.
+// Ends the training when `loss` is NaN: with FAILED_PRECONDITION or, if `fail` is
+// false, as after its last step.
 std::shared_ptr<Hook> NanGuard(Output loss, bool fail = true);
 
-// Gives values to feeds before every step.
+// Calls `feeds` before every step and feeds the values that it returns.
 std::shared_ptr<Hook> FeedFunction(std::function<absl::StatusOr<std::vector<Feed>>()> feeds);
 
-// Lets a worker wait, before its first step, until others have brought the
-// global step to `step`: workers that start one after the other.
+// Makes a worker wait, before its first step, until others have brought the global
+// step to `step`. Workers can thus start one after the other.
 std::shared_ptr<Hook> GlobalStepWaiter(int64_t step, absl::Duration max_wait = absl::Hours(2));
 
-// Fetches values when the training has ended well.
+// Fetches values when the training has ended without an error.
 class FinalOpsHook : public Hook {
  public:
+  // What to fetch, with which feeds. FinalOps() makes one.
   explicit FinalOpsHook(std::vector<Fetch> fetches, std::vector<Feed> feeds = {})
       : fetches_(std::move(fetches)), feeds_(std::move(feeds)) {}
+  // Fetches the values.
   absl::Status End(Session& session) override;
-  // Empty before the end.
+  // The fetched values, in the order of the fetches. Empty before the end.
   const std::vector<Tensor>& values() const { return values_; }
 
  private:

@@ -14,24 +14,27 @@
 
 namespace thalweg {
 
-// Shared by a training session and the hooks that may interrupt it. A request
-// ends waits for other tasks at once. The step that runs gets `grace` to end by
-// itself and is cancelled then, so that a step that waits for a lost task does
-// not outlive the request. Thread-safe.
+// A request to end a training session early, shared by the session and the hooks that
+// may make the request. It ends waits for other tasks at once. A running step may go on
+// for `grace`; then it is cancelled, so that a step that waits for a lost task ends too.
+// Thread-safe.
 class Interruption {
  public:
+  // `grace` is the time that a running step gets to end by itself.
   explicit Interruption(absl::Duration grace = absl::Seconds(2)) : grace_(grace) {}
   ~Interruption();
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
-  // `why` is for people: "Terminated". The first request counts.
+  // Makes the request. `why` appears in messages: "Terminated". Later requests have no effect.
   void Request(const std::string& why);
-  bool requested() const { return waits_.cancelled(); }
+  bool requested() const { return waits_.cancelled(); }  // true once Request() was called
   // CANCELLED with the reason, once requested.
   absl::Status status() const { return waits_.status(); }
 
+  // Cancelled at the request: for waits for other tasks.
   Cancellation& waits() { return waits_; }
+  // Cancelled when the grace period is over: for steps.
   Cancellation& steps() { return steps_; }
 
  private:

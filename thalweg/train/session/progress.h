@@ -14,24 +14,24 @@
 namespace thalweg {
 
 struct ProgressOptions {
-  int64_t first_step = 0;   // where this run starts
-  int64_t total_steps = 0;  // 0: not known
-  std::FILE* out = stdout;
-  bool terminal = false;                           // redraw in place; see IsTerminal
-  absl::Duration interval = absl::ZeroDuration();  // between lines; 0: 100 ms on a terminal, else 2 s
-  Clock* clock = &RealClock();
+  int64_t first_step = 0;                          // global step at which this run starts
+  int64_t total_steps = 0;                         // 0: not known
+  std::FILE* out = stdout;                         // where the lines go
+  bool terminal = false;                           // redraw the line in place; see IsTerminal()
+  absl::Duration interval = absl::ZeroDuration();  // time between lines; 0: 100 ms on a terminal, 2 s otherwise
+  Clock* clock = &RealClock();                     // borrowed; tests set their own
 };
 
-// Not thread-safe.
+// Prints the progress of a training loop. Not thread-safe.
 class Progress {
  public:
-  explicit Progress(const ProgressOptions& options);
-  ~Progress();  // leaves a whole line behind
+  explicit Progress(const ProgressOptions& options);  // prints nothing yet
+  ~Progress();  // prints the last step if it was not printed yet, and ends the line
 
-  // After a step. Cheap: prints only when it is time.
+  // Call it after each step. Prints only when the interval has passed.
   void Update(int64_t step, float loss);
 
-  // "step 1200/5000  loss 0.1234  980 steps/s  ETA 4s"
+  // The line that is printed: "step 1200/5000  loss 0.1234  980 steps/s  ETA 4s"
   std::string Line(int64_t step, float loss, int64_t now_nanos) const;
 
  private:

@@ -15,20 +15,20 @@
 
 namespace thalweg {
 
-// A value; valid as long as the graph.
+// Threads that fill a queue. A value, valid as long as the graph.
 struct QueueRunner {
-  std::string name;
-  std::vector<Output> enqueue_ops;  // a thread for each; the same one may be there several times
-  Output close_op;                  // when the data is at its end: what is in the queue can still be taken
-  Output cancel_op;                 // when something went wrong
+  std::string name;                 // name of the threads in messages
+  std::vector<Output> enqueue_ops;  // one thread runs each; an op may be listed several times
+  Output close_op;                  // closes the queue at the end of the data; elements in it can still be dequeued
+  Output cancel_op;                 // closes the queue after an error and cancels pending enqueues
 };
 
-// Adds the operations that close the queue.
+// Makes a QueueRunner for a queue, and adds the operations that close the queue.
 QueueRunner MakeQueueRunner(const Scope& s, Output queue, std::vector<Output> enqueue_ops);
 
-// Starts the threads, which run until the coordinator stops or the data ends
-// (OUT_OF_RANGE); then the queue is closed. Another error stops the coordinator.
-// The session must outlive them: Join the coordinator first.
+// Starts the threads. They run until the coordinator stops or the data ends
+// (OUT_OF_RANGE), then the queue is closed. Any other error stops the coordinator. Join
+// the coordinator before the session is destroyed.
 void StartQueueRunners(const std::vector<QueueRunner>& runners, Session& session, Coordinator& coordinator);
 
 }  // namespace thalweg

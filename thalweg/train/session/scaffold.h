@@ -15,25 +15,28 @@
 
 namespace thalweg {
 
-// What is empty is made of the graph.
+// How a training session initializes, restores and saves a graph. Fields that are empty
+// get their default from the graph.
 struct Scaffold {
-  Output init_op;  // gives all variables their first values; run by the chief
-  std::vector<Feed> init_feeds;
-  // By the chief, after init_op: what a graph cannot do, such as a warm start.
+  Output init_op;                // initializes all variables; run by the chief
+  std::vector<Feed> init_feeds;  // feeds of init_op
+  // Called by the chief after init_op, for example for a warm start from another checkpoint.
   std::function<absl::Status(Session&)> init_fn;
-  // By everyone, in every session: initializes local variables, and whatever
-  // else is not shared.
+  // Run by every worker in every session: initializes local variables and other state
+  // that is not shared.
   Output local_init_op;
-  Output summary_op;  // all summaries
-  std::shared_ptr<Saver> saver;
-  std::vector<QueueRunner> queue_runners;  // run while the session does
+  Output summary_op;                       // merges all summaries
+  std::shared_ptr<Saver> saver;            // saves and restores the variables
+  std::vector<QueueRunner> queue_runners;  // run as long as the session
 };
 
-// Which variables of a graph have no value yet. Adds its operations once; a
-// check is one step, with one small tensor from each task.
+// Checks which variables of a graph are not initialized. Its operations are added once; a
+// check is one step that fetches one small tensor from each task.
 class ReadyCheck {
  public:
+  // Adds the operations.
   explicit ReadyCheck(const Scope& s);
+  // The names of the variables that have no value in the session.
   absl::StatusOr<std::vector<std::string>> Uninitialized(Session& session) const;
 
  private:
@@ -44,12 +47,11 @@ class ReadyCheck {
   std::vector<Group> groups_;
 };
 
-// Fills in what is empty. Errors go to the scope. The saver is made only if
-// `with_saver`.
+// Fills in the empty fields; the saver only if `with_saver`. Errors go to the scope.
 Scaffold CompleteScaffold(const Scope& s, Scaffold scaffold, bool with_saver);
 
-// The tasks that the graph's operations name, as device filters of a session,
-// which then waits for no others. None if it names none.
+// The tasks that the graph's operations name, as SessionOptions::device_filters, so that
+// the session waits for no other tasks. Empty if no operation names a task.
 std::vector<std::string> TasksOf(const Graph& graph);
 
 }  // namespace thalweg
