@@ -220,6 +220,180 @@ class ClientsTest(unittest.TestCase):
             self.assertEqual(values[0], values[1])
             self.assertEqual(len(values[0]), 6)
 
+    def write_and_read(self, write, read, name):
+        """Each session reads the files that the other one wrote: the same elements."""
+        values = []
+        for i, targets in enumerate((("", self.target), (self.target, ""), (self.target, self.target))):
+            folder = self.path("%s%d" % (name, i))
+            with tf.Graph().as_default():
+                save = write(folder)
+                with v1.Session(targets[0]) as session:
+                    self.drain(session, save)
+            with tf.Graph().as_default():
+                get = v1.data.make_one_shot_iterator(read(folder)).get_next()
+                with v1.Session(targets[1]) as session:
+                    values.append(self.drain(session, get))
+        self.assertEqual(values[1], values[0])
+        self.assertEqual(values[2], values[0])
+        return values[0]
+
+    if tf.__version__ >= "2":
+        def test_save_and_load(self):
+            def elements():
+                return Dataset.range(7).map(lambda x: (x, tf.strings.as_string(x), tf.fill([x], 0.5)))
+
+            def in_order(datasets):
+                return datasets.flat_map(lambda shard: shard)
+
+            one = self.write_and_read(lambda folder: elements().save(folder), tf.data.Dataset.load, "plain")
+            self.assertEqual(len(one), 8)
+            from tensorflow.python.data.ops import save_op
+            passing = self.write_and_read(
+                lambda folder: v1.data.make_one_shot_iterator(
+                    save_op._SaveDataset(elements(), folder, None, "")).get_next(), tf.data.Dataset.load, "passing")
+            self.assertEqual(passing, one)
+            for compression in ("GZIP", "SNAPPY"):
+                packed = self.write_and_read(
+                    lambda folder: elements().save(folder, compression=compression),
+                    lambda folder: tf.data.Dataset.load(folder, compression=compression), compression)
+                self.assertEqual(packed, one)
+            sharded = self.write_and_read(
+                lambda folder: elements().save(folder, shard_func=lambda x, y, z: x % 3),
+                lambda folder: tf.data.Dataset.load(folder, reader_func=in_order), "sharded")
+            self.assertEqual([row[0] for row in sharded[:7]], [0, 3, 6, 1, 4, 2, 5])
+            large = self.write_and_read(
+                lambda folder: Dataset.range(2).map(lambda x: tf.range(x, 200000)).save(folder, compression="SNAPPY"),
+                lambda folder: tf.data.Dataset.load(folder, compression="SNAPPY"), "large")
+            self.assertEqual(large[1][-1], 199999)
+            with self.assertRaises(tf.errors.NotFoundError):
+                with v1.Session(self.target) as session:
+                    load = tf.data.Dataset.load(self.path("nowhere"), element_spec=tf.TensorSpec([], tf.int64))
+                    session.run(v1.data.make_one_shot_iterator(load).get_next())
+
+    def test_snapshot(self):
+        """The first epoch writes, the second reads without running the pipeline."""
+        snapshot = getattr(experimental, "snapshot", None)
+        if snapshot is None:
+            from tensorflow.python.data.experimental.ops import snapshot as module
+            snapshot = module.snapshot
+
+        def epochs(session, path):
+            calls = v1.get_variable("calls", [], tf.int64, v1.zeros_initializer(), use_resource=True)
+            counted = Dataset.range(5).map(lambda x: (x * x, v1.assign_add(calls, 1)))
+            iterator = v1.data.make_initializable_iterator(counted.apply(snapshot(path)))
+            get = iterator.get_next()
+            session.run(calls.initializer)
+            values = []
+            for _ in range(2):
+                session.run(iterator.initializer)
+                values.append(self.drain(session, get))
+            return values, int(session.run(calls))
+
+        with tf.Graph().as_default(), v1.Session(self.target) as session:
+            values, calls = epochs(session, self.path("snapshot"))
+        self.assertEqual(values[0], values[1])
+        self.assertEqual([row[0] for row in values[0][:5]], [0, 1, 4, 9, 16])
+        self.assertEqual(calls, 5)
+        # Another session finds the snapshot of the same pipeline; another pipeline does not.
+        with tf.Graph().as_default(), v1.Session(self.target) as session:
+            again, calls = epochs(session, self.path("snapshot"))
+            self.assertEqual((again, calls), ([values[0]] * 2, 0))
+            other = v1.data.make_one_shot_iterator(Dataset.range(3).apply(snapshot(self.path("snapshot")))).get_next()
+            self.assertEqual(self.drain(session, other), [0, 1, 2, "OutOfRangeError"])
+
+    if tf.__version__ >= "2":
+        def test_columns_to_leave_out(self):
+            with open(self.path("table"), "wb") as f:
+                f.write(b"1,a,2,b\n3,c,4,d,\n5\n,,,\n")
+            for exclude in ([0], [1, 3], [3], [1, 2, 3], [7]):
+                self.elements(experimental.CsvDataset(self.path("table"), [["x"]] * 2, exclude_cols=exclude))
+            with v1.Session(self.target, graph=self.graph) as session:
+                for exclude in ([1, 1], [-1]):
+                    get = v1.data.make_one_shot_iterator(
+                        experimental.CsvDataset(self.path("table"), [["x"]], exclude_cols=exclude)).get_next()
+                    self.assertEqual(self.drain(session, get), ["InvalidArgumentError"])
+
+    if tf.__version__ >= "2":
+        def test_other_ops_of_datasets(self):
+            name = self.records("a", 5)
+            size = os.path.getsize(name)
+            raw = tf.raw_ops
+            names, offset = tf.constant([name]), lambda at: tf.constant([at], tf.int64)
+
+            def records(at):
+                return raw.TFRecordDatasetV2(filenames=names, compression_type="", buffer_size=1, byte_offsets=offset(at))
+
+            def element(dataset, types):
+                return raw.DatasetToSingleElement(dataset=dataset, output_types=types, output_shapes=[[]] * len(types))
+
+            def last(at):
+                skipped = raw.SkipDataset(input_dataset=records(at), count=tf.constant(4, tf.int64),
+                                          output_types=[tf.string], output_shapes=[[]])
+                return element(skipped, [tf.string])
+
+            with open(name, "rb") as f:
+                length = 12 + int.from_bytes(f.read(8), "little") + 4
+            three = Dataset.range(8).batch(3).prefetch(2).repeat()
+            options = tf.data.Options()
+            options.autotune.enabled = False
+            listed = raw.WindowOp(inputs=[tf.random.uniform([], 3, 4, tf.int32), tf.constant("x")], output_types=[tf.int32, tf.string],
+                                  output_shapes=[[], []])
+            table = tf.data.experimental.table_from_dataset(
+                Dataset.from_tensor_slices((["a", "b"], [5, 7])), default_value=-1, key_dtype=tf.string)
+            found = table.lookup(tf.constant(["b", "c", "a"]))
+            fetches = [last(0), element(raw.TakeDataset(input_dataset=records(length), count=tf.constant(1, tf.int64),
+                                                        output_types=[tf.string], output_shapes=[[]]), [tf.string]),
+                       raw.ComputeBatchSize(input_dataset=three._variant_tensor),
+                       raw.ComputeBatchSize(input_dataset=three.unbatch()._variant_tensor),
+                       raw.ComputeBatchSize(input_dataset=Dataset.zip((three, three))._variant_tensor),
+                       element(listed, [tf.int32, tf.string])]
+            serialized = raw.GetOptions(input_dataset=three.with_options(options)._variant_tensor)
+            far = last(size + 1)
+
+            def program(session):
+                session.run(v1.tables_initializer())
+                values = [plain(session.run(fetches)), plain(session.run(found))]
+                from tensorflow.core.framework import dataset_options_pb2
+                parsed = dataset_options_pb2.Options.FromString(session.run(serialized))
+                try:
+                    session.run(far)
+                except tf.errors.OpError:
+                    values.append("error")
+                return values, parsed.autotune_options.enabled
+
+            self.compare(program)
+
+    def test_rows_of_a_database(self):
+        import sqlite3
+        with sqlite3.connect(self.path("people.sqlite")) as database:
+            database.execute("CREATE TABLE people (name TEXT, age INTEGER, size REAL)")
+            database.executemany("INSERT INTO people VALUES (?, ?, ?)",
+                                 [("ann", 31, 1.75), ("bob", -4, 2.5), (None, None, None), ("zo\u00eb", 2**40, 1e300)])
+        SqlDataset = v1.data.experimental.SqlDataset
+        path = self.path("people.sqlite")
+        self.elements(SqlDataset("sqlite", path, "SELECT name, age, size FROM people ORDER BY rowid",
+                                 (tf.string, tf.int64, tf.float64)),
+                      SqlDataset("sqlite", path, "SELECT age, age > 0, size FROM people ORDER BY age",
+                                 (tf.int8, tf.bool, tf.string)),
+                      SqlDataset("sqlite", path, "SELECT name FROM people WHERE age > 1000000000000000", (tf.string,)),
+                      SqlDataset("sqlite", path, "SELECT name, age FROM people", (tf.string,)),
+                      SqlDataset("sqlite", path, "SELECT FROM nothing", (tf.string,)))
+        self.one_shot(SqlDataset("mysql", path, "SELECT name FROM people", (tf.string,)),
+                      SqlDataset("sqlite", path, "SELECT size FROM people", (tf.complex64,)))
+
+        nowhere = v1.data.make_one_shot_iterator(
+            SqlDataset("sqlite", self.path("no/such/folder"), "SELECT 1", (tf.int32,))).get_next()
+        with v1.Session(self.target, graph=self.graph) as session:  # TensorFlow crashes
+            self.assertEqual(self.drain(session, nowhere), ["InvalidArgumentError"])
+
+    def test_a_query_without_end(self):
+        query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0"
+        get = v1.data.make_one_shot_iterator(
+            v1.data.experimental.SqlDataset("sqlite", ":memory:", query, (tf.int64,))).get_next()
+        with v1.Session(self.target) as session:
+            with self.assertRaises(tf.errors.DeadlineExceededError):
+                session.run(get, options=v1.RunOptions(timeout_in_ms=200))
+
     def test_loops_and_conditionals_in_functions(self):
         def collatz(x):
             return tf.while_loop(lambda n, k: n > 1, lambda n, k: (tf.cond(tf.equal(n % 2, 0), lambda: n // 2,

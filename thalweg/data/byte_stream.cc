@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/data/byte_stream.h"
 
+#include <snappy.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -23,10 +24,8 @@ class PlainStream final : public ByteStream {
     while (done < n) {
       if (begin_ == end_) {
         if (n - done >= kBufferBytes) {  // large reads need no copy
-          ASSIGN_OR_RETURN(const absl::string_view got, file_->Read(offset_, n - done, out + done));
-          if (got.data() != out + done) std::memmove(out + done, got.data(), got.size());
-          offset_ += got.size();
-          return done + got.size();
+          ASSIGN_OR_RETURN(const size_t got, ReadInto(out + done, n - done));
+          return done + got;
         }
         RETURN_IF_ERROR(Fill());
         if (begin_ == end_) break;
@@ -42,12 +41,17 @@ class PlainStream final : public ByteStream {
  private:
   absl::Status Fill() {
     if (buffer_ == nullptr) buffer_ = std::make_unique<char[]>(kBufferBytes);
-    ASSIGN_OR_RETURN(const absl::string_view got, file_->Read(offset_, kBufferBytes, buffer_.get()));
-    if (got.data() != buffer_.get()) std::memmove(buffer_.get(), got.data(), got.size());
-    offset_ += got.size();
-    begin_ = 0;
-    end_ = got.size();
+    begin_ = end_ = 0;
+    ASSIGN_OR_RETURN(end_, ReadInto(buffer_.get(), kBufferBytes));
     return absl::OkStatus();
+  }
+
+  // The next at most n bytes of the file. A file may lend its own memory, null at its end.
+  absl::StatusOr<size_t> ReadInto(char* out, size_t n) {
+    ASSIGN_OR_RETURN(const absl::string_view got, file_->Read(offset_, n, out));
+    if (!got.empty() && got.data() != out) std::memmove(out, got.data(), got.size());
+    offset_ += got.size();
+    return got.size();
   }
 
   const std::unique_ptr<RandomAccessFile> file_;
@@ -117,13 +121,60 @@ class ZlibStream final : public ByteStream {
   std::unique_ptr<char[]> input_;
 };
 
+class SnappyStream final : public ByteStream {
+ public:
+  SnappyStream(std::string path, std::unique_ptr<ByteStream> packed)
+      : path_(std::move(path)), packed_(std::move(packed)) {}
+
+  absl::StatusOr<size_t> Read(char* out, size_t n) override {
+    size_t done = 0;
+    while (done < n) {
+      if (begin_ == block_.size()) {
+        ASSIGN_OR_RETURN(const bool more, NextBlock());
+        if (!more) break;
+      }
+      const size_t take = std::min(n - done, block_.size() - begin_);
+      std::memcpy(out + done, block_.data() + begin_, take);
+      begin_ += take;
+      done += take;
+    }
+    return done;
+  }
+
+ private:
+  absl::StatusOr<bool> NextBlock() {
+    unsigned char header[4];
+    ASSIGN_OR_RETURN(const size_t got, packed_->Read(reinterpret_cast<char*>(header), sizeof(header)));
+    if (got == 0) return false;
+    if (got < sizeof(header)) return DataLoss(path_, ": compressed data ends too early");
+    const uint64_t length = uint64_t{header[0]} << 24 | header[1] << 16 | header[2] << 8 | header[3];
+    std::string packed;
+    ASSIGN_OR_RETURN(const uint64_t size, packed_->Append(length, &packed));
+    if (size < length) return DataLoss(path_, ": compressed data ends too early");
+    // A copy of up to 64 bytes takes at least 2 bytes, so a larger claim is wrong: do not allocate for it.
+    size_t unpacked = 0;
+    if (!snappy::GetUncompressedLength(packed.data(), packed.size(), &unpacked) || unpacked > packed.size() * 64 ||
+        !snappy::Uncompress(packed.data(), packed.size(), &block_)) {
+      return DataLoss(path_, ": broken compression: not a Snappy block");
+    }
+    begin_ = 0;
+    return true;
+  }
+
+  const std::string path_;
+  const std::unique_ptr<ByteStream> packed_;
+  std::string block_;
+  size_t begin_ = 0;
+};
+
 }  // namespace
 
 absl::StatusOr<Compression> CompressionFromName(absl::string_view name) {
   if (name.empty()) return Compression::kNone;
   if (name == "ZLIB") return Compression::kZlib;
   if (name == "GZIP") return Compression::kGzip;
-  return InvalidArgument("unknown compression '", name, "', expected '', 'ZLIB' or 'GZIP'");
+  if (name == "SNAPPY") return Compression::kSnappy;
+  return InvalidArgument("unknown compression '", name, "', expected '', 'ZLIB', 'GZIP' or 'SNAPPY'");
 }
 
 // Grows `out` piece by piece, because n comes from files and may be far larger than the file.
@@ -182,6 +233,7 @@ absl::StatusOr<std::unique_ptr<ByteStream>> OpenByteStream(const std::string& pa
   ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, files.NewRandomAccessFile(path));
   std::unique_ptr<ByteStream> plain = std::make_unique<PlainStream>(std::move(file));
   if (compression == Compression::kNone) return plain;
+  if (compression == Compression::kSnappy) return std::make_unique<SnappyStream>(path, std::move(plain));
   auto stream = std::make_unique<ZlibStream>(path, std::move(plain), compression == Compression::kGzip);
   RETURN_IF_ERROR(stream->Start());
   return stream;

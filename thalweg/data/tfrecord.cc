@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/data/tfrecord.h"
 
+#include <snappy.h>
 #include <zlib.h>
 
 #include <cstring>
@@ -95,6 +96,53 @@ class ZlibWriter final : public RecordWriter {
   std::vector<char> output_ = std::vector<char>(64 << 10);
 };
 
+class SnappyWriter final : public RecordWriter {
+ public:
+  explicit SnappyWriter(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
+  ~SnappyWriter() override { Close().IgnoreError(); }  // call Close() to learn about errors
+
+  absl::Status Flush() override {
+    RETURN_IF_ERROR(WriteBlock());
+    return file_->Flush();
+  }
+  absl::Status Close() override {
+    if (closed_) return absl::OkStatus();
+    closed_ = true;
+    RETURN_IF_ERROR(WriteBlock());
+    return file_->Close();
+  }
+
+ private:
+  // TensorFlow's readers have a buffer of 256 KB for a block, compressed or not, and Snappy may lengthen data that it
+  // cannot compress by a sixth.
+  static constexpr size_t kBlockBytes = 128 << 10;
+
+  absl::Status Append(absl::string_view bytes) override {
+    if (closed_) return FailedPrecondition("the file is closed");
+    while (!bytes.empty()) {
+      const size_t take = std::min(bytes.size(), kBlockBytes - block_.size());
+      block_.append(bytes.data(), take);
+      bytes.remove_prefix(take);
+      if (block_.size() == kBlockBytes) RETURN_IF_ERROR(WriteBlock());
+    }
+    return absl::OkStatus();
+  }
+  absl::Status WriteBlock() {
+    if (block_.empty()) return absl::OkStatus();
+    std::string packed;
+    snappy::Compress(block_.data(), block_.size(), &packed);
+    block_.clear();
+    char length[4];
+    for (int i = 0; i < 4; ++i) length[i] = static_cast<char>(packed.size() >> (8 * (3 - i)));
+    RETURN_IF_ERROR(file_->Append(absl::string_view(length, sizeof(length))));
+    return file_->Append(packed);
+  }
+
+  const std::unique_ptr<WritableFile> file_;
+  std::string block_;
+  bool closed_ = false;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RecordReader>> RecordReader::Open(const std::string& path, Compression compression,
@@ -112,6 +160,13 @@ absl::StatusOr<bool> RecordReader::Next(std::string* record) {
   absl::StatusOr<bool> found = ReadOne(record);
   error_ = found.status();
   return found;
+}
+
+absl::Status RecordReader::Skip(uint64_t bytes) {
+  ASSIGN_OR_RETURN(const uint64_t skipped, stream_->Skip(bytes));
+  if (skipped < bytes) return OutOfRange(path_, " ends before offset ", offset_ + bytes);
+  offset_ += bytes;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> RecordReader::ReadOne(std::string* record) {
@@ -146,6 +201,7 @@ absl::StatusOr<std::unique_ptr<RecordWriter>> RecordWriter::Open(const std::stri
                                                                  FileSystem& files) {
   ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.NewWritableFile(path));
   if (compression == Compression::kNone) return std::make_unique<PlainWriter>(std::move(file));
+  if (compression == Compression::kSnappy) return std::make_unique<SnappyWriter>(std::move(file));
   auto writer = std::make_unique<ZlibWriter>(std::move(file));
   RETURN_IF_ERROR(writer->Start(compression == Compression::kGzip));
   return writer;

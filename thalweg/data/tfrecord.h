@@ -18,17 +18,20 @@
 
 namespace thalweg::data {
 
-// Not thread-safe.
+// Reads a TFRecord file. Not thread-safe.
 class RecordReader {
  public:
+  // Opens a file.
   static absl::StatusOr<std::unique_ptr<RecordReader>> Open(const std::string& path,
                                                             Compression compression = Compression::kNone,
                                                             FileSystem& files = PosixFileSystem());
 
-  // The next record; false at the end. DATA_LOSS, naming the file and the
-  // offset of the record, if it is damaged; so is every later call.
+  // Reads the next record; false at the end. DATA_LOSS, naming the file and the offset of the
+  // record, if it is damaged. Every later call then fails, too.
   absl::StatusOr<bool> Next(std::string* record);
-  // Where the next record begins, in the unpacked bytes.
+  // Skips bytes of the decompressed data. OUT_OF_RANGE at the end of the file.
+  absl::Status Skip(uint64_t bytes);
+  // The offset of the next record in the decompressed data.
   uint64_t offset() const { return offset_; }
 
  private:
@@ -43,21 +46,24 @@ class RecordReader {
   absl::Status error_;
 };
 
-// Not thread-safe. Close() tells whether everything was written.
+// Writes a TFRecord file. Not thread-safe. Call Close() to learn whether everything was written.
 class RecordWriter {
  public:
+  // Creates a file, or replaces it.
   static absl::StatusOr<std::unique_ptr<RecordWriter>> Open(const std::string& path,
                                                             Compression compression = Compression::kNone,
                                                             FileSystem& files = PosixFileSystem());
   virtual ~RecordWriter() = default;
 
+  // Appends a record.
   [[nodiscard]] absl::Status Write(absl::string_view record);
-  // Brings what was written to the operating system. Of a compressed file, what
-  // can be unpacked then ends here.
+  // Passes everything written so far to the operating system. A reader can decompress up to here.
   [[nodiscard]] virtual absl::Status Flush() = 0;
+  // Flushes and closes the file.
   [[nodiscard]] virtual absl::Status Close() = 0;
 
  protected:
+  // Appends bytes to the file, compressing them if needed.
   [[nodiscard]] virtual absl::Status Append(absl::string_view bytes) = 0;
 };
 

@@ -67,7 +67,30 @@ TEST_P(TfRecordTest, ReadsWhatWasWritten) {
   EXPECT_TRUE(Read(GetParam())->empty());
 }
 INSTANTIATE_TEST_SUITE_P(All, TfRecordTest,
-                         testing::Values(Compression::kNone, Compression::kZlib, Compression::kGzip));
+                         testing::Values(Compression::kNone, Compression::kZlib, Compression::kGzip,
+                                         Compression::kSnappy));
+
+TEST_F(TfRecordTest, DamagedSnappyBlocks) {
+  Write({std::string(1000, 'x'), "cde"}, Compression::kSnappy);
+  const std::string bytes = *files_.ReadFileToString(path_);
+  Cut(1);
+  EXPECT_THAT(Error(Compression::kSnappy), HasSubstr("DATA_LOSS: " + path_ + ": compressed data ends too early"));
+  ASSERT_TRUE(files_.WriteStringToFile(path_, bytes.substr(0, 2)).ok());
+  EXPECT_THAT(Error(Compression::kSnappy), HasSubstr("compressed data ends too early"));
+  // A block that claims to have 4 GB.
+  ASSERT_TRUE(files_.WriteStringToFile(path_, std::string("\0\0\0\5\xff\xff\xff\xff\xf", 9)).ok());
+  EXPECT_THAT(Error(Compression::kSnappy), HasSubstr("DATA_LOSS: " + path_ + ": broken compression"));
+}
+
+TEST_F(TfRecordTest, SkipsToAnOffset) {
+  Write({"ab", "cde"}, Compression::kNone);
+  auto reader = *RecordReader::Open(path_, Compression::kNone);
+  EXPECT_TRUE(reader->Skip(12 + 2 + 4).ok());
+  std::string record;
+  EXPECT_TRUE(*reader->Next(&record));
+  EXPECT_EQ(record, "cde");
+  EXPECT_EQ(reader->Skip(1).code(), absl::StatusCode::kOutOfRange);
+}
 
 TEST_F(TfRecordTest, TheBytesAreTensorFlows) {
   Write({"ab"}, Compression::kNone);
@@ -120,6 +143,7 @@ TEST_F(TfRecordTest, MissingFilesAndNames) {
   EXPECT_EQ(*CompressionFromName(""), Compression::kNone);
   EXPECT_EQ(*CompressionFromName("ZLIB"), Compression::kZlib);
   EXPECT_EQ(*CompressionFromName("GZIP"), Compression::kGzip);
+  EXPECT_EQ(*CompressionFromName("SNAPPY"), Compression::kSnappy);
   EXPECT_FALSE(CompressionFromName("LZO").ok());
 }
 

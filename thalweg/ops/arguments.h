@@ -104,9 +104,9 @@ class ScalarArg {
  public:
   // A constant: 1.0f is a float, 1 an int32, true a bool.
   template <typename T>
-  requires std::is_arithmetic_v<T> ScalarArg(T value)
-      : value_(Tensor::Scalar<T>(value)) {}  // NOLINT: implicit by design
-  // A text.
+  requires std::is_arithmetic_v<T> ScalarArg(T value)  // NOLINT: implicit by design
+      : value_(Tensor::Scalar<T>(value)) {}
+  // A text:
   ScalarArg(const char* text) : value_(Tensor::Scalar<std::string>(text)) {}         // NOLINT: implicit by design
   ScalarArg(const std::string& text) : value_(Tensor::Scalar<std::string>(text)) {}  // NOLINT: as above
   // A scalar of the graph.

@@ -39,7 +39,10 @@ constexpr int kHollowCases = 6;  // of each of them
 // Ops that give no result to any of the usual cases: most of them need a file, a
 // cluster, or what another op has left in a resource.
 constexpr char kOnlyRefused[] =
-    R"(Abort BoostedTreesCenterBias BoostedTreesCreateEnsemble ThalwegSnapshotValues
+    R"(Abort Batch BatchFunction ExperimentalSqlDataset LoadDataset OptionalGetValue ParseExampleDataset SaveDataset
+        SaveDatasetV2 SnapshotDatasetV2 SqlDataset ThalwegResourceAccumulatorTakeRound
+        ThalwegSparseAccumulatorTakeRound Unbatch
+        BoostedTreesCenterBias BoostedTreesCreateEnsemble ThalwegSnapshotValues
         BoostedTreesCreateQuantileStreamResource BoostedTreesDeserializeEnsemble
         BoostedTreesExampleDebugOutputs BoostedTreesFlushQuantileSummaries BoostedTreesGetEnsembleStates
         BoostedTreesPredict BoostedTreesQuantileStreamResourceAddSummaries

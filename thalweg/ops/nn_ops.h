@@ -161,6 +161,7 @@ struct CtcLossResult {
 // labels_indices [n, 2] (example, position) and int32 labels_values [n].
 CtcLossResult CtcLoss(const Scope& s, Output inputs, Output labels_indices, Output labels_values,
                       Output sequence_length, const CtcLossOptions& options = {});
+// Results of the CTC decoders: the labels as a sparse tensor, and their probability.
 struct CtcDecoded {
   Output indices;          // int64 [n, 2]: example, position
   Output values;           // int64 [n]: classes

@@ -82,25 +82,21 @@ absl::Status CheckNumericsGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
+Op CheckNumericsOp(absl::string_view name, bool signs) {
+  return Op(name)
+      .Input("tensor: T")
+      .Output("output: T")
+      .Attr("T: {bfloat16, half, float, double}")
+      .Attr("message: string")
+      .Stateful()
+      .Shape(shapes::LikeInput0)
+      .Kernel<CheckNumericsKernel>(signs)
+      .Gradient(CheckNumericsGradient);
+}
+
 const OpRegistration kCheckNumericsOps[] = {
-    Op("CheckNumerics")
-        .Input("tensor: T")
-        .Output("output: T")
-        .Attr("T: {bfloat16, half, float, double}")
-        .Attr("message: string")
-        .Stateful()
-        .Shape(shapes::LikeInput0)
-        .Kernel<CheckNumericsKernel>(false)
-        .Gradient(CheckNumericsGradient),
-    Op("CheckNumericsV2")
-        .Input("tensor: T")
-        .Output("output: T")
-        .Attr("T: {bfloat16, half, float, double}")
-        .Attr("message: string")
-        .Stateful()
-        .Shape(shapes::LikeInput0)
-        .Kernel<CheckNumericsKernel>(true)
-        .Gradient(CheckNumericsGradient),
+    CheckNumericsOp("CheckNumerics", false),
+    CheckNumericsOp("CheckNumericsV2", true),
 };
 
 }  // namespace

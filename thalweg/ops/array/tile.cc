@@ -9,14 +9,19 @@
 namespace thalweg {
 namespace {
 
-absl::Status ComputeTile(KernelContext& c) {
-  const Tensor& input = c.input(0);
-  const int rank = input.rank();
+absl::StatusOr<Dims> ReadMultiples(KernelContext& c) {
+  const int rank = c.input(0).rank();
   if (c.input(1).rank() != 1 || c.input(1).num_elements() != rank) {
     return InvalidArgument("Expected multiples argument to be a vector of length ", rank, " but got length ",
                            c.input(1).num_elements());
   }
-  const Dims multiples = ReadIntegers(c.input(1));
+  return ReadIntegers(c.input(1));
+}
+
+absl::Status ComputeTile(KernelContext& c) {
+  const Tensor& input = c.input(0);
+  const int rank = input.rank();
+  ASSIGN_OR_RETURN(const Dims multiples, ReadMultiples(c));
   Dims dims(rank);
   bool once = true;
   for (int d = 0; d < rank; ++d) {
@@ -73,11 +78,7 @@ absl::Status TileGradient(GradientContext& c) {
 absl::Status ComputeTileGrad(KernelContext& c) {
   const Tensor& input = c.input(0);
   const int rank = input.rank();
-  if (c.input(1).rank() != 1 || c.input(1).num_elements() != rank) {
-    return InvalidArgument("Expected multiples argument to be a vector of length ", rank, " but got length ",
-                           c.input(1).num_elements());
-  }
-  const Dims multiples = ReadIntegers(c.input(1));
+  ASSIGN_OR_RETURN(const Dims multiples, ReadMultiples(c));
   Dims dims(rank);
   for (int d = 0; d < rank; ++d) {
     if (multiples[d] <= 0 || input.dim(d) % multiples[d] != 0) {

@@ -177,25 +177,21 @@ absl::Status PartitionGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
+Op StitchOp(absl::string_view name) {
+  return Op(name)
+      .Input("indices: N * int32")
+      .Input("data: N * T")
+      .Output("merged: T")
+      .Attr("N: int >= 1")
+      .Attr("T: type")
+      .Shape(StitchShape)
+      .Compute(ComputeStitch)
+      .Gradient(StitchGradient);
+}
+
 const OpRegistration kDynamicStitchOps[] = {
-    Op("DynamicStitch")
-        .Input("indices: N * int32")
-        .Input("data: N * T")
-        .Output("merged: T")
-        .Attr("N: int >= 1")
-        .Attr("T: type")
-        .Shape(StitchShape)
-        .Compute(ComputeStitch)
-        .Gradient(StitchGradient),
-    Op("ParallelDynamicStitch")
-        .Input("indices: N * int32")
-        .Input("data: N * T")
-        .Output("merged: T")
-        .Attr("N: int >= 1")
-        .Attr("T: type")
-        .Shape(StitchShape)
-        .Compute(ComputeStitch)
-        .Gradient(StitchGradient),
+    StitchOp("DynamicStitch"),
+    StitchOp("ParallelDynamicStitch"),
     Op("DynamicPartition")
         .Input("data: T")
         .Input("partitions: int32")

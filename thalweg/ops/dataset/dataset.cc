@@ -36,8 +36,10 @@ Tensor TensorOf(DatasetPtr dataset) { return Tensor::Scalar(Variant(std::move(da
 
 absl::Status SetDataset(KernelContext& c, int64_t cardinality, DatasetValue::Start start,
                         DatasetValue::StartRounds start_rounds) {
+  DatasetOrigin origin{.node = c.node().def()};
+  for (int i = 0; i < c.num_inputs(); ++i) origin.inputs.push_back(c.input(i));
   c.set_output(0, TensorOf(std::make_shared<const DatasetValue>(c.node().op(), cardinality, std::move(start),
-                                                                std::move(start_rounds))));
+                                                                std::move(start_rounds), std::move(origin))));
   return absl::OkStatus();
 }
 

@@ -75,6 +75,12 @@ class Next {
   absl::AnyInvocable<bool()> ready_;
 };
 
+// The node that made a dataset, and its inputs.
+struct DatasetOrigin {
+  tensorflow::NodeDef node;
+  Element inputs;
+};
+
 // Immutable, like every variant value.
 class DatasetValue final : public VariantValue {
  public:
@@ -84,20 +90,24 @@ class DatasetValue final : public VariantValue {
   // Starts a sequence of several epochs, for datasets in which that differs from concatenated epochs.
   using StartRounds = std::function<absl::StatusOr<Next>(Iteration&, int64_t rounds)>;
 
-  DatasetValue(std::string kind, int64_t cardinality, Start start, StartRounds start_rounds = nullptr)
+  DatasetValue(std::string kind, int64_t cardinality, Start start, StartRounds start_rounds = nullptr,
+               std::optional<DatasetOrigin> origin = std::nullopt)
       : kind_(std::move(kind)),
         cardinality_(cardinality),
         start_(std::move(start)),
-        start_rounds_(std::move(start_rounds)) {}
+        start_rounds_(std::move(start_rounds)),
+        origin_(std::move(origin)) {}
 
   // The number of elements, kInfinite or kUnknown.
   int64_t cardinality() const { return cardinality_; }
   // Starts a new sequence at the first element.
   absl::StatusOr<Next> Iterate(Iteration& iteration) const;
   const StartRounds& start_rounds() const { return start_rounds_; }
+  // None if no op made it, such as the elements of a window.
+  const std::optional<DatasetOrigin>& origin() const { return origin_; }
 
   std::string TypeName() const override { return "tensorflow::DatasetVariantWrapper"; }
-  std::string ToString() const override { return kind_; }
+  std::string ToString() const override { return kind_; }  // the op type
   bool Encode(tensorflow::VariantTensorDataProto*) const override { return false; }
 
  private:
@@ -105,6 +115,7 @@ class DatasetValue final : public VariantValue {
   const int64_t cardinality_;
   const Start start_;
   const StartRounds start_rounds_;
+  const std::optional<DatasetOrigin> origin_;
 };
 
 using DatasetPtr = std::shared_ptr<const DatasetValue>;
@@ -112,6 +123,9 @@ using DatasetPtr = std::shared_ptr<const DatasetValue>;
 // INVALID_ARGUMENT if it is not a dataset.
 absl::StatusOr<DatasetPtr> DatasetIn(const Tensor& tensor);
 Tensor TensorOf(DatasetPtr dataset);
+// A number for the pipeline: the same in every process for the same ops, attributes, functions and inputs. Names of
+// nodes and functions do not matter.
+uint64_t FingerprintOf(const DatasetValue& dataset);
 // Sets output 0 to a dataset of the op's kind.
 absl::Status SetDataset(KernelContext& c, int64_t cardinality, DatasetValue::Start start,
                         DatasetValue::StartRounds start_rounds = nullptr);

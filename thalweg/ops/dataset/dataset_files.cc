@@ -130,8 +130,10 @@ absl::StatusOr<CsvTable> TableOptions(KernelContext& c) {
     RETURN_IF_ERROR(CheckCsvDefault(c.input(i), i - 8));
     table.defaults.push_back(c.input(i));
   }
-  if (second && c.input(c.num_inputs() - 1).num_elements() > 0) {
-    return Unimplemented("exclude_cols of a CSVDataset: select the other columns");
+  if (second) {
+    const Tensor& excluded = c.input(c.num_inputs() - 1);
+    if (excluded.rank() != 1) return InvalidArgument("`exclude_cols` must be a vector, got shape ", excluded.shape());
+    table.format.excluded.assign(excluded.flat<int64_t>().begin(), excluded.flat<int64_t>().end());
   }
   RETURN_IF_ERROR(table.format.Check(delimiter, table.defaults.size()));
   table.format.delimiter = delimiter[0];

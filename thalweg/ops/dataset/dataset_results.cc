@@ -7,11 +7,17 @@
 //   DatasetToTFRecord(x, file): writes elements, which are strings, as records
 //   DatasetCardinality(x): how many elements there are; -1 without end, -2 if it
 //     is not known
+//   InitializeTableFromDataset(table, x): fills a lookup table with pairs of a key and a value
+//   ComputeBatchSize(x): the size of the batches; -1 if it is not known
+//   GetOptions(x): the tf.data.Options of the pipeline, serialized
+#include "absl/strings/match.h"
 #include "thalweg/base/status.h"
 #include "thalweg/data/tfrecord.h"
 #include "thalweg/ops/dataset/dataset_function.h"
 #include "thalweg/ops/dataset/dataset_schema.h"
 #include "thalweg/ops/dataset/iterator.h"
+#include "thalweg/ops/lookup/lookup_table.h"
+#include "thalweg/ops/support/resource_kernel.h"
 
 namespace thalweg {
 namespace {
@@ -135,6 +141,122 @@ absl::Status ComputeCardinality(KernelContext& c) {
   return absl::OkStatus();
 }
 
+class InitializeTableKernel final : public AsyncKernel {
+ public:
+  void ComputeAsync(KernelContext& c, Done done) override {
+    absl::StatusOr<std::shared_ptr<LookupTable>> table = FindLookupTable(c);
+    if (!table.ok()) return done(table.status());
+    if ((*table)->options().kind != LookupTableOptions::Kind::kFixed) {
+      return done(InvalidArgument("the table is not initializable"));
+    }
+    absl::StatusOr<DatasetPtr> dataset = DatasetIn(c.input(1));
+    if (!dataset.ok()) return done(dataset.status());
+    IterateAsync(
+        c, *std::move(dataset),
+        [table = *std::move(table)](RunningSequence& sequence, Cancellation& cancellation) {
+          return Fill(*table, sequence, cancellation);
+        },
+        std::move(done));
+  }
+
+ private:
+  static absl::Status Fill(LookupTable& table, RunningSequence& sequence, Cancellation& cancellation) {
+    const LookupTableOptions& o = table.options();
+    std::vector<Element> pairs;
+    while (true) {
+      ASSIGN_OR_RETURN(std::optional<Element> pair, sequence.Take(cancellation));
+      if (!pair) break;
+      if (pair->size() != 2) return InvalidArgument("Dataset should have two output types only");
+      const Tensor &key = (*pair)[0], &value = (*pair)[1];
+      if (key.dtype() != o.key_dtype || value.dtype() != o.value_dtype) {
+        return InvalidArgument("Expected a key of type ", o.key_dtype, " and a value of type ", o.value_dtype,
+                               ", but obtained ", key.dtype(), " and ", value.dtype(), " from the dataset");
+      }
+      if (key.rank() != 0 || value.rank() != 0) {
+        return InvalidArgument("Expected scalars for key and value. Obtained: ", key.shape(), " and ", value.shape());
+      }
+      pairs.push_back(*std::move(pair));
+      RETURN_IF_ERROR(cancellation.status());
+    }
+    Element columns{Tensor(o.key_dtype, {0}), Tensor(o.value_dtype, {0})};
+    if (!pairs.empty()) {
+      ASSIGN_OR_RETURN(columns, MakeBatch(pairs));
+    }
+    // A table that another step has filled is not an error.
+    return table.filled() ? absl::OkStatus() : table.Import(columns[0], columns[1]);
+  }
+};
+
+// Datasets that are not ops, and inputs that are not datasets, give none.
+DatasetPtr InputDataset(const DatasetValue& dataset, size_t i) {
+  if (!dataset.origin() || i >= dataset.origin()->inputs.size()) return nullptr;
+  absl::StatusOr<DatasetPtr> input = DatasetIn(dataset.origin()->inputs[i]);
+  return input.ok() ? *std::move(input) : nullptr;
+}
+
+// Follows the datasets that do not change the first dimension of elements.
+int64_t BatchSizeOf(const DatasetValue& dataset) {
+  if (!dataset.origin()) return -1;
+  const std::string kind = dataset.ToString();
+  const auto is = [&](absl::string_view name) {  // of any version
+    return kind == name || (absl::StartsWith(kind, absl::StrCat(name, "V")) && kind.size() == name.size() + 2);
+  };
+  const std::vector<Tensor>& inputs = dataset.origin()->inputs;
+  if (is("BatchDataset") || is("PaddedBatchDataset") || is("MapAndBatchDataset") ||
+      is("ExperimentalMapAndBatchDataset")) {
+    const size_t at = absl::StrContains(kind, "MapAndBatch") ? inputs.size() - 3 : 1;
+    return inputs[at].rank() == 0 && inputs[at].dtype() == kInt64 ? inputs[at].scalar<int64_t>() : -1;
+  }
+  if (is("ConcatenateDataset") || is("ZipDataset")) {
+    std::optional<int64_t> common;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const DatasetPtr input = InputDataset(dataset, i);
+      const int64_t size = input == nullptr ? -1 : BatchSizeOf(*input);
+      if (common && *common != size) return -1;
+      common = size;
+    }
+    return common.value_or(-1);
+  }
+  for (const char* passing :
+       {"AssertCardinality", "Cache", "Filter", "Finalize", "Model", "Optimize", "Options", "ParseExample", "Prefetch",
+        "Repeat", "Shard", "ShuffleAndRepeat", "Shuffle", "Skip", "Take"}) {
+    if (!is(absl::StrCat(passing, "Dataset"))) continue;
+    const DatasetPtr input = InputDataset(dataset, 0);
+    return input == nullptr ? -1 : BatchSizeOf(*input);
+  }
+  return -1;
+}
+
+absl::Status ComputeBatchSize(KernelContext& c) {
+  ASSIGN_OR_RETURN(const DatasetPtr dataset, DatasetIn(c.input(0)));
+  c.set_output(0, Tensor::Scalar<int64_t>(BatchSizeOf(*dataset)));
+  return absl::OkStatus();
+}
+
+// A serialized message after another one is the two merged: the outer options win.
+absl::StatusOr<std::string> OptionsOfPipeline(const DatasetValue& dataset) {
+  std::string options;
+  if (!dataset.origin()) return options;
+  for (size_t i = 0; i < dataset.origin()->inputs.size(); ++i) {
+    if (const DatasetPtr input = InputDataset(dataset, i)) {
+      ASSIGN_OR_RETURN(const std::string inner, OptionsOfPipeline(*input));
+      options += inner;
+    }
+  }
+  if (dataset.ToString() == "OptionsDataset") {
+    ASSIGN_OR_RETURN(const std::string own, GetAttr<std::string>(dataset.origin()->node, "serialized_options"));
+    options += own;
+  }
+  return options;
+}
+
+absl::Status ComputeGetOptions(KernelContext& c) {
+  ASSIGN_OR_RETURN(const DatasetPtr dataset, DatasetIn(c.input(0)));
+  ASSIGN_OR_RETURN(std::string options, OptionsOfPipeline(*dataset));
+  c.set_output(0, Tensor::Scalar(std::move(options)));
+  return absl::OkStatus();
+}
+
 Op ToTfRecord(absl::string_view name) {
   return SpecifiedOp(name, "input_dataset: variant, filename: string, compression_type: string", "", "")
       .Stateful()
@@ -156,6 +278,16 @@ const OpRegistration kDatasetResultsOps[] = {
         .Stateful()
         .Shape(ElementShapes)
         .Kernel<ReduceKernel>(),
+    SpecifiedOp("InitializeTableFromDataset", "table_handle: resource, dataset: variant", "", "")
+        .Stateful()
+        .Shape(shapes::NoOutputs)
+        .Kernel<InitializeTableKernel>(),
+    SpecifiedOp("ComputeBatchSize", "input_dataset: variant", "batch_size: int64", "")
+        .Shape(shapes::Scalar)
+        .Compute(ComputeBatchSize),
+    SpecifiedOp("GetOptions", "input_dataset: variant", "serialized_options: string", "")
+        .Shape(shapes::Scalar)
+        .Compute(ComputeGetOptions),
     ToTfRecord("DatasetToTFRecord"),
     ToTfRecord("ExperimentalDatasetToTFRecord"),
     SpecifiedOp("DatasetCardinality", "input_dataset: variant", "cardinality: int64",

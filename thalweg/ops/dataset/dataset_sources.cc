@@ -82,7 +82,7 @@ absl::Status ComputeRange(KernelContext& c) {
 
 // Gives the records of one file, one after the other; false at its end.
 using ReadRecord = absl::AnyInvocable<absl::StatusOr<bool>(std::string*)>;
-using OpenFile = std::function<absl::StatusOr<ReadRecord>(const std::string& path)>;
+using OpenFile = std::function<absl::StatusOr<ReadRecord>(const std::string& path, int64_t number)>;
 
 absl::Status SetFiles(KernelContext& c, OpenFile open) {
   if (c.input(0).rank() > 1) return InvalidArgument("`filenames` must be a scalar or a vector.");
@@ -100,7 +100,7 @@ absl::Status SetFiles(KernelContext& c, OpenFile open) {
         RETURN_IF_ERROR(it.Check());
         if (!read) {
           if (at >= names.num_elements()) return std::nullopt;
-          ASSIGN_OR_RETURN(read, open(names.data<std::string>()[at]));
+          ASSIGN_OR_RETURN(read, open(names.data<std::string>()[at], at));
         }
         std::string record;
         const absl::StatusOr<bool> more = read(&record);
@@ -117,8 +117,21 @@ absl::Status SetFiles(KernelContext& c, OpenFile open) {
 absl::Status ComputeTfRecords(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::string name, StringArgument(c, 1, "compression_type"));
   ASSIGN_OR_RETURN(const data::Compression compression, data::CompressionFromName(name));
-  return SetFiles(c, [compression](const std::string& path) -> absl::StatusOr<ReadRecord> {
+  std::vector<int64_t> offsets(c.input(0).num_elements());  // where to start in each file
+  if (c.num_inputs() > 3) {
+    const Tensor& given = c.input(3);
+    if (given.rank() > 1) return InvalidArgument("`byte_offsets` must be a scalar or a vector.");
+    if (!(given.shape() == c.input(0).shape())) {
+      return InvalidArgument("`byte_offsets` must be of same size as `filenames`");
+    }
+    offsets.assign(given.flat<int64_t>().begin(), given.flat<int64_t>().end());
+    for (const int64_t offset : offsets) {
+      if (offset < 0) return InvalidArgument("`byte_offsets` must be >= 0, got ", offset);
+    }
+  }
+  return SetFiles(c, [compression, offsets](const std::string& path, int64_t number) -> absl::StatusOr<ReadRecord> {
     ASSIGN_OR_RETURN(std::unique_ptr<data::RecordReader> reader, data::RecordReader::Open(path, compression));
+    RETURN_IF_ERROR(reader->Skip(offsets[number]));
     return [reader = std::move(reader)](std::string* record) { return reader->Next(record); };
   });
 }
@@ -126,7 +139,7 @@ absl::Status ComputeTfRecords(KernelContext& c) {
 absl::Status ComputeLines(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::string name, StringArgument(c, 1, "compression_type"));
   ASSIGN_OR_RETURN(const data::Compression compression, data::CompressionFromName(name));
-  return SetFiles(c, [compression](const std::string& path) -> absl::StatusOr<ReadRecord> {
+  return SetFiles(c, [compression](const std::string& path, int64_t) -> absl::StatusOr<ReadRecord> {
     ASSIGN_OR_RETURN(std::unique_ptr<data::ByteStream> stream, data::OpenByteStream(path, compression));
     return [stream = std::move(stream)](std::string* line) { return stream->ReadLine(line); };
   });
@@ -146,8 +159,8 @@ absl::Status ComputeFixedLength(KernelContext& c) {
     ASSIGN_OR_RETURN(compression, data::CompressionFromName(name));
   }
   return SetFiles(c,
-                  [compression, header = sizes[0], size = sizes[1],
-                   footer = sizes[2]](const std::string& path) -> absl::StatusOr<ReadRecord> {
+                  [compression, header = sizes[0], size = sizes[1], footer = sizes[2]](
+                      const std::string& path, int64_t) -> absl::StatusOr<ReadRecord> {
                     ASSIGN_OR_RETURN(std::unique_ptr<data::ByteStream> stream, data::OpenByteStream(path, compression));
                     if (compression == data::Compression::kNone) {
                       ASSIGN_OR_RETURN(const uint64_t all, PosixFileSystem().FileSize(path));
@@ -220,6 +233,14 @@ const OpRegistration kDatasetSourcesOps[] = {
         .Input("filenames: string")
         .Input("compression_type: string")
         .Input("buffer_size: int64")
+        .Output("handle: variant")
+        .Attr("metadata: string = ''")
+        .Compute(ComputeTfRecords),
+    Files("TFRecordDatasetV2")
+        .Input("filenames: string")
+        .Input("compression_type: string")
+        .Input("buffer_size: int64")
+        .Input("byte_offsets: int64")
         .Output("handle: variant")
         .Attr("metadata: string = ''")
         .Compute(ComputeTfRecords),

@@ -76,6 +76,51 @@ TEST(DatasetTest, AFunctionWithoutItsBody) {
   EXPECT_EQ(CodeOf("MapDataset", {Numbers(0, 3), std::vector<Tensor>{}}, attrs), absl::StatusCode::kInvalidArgument);
 }
 
+// A snapshot of one pipeline is found again by its fingerprint.
+TEST(DatasetTest, FingerprintsOfPipelines) {
+  const auto print = [](const Tensor& dataset) { return FingerprintOf(**DatasetIn(dataset)); };
+  const auto take = [](const Tensor& dataset, int64_t n) {
+    return RunOp("TakeDataset", {dataset, Int(n)}, kTypes).value()[0];
+  };
+  EXPECT_EQ(print(take(Numbers(0, 9), 3)), print(take(Numbers(0, 9), 3)));
+  EXPECT_NE(print(take(Numbers(0, 9), 3)), print(take(Numbers(0, 9), 4)));
+  EXPECT_NE(print(take(Numbers(0, 9), 3)), print(take(Numbers(0, 8), 3)));
+  EXPECT_NE(print(take(Numbers(0, 9), 3)), print(Numbers(0, 9)));
+  // Functions with the same nodes under other names are the same.
+  const auto body = [](const char* op, const char* name) {
+    Graph graph;
+    const Scope s = graph.root();
+    const Output x = s.WithOpName(absl::StrCat(name, "x")).Add("_Arg", {}, {{"T", kInt64}, {"index", 0}});
+    s.WithOpName(absl::StrCat(name, "r")).Add("_Retval", {Output(s.WithOpName(name).Add(op, {x}))}, {{"index", 0}});
+    EXPECT_TRUE(s.ok()) << s.status();
+    return graph.Export().SerializeAsString();
+  };
+  const auto map = [&](const std::string& function, const std::string& graph) {
+    tensorflow::AttrValue f;
+    f.mutable_func()->set_name(function);
+    std::vector<AttrArg> attrs = kTypes;
+    attrs.emplace_back("f", f);
+    attrs.emplace_back("_graph_of_f", graph);
+    return RunOp("MapDataset", {Numbers(0, 3), std::vector<Tensor>{}}, attrs).value()[0];
+  };
+  EXPECT_EQ(print(map("F", body("Neg", "a"))), print(map("G", body("Neg", "b"))));
+  EXPECT_NE(print(map("F", body("Neg", "a"))), print(map("F", body("Square", "a"))));
+}
+
+TEST(DatasetTest, RefusesBadSnapshots) {
+  const Tensor path = Tensor::Scalar(std::string(testing::TempDir() + "/no_such_snapshot"));
+  const auto with = [](std::vector<AttrArg> more) {
+    more.insert(more.end(), kTypes.begin(), kTypes.end());
+    return more;
+  };
+  const Tensor ten = Numbers(0, 10);
+  EXPECT_EQ(CodeOf("SnapshotDataset", {ten, path}, with({{"mode", "sometimes"}})), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf("SnapshotDataset", {ten, path}, with({{"compression", "ZIP"}})), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf("SnapshotDataset", {ten, path}, with({{"pending_snapshot_expiry_seconds", 0}})),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf("SnapshotDataset", {Tensor::Scalar(Variant()), path}), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(DatasetTest, CardinalityAtTheEndsOfTheRange) {
   constexpr int64_t kLow = std::numeric_limits<int64_t>::min(), kHigh = std::numeric_limits<int64_t>::max();
   EXPECT_EQ((*DatasetIn(Numbers(kLow, kHigh)))->cardinality(), kHigh);

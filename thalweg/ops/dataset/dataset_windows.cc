@@ -10,6 +10,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/dataset/dataset.h"
+#include "thalweg/ops/dataset/dataset_schema.h"
 #include "thalweg/ops/support/tuple_batch.h"
 
 namespace thalweg {
@@ -172,6 +173,23 @@ absl::Status ComputeWindow(KernelContext& c) {
   });
 }
 
+// The components of one element after the other.
+absl::Status ComputeListed(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::vector<DType> types, GetAttr<std::vector<DType>>(c.node().def(), "output_types"));
+  const int width = static_cast<int>(types.size());
+  if (c.num_inputs() % width != 0) {
+    return InvalidArgument("expected a multiple of ", width, " inputs, the components of an element, got ",
+                           c.num_inputs());
+  }
+  std::vector<Element> elements;
+  for (int i = 0; i < c.num_inputs(); i += width) {
+    elements.emplace_back();
+    for (int k = 0; k < width; ++k) elements.back().push_back(c.input(i + k));
+  }
+  c.set_output(0, TensorOf(ListedDataset(c.node().op(), std::move(elements))));
+  return absl::OkStatus();
+}
+
 const OpRegistration kDatasetWindowsOps[] = {
     Op("PaddedBatchDataset")
         .Input("input_dataset: variant")
@@ -214,6 +232,7 @@ const OpRegistration kDatasetWindowsOps[] = {
         .Shape(shapes::Scalar)
         .Compute(ComputeWindow)
         .NotDifferentiable(),
+    DatasetOp("WindowOp", "inputs: Tinputs", "TYPES, Tinputs: list(type) >= 1").Compute(ComputeListed),
 };
 
 }  // namespace

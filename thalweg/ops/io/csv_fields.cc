@@ -32,6 +32,13 @@ absl::Status CsvFormat::Check(absl::string_view delimiter_text, size_t outputs) 
     if (columns[i - 1] >= columns[i]) return InvalidArgument("select_cols should be strictly increasing indices");
   }
   if (!columns.empty() && columns[0] < 0) return InvalidArgument("select_cols should be non-negative indices");
+  if (!columns.empty() && !excluded.empty()) {
+    return InvalidArgument("Either select_cols or exclude_cols should be empty");
+  }
+  for (size_t i = 1; i < excluded.size(); ++i) {
+    if (excluded[i - 1] >= excluded[i]) return InvalidArgument("exclude_cols should be strictly increasing indices");
+  }
+  if (!excluded.empty() && excluded[0] < 0) return InvalidArgument("exclude_cols should be non-negative indices");
   if (delimiter_text.size() != 1) return InvalidArgument("field_delim should be only 1 char");
   return absl::OkStatus();
 }
@@ -87,7 +94,8 @@ absl::StatusOr<std::vector<std::string>> CsvFormat::Split(absl::string_view text
   if (text.empty()) return fields;
   const bool open_end = text.back() == delimiter;  // one more field, which is empty
   const auto wanted = [&](int64_t column) {
-    return columns.empty() || (fields.size() < columns.size() && columns[fields.size()] == column);
+    if (columns.empty()) return !std::binary_search(excluded.begin(), excluded.end(), column);
+    return fields.size() < columns.size() && columns[fields.size()] == column;
   };
   int64_t column = 0;
   while (!text.empty()) {

@@ -15,9 +15,10 @@ namespace thalweg {
 // The format of a line, and the columns to read.
 struct CsvFormat {
   char delimiter = ',';
-  bool quotes = true;            // fields may be quoted; a quote inside is doubled
-  std::string na_value;          // marks a missing field, like an empty field
-  std::vector<int64_t> columns;  // columns to read; empty: all
+  bool quotes = true;             // fields may be quoted; a quote inside is doubled
+  std::string na_value;           // marks a missing field, like an empty field
+  std::vector<int64_t> columns;   // columns to read; empty: all
+  std::vector<int64_t> excluded;  // columns to leave out, if `columns` is empty
 
   // INVALID_ARGUMENT unless there are `outputs` columns, in ascending order.
   absl::Status Check(absl::string_view delimiter_text, size_t outputs) const;

@@ -14,11 +14,17 @@
 namespace thalweg {
 namespace {
 
-class NameSource final : public RecordSource {
+// One record for each file, under its name: what it contains, or the name again.
+class FileSource final : public RecordSource {
  public:
+  explicit FileSource(bool reads) : reads_(reads) {}
+
   absl::Status Start(const std::string& file) override { return file_ = file, absl::OkStatus(); }
   absl::StatusOr<bool> Next(Record* record) override {
     record->key = record->value = file_;
+    if (reads_) {
+      ASSIGN_OR_RETURN(record->value, PosixFileSystem().ReadFileToString(file_));
+    }
     return true;
   }
   void Stop() override {}
@@ -26,22 +32,7 @@ class NameSource final : public RecordSource {
   bool one_record_per_file() const override { return true; }
 
  private:
-  std::string file_;
-};
-
-class WholeFileSource final : public RecordSource {
- public:
-  absl::Status Start(const std::string& file) override { return file_ = file, absl::OkStatus(); }
-  absl::StatusOr<bool> Next(Record* record) override {
-    record->key = file_;
-    ASSIGN_OR_RETURN(record->value, PosixFileSystem().ReadFileToString(file_));
-    return true;
-  }
-  void Stop() override {}
-  bool has_state() const override { return false; }
-  bool one_record_per_file() const override { return true; }
-
- private:
+  const bool reads_;
   std::string file_;
 };
 
@@ -198,8 +189,7 @@ class ReaderKernel final : public ResourceKernel<Reader> {
     if (kind_ == "TextLine") return std::make_unique<LineSource>(skip_lines_);
     if (kind_ == "TFRecord") return std::make_unique<TfRecordSource>(compression_);
     if (kind_ == "FixedLengthRecord") return std::make_unique<FixedLengthSource>(lengths_, compression_);
-    if (kind_ == "WholeFile") return std::make_unique<WholeFileSource>();
-    return std::make_unique<NameSource>();
+    return std::make_unique<FileSource>(kind_ == "WholeFile");
   }
 
   const std::string kind_;

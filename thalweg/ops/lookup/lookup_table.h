@@ -106,4 +106,8 @@ class LookupTable : public Resource {
   int64_t buckets_ ABSL_GUARDED_BY(mutex_);
 };
 
+class KernelContext;
+// The table that input 0 names.
+absl::StatusOr<std::shared_ptr<LookupTable>> FindLookupTable(KernelContext& c);
+
 }  // namespace thalweg

@@ -21,12 +21,6 @@ using TablePtr = std::shared_ptr<LookupTable>;
 
 constexpr char kAnonymous[] = "_anonymous_tables";
 
-absl::StatusOr<TablePtr> FindTable(KernelContext& c) {
-  ASSIGN_OR_RETURN(const ResourceName name, ResourceNameOf(c, 0, LookupTable::kTypeName));
-  if (name.container == kAnonymous) return FindStepResource<LookupTable>(c, 0);
-  return FindResource<LookupTable>(c, 0);
-}
-
 absl::StatusOr<LookupTableOptions> OptionsOf(const KernelInit& init) {
   LookupTableOptions options;
   const std::string& op = init.node().op();
@@ -145,7 +139,7 @@ absl::Status Match(KernelContext& c, std::vector<DType> inputs, const std::vecto
 }
 
 absl::Status Find(KernelContext& c) {
-  ASSIGN_OR_RETURN(const TablePtr table, FindTable(c));
+  ASSIGN_OR_RETURN(const TablePtr table, FindLookupTable(c));
   const LookupTableOptions& o = table->options();
   RETURN_IF_ERROR(Match(c, {o.key_dtype, o.value_dtype}, {o.value_dtype}));
   ASSIGN_OR_RETURN(const Shape shape, table->ValuesShape(c.input(1).shape()));
@@ -158,26 +152,26 @@ absl::Status Find(KernelContext& c) {
 }
 
 absl::Status Insert(KernelContext& c) {
-  ASSIGN_OR_RETURN(const TablePtr table, FindTable(c));
+  ASSIGN_OR_RETURN(const TablePtr table, FindLookupTable(c));
   RETURN_IF_ERROR(Match(c, {table->options().key_dtype, table->options().value_dtype}, {}));
   return table->Insert(c.input(1), c.input(2));
 }
 
 absl::Status Remove(KernelContext& c) {
-  ASSIGN_OR_RETURN(const TablePtr table, FindTable(c));
+  ASSIGN_OR_RETURN(const TablePtr table, FindLookupTable(c));
   RETURN_IF_ERROR(Match(c, {table->options().key_dtype}, {}));
   return table->Remove(c.input(1));
 }
 
 absl::Status Size(KernelContext& c) {
-  ASSIGN_OR_RETURN(const TablePtr table, FindTable(c));
+  ASSIGN_OR_RETURN(const TablePtr table, FindLookupTable(c));
   ASSIGN_OR_RETURN(Tensor * out, c.Allocate(0, Shape()));
   *out->mutable_data<int64_t>() = table->size();
   return absl::OkStatus();
 }
 
 absl::Status Export(KernelContext& c) {
-  ASSIGN_OR_RETURN(const TablePtr table, FindTable(c));
+  ASSIGN_OR_RETURN(const TablePtr table, FindLookupTable(c));
   RETURN_IF_ERROR(Match(c, {}, {table->options().key_dtype, table->options().value_dtype}));
   Tensor keys, values;
   RETURN_IF_ERROR(table->Export(&keys, &values));
@@ -187,7 +181,7 @@ absl::Status Export(KernelContext& c) {
 }
 
 absl::Status Import(KernelContext& c) {
-  ASSIGN_OR_RETURN(const TablePtr table, FindTable(c));
+  ASSIGN_OR_RETURN(const TablePtr table, FindLookupTable(c));
   RETURN_IF_ERROR(Match(c, {table->options().key_dtype, table->options().value_dtype}, {}));
   if (table->options().kind == Kind::kFixed && c.input(1).num_elements() == 0) {
     return InvalidArgument("keys and values cannot be empty tensors.");
@@ -202,7 +196,7 @@ absl::Status CheckFixed(KernelContext& c, const LookupTable& table) {
 }
 
 absl::Status Initialize(KernelContext& c) {
-  ASSIGN_OR_RETURN(const TablePtr table, FindTable(c));
+  ASSIGN_OR_RETURN(const TablePtr table, FindLookupTable(c));
   RETURN_IF_ERROR(CheckFixed(c, *table));
   RETURN_IF_ERROR(Match(c, {table->options().key_dtype, table->options().value_dtype}, {}));
   const Tensor &keys = c.input(1), &values = c.input(2);
@@ -236,7 +230,7 @@ class InitializeFromTextKernel final : public Kernel {
   }
 
   absl::Status Compute(KernelContext& c) override {
-    ASSIGN_OR_RETURN(const TablePtr table, FindTable(c));
+    ASSIGN_OR_RETURN(const TablePtr table, FindLookupTable(c));
     RETURN_IF_ERROR(CheckFixed(c, *table));
     if (!c.input(1).shape().is_scalar()) {
       return InvalidArgument("filename should be a single string, but got ", c.input(1).shape());
@@ -487,6 +481,12 @@ std::vector<AttrArg> Attributes(DType key, DType value, const TableOptions& a) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<LookupTable>> FindLookupTable(KernelContext& c) {
+  ASSIGN_OR_RETURN(const ResourceName name, ResourceNameOf(c, 0, LookupTable::kTypeName));
+  if (name.container == kAnonymous) return FindStepResource<LookupTable>(c, 0);
+  return FindResource<LookupTable>(c, 0);
+}
 
 Output HashTable(const Scope& s, DType key, DType value, const TableOptions& a) {
   return s.Add("HashTableV2", {}, Attributes(key, value, a));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SparseCross, SparseCrossV2 and SparseCrossHashed: crosses of features. Inputs
+// SparseCross, SparseCrossV2, SparseCrossHashed, and SparseFeatureCross and SparseFeatureCrossV2 of tf.contrib.layers
+// (TensorFlow 1): crosses of features. Inputs
 // are columns, sparse or dense matrices of strings or numbers with a row per
 // example; the result has for each row all combinations of one feature of every
 // column, joined by a separator, or as a hash of their hashes. The hashes are
@@ -34,7 +35,14 @@ uint64_t Join(uint64_t a, uint64_t b) {
   return mix(result);
 }
 
-enum class Form { kV1, kV2, kHashed };
+// How SparseFeatureCross combines two fingerprints. The right shift keeps the sign.
+uint64_t Combine(uint64_t a, uint64_t b) {
+  return a ^ (b + 0x9e3779b97f4a7800 + (a << 10) + static_cast<uint64_t>(static_cast<int64_t>(a) >> 4));
+}
+
+enum class Form { kV1, kV2, kHashed, kContrib, kContribV2 };
+
+bool HasAttrs(Form form) { return form != Form::kV2 && form != Form::kHashed; }
 
 class SparseCrossKernel final : public Kernel {
  public:
@@ -47,11 +55,15 @@ class SparseCrossKernel final : public Kernel {
       return InvalidArgument("Expected values count ", sparse_, ", one for each indices, got ", types.size());
     }
     hashed_ = form_ == Form::kHashed;
-    if (form_ != Form::kV1) return absl::OkStatus();
+    if (!HasAttrs(form_)) return absl::OkStatus();
     ASSIGN_OR_RETURN(hashed_, init.Attr<bool>("hashed_output"));
     ASSIGN_OR_RETURN(buckets_, init.Attr<int64_t>("num_buckets"));
-    ASSIGN_OR_RETURN(const int64_t key, init.Attr<int64_t>("hash_key"));
-    key_ = static_cast<uint64_t>(key);
+    if (form_ == Form::kContrib) {
+      key_ = 0xDECAFCAFFE;
+    } else {
+      ASSIGN_OR_RETURN(const int64_t key, init.Attr<int64_t>("hash_key"));
+      key_ = static_cast<uint64_t>(key);
+    }
     ASSIGN_OR_RETURN(internal_, init.Attr<DType>("internal_type"));
     ASSIGN_OR_RETURN(const DType out, init.Attr<DType>("out_type"));
     if ((out == kInt64) != hashed_) {
@@ -137,7 +149,7 @@ class SparseCrossKernel final : public Kernel {
 
   // The number of rows.
   absl::StatusOr<int64_t> ReadColumns(KernelContext& c, const Rule& rule, std::vector<Column>* columns) const {
-    const int n = static_cast<int>(sparse_), after = form_ == Form::kV1 ? 0 : form_ == Form::kV2 ? 1 : 3;
+    const int n = static_cast<int>(sparse_), after = HasAttrs(form_) ? 0 : form_ == Form::kV2 ? 1 : 3;
     const int dense = c.num_inputs() - after - 3 * n;
     if (n + dense == 0) return InvalidArgument("There must be at least one column");
     int64_t rows = -1;
@@ -206,7 +218,11 @@ class SparseCrossKernel final : public Kernel {
                                  : absl::string_view(reinterpret_cast<const char*>(t.data<int64_t>() + k), kHalf);
         feature = rule.strong ? SipHash(rule.key, bytes) : util::Fingerprint64(bytes.data(), bytes.size());
       }
-      hash = i == 0 && form_ == Form::kHashed ? feature : Join(hash, feature);
+      if (form_ == Form::kContrib) {
+        hash = Combine(hash, feature);
+      } else {
+        hash = i == 0 && form_ == Form::kHashed ? feature : Join(hash, feature);
+      }
     }
     const uint64_t buckets = rule.buckets > 0 ? rule.buckets : std::numeric_limits<int64_t>::max();
     return static_cast<int64_t>(hash % buckets);
@@ -232,18 +248,19 @@ Op Cross(absl::string_view name, Form form) {
   op.Input("indices: N * int64")
       .Input("values: sparse_types")
       .Input("shapes: N * int64")
-      .Input("dense_inputs: dense_types");
+      .Input(form == Form::kContrib || form == Form::kContribV2 ? "dense: dense_types" : "dense_inputs: dense_types");
   if (form == Form::kV2) op.Input("sep: string");
   if (form == Form::kHashed) op.Input("num_buckets: int64").Input("strong_hash: bool").Input("salt: int64");
   op.Output("output_indices: int64")
-      .Output(form == Form::kV1   ? "output_values: out_type"
+      .Output(HasAttrs(form)      ? "output_values: out_type"
               : form == Form::kV2 ? "output_values: string"
                                   : "output_values: int64")
       .Output("output_shape: int64")
       .Attr("N: int >= 0");
-  if (form == Form::kV1) op.Attr("hashed_output: bool").Attr("num_buckets: int >= 0").Attr("hash_key: int");
+  if (HasAttrs(form)) op.Attr("hashed_output: bool").Attr("num_buckets: int >= 0");
+  if (HasAttrs(form) && form != Form::kContrib) op.Attr("hash_key: int");
   op.Attr("sparse_types: list({int64, string}) >= 0").Attr("dense_types: list({int64, string}) >= 0");
-  if (form == Form::kV1) op.Attr("out_type: {int64, string}").Attr("internal_type: {int64, string}");
+  if (HasAttrs(form)) op.Attr("out_type: {int64, string}").Attr("internal_type: {int64, string}");
   return op.Shape(CrossShape).Kernel<SparseCrossKernel>(form).NotDifferentiable();
 }
 
@@ -251,6 +268,8 @@ const OpRegistration kSparseCrossOps[] = {
     Cross("SparseCross", Form::kV1),
     Cross("SparseCrossV2", Form::kV2),
     Cross("SparseCrossHashed", Form::kHashed),
+    Cross("SparseFeatureCross", Form::kContrib),
+    Cross("SparseFeatureCrossV2", Form::kContribV2),
 };
 
 }  // namespace

@@ -218,15 +218,26 @@ constexpr FuzzHint kHints[] = {
     {"*StridedSliceAssign StridedSliceGrad TensorStridedSliceUpdate",
      "ref:[4,2] input:[4,2] shape:[2]=4,2 begin:[1]=1 end:[1]=3 strides:[1]=1 value:[2,2] dy:[2,2]",
      "begin_mask=0 end_mask=0 ellipsis_mask=0 new_axis_mask=0 shrink_axis_mask=0"},
+    {"GatherTree", "step_ids:[3,2,2]<4 parent_ids:[3,2,2]<2 max_sequence_lengths:[2]=3,2 end_token:[]=3", ""},
+    {"SkipGram*", "input_tensor:[9] min_skips:[]=1 max_skips:[]=3 start:[]=1 limit:[]=-1 emit_self_as_target:[]", ""},
     {"Slice", "input:[3,4] begin:[2]=1,0 size:[2]=2,-1", ""},
     {"ReverseSequence", "input:[2,3] seq_lengths:[2]<3", "seq_dim=1 batch_dim=0"},
     {"SparseAdd",
      "a_indices:[2,1]=0,2 a_values:[2] a_shape:[1]=4 b_indices:[2,1]=1,2 b_values:[2] b_shape:[1]=4 thresh:[]=0", ""},
     {"SparseAddGrad", "backprop_val_grad:[3] a_indices:[2,1]=0,2 b_indices:[2,1]=1,2 sum_indices:[3,1]=0,1,2", ""},
+    {"Resampler*", "data:[2,3,4,2] warp:[2,5,2] grad_output:[2,5,2]", ""},
+    {"MaskedMatmul", "a:[3,2] b:[2,4] mask_indices:[5,2]<3 transpose_a:[]=0 transpose_b:[]=0", ""},
+    {"WALSComputePartialLhsAndRhs",
+     "factors:[3,2] factor_weights:[0] unobserved_weights:[] input_weights:[0] input_indices:[4,2]<3 input_values:[4] "
+     "entry_weights:[4] input_block_size:[]=3 input_is_transpose:[]=0",
+     ""},
     {"SparseConcat", "indices:[2,2]=0,0,1,1 values:[2] shapes:[2]=2,2", "concat_dim=0 N=2"},
     {"SparseCross*",
      "indices:[2,2]=0,0,1,0 values:[2] shapes:[2]=2,1 dense_inputs:[2,1] sep:\"x\" num_buckets:[]=5 strong_hash:[]=0 "
      "salt:[2]",
+     "N=1 sparse_types=[string] dense_types=[int64] hashed_output=true out_type=int64 internal_type=int64 "
+     "num_buckets=7"},
+    {"SparseFeatureCross*", "indices:[2,2]=0,0,1,0 values:[2] shapes:[2]=2,1 dense:[2,1]",
      "N=1 sparse_types=[string] dense_types=[int64] hashed_output=true out_type=int64 internal_type=int64 "
      "num_buckets=7"},
     {"SparseSegment*Grad*", "grad:[2,2] indices:[3]<4 segment_ids:[3]/2 output_dim0:[]=4 dense_output_dim0:[]=4", ""},
