@@ -52,6 +52,21 @@ constexpr Reason kReasons[] = {
     {"", "RemoteFusedGraph", "it runs on a separate processor"},
     {"TfLite", "", "it embeds another runtime"},
     {"_", "", "only TensorFlow's own runtime adds it to graphs"},
+    {"", "LMDB", "it needs the library liblmdb, which Thalweg does not use"},
+    {"CreateSummaryDb", "", "TensorFlow 2 dropped summaries in databases; use an event file"},
+    {"WrapDataset", "", "only datasets on other devices than CPUs need it"},
+    {"UnwrapDataset", "", "only datasets on other devices than CPUs need it"},
+    {"AnonymousMultiDevice", "", "only eager execution makes it"},
+    {"DeleteMultiDevice", "", "only eager execution makes it"},
+    {"ImmutableConst", "", "it maps a file of TensorFlow's own format; use a constant or a checkpoint"},
+    {"AudioMicrofrontend", "", "an experiment of TensorFlow Lite"},
+    {"DataService", "", "the data service"},
+    {"RegisterDataset", "", "the data service"},
+    {"CompressElement", "", "the data service"},
+    {"UncompressElement", "", "the data service"},
+    {"SnapshotDatasetReader", "", "TensorFlow's own readers of snapshots make it"},
+    {"SnapshotNestedDatasetReader", "", "TensorFlow's own readers of snapshots make it"},
+    {"SnapshotChunkDataset", "", "the data service"},
     {"", "Dataset", "input pipelines"},
     {"", "Iterator", "input pipelines"},
     {"StatsAggregator", "", "input pipelines"},
@@ -79,7 +94,8 @@ constexpr absl::string_view kTestOps[] = {"Old",
                                           "ConstructionFails",
                                           "SleepOp",
                                           "SleepIdentityOp",
-                                          "DtypeWithDefaultOp"};
+                                          "DtypeWithDefaultOp",
+                                          "AssertPrevDataset"};
 
 absl::string_view ReasonFor(absl::string_view name) {
   if (std::find(std::begin(kTestOps), std::end(kTestOps), name) != std::end(kTestOps)) {

@@ -5,6 +5,7 @@
 
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/graph/similar_op.h"
 
 namespace thalweg {
 
@@ -20,7 +21,7 @@ absl::Status CheckShapes(const Graph& graph) {
 absl::Status WhyUnusable(const Node& node) {
   const absl::StatusOr<std::string> error = GetAttr<std::string>(node.def(), kShapeError);
   if (error.ok()) return InvalidArgument(*error);
-  return NotFound("Op type not registered '", node.op(), "' (node '", node.name(), "')");
+  return NotFound("Op type not registered '", node.op(), "' (node '", node.name(), "')", SuggestSimilarOp(node.op()));
 }
 
 }  // namespace thalweg

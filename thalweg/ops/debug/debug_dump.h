@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "thalweg/kernel/kernel.h"
 #include "thalweg/tensor/tensor.h"
 
@@ -28,8 +27,5 @@ absl::StatusOr<DebugWatch> ReadDebugWatch(const KernelInit& init);
 
 // Writes `value` below every URL. UNIMPLEMENTED for URLs other than file://.
 absl::Status DumpDebugTensor(const DebugWatch& watch, const Tensor& value);
-
-// "_tfdbg_device_,job_worker,replica_0,...": the folder of a device.
-std::string DebugFolder(absl::string_view device);
 
 }  // namespace thalweg
