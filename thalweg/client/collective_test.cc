@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "thalweg/client/cluster_testlib.h"
+#include "thalweg/client/collective_testlib.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
@@ -24,59 +24,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr char kLeader[] = "/job:worker/replica:0/task:0";
-
-TaskId WorkerTask(int i) { return {"worker", i}; }
-
-// One worker's client: a graph of its own with one collective, a session on its
-// own server.
-struct Member {
-  using Build = std::function<Output(const Scope&, Output)>;
-
-  Member(TestCluster& cluster, int task, const Build& build, std::string leader = kLeader) {
-    const Scope s = graph.root().WithDevice(absl::StrCat("/job:worker/task:", task));
-    x = Placeholder(s, kFloat, PartialShape());
-    y = build(s, x);
-    // Between graphs: a session uses its own task only.
-    auto made = Session::Create(graph, {.target = cluster.target(WorkerTask(task)),
-                                        .device_filters = {absl::StrCat("/job:worker/task:", task)},
-                                        .collective_leader = std::move(leader)});
-    CHECK(made.ok()) << made.status();
-    session = *std::move(made);
-  }
-  absl::StatusOr<Tensor> Run(const Tensor& value) {
-    const auto out = session->Run({y}, {{x, value}}, {.timeout = absl::Seconds(30)});
-    if (!out.ok()) return out.status();
-    return (*out)[0];
-  }
-
-  Graph graph;
-  Output x, y;
-  std::unique_ptr<Session> session;
-};
-
-std::vector<std::unique_ptr<Member>> Members(TestCluster& cluster, int n, const Member::Build& build) {
-  std::vector<std::unique_ptr<Member>> members;
-  for (int i = 0; i < n; ++i) members.push_back(std::make_unique<Member>(cluster, i, build));
-  return members;
-}
-
-// All run a step at the same time.
-std::vector<absl::StatusOr<Tensor>> RunAll(const std::vector<std::unique_ptr<Member>>& members,
-                                           const std::function<Tensor(int)>& value) {
-  std::vector<absl::StatusOr<Tensor>> results(members.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < members.size(); ++i) {
-    threads.emplace_back([&, i] { results[i] = members[i]->Run(value(static_cast<int>(i))); });
-  }
-  for (std::thread& t : threads) t.join();
-  return results;
-}
-
-Member::Build Sum(int members, const CollectiveReduceOptions& reduce = {}) {
-  return [=](const Scope& s, Output x) { return CollectiveReduce(s, x, {.group_size = members}, reduce); };
-}
 
 TEST(Collectives, OneGraphSpansTheMembers) {
   TestCluster cluster({{"worker", 3}});

@@ -39,6 +39,7 @@ struct CollectiveCall {
   absl::Duration timeout = absl::InfiniteDuration();
   void (*merge)(void* into, const void* from, int64_t n) = nullptr;
   void (*finish)(void* values, int64_t n, int members) = nullptr;
+  uint32_t reduction = 0;  // names merge and finish: all members must have the same
 };
 
 // Thread-safe.
@@ -50,6 +51,9 @@ class Collectives : public Resource {
   // Calls `done` exactly once: when the result is complete and the peers have fetched
   // this member's data, or with an error. Cancelling the step ends it soon.
   virtual void Run(CollectiveCall call, Cancellation& cancellation, Done done) = 0;
+  // Ends the collectives of these instances in this task, and those that graphs which are known here now
+  // begin later, with ABORTED. Graphs that are registered from now on are not concerned.
+  virtual void End(int32_t group_key, int32_t first_instance, int32_t last_instance, const std::string& why) = 0;
 };
 
 }  // namespace thalweg

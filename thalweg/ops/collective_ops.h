@@ -5,6 +5,8 @@
 //   const Output mean = CollectiveReduce(s, gradient, {.group_size = 4, .instance_key = 7}, {.mean = true});
 #pragma once
 
+#include <string>
+
 #include "absl/time/time.h"
 #include "thalweg/graph/scope.h"
 
@@ -38,6 +40,16 @@ Output CollectiveReduce(const Scope& s, Output input, const CollectiveOptions& o
 Output CollectiveGather(const Scope& s, Output input, const CollectiveOptions& options);
 // Broadcast: the one member that has the value sends it.
 Output CollectiveBcastSend(const Scope& s, Output input, const Shape& shape, const CollectiveOptions& options);
+// In the task of the node: collectives of the group whose instance keys are in a range, of graphs that the task
+// knows already, end with ABORTED. A member that begins again tells the others so.
+struct CollectiveEndOptions {
+  int group_key = 1;       // names the group
+  int first_instance = 0;  // of the range,
+  int last_instance = 0;   // inclusive
+  std::string why;         // part of the error
+};
+// See CollectiveEndOptions.
+Output CollectiveEnd(const Scope& s, const CollectiveEndOptions& options);
 // Broadcast: the other members receive the value.
 Output CollectiveBcastRecv(const Scope& s, DType dtype, const Shape& shape, const CollectiveOptions& options);
 

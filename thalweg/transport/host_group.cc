@@ -20,18 +20,19 @@
 namespace thalweg {
 namespace {
 
-using Entry = HostBoard::Entry;
+using Entry = HostControlBlock::Entry;
 
 constexpr size_t kPage = 4096;
 constexpr int kWorkers = 2;
-// Merged in one go: fits into the cache of a core, with the values of two members.
+// Bytes merged at a time. The values of two members then fit into a core's cache.
 constexpr size_t kBlockBytes = size_t{1} << 15;
-// Results of operations that move more than this do not go through the caches.
+// Operations that move more than this write their results past the caches.
 constexpr size_t kStreamBytes = size_t{1} << 20;
+constexpr char kMayRestart[] = "thalweg/host_group/may_restart";
 
 bool IsInline(HostOperation operation, size_t bytes) {
   if (operation == HostOperation::kBarrier) return true;
-  return bytes <= HostBoard::kInlineBytes &&
+  return bytes <= HostControlBlock::kInlineBytes &&
          (operation == HostOperation::kAllReduce || operation == HostOperation::kBroadcast);
 }
 
@@ -46,19 +47,21 @@ bool Merges(HostOperation operation) {
 
 }  // namespace
 
-// One operation of this member, from its start to its end.
+// One operation of this member while it is in progress.
 struct HostGroup::Pending {
   HostCall call;
   Done done;
   size_t bytes = 0;
   bool is_inline = false;
-  enum class Phase { kSlot, kArrival, kMoves } phase = Phase::kSlot;  // what it waits for
+  enum class Phase { kSlot, kArrival, kMoves } phase = Phase::kSlot;  // what it waits for next
   int slot = -1;
+  bool all_arrived = false;
   absl::Time start = absl::Now();
-  Memory staged_values, staged_results;  // copies in the arena of what lies elsewhere
+  Memory staged_values, staged_results;  // copies in the arena of values in other memory
   char* values = nullptr;                // in the arena
   char* results = nullptr;
   std::vector<std::pair<uint64_t, uint64_t>> places;  // by rank: values and results, checked
+  bool keeps_values = false;                          // the root of a broadcast, whose values others may be reading
   absl::Status status;
 };
 
@@ -66,18 +69,18 @@ absl::StatusOr<std::unique_ptr<HostGroup>> HostGroup::Join(const HostGroupOption
   ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> arena, SharedMemory::Create(std::max(options.arena_bytes, kPage)));
   ASSIGN_OR_RETURN(HostMembers members, JoinHostMembers(options.name, options.rank, options.ranks, std::move(arena),
                                                         absl::Now() + options.timeout, options.cancellation));
-  return std::unique_ptr<HostGroup>(new HostGroup(options, std::move(members.board), std::move(members.arenas),
+  return std::unique_ptr<HostGroup>(new HostGroup(options, std::move(members.control), std::move(members.arenas),
                                                   std::move(members.sockets), std::move(members.socket_ranks)));
 }
 
-HostGroup::HostGroup(const HostGroupOptions& options, std::unique_ptr<HostBoard> board,
+HostGroup::HostGroup(const HostGroupOptions& options, std::unique_ptr<HostControlBlock> control,
                      std::vector<std::shared_ptr<SharedMemory>> arenas, std::vector<FileHandle> peers,
                      std::vector<int> peer_ranks)
     : rank_(options.rank),
       ranks_(options.ranks),
       names_(options.names),
       spin_(AvailableCores() >= options.ranks),
-      board_(std::move(board)),
+      control_(std::move(control)),
       arenas_(std::move(arenas)),
       peers_(std::move(peers)),
       peer_ranks_(std::move(peer_ranks)),
@@ -91,9 +94,10 @@ HostGroup::~HostGroup() {
     closing_ = true;
     changed_.SignalAll();
     workers.swap(workers_);
-    if (!pending_.empty()) board_->Fail(Cancelled("Rank ", rank_, " has left the group with operations under way"));
+    if (!pending_.empty())
+      control_->Fail(Cancelled("Rank ", rank_, " has left the group with operations under way"), 0);
   }
-  board_->Ring(rank_);
+  control_->Ring(rank_);
   const uint64_t one = 1;
   if (write(stop_.get(), &one, sizeof(one)) < 0) LOG(ERROR) << "Cannot stop the watch of a group";
   workers.clear();
@@ -105,7 +109,7 @@ std::string HostGroup::Name(int rank) const {
   return absl::StrCat("rank ", rank, " (", names_[rank], ")");
 }
 
-// Ends when the group does. A member whose socket closes has died, or has left.
+// Fails the group when a member's socket closes: the member has died or left. Returns when the group ends.
 void HostGroup::Watch() {
   std::vector<pollfd> polled = {{stop_.get(), POLLIN, 0}};
   for (const FileHandle& peer : peers_) polled.push_back({peer.get(), POLLIN, 0});
@@ -114,8 +118,8 @@ void HostGroup::Watch() {
     if (polled[0].revents != 0) return;
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents == 0) continue;
-      board_->Fail(Unavailable("A member of the group has died, or has left it: ", Name(peer_ranks_[i - 1])));
-      polled[i].fd = -1;  // no longer looked at
+      control_->Fail(Unavailable("A member of the group has died, or has left it: ", Name(peer_ranks_[i - 1])), 0);
+      polled[i].fd = -1;  // no longer polled
     }
   }
 }
@@ -126,7 +130,7 @@ absl::StatusOr<HostGroup::Memory> HostGroup::Allocate(size_t bytes) {
   size_t begin = 0;
   {
     MutexLock lock(&mutex_);
-    // The lowest place that is free: memory that was used is used again.
+    // First fit, so that pages that were touched before are reused.
     for (const auto& [used_begin, used_end] : used_) {
       if (used_begin - begin >= need) break;
       begin = used_end;
@@ -169,13 +173,15 @@ absl::Status HostGroup::Prepare(Pending& p) {
   if (call.root < 0 || call.root >= ranks_) return InvalidArgument("There is no rank ", call.root, " of ", ranks_);
   p.bytes = bytes;
   p.is_inline = IsInline(call.operation, bytes);
+  p.keeps_values = call.operation == HostOperation::kBroadcast && call.root == rank_;
   if (p.is_inline) return absl::OkStatus();
   const bool apart = call.operation == HostOperation::kAllToAll;
   p.values = static_cast<char*>(call.values);
   if (!OwnsMemory(p.values, bytes)) {
     ASSIGN_OR_RETURN(p.staged_values, Allocate(bytes));
     p.values = p.staged_values.data;
-    std::memcpy(p.values, call.values, bytes);
+    const bool gives_values = call.operation != HostOperation::kBroadcast || p.keeps_values;
+    if (gives_values && bytes > 0) std::memcpy(p.values, call.values, bytes);
   }
   p.results = apart ? static_cast<char*>(call.results) : p.values;
   if (apart && !OwnsMemory(p.results, bytes)) {
@@ -185,37 +191,37 @@ absl::Status HostGroup::Prepare(Pending& p) {
   return absl::OkStatus();
 }
 
-// Writes this member's entry, and counts it in.
+// Writes this member's entry and increments the number of arrived members.
 void HostGroup::Publish(Pending& p) {
-  Entry& entry = board_->entry(p.slot, rank_);
+  Entry& entry = control_->entry(p.slot, rank_);
   entry.operation = static_cast<uint32_t>(p.call.operation);
   entry.tag = p.call.tag;
   entry.root = p.call.root;
   entry.element_bytes = p.call.element_bytes;
   entry.elements = static_cast<uint64_t>(p.call.elements);
   if (p.is_inline) {
-    if (p.bytes > 0) std::memcpy(board_->inline_values(p.slot, rank_), p.call.values, p.bytes);
+    if (p.bytes > 0) std::memcpy(control_->inline_values(p.slot, rank_), p.call.values, p.bytes);
   } else {
     entry.values = static_cast<uint64_t>(p.values - arenas_[rank_]->data());
     entry.results = static_cast<uint64_t>(p.results - arenas_[rank_]->data());
   }
   entry.state.store(Entry::kPublished, std::memory_order_release);
-  if (board_->slot(p.slot).arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(ranks_)) {
-    board_->RingAll();
+  if (control_->slot(p.slot).arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(ranks_)) {
+    control_->RingAll();
   }
 }
 
-// All members have come: they must agree, and lie where they say.
+// Checks, when all members have arrived, that they agree and that their memory lies within their arenas.
 absl::Status HostGroup::CheckEntries(Pending& p) {
   const auto describe = [this](int rank, uint32_t operation, uint64_t elements, uint32_t element_bytes, uint32_t tag,
                                int root) {
     return absl::StrCat(Name(rank), " brings ", elements, " elements of ", element_bytes, " bytes to operation ",
-                        operation, " of type ", tag, " with root ", root);
+                        operation, " of type ", tag & 0xff, ", reduction ", tag >> 8, ", with root ", root);
   };
   std::string first;
   for (int rank = 0; rank < ranks_; ++rank) {
-    const Entry& entry = board_->entry(p.slot, rank);
-    // Copied once: the other process may still change it.
+    const Entry& entry = control_->entry(p.slot, rank);
+    // Each field is read once, because the other process may still change it.
     const std::string text =
         describe(rank, entry.operation, entry.elements, entry.element_bytes, entry.tag, entry.root);
     const uint64_t values = entry.values, results = entry.results;
@@ -242,16 +248,17 @@ absl::Status HostGroup::CheckEntries(Pending& p) {
   return absl::OkStatus();
 }
 
-// A few bytes: everyone merges all for itself, in the same order.
+// For small values: every member merges the values of all members itself, in the order of ranks.
 void HostGroup::MergeInline(Pending& p) {
   if (p.bytes == 0) return;
   if (p.call.operation == HostOperation::kBroadcast) {
-    std::memcpy(p.call.values, board_->inline_values(p.slot, p.call.root), p.bytes);
+    if (p.keeps_values) return;
+    std::memcpy(p.call.values, control_->inline_values(p.slot, p.call.root), p.bytes);
     return;
   }
-  std::memcpy(p.call.values, board_->inline_values(p.slot, 0), p.bytes);
+  std::memcpy(p.call.values, control_->inline_values(p.slot, 0), p.bytes);
   for (int rank = 1; rank < ranks_; ++rank) {
-    p.call.merge(p.call.values, board_->inline_values(p.slot, rank), p.call.elements);
+    p.call.merge(p.call.values, control_->inline_values(p.slot, rank), p.call.elements);
   }
   if (p.call.finish != nullptr) p.call.finish(p.call.values, p.call.elements, ranks_);
 }
@@ -293,7 +300,7 @@ absl::Status HostGroup::Overdue(const Pending& p) const {
   std::vector<std::string> late;
   const uint32_t wanted = p.phase == Pending::Phase::kMoves ? Entry::kFinished : Entry::kPublished;
   for (int rank = 0; rank < ranks_ && p.slot >= 0; ++rank) {
-    if (board_->entry(p.slot, rank).state.load(std::memory_order_acquire) < wanted) late.push_back(Name(rank));
+    if (control_->entry(p.slot, rank).state.load(std::memory_order_acquire) < wanted) late.push_back(Name(rank));
   }
   return DeadlineExceeded("Rank ", rank_, " has waited for ", absl::FormatDuration(p.call.timeout),
                           p.slot < 0 ? " for other operations of the group to end"
@@ -304,54 +311,74 @@ absl::Status HostGroup::Overdue(const Pending& p) const {
 bool HostGroup::CanAdvance(const Pending& p) const {
   switch (p.phase) {
     case Pending::Phase::kSlot:
-      return board_->HasSlot(p.call.key);
+      return control_->HasSlot(p.call.key);
     case Pending::Phase::kArrival:
-      return board_->slot(p.slot).arrived.load(std::memory_order_acquire) >= static_cast<uint32_t>(ranks_);
+      return control_->AllArrived(p.slot);
     case Pending::Phase::kMoves:
-      return board_->slot(p.slot).finished.load(std::memory_order_acquire) >= static_cast<uint32_t>(ranks_);
+      return control_->slot(p.slot).finished.load(std::memory_order_acquire) >= static_cast<uint32_t>(ranks_);
   }
   return false;
 }
 
-// Goes on as far as it can. True if the operation is over: `p.status` says how.
+// Whether the operation must end because the group has failed. Operations at which all members have arrived still
+// finish, unless a member is gone.
+bool HostGroup::MustEnd(const Pending& p) const {
+  return p.phase == Pending::Phase::kMoves ? control_->lost() : control_->failed();
+}
+
+bool HostGroup::MayRestart(const absl::Status& status) { return status.GetPayload(kMayRestart).has_value(); }
+
+// Fails the operation and the group. If another step has failed first, its error is kept.
+void HostGroup::EndWith(Pending& p, const absl::Status& why) {
+  control_->Fail(why, p.call.step);
+  p.status = control_->status();
+  if (p.status.ok()) p.status = why;  // another member fails the group at this moment
+  const int64_t step = control_->failed_step();
+  if (!p.all_arrived && step != 0 && step != p.call.step) p.status.SetPayload(kMayRestart, absl::Cord());
+}
+
+// Advances the operation as far as possible without waiting. Returns true if it is over, with its result in `p.status`.
 bool HostGroup::Advance(Pending& p) {
   const auto fail = [&](const absl::Status& why) {
-    board_->Fail(why);
-    p.status = board_->status();
+    EndWith(p, why);
     return true;
   };
   for (;;) {
-    if (p.phase == Pending::Phase::kSlot && board_->failed()) return fail(board_->status());
-    // Others may have left the group, or died, after their part was done.
+    if (p.phase == Pending::Phase::kSlot && control_->failed()) return fail(control_->status());
+    // Other members may have finished their part and then left or died.
     if (!CanAdvance(p)) {
-      if (board_->failed()) return fail(board_->status());
-      if (absl::Now() > p.start + p.call.timeout) return fail(Overdue(p));
-      return false;
+      const bool failed = MustEnd(p);
+      if (!failed && absl::Now() <= p.start + p.call.timeout) return false;
+      const absl::Status why = failed ? control_->status() : Overdue(p);
+      // If the last member has just arrived, all members must take part.
+      if (p.phase == Pending::Phase::kArrival && !control_->Abandon(p.slot)) continue;
+      return fail(why);
     }
     switch (p.phase) {
       case Pending::Phase::kSlot:
-        p.slot = board_->FindSlot(p.call.key);
+        p.slot = control_->FindSlot(p.call.key);
         if (p.slot < 0) continue;
         p.phase = Pending::Phase::kArrival;
         Publish(p);
         continue;
       case Pending::Phase::kArrival:
+        p.all_arrived = true;
         if (const absl::Status checked = CheckEntries(p); !checked.ok()) return fail(checked);
         if (p.is_inline) {
           MergeInline(p);
-          board_->LeaveSlot(p.slot);
+          control_->LeaveSlot(p.slot);
           return true;
         }
         DoMoves(p);
-        board_->entry(p.slot, rank_).state.store(Entry::kFinished, std::memory_order_release);
+        control_->entry(p.slot, rank_).state.store(Entry::kFinished, std::memory_order_release);
         p.phase = Pending::Phase::kMoves;
-        if (board_->slot(p.slot).finished.fetch_add(1, std::memory_order_acq_rel) + 1 ==
+        if (control_->slot(p.slot).finished.fetch_add(1, std::memory_order_acq_rel) + 1 ==
             static_cast<uint32_t>(ranks_)) {
-          board_->RingAll();
+          control_->RingAll();
         }
         continue;
       case Pending::Phase::kMoves:
-        board_->LeaveSlot(p.slot);
+        control_->LeaveSlot(p.slot);
         CopyBack(p);
         return true;
     }
@@ -359,21 +386,22 @@ bool HostGroup::Advance(Pending& p) {
 }
 
 void HostGroup::CopyBack(Pending& p) {
+  if (p.bytes == 0) return;
   if (p.call.operation == HostOperation::kAllToAll) {
     if (p.staged_results.data != nullptr) std::memcpy(p.call.results, p.results, p.bytes);
-  } else if (p.staged_values.data != nullptr) {
+  } else if (p.staged_values.data != nullptr && !p.keeps_values) {
     std::memcpy(p.call.values, p.values, p.bytes);
   }
 }
 
 absl::Status HostGroup::Run(const HostCall& call) {
   Pending p{.call = call};
-  if (const absl::Status status = Prepare(p); !status.ok()) {
-    board_->Fail(status);
+  if (absl::Status status = Prepare(p); !status.ok()) {
+    control_->Fail(status, call.step);
     return status;
   }
   while (!Advance(p)) {
-    board_->Wait(rank_, spin_, p.start + call.timeout, [&] { return CanAdvance(p); });
+    control_->Wait(rank_, spin_, p.start + call.timeout, [&] { return CanAdvance(p) || MustEnd(p); });
   }
   return p.status;
 }
@@ -381,7 +409,7 @@ absl::Status HostGroup::Run(const HostCall& call) {
 void HostGroup::Start(const HostCall& call, Done done) {
   auto p = std::make_unique<Pending>(Pending{.call = call, .done = std::move(done)});
   if (absl::Status status = Prepare(*p); !status.ok()) {
-    board_->Fail(status);
+    control_->Fail(status, call.step);
     return p->done(status);
   }
   if (Advance(*p)) return p->done(p->status);
@@ -391,12 +419,12 @@ void HostGroup::Start(const HostCall& call, Done done) {
     workers_.push_back(std::make_unique<Thread>("host-group", [this] { Work(); }));
   }
   if (!waiting_) changed_.Signal();
-  // What it waits for may have come just before: the one that waits looks again.
-  board_->Ring(rank_);
+  // The operation may be able to advance already, so wake the worker that waits.
+  control_->Ring(rank_);
 }
 
-// Workers take turns: one waits for all operations under way, and hands the wait over before
-// it goes on with one of them, which may take long.
+// One worker waits for all pending operations. Before it advances one of them, which may take long, it lets another
+// worker wait.
 void HostGroup::Work() {
   for (;;) {
     {
@@ -410,18 +438,19 @@ void HostGroup::Work() {
       MutexLock lock(&mutex_);
       const absl::Time now = absl::Now();
       const auto it = std::find_if(pending_.begin(), pending_.end(), [&](const auto& p) {
-        return CanAdvance(*p) || board_->failed() || now > p->start + p->call.timeout;
+        return CanAdvance(*p) || MustEnd(*p) || now > p->start + p->call.timeout;
       });
-      if (it == pending_.end()) return pending_.empty();  // the last ones are over
+      if (it == pending_.end()) return pending_.empty();  // no operation is pending
       next = std::move(*it);
       pending_.erase(it);
       return true;
     };
     while (!take()) {
       constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
-      board_->Wait(rank_, spin_, absl::Now() + kLookEvery, [&] {
+      control_->Wait(rank_, spin_, absl::Now() + kLookEvery, [&] {
         MutexLock lock(&mutex_);
-        return std::any_of(pending_.begin(), pending_.end(), [&](const auto& p) { return CanAdvance(*p); });
+        return std::any_of(pending_.begin(), pending_.end(),
+                           [&](const auto& p) { return CanAdvance(*p) || MustEnd(*p); });
       });
     }
     {

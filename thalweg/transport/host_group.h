@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HostGroup: processes of one host that compute together on memory that all of them see.
+// HostGroup: processes on one host that run collective operations in shared memory.
 //
 //   ASSIGN_OR_RETURN(auto group, HostGroup::Join({.name = "job-7", .rank = rank, .ranks = 4}));
 //   ASSIGN_OR_RETURN(const HostGroup::Memory memory, group->Allocate(bytes));
@@ -7,14 +7,15 @@
 //   RETURN_IF_ERROR(group->Run({.operation = HostOperation::kAllReduce, .key = 1, .elements = n,
 //                               .element_bytes = 4, .values = memory.data, .merge = AddFloats}));
 //
-// Every member has an arena that the others map. Values that lie in the arena are merged
-// straight from there, and results are written straight into the memory of all members
-// (transport/host_schedule.h). Other values are copied into the arena and back, but for a few
-// bytes, which go by the board (transport/host_board.h).
+// Every member has an arena, which the other members map. Members read values in an arena
+// directly and write results directly into the arenas of all members
+// (transport/host_schedule.h). Other values are copied into the arena and back. Values of at
+// most HostControlBlock::kInlineBytes go through the control block instead.
 //
-// Only processes of the same user are members. If one dies, if members do not agree on an
-// operation, or if one does not come to it in time, the group fails for all of them, with the
-// same error. Elements are merged in the order of ranks, so that all members get the same bits.
+// All members must run as the same user. The group fails, with the same error for all members,
+// if a member dies, if members disagree about an operation, or if a member does not arrive at it
+// in time. An operation of another step that this failure ended can run again in a new group: see
+// MayRestart(). Elements are merged in the order of ranks, so all members get identical bits.
 #pragma once
 
 #include <cstddef>
@@ -31,37 +32,38 @@
 #include "thalweg/base/cancellation.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/thread.h"
-#include "thalweg/transport/host_board.h"
+#include "thalweg/transport/host_control_block.h"
 #include "thalweg/transport/host_schedule.h"
 #include "thalweg/transport/shared_memory.h"
 
 namespace thalweg {
 
 struct HostGroupOptions {
-  std::string name;  // the same for all members, and for no other group; at most 64 characters
+  std::string name;  // identifies the group on this host; at most 64 characters
   int rank = 0;
   int ranks = 1;
-  std::vector<std::string> names;              // what errors call the members, by rank; may be missing
-  size_t arena_bytes = size_t{1} << 30;        // an upper limit: memory is taken as it is used
-  absl::Duration timeout = absl::Seconds(60);  // until all have joined
-  const Cancellation* cancellation = nullptr;  // of Join(); borrowed
+  std::vector<std::string> names;              // members' names for error messages, by rank; optional
+  size_t arena_bytes = size_t{1} << 30;        // upper limit; pages are allocated on first use
+  absl::Duration timeout = absl::Seconds(60);  // for all members to join
+  const Cancellation* cancellation = nullptr;  // cancels Join(); borrowed
 };
 
-// What one member brings to an operation, and what it gets.
+// One member's call of an operation.
 struct HostCall {
   using Merge = void (*)(void* into, const void* from, int64_t n);
   using Finish = void (*)(void* values, int64_t n, int members);
 
   HostOperation operation = HostOperation::kBarrier;
-  uint64_t key = 0;  // the same for all members, and for no other operation at that time; not 0
+  uint64_t key = 0;  // identifies the operation among those in progress, the same for all members; not 0
   int64_t elements = 0;
   uint32_t element_bytes = 0;
-  uint32_t tag = 0;  // of type and merge: members must agree
+  int64_t step = 0;  // operations of one step fail together
+  uint32_t tag = 0;  // identifies element type and merge; members must agree
   int root = 0;
-  void* values = nullptr;   // in an arena or elsewhere
-  void* results = nullptr;  // of kAllToAll; for all others, in place of the values
+  void* values = nullptr;   // in the arena or in other memory
+  void* results = nullptr;  // for kAllToAll; other operations overwrite `values`
   Merge merge = nullptr;
-  Finish finish = nullptr;  // after all are merged; may be missing
+  Finish finish = nullptr;  // runs on the merged values; optional
   absl::Duration timeout = absl::Seconds(60);
 };
 
@@ -69,13 +71,13 @@ struct HostCall {
 class HostGroup {
  public:
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
-  // Memory in this member's arena, until the last copy goes.
+  // Memory in this member's arena. It is freed with the last copy of `owner`.
   struct Memory {
     char* data = nullptr;
     std::shared_ptr<const void> owner;
   };
 
-  // Waits until all members have joined. DEADLINE_EXCEEDED, naming the ranks that are missing.
+  // Waits until all members have joined. After the timeout, returns DEADLINE_EXCEEDED and names the missing ranks.
   static absl::StatusOr<std::unique_ptr<HostGroup>> Join(const HostGroupOptions& options);
   ~HostGroup();
   HostGroup(const HostGroup&) = delete;
@@ -84,28 +86,32 @@ class HostGroup {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // RESOURCE_EXHAUSTED if the arena is full. The group must outlive it.
+  // Returns RESOURCE_EXHAUSTED if the arena is full. The group must outlive the memory.
   absl::StatusOr<Memory> Allocate(size_t bytes);
 
-  // Waits for the result.
+  // Runs an operation and waits for its result.
   absl::Status Run(const HostCall& call);
-  // `done` runs once, on this thread or on one of the group's. The memory of the call must
-  // live until then.
+  // Starts an operation. `done` runs exactly once, on this thread or on one of the group's. The memory of the
+  // call must live until then.
   void Start(const HostCall& call, Done done);
 
-  // Ends the group for all members.
-  void Fail(const absl::Status& why) { board_->Fail(why); }
-  absl::Status status() const { return board_->status(); }
+  // Fails the group for all members because a step has failed or, if `step` is 0, because this member leaves.
+  void Fail(const absl::Status& why, int64_t step) { control_->Fail(why, step); }
+  absl::Status status() const { return control_->status(); }
+  // Whether an operation ended with this error only because another step failed. No member has begun
+  // such an operation, so all members can run it in a new group.
+  static bool MayRestart(const absl::Status& status);
 
  private:
   struct Pending;
 
-  HostGroup(const HostGroupOptions& options, std::unique_ptr<HostBoard> board,
+  HostGroup(const HostGroupOptions& options, std::unique_ptr<HostControlBlock> control,
             std::vector<std::shared_ptr<SharedMemory>> arenas, std::vector<FileHandle> peers,
             std::vector<int> peer_ranks);
 
   absl::Status Prepare(Pending& p);
   bool CanAdvance(const Pending& p) const;
+  bool MustEnd(const Pending& p) const;
   bool Advance(Pending& p);
   void Publish(Pending& p);
   absl::Status CheckEntries(Pending& p);
@@ -113,6 +119,7 @@ class HostGroup {
   void DoMoves(Pending& p);
   static void CopyBack(Pending& p);
   absl::Status Overdue(const Pending& p) const;
+  void EndWith(Pending& p, const absl::Status& why);
   bool OwnsMemory(const void* data, size_t bytes) const;
 
   std::string Name(int rank) const;  // for errors
@@ -123,18 +130,18 @@ class HostGroup {
   const int rank_, ranks_;
   const std::vector<std::string> names_;
   const bool spin_;
-  const std::unique_ptr<HostBoard> board_;
+  const std::unique_ptr<HostControlBlock> control_;
   const std::vector<std::shared_ptr<SharedMemory>> arenas_;  // by rank
-  const std::vector<FileHandle> peers_;                      // sockets: one that closes has lost its member
+  const std::vector<FileHandle> peers_;                      // sockets; a member that dies closes its socket
   const std::vector<int> peer_ranks_;
-  FileHandle stop_;  // an event that ends Watch()
+  FileHandle stop_;  // an eventfd that ends Watch()
 
   Mutex mutex_;
   CondVar changed_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  std::map<size_t, size_t> used_ ABSL_GUARDED_BY(mutex_);                  // of this member's arena: begin -> end
-  std::vector<std::unique_ptr<Pending>> pending_ ABSL_GUARDED_BY(mutex_);  // that Start() began
-  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;                           // a worker does, for all of these
+  std::map<size_t, size_t> used_ ABSL_GUARDED_BY(mutex_);                  // in this member's arena: begin -> end
+  std::vector<std::unique_ptr<Pending>> pending_ ABSL_GUARDED_BY(mutex_);  // started by Start()
+  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // whether a worker waits for the pending operations
   std::vector<std::unique_ptr<Thread>> workers_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Thread> watcher_;
 };

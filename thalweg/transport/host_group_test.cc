@@ -155,8 +155,7 @@ TEST(HostGroup, TheArenaIsBounded) {
       65536);
 }
 
-// Members begin many operations at once, each in an order of its own: more than the board has
-// slots for.
+// Members start more operations at once than the control block has slots, each member in its own order.
 TEST(HostGroup, OperationsMayBeginInAnyOrder) {
   constexpr int kOperations = 200;
   ForMembers(3, [](HostGroup& group) {
@@ -211,6 +210,43 @@ TEST(HostGroup, ARankThatDoesNotComeIsNamed) {
     const absl::Status status = group.Run(call);
     EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("Rank 0 has waited for 50ms for rank 1"));
+  });
+}
+
+// Rank 0 gives up a step while rank 1 waits in an operation of that step, in an operation of another step, and in one
+// at which all members have arrived.
+TEST(HostGroup, AFailedStepEndsOthersInAWayThatTheyCanRestart) {
+  ForMembers(2, [](HostGroup& group) {
+    std::vector<double> x = Values(group.rank(), 1000), y = x, z = x;
+    HostCall failing = Call(HostOperation::kAllReduce, 1, x), other = Call(HostOperation::kAllReduce, 2, y);
+    failing.step = 7;
+    other.step = 8;
+    if (group.rank() == 0) {
+      ASSERT_TRUE(group.Run(Call(HostOperation::kAllReduce, 3, z)).ok());
+      group.Fail(absl::InternalError("enough"), 7);
+      EXPECT_FALSE(HostGroup::MayRestart(group.Run(failing)));
+      EXPECT_TRUE(HostGroup::MayRestart(group.Run(other)));
+      return;
+    }
+    absl::Status first, second;
+    Notification both;
+    std::atomic<int> left = 2;
+    const auto end = [&](absl::Status* status) {
+      return [&, status](const absl::Status& ended) {
+        *status = ended;
+        if (--left == 0) both.Notify();
+      };
+    };
+    group.Start(failing, end(&first));
+    group.Start(other, end(&second));
+    EXPECT_TRUE(group.Run(Call(HostOperation::kAllReduce, 3, z)).ok());
+    EXPECT_EQ(z[3], Sum(2, 3));
+    both.WaitForNotification();
+    EXPECT_EQ(first, absl::InternalError("enough"));
+    EXPECT_FALSE(HostGroup::MayRestart(first));
+    EXPECT_TRUE(HostGroup::MayRestart(second)) << second;
+    EXPECT_EQ(x, Values(1, 1000)) << "values are as they were";
+    EXPECT_EQ(y, Values(1, 1000));
   });
 }
 
@@ -281,7 +317,7 @@ TEST(HostGroup, MembersOfOtherGroupsAreRefused) {
   EXPECT_THAT(second.ToString(), HasSubstr("rank 1 expects a group of 3, but rank 0 one of 2"));
 }
 
-// Member 1 writes to the board by itself.
+// Member 1 writes directly to the control block.
 TEST(HostGroup, PlacesOutsideOfTheArenaAreRefused) {
   for (const uint64_t place : {uint64_t{1} << 60, ~uint64_t{0}, (uint64_t{64} << 20) - 8}) {
     const std::string name = NewName();
@@ -289,19 +325,19 @@ TEST(HostGroup, PlacesOutsideOfTheArenaAreRefused) {
       auto arena = SharedMemory::Create(size_t{64} << 20);
       auto members = JoinHostMembers(name, 1, 2, *arena, absl::Now() + absl::Seconds(20), nullptr);
       ASSERT_TRUE(members.ok()) << members.status();
-      HostBoard& board = *members->board;
-      const int slot = board.FindSlot(1);
-      HostBoard::Entry& entry = board.entry(slot, 1);
+      HostControlBlock& control = *members->control;
+      const int slot = control.FindSlot(1);
+      HostControlBlock::Entry& entry = control.entry(slot, 1);
       entry.operation = static_cast<uint32_t>(HostOperation::kAllReduce);
       entry.tag = 0;
       entry.root = 0;
       entry.element_bytes = sizeof(double);
       entry.elements = 1000;
       entry.values = entry.results = place;
-      entry.state = HostBoard::Entry::kPublished;
-      board.slot(slot).arrived++;
-      board.RingAll();
-      while (!board.failed()) std::this_thread::yield();
+      entry.state = HostControlBlock::Entry::kPublished;
+      control.slot(slot).arrived++;
+      control.RingAll();
+      while (!control.failed()) std::this_thread::yield();
     });
     const auto group = HostGroup::Join({.name = name, .rank = 0, .ranks = 2});
     ASSERT_TRUE(group.ok()) << group.status();

@@ -21,7 +21,7 @@
 namespace thalweg {
 namespace {
 
-constexpr uint32_t kHelloMagic = 0x7477676d, kHelloVersion = 1;
+constexpr uint32_t kHelloMagic = 0x7477676d, kHelloVersion = 2;
 constexpr size_t kMaxName = 64;
 // How long a wait lasts before cancellation and deadline are looked at again, and how long
 // one that finds nobody to connect to waits before it tries again.
@@ -65,7 +65,7 @@ absl::StatusOr<Hello> Receive(int socket, std::vector<FileHandle>* files) {
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  std::vector<char> control(CMSG_SPACE(sizeof(int) * (HostBoard::kMaxRanks + 1)));
+  std::vector<char> control(CMSG_SPACE(sizeof(int) * (HostControlBlock::kMaxRanks + 1)));
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   const ssize_t bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
@@ -98,12 +98,16 @@ bool Readable(int fd, int millis) {
   return poll(&p, 1, millis) > 0;
 }
 
+// Members say nothing after their hello: a socket with news has been closed.
+bool HungUp(int fd) { return Readable(fd, 0); }
+
 absl::Status Fits(const Hello& hello, int ranks, const std::vector<FileHandle>& sockets) {
   if (hello.ranks != ranks) {
     return InvalidArgument("rank ", hello.rank, " expects a group of ", hello.ranks, ", but rank 0 one of ", ranks);
   }
   if (hello.rank < 1 || hello.rank >= ranks) return InvalidArgument("there is no rank ", hello.rank, " of ", ranks);
-  if (sockets[hello.rank].valid()) return InvalidArgument("there are two members of rank ", hello.rank);
+  if (sockets[hello.rank].valid() && !HungUp(sockets[hello.rank].get()))
+    return InvalidArgument("there are two members of rank ", hello.rank);
   return absl::OkStatus();
 }
 
@@ -111,7 +115,7 @@ absl::Status Fits(const Hello& hello, int ranks, const std::vector<FileHandle>& 
 absl::StatusOr<HostMembers> Lead(const std::string& name, int ranks, std::shared_ptr<SharedMemory> arena,
                                  absl::Time deadline, const Cancellation* cancellation) {
   HostMembers members;
-  ASSIGN_OR_RETURN(members.board, HostBoard::Create(ranks));
+  ASSIGN_OR_RETURN(members.control, HostControlBlock::Create(ranks));
   members.arenas.resize(ranks);
   members.arenas[0] = std::move(arena);
   std::vector<FileHandle> sockets(ranks);
@@ -123,7 +127,10 @@ absl::StatusOr<HostMembers> Lead(const std::string& name, int ranks, std::shared
     return Unavailable("Cannot lead group ", name, " of this host: ", std::strerror(errno));
   }
   std::vector<FileHandle> unknown;  // connected, but have not said who they are
-  for (int missing = ranks - 1; missing > 0;) {
+  const auto missing = [&] {
+    return std::count_if(sockets.begin() + 1, sockets.end(), [](const FileHandle& socket) { return !socket.valid(); });
+  };
+  while (missing() > 0) {
     if (const absl::Status over = CheckTime(deadline, cancellation); !over.ok()) {
       if (!absl::IsDeadlineExceeded(over)) return over;
       std::vector<int> absent;
@@ -135,7 +142,12 @@ absl::StatusOr<HostMembers> Lead(const std::string& name, int ranks, std::shared
     }
     std::vector<pollfd> polled = {{listener.get(), POLLIN, 0}};
     for (const FileHandle& socket : unknown) polled.push_back({socket.get(), POLLIN, 0});
-    if (poll(polled.data(), polled.size(), kPollMillis) <= 0) continue;
+    const int ready = poll(polled.data(), polled.size(), kPollMillis);
+    // One that has gone may come again.
+    for (FileHandle& socket : sockets) {
+      if (socket.valid() && HungUp(socket.get())) socket = FileHandle();
+    }
+    if (ready <= 0) continue;
     for (size_t i = polled.size(); i-- > 1;) {
       if (polled[i].revents == 0) continue;
       FileHandle socket = std::move(unknown[i - 1]);
@@ -152,13 +164,12 @@ absl::StatusOr<HostMembers> Lead(const std::string& name, int ranks, std::shared
       }
       ASSIGN_OR_RETURN(members.arenas[hello->rank], SharedMemory::Map(std::move(files[0])));
       sockets[hello->rank] = std::move(socket);
-      --missing;
     }
     if (polled[0].revents == 0) continue;
     FileHandle socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.valid() && OfThisUser(socket.get())) unknown.push_back(std::move(socket));
   }
-  std::vector<int> files = {members.board->fd()};
+  std::vector<int> files = {members.control->fd()};
   for (const auto& memory : members.arenas) files.push_back(memory->fd());
   for (int r = 1; r < ranks; ++r) {
     RETURN_IF_ERROR(Send(sockets[r].get(), Hello{.rank = r, .ranks = ranks}, files));
@@ -178,26 +189,32 @@ absl::StatusOr<HostMembers> Follow(const std::string& name, int rank, int ranks,
     return DeadlineExceeded("Group ", name, " of ", ranks, " processes on this host: ", what);
   };
   FileHandle socket;
+  std::vector<FileHandle> files;
+  absl::StatusOr<Hello> hello;
+  // Rank 0 may not have come yet, or it has given up before all members had come and will try again.
   for (;;) {
     socket = NewLocalSocket();
     if (!socket.valid()) return ResourceExhausted("Cannot join group ", name, ": ", std::strerror(errno));
-    if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) == 0) break;
+    const bool connected = connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) == 0;
+    if (connected && !OfThisUser(socket.get())) {
+      return PermissionDenied("Rank 0 of group ", name, " belongs to another user");
+    }
+    if (connected && Send(socket.get(), Hello{.rank = rank, .ranks = ranks}, {arena.fd()}).ok()) {
+      while (!Readable(socket.get(), kPollMillis)) RETURN_IF_ERROR(wait_over("some ranks did not come in time"));
+      files.clear();
+      hello = Receive(socket.get(), &files);
+      if (hello.ok()) break;
+    }
     RETURN_IF_ERROR(wait_over("rank 0 did not come in time"));
     poll(nullptr, 0, kRetryMillis);
   }
-  if (!OfThisUser(socket.get())) return PermissionDenied("Rank 0 of group ", name, " belongs to another user");
-  RETURN_IF_ERROR(Send(socket.get(), Hello{.rank = rank, .ranks = ranks}, {arena.fd()}));
-  while (!Readable(socket.get(), kPollMillis)) RETURN_IF_ERROR(wait_over("some ranks did not come in time"));
-  std::vector<FileHandle> files;
-  const absl::StatusOr<Hello> hello = Receive(socket.get(), &files);
-  if (!hello.ok()) return Unavailable("Rank 0 of group ", name, " has given up before all members had come");
   if (hello->refusal[0] != 0) return InvalidArgument("Cannot join group ", name, ": ", hello->refusal);
   if (files.size() != static_cast<size_t>(ranks) + 1) {
     return InvalidArgument("Rank 0 of group ", name, " has sent ", files.size(), " files, expected ", ranks + 1);
   }
   HostMembers members;
-  ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> board, SharedMemory::Map(std::move(files[0])));
-  ASSIGN_OR_RETURN(members.board, HostBoard::Of(std::move(board), ranks));
+  ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> control, SharedMemory::Map(std::move(files[0])));
+  ASSIGN_OR_RETURN(members.control, HostControlBlock::Of(std::move(control), ranks));
   for (int r = 0; r < ranks; ++r) {
     ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> memory, SharedMemory::Map(std::move(files[r + 1])));
     members.arenas.push_back(std::move(memory));
@@ -215,14 +232,15 @@ std::string HostIdentity() {
   char space[64] = {};
   const ssize_t length = readlink("/proc/self/ns/net", space, sizeof(space) - 1);
   if (boot.empty() || length <= 0) return "";
-  return absl::StrCat("thalweg host ", boot, " ", space, " user ", geteuid());
+  return absl::StrCat("thalweg host ", kHelloVersion, " ", boot, " ", space, " user ", geteuid());
 }
 
 absl::StatusOr<HostMembers> JoinHostMembers(const std::string& name, int rank, int ranks,
                                             std::shared_ptr<SharedMemory> arena, absl::Time deadline,
                                             const Cancellation* cancellation) {
-  if (ranks < 1 || ranks > HostBoard::kMaxRanks || rank < 0 || rank >= ranks) {
-    return InvalidArgument("A group has 1 to ", HostBoard::kMaxRanks, " members, got rank ", rank, " of ", ranks);
+  if (ranks < 1 || ranks > HostControlBlock::kMaxRanks || rank < 0 || rank >= ranks) {
+    return InvalidArgument("A group has 1 to ", HostControlBlock::kMaxRanks, " members, got rank ", rank, " of ",
+                           ranks);
   }
   if (name.empty() || name.size() > kMaxName) {
     return InvalidArgument("The name of a group has 1 to ", kMaxName, " characters, got '", name, "'");

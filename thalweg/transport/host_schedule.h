@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each member of a group on one host does in a collective operation, as data.
+// The schedule of a collective operation on one host, as data: the moves of each member.
 //
 // All members see the memory of all others. An operation has two phases: once every
-// member has published its values, each carries out its moves; once all have, the
-// results are complete. A move reads a range of values of one or more members, merges
-// them by rank, and writes the result to one or more members. No move writes what
-// another member reads, so that nothing has to be copied aside.
+// member has published its values, each makes its moves; once all have, the results are
+// complete. A move reads a range of values of one or more members, merges them in the order of
+// ranks, and writes the result to one or more members. No move writes a range that another
+// member reads, so that no temporary copies are needed.
 #pragma once
 
 #include <cstddef>
@@ -36,10 +36,10 @@ struct HostMove {
   std::vector<Target> to;
 };
 
-// The moves of member `rank` of `ranks`, for values of so many elements per member. Results
-// are in place of the values, but for kAllToAll. `root`: of a broadcast. A part of an
-// all-reduce begins at a multiple of `alignment` elements.
-// REQUIRES: elements are a multiple of `ranks`, where members have parts.
+// The moves of member `rank` of `ranks`, each of which has `elements` values. Results replace the
+// values, except for kAllToAll. `root` is the source of a broadcast. Parts of an all-reduce begin
+// at multiples of `alignment` elements.
+// REQUIRES: elements are a multiple of `ranks` for operations in which members have parts.
 std::vector<HostMove> ScheduleHostMoves(HostOperation operation, int rank, int ranks, int root, int64_t elements,
                                         int64_t alignment);
 

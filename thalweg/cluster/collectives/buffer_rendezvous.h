@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the bytes that a collective of this task sends wait for the member that
-// takes them, or that member for the bytes. By step and key.
+// Exchanges the buffers of collectives by step and key. A sender's buffer waits here for the
+// member that receives it, or a receiver waits for the buffer.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +27,17 @@ class BufferRendezvous {
   using Taken = absl::AnyInvocable<void(const absl::Status&)>;
   using Take = absl::AnyInvocable<void(const absl::Status&, Tensor)>;
 
-  // Both end with what `cancellation` says when that comes first. It must live
-  // until the callback has run.
+  // Offer a buffer, or take one. The callback gets the status of `cancellation` if that is cancelled
+  // first. `cancellation` must live until the callback has run.
   void Offer(int64_t step_id, const std::string& key, Tensor value, Cancellation* cancellation, Taken taken);
   void TakeAsync(int64_t step_id, const std::string& key, Cancellation* cancellation, Take take);
 
-  // The step has failed: whoever waits for something of it, now or later, gets
-  // `why`. False if it had failed already.
+  // Fails a step: all its waits, present and later, end with `why`. Returns false if the step had
+  // failed before.
   bool Abort(int64_t step_id, const absl::Status& why);
   // OK if the step has not failed.
   absl::Status StatusOf(int64_t step_id) const;
-  // Nothing is exchanged any more.
+  // Fails all steps, present and later.
   void AbortAll(const absl::Status& why);
 
  private:
@@ -60,7 +60,7 @@ class BufferRendezvous {
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   absl::flat_hash_map<int64_t, Step> steps_ ABSL_GUARDED_BY(mutex_);
-  // The last steps that failed, the oldest first.
+  // Steps that failed recently, oldest first.
   std::deque<int64_t> failed_order_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<int64_t, absl::Status> failed_ ABSL_GUARDED_BY(mutex_);
 };

@@ -19,8 +19,8 @@ using tensorflow::CompleteInstanceRequest;
 using tensorflow::DeviceAttributes;
 
 constexpr int kBroadcast = 1;  // of CompleteInstanceRequest.type
-// Keys come from others. Instances that all members know of are kept for those that ask
-// again, the latest of them; groups as long as there is room.
+// Other tasks choose the keys, so the numbers are limited. The latest complete instances are kept for members that ask
+// again. Groups are kept as long as there is room.
 constexpr size_t kMaxCompleteInstances = 1 << 14;
 constexpr size_t kMaxGroups = 10'000;
 
@@ -36,6 +36,11 @@ bool SameShape(const tensorflow::TensorShapeProto& a, const tensorflow::TensorSh
 
 }  // namespace
 
+absl::Status GivenUpBy(const std::string& task, const absl::Status& why) {
+  return absl::Status(absl::IsCancelled(why) ? absl::StatusCode::kAborted : why.code(),
+                      absl::StrCat("Task ", task, " has given the step up: ", why.message()));
+}
+
 int CollectiveGroup::RankOf(absl::string_view device) const {
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i].device == device) return static_cast<int>(i);
@@ -44,8 +49,8 @@ int CollectiveGroup::RankOf(absl::string_view device) const {
 }
 
 absl::StatusOr<CollectiveGroup> CollectiveGroup::Of(std::vector<DeviceAttributes> devices) {
-  // By the text of the task, then by type and number: every member must come to
-  // the same order, those of TensorFlow too.
+  // Sort by the task's name, then by device type and number. TensorFlow's tasks use this order too, and all members
+  // must use the same.
   using Place = std::tuple<std::string, std::string, int>;
   std::map<Place, Member> by_place;
   for (const DeviceAttributes& device : devices) {
@@ -111,7 +116,7 @@ void CollectiveGroups::Call(const CallOptions& options, Waiter waiter, Enter ent
   {
     MutexLock lock(&mutex_);
     status = closed_;
-    // One that came before the call waits was not heard.
+    // An earlier cancellation found no waiter to end.
     if (status.ok() && options.cancellation != nullptr) status = options.cancellation->status();
     if (status.ok()) status = enter(&outcome);
     if (status.ok() && outcome.answered) {
@@ -179,7 +184,7 @@ absl::Status CollectiveGroups::JoinLocked(const CompleteGroupRequest& request, O
     } else if (group.complete && known == group.joined.end()) {
       conflict = Internal("Device ", device.name(), " is joining a group that is already full (group_key=", key, ")");
     }
-    // A task that has restarted makes a new group, with those who notice it.
+    // A restarted task forms a new group with the members that notice the restart.
     const bool restarted = known != group.joined.end() && known->second.incarnation() != device.incarnation();
     if (group.complete && (restarted || (!conflict.ok() && group.old))) {
       Erase(key, outcome);
@@ -273,7 +278,7 @@ absl::Status CollectiveGroups::DeclareLocked(const CompleteInstanceRequest& requ
   return absl::OkStatus();
 }
 
-// Groups of sessions that have ended make room for those of others.
+// Erases groups of ended sessions to make room for new ones.
 absl::Status CollectiveGroups::MakeRoomForGroup(Outcome* outcome) {
   if (groups_.size() < kMaxGroups) return absl::OkStatus();
   for (const auto& [key, group] : groups_) {
@@ -284,7 +289,7 @@ absl::Status CollectiveGroups::MakeRoomForGroup(Outcome* outcome) {
   return ResourceExhausted("This task leads ", groups_.size(), " groups of collectives, and takes no more");
 }
 
-// The caller has gone: it is as if it had not come.
+// The caller is gone: undo its arrival.
 void CollectiveGroups::Cancelled(uint64_t id, const absl::Status& why) {
   std::optional<Waiter> waiter;
   {
@@ -299,7 +304,7 @@ void CollectiveGroups::Cancelled(uint64_t id, const absl::Status& why) {
     });
     const auto group = groups_.find(std::get<0>(waiter->key));
     if (others || group == groups_.end()) {
-      // It has come more than once, or all of it is gone.
+      // The device has another call pending, or the group was erased.
     } else if (waiter->group != nullptr && !group->second.complete) {
       group->second.joined.erase(waiter->device);
       if (group->second.joined.empty()) groups_.erase(group);
@@ -336,7 +341,8 @@ void CollectiveGroups::Checked(int32_t group_key, const std::vector<CollectiveGr
   {
     MutexLock lock(&mutex_);
     const auto it = groups_.find(group_key);
-    if (it == groups_.end() || it->second.members.members != members) return;  // another one by now
+    if (it == groups_.end() || it->second.members.members != members)
+      return;  // replaced by a new group in the meantime
     if (all_there) {
       it->second.checked = true;
     } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a group's leader does: it learns of the devices that want to compute
-// together, and tells all of them, once they are complete, who the others are.
+// The leader's part in forming groups of devices for collective ops. Devices join a group at the
+// leader. When the group is complete, the leader sends its members to all of them.
 #pragma once
 
 #include <cstdint>
@@ -27,51 +27,53 @@ struct CollectiveGroup {
     std::string device;
     std::string task;
     uint64_t incarnation = 0;
-    std::string host;  // see HostIdentity(); "" for tasks that do not tell
+    std::string host;  // see HostIdentity(); "" if the task does not report it
 
     friend bool operator==(const Member&, const Member&) = default;
   };
   std::vector<Member> members;
-  std::vector<int> members_per_task;  // ranks go by task
+  std::vector<int> members_per_task;  // in the order of ranks; a task's members have consecutive ranks
 
-  int RankOf(absl::string_view device) const;  // -1 if it is none
-  // INVALID_ARGUMENT if a device has no full name.
+  int RankOf(absl::string_view device) const;  // -1 if it is not a member
+  // Returns INVALID_ARGUMENT if a device has no full name.
   static absl::StatusOr<CollectiveGroup> Of(std::vector<tensorflow::DeviceAttributes> devices);
 };
 
-// The groups and instances that this task leads, by their keys. A group stays
-// once it is complete, so that members may ask again; when sessions have come or
-// gone since, another program may use its key for something else.
-// Thread-safe.
+// The error that other members get when `task` has given up a step because of `why`. If the step was cancelled, only
+// the task's own client knows the reason.
+absl::Status GivenUpBy(const std::string& task, const absl::Status& why);
+
+// The groups, and the instances of collective ops, that this task leads, by their keys. A complete group is kept, so
+// that members can ask again. After a session has begun or ended, another program may use the same key for another
+// group: see MarkOld(). Thread-safe.
 class CollectiveGroups {
  public:
   using Done = Worker::Done;
 
-  // A device joins. Answers when the group is complete; INTERNAL if the members
-  // do not agree on its size, or it is complete without this one.
+  // Adds a device to a group. Answers when the group is complete. The answer is INTERNAL if the members disagree about
+  // the group's size, or if the group is complete without this device.
   void Join(const CallOptions& options, const tensorflow::CompleteGroupRequest& request,
             tensorflow::CompleteGroupResponse* response, Done done);
-  // A member has come to an op. Answers at once, or for a broadcast when all
-  // have, with the rank of the one that sends. An error if members do not agree
-  // on what they do.
+  // Announces that a member has arrived at an op. Answers immediately or, for a broadcast, when all members have
+  // arrived, with the rank of the sender. Answers with an error if members disagree about the op.
   void Declare(const CallOptions& options, const tensorflow::CompleteInstanceRequest& request,
                tensorflow::CompleteInstanceResponse* response, Done done);
 
-  // A session has begun or ended.
+  // Marks all groups as old, because a session has begun or ended.
   void MarkOld();
-  // The members of a group that is complete since before that, and has not been
-  // checked since: who joins it again must not be sent to one that is gone.
+  // The members of a complete group that is old and has not been checked since. A device that joins it again must not
+  // get members that are gone.
   std::vector<CollectiveGroup::Member> Unchecked(int32_t group_key) const;
-  // All are there, or not: then it is to be formed anew.
+  // Reports the result of that check. If a member is missing, the group is formed anew.
   void Checked(int32_t group_key, const std::vector<CollectiveGroup::Member>& members, bool all_there);
-  // Ends every wait.
+  // Ends all waits with `why`.
   void Close(const absl::Status& why);
-  // What has waited since before `then`, in words.
+  // Describes the calls that have waited since before `then`.
   std::vector<std::string> DescribeWaits(absl::Time then) const;
 
  private:
   using InstanceKey = std::tuple<int32_t, int64_t, int32_t>;  // group, step, instance
-  // A call that is not answered yet: for a group, or for an instance of it.
+  // A call, for a group or for an instance of it, that is not answered yet.
   struct Waiter {
     InstanceKey key;
     std::string device;
@@ -92,19 +94,19 @@ class CollectiveGroups {
     CollectiveGroup members;  // once complete
   };
   struct Instance {
-    tensorflow::CompleteInstanceRequest first;  // what others must agree with
+    tensorflow::CompleteInstanceRequest first;  // the first request, which the others must match
     int source = -1;
-    std::set<int> known;  // ranks
+    std::set<int> known;  // ranks that have arrived
     bool complete = false;
     bool old = false;
   };
   using Waiters = std::vector<Waiter>;
 
-  // What a call has led to.
+  // The result of a call.
   struct Outcome {
     bool answered = false;
-    Waiters others;  // who is answered with it
-    Waiters gone;    // who waited for what is no more
+    Waiters others;  // calls that are answered together with it
+    Waiters gone;    // calls that waited for a group or an instance that was erased
   };
 
   template <typename Enter>
@@ -126,7 +128,7 @@ class CollectiveGroups {
   std::map<uint64_t, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   std::map<int32_t, Group> groups_ ABSL_GUARDED_BY(mutex_);
   std::map<InstanceKey, Instance> instances_ ABSL_GUARDED_BY(mutex_);
-  std::deque<InstanceKey> complete_instances_ ABSL_GUARDED_BY(mutex_);  // the oldest first; some may be gone
+  std::deque<InstanceKey> complete_instances_ ABSL_GUARDED_BY(mutex_);  // oldest first; some may be erased
 };
 
 }  // namespace thalweg

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "thalweg/base/faults/fail_point.h"
@@ -16,7 +17,7 @@
 namespace thalweg {
 namespace {
 
-// Names an operation among those of a group on one host: the same in all processes.
+// The key of an operation in a group on one host. All processes compute the same key.
 uint64_t HostKey(int64_t step_id, absl::string_view key) {
   uint64_t hash = 14695981039346656037u ^ static_cast<uint64_t>(step_id);  // FNV-1a
   for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
@@ -45,8 +46,9 @@ void TaskCollectives::Run::Start() {
   }
   outside_id_ = outside_.Register([self](const absl::Status& why) { self->Abort(why); });
   if (!outside_id_.has_value()) return End(outside_.status());
-  // After it was put among the running ones: a peer's failure finds it there.
+  // Only after the run is registered, so that a peer's failure finds it.
   if (absl::Status status = task_.buffers_.StatusOf(step_id_); !status.ok()) return End(std::move(status));
+  EndIfEnded();
   if (call_.timeout < absl::InfiniteDuration()) {
     alarm_ = task_.timer_.Set(since_ + call_.timeout, [weak = weak_from_this()] {
       const auto run = weak.lock();
@@ -63,8 +65,15 @@ void TaskCollectives::Run::Start() {
   ResolveGroup();
 }
 
+void TaskCollectives::Run::EndIfEnded() {
+  const absl::Status status = task_.CheckNotEnded(*graph_, call_.group_key, call_.instance_key);
+  if (status.ok()) return;
+  step_.EndedByMember();
+  Abort(status);
+}
+
 void TaskCollectives::Run::Abort(const absl::Status& why) {
-  const auto self = shared_from_this();  // the end of what is under way may be its own
+  const auto self = shared_from_this();  // ending the calls may release the last other reference
   calls_.Cancel(why);
 }
 
@@ -72,13 +81,15 @@ void TaskCollectives::Run::End(absl::Status status) {
   const auto self = shared_from_this();
   if (outside_id_.has_value()) outside_.TryDeregister(*outside_id_);
   if (alarm_.has_value()) task_.timer_.Unset(*alarm_);
+  questions_.Cancel(Cancelled("The collective is over"));
   {
     MutexLock lock(&task_.mutex_);
     task_.running_.erase(this);
   }
   if (!status.ok()) {
     graph_->Forget(call_.group_key);
-    if (calls_.cancelled()) status = calls_.status();  // what ended the calls, not how they ended
+    if (calls_.cancelled())
+      status = calls_.status();  // the reason of the cancellation, not the error that the calls returned
   }
   Collectives::Done done = std::move(done_);
   done(status);
@@ -114,7 +125,7 @@ void TaskCollectives::Run::AskGroup(Worker& leader, bool wait_for_ready) {
         self->UnwatchLeader();
         Membership& membership = *self->task_.options_.membership;
         if (absl::IsUnavailable(status) && !wait_for_ready && !self->calls_.cancelled()) {
-          // One that nobody has seen may not have started yet.
+          // A leader that has never answered may not have started yet.
           if (!membership.Seen(self->graph_->leader)) return self->AskGroup(leader, true);
         }
         if (!status.ok()) return self->End(status);
@@ -213,7 +224,7 @@ void TaskCollectives::Run::Execute(int source) {
     return End(Internal("Instance ", call_.instance_key, " has source ", source, ", but this member, ", rank_,
                         call_.is_source ? ", sends" : ", receives"));
   }
-  if (task_.host_.Serves(*group)) return ExecuteOnHost(*group, key, source);
+  if (task_.host_.Serves(*group, call_.values.TotalBytes())) return ExecuteOnHost(*group, key, source);
   if (broadcasts) {
     return RunTreeBroadcast({.key = key,
                              .rank = rank_,
@@ -240,18 +251,19 @@ void TaskCollectives::Run::Execute(int source) {
           shared_from_this(), std::move(done));
 }
 
-// A gather: this member's values go to their place among those of all.
+// For a gather: copies this member's values to their place in the result.
 void TaskCollectives::Run::PutOwnPart() {
   const int64_t bytes = call_.own.TotalBytes();
   if (bytes > 0) std::memcpy(static_cast<char*>(call_.values.raw()) + rank_ * bytes, call_.own.raw(), bytes);
 }
 
-// All members see the same memory. While it waits for them, they are watched as those of a ring are.
+// Runs the op in shared memory. While it waits, the members are checked in the same way as those of a ring.
 void TaskCollectives::Run::ExecuteOnHost(const CollectiveGroup& group, const std::string& key, int source) {
   HostCall call{.key = HostKey(step_id_, key),
                 .elements = call_.values.num_elements(),
                 .element_bytes = static_cast<uint32_t>(ElementSize(call_.values.dtype())),
-                .tag = static_cast<uint32_t>(call_.values.dtype()),
+                .step = step_id_,
+                .tag = static_cast<uint32_t>(call_.values.dtype()) | call_.reduction << 8,
                 .values = call_.values.raw(),
                 .merge = call_.merge,
                 .finish = call_.finish,
@@ -276,11 +288,48 @@ void TaskCollectives::Run::ExecuteOnHost(const CollectiveGroup& group, const std
     }
   };
   wait(1);
-  task_.host_.Run(group, call_.group_key, rank_, step_id_, call, calls_,
+  {
+    MutexLock lock(&mutex_);
+    on_host_ = true;
+  }
+  task_.host_.Run(group, call_.group_key, rank_, call, calls_,
                   [self = shared_from_this(), wait](const absl::Status& status) {
                     wait(-1);
                     self->End(status);
                   });
+}
+
+void TaskCollectives::Run::AskForFailures() {
+  std::shared_ptr<const CollectiveGroup> group;
+  {
+    MutexLock lock(&mutex_);
+    if (!std::exchange(on_host_, false)) return;
+    group = group_;
+  }
+  for (const CollectiveGroup::Member& member : group->members) {
+    Worker* const worker = member.task == graph_->task ? nullptr : graph_->workers->Find(member.task);
+    if (worker == nullptr) continue;
+    // No member offers this buffer. The call ends only when the step ends there.
+    struct Question {
+      tensorflow::RecvBufRequest request;
+      Tensor value;
+    };
+    auto question = std::make_unique<Question>();
+    Question& q = *question;
+    q.request.set_step_id(step_id_);
+    q.request.set_buf_rendezvous_key(absl::StrCat("failure:", call_.group_key, ":", call_.instance_key, ":",
+                                                  call_.frame, ":", call_.iteration, ":", rank_));
+    q.request.set_src_device(member.device);
+    q.request.set_src_incarnation(member.incarnation);
+    q.request.set_dst_device(call_.device->name());
+    q.request.set_request_id(NewRequestId());
+    worker->RecvBuf(
+        {.cancellation = &questions_}, q.request, &q.value,
+        [self = shared_from_this(), question = std::move(question), task = member.task](const absl::Status& status) {
+          if (status.ok() || self->questions_.cancelled()) return;
+          self->Abort(absl::StrContains(status.message(), task) ? status : GivenUpBy(task, status));
+        });
+  }
 }
 
 void TaskCollectives::Run::Waiting(int rank, bool for_values, int change) {

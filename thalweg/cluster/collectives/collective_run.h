@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One collective op of one step, from its call to its end: who is in the group,
-// what they do, and then the exchange itself.
+// One collective op of one step: finds the members of the group, agrees with them about the op, and
+// exchanges the values.
 #pragma once
 
 #include <atomic>
@@ -20,22 +20,25 @@
 
 namespace thalweg {
 
-// Thread-safe. Keeps itself alive while it is under way.
+// Thread-safe. Keeps itself alive while it runs.
 class TaskCollectives::Run : public Links, public std::enable_shared_from_this<TaskCollectives::Run> {
  public:
   Run(TaskCollectives& task, StepPart& step, std::shared_ptr<GraphCollectives> graph, CollectiveCall call,
       Cancellation& cancellation, Collectives::Done done);
 
   void Start();
-  // Ends it soon, with `why`.
+  void EndIfEnded();  // if a member has ended collectives like this one
+  // Makes the run end soon with `why`.
   void Abort(const absl::Status& why) override;
 
   int64_t step_id() const { return step_id_; }
   absl::Time since() const { return since_; }
   std::string Describe() const;
-  // Members that it waits for: those it wants values of, or that must take its
-  // own.
+  // The members that the run waits for, to send values or to receive them.
   std::vector<CollectiveGroup::Member> WaitsFor() const;
+  // Members in shared memory exchange no messages. If a run takes long, it asks the other members to report
+  // if they give up the step: a member may have failed before it knew of the group.
+  void AskForFailures();
   Worker* FindWorker(const std::string& task) const { return graph_->workers->Find(task); }
   const std::string& task() const { return graph_->task; }
   const std::shared_ptr<Workers>& workers() const { return graph_->workers; }
@@ -46,8 +49,8 @@ class TaskCollectives::Run : public Links, public std::enable_shared_from_this<T
  private:
   void ResolveGroup();
   void AskGroup(Worker& leader, bool wait_for_ready);
-  // Until UnwatchLeader(), the death of the leader ends the run. One that nobody
-  // has seen yet may still start.
+  // Until UnwatchLeader(), the death of the leader ends the run. A leader that has never answered may still
+  // be starting.
   void WatchLeader(Worker& leader);
   void UnwatchLeader();
   void GotGroup(std::shared_ptr<const CollectiveGroup> group);
@@ -68,12 +71,14 @@ class TaskCollectives::Run : public Links, public std::enable_shared_from_this<T
   std::optional<Cancellation::CallbackId> outside_id_;
   std::optional<Timer::AlarmId> alarm_;
   Collectives::Done done_;
-  Cancellation calls_;  // ends what is under way
-  int rank_ = 0;        // set before Execute
+  Cancellation calls_;      // cancels the calls in progress
+  Cancellation questions_;  // cancels the calls of AskForFailures()
+  int rank_ = 0;            // set before Execute
 
   mutable Mutex mutex_;
   std::shared_ptr<const CollectiveGroup> group_ ABSL_GUARDED_BY(mutex_);
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool on_host_ ABSL_GUARDED_BY(mutex_) = false;  // runs in shared memory, and AskForFailures() has not run
   std::optional<int64_t> leader_watch_ ABSL_GUARDED_BY(mutex_);
   std::map<int, int> receiving_ ABSL_GUARDED_BY(mutex_);  // transfers by rank
   std::map<int, int> sending_ ABSL_GUARDED_BY(mutex_);

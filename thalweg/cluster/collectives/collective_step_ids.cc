@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/collectives/collective_step_ids.h"
 
+#include <algorithm>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -27,6 +28,12 @@ int64_t CollectiveGraphKey(const Graph& graph) {
     hash = k ^ (hash + 0x9e3779b97f4a7800 + (k << 10) + (k >> 4));
   }
   return static_cast<int64_t>(hash);
+}
+
+bool UsesCollectives(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+    return absl::StartsWith(node->op(), "Collective") || node->op() == "ThalwegCollectiveEnd";
+  });
 }
 
 std::optional<int64_t> CollectiveStepIds::Next(const std::string& session, int64_t graph_key) const {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of steps with collectives. All masters whose graphs have the same
-// collectives run the same steps, and must give them the same numbers: they
-// begin where the group's leader is, and count on from there, whether a step
-// ends well or fails.
+// Numbers the steps that run collectives. Masters whose graphs have the same collectives run the
+// same steps and must give them the same ids. They start with the id that the group's leader
+// assigns and then count up, whether steps succeed or fail.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +17,24 @@
 
 namespace thalweg {
 
-// What masters know each other's graphs by: the same for all graphs with
-// collectives of the same instances, as TensorFlow computes it. 0 if there are
-// no collectives.
+// A key that is the same for all graphs with the same collective instances, computed as in
+// TensorFlow. 0 if the graph has no collectives.
 int64_t CollectiveGraphKey(const Graph& graph);
+
+// Whether steps of the graph run collectives, or end those of other steps.
+bool UsesCollectives(const Graph& graph);
 
 // Thread-safe.
 class CollectiveStepIds {
  public:
-  // The next step of graphs with this key in a session; nothing if the leader
-  // must be asked.
+  // The id of the next step of graphs with this key in a session; nullopt if the leader must be
+  // asked.
   std::optional<int64_t> Next(const std::string& session, int64_t graph_key) const;
   void Set(const std::string& session, int64_t graph_key, int64_t step_id);
-  // As the leader, for all sessions: starts a sequence if there is none.
-  // RESOURCE_EXHAUSTED if there are very many: their keys come from others.
+  // The next id of the leader's own sequence, for all sessions. Starts a sequence if there is none.
+  // RESOURCE_EXHAUSTED if there are too many, since the keys come from other tasks.
   absl::StatusOr<int64_t> NextOfLeader(int64_t graph_key);
-  // The step is over: its number is not used again.
+  // Records that a step has ended, so that its id is not used again.
   void Retire(int64_t step_id);
   void Forget(const std::string& session);
 

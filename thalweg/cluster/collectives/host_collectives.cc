@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/collectives/host_collectives.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,14 +13,19 @@
 namespace thalweg {
 namespace {
 
-// The same in all processes: absl::Hash is not.
+// Limits the address space. Pages are allocated on first use.
+constexpr size_t kArenaBytes = size_t{16} << 30;
+// Larger tensors use the ring.
+constexpr int64_t kMaxBytes = int64_t{2} << 30;
+
+// Unlike absl::Hash, gives the same value in all processes.
 uint64_t StableHash(absl::string_view text) {
   uint64_t hash = 14695981039346656037u;  // FNV-1a
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   return hash;
 }
 
-// Who is in a group, for which key. Incarnations are random: no other group has the same.
+// Identifies a group by its key and members. Incarnations are random, so no two groups share an identity.
 std::string IdentityOf(const CollectiveGroup& group, int32_t group_key) {
   std::string text = absl::StrCat(group_key);
   for (const CollectiveGroup::Member& member : group.members) {
@@ -29,19 +36,45 @@ std::string IdentityOf(const CollectiveGroup& group, int32_t group_key) {
 
 }  // namespace
 
-// This task's membership in one group: joined on a thread of its own, on which nobody waits.
+// One call of Run() that is in progress.
+struct HostCollectives::Operation {
+  std::string identity;
+  int32_t group_key = 0;
+  HostGroupOptions options;
+  HostCall call;
+  Cancellation* cancellation = nullptr;
+  std::optional<Cancellation::CallbackId> callback;
+  Done done;
+
+  const std::string& task() const { return options.names[options.rank]; }
+  void Cancel(const absl::Status& why);
+  void End(const absl::Status& status) {
+    cancellation->TryDeregister(*callback);
+    done(status);
+  }
+
+  Mutex mutex;
+  absl::Status cancelled ABSL_GUARDED_BY(mutex);
+  std::shared_ptr<Membership> membership ABSL_GUARDED_BY(mutex);
+};
+
+// Joins on its own thread. No caller waits for it.
 class HostCollectives::Membership {
  public:
-  Membership(HostGroupOptions options) : options_(std::move(options)) {
+  explicit Membership(HostGroupOptions options) : options_(std::move(options)) {
     options_.cancellation = &join_;
-    options_.timeout = absl::InfiniteDuration();  // who waits watches the other members
+    options_.timeout = absl::InfiniteDuration();  // the runs that wait check that the other members are alive
     joiner_ = std::make_unique<Thread>("host-join", [this] { Join(); });
   }
-  ~Membership() { Abort(Cancelled("The group is given up")); }
+  ~Membership() { Leave(Cancelled("The group is given up")); }
 
   bool failed() {
     MutexLock lock(&mutex_);
     return join_.cancelled() || !failed_.ok() || (group_ != nullptr && !group_->status().ok());
+  }
+  bool joining() {
+    MutexLock lock(&mutex_);
+    return failed_.ok() && group_ == nullptr;
   }
 
   void Start(const HostCall& call, Done done) {
@@ -60,15 +93,35 @@ class HostCollectives::Membership {
     group->Start(call, std::move(done));
   }
 
-  void Abort(const absl::Status& why) {
+  // Ends an operation. While members are still joining, the other members do not know of it. Later, its step
+  // fails for all members.
+  void Cancel(const HostCall& call, const std::string& task, const absl::Status& why) {
+    HostGroup* group = nullptr;
+    std::vector<Done> ended;
+    {
+      MutexLock lock(&mutex_);
+      group = group_.get();
+      std::erase_if(waiting_, [&](auto& entry) {
+        if (entry.first.key != call.key) return false;
+        ended.push_back(std::move(entry.second));
+        return true;
+      });
+    }
+    if (group != nullptr) group->Fail(GivenUpBy(task, why), call.step);
+    for (Done& done : ended) done(why);
+  }
+
+  void Leave(const absl::Status& why) {
     join_.Cancel(why);
     MutexLock lock(&mutex_);
-    if (group_ != nullptr) group_->Fail(why);
+    if (group_ != nullptr) group_->Fail(why, 0);
   }
 
  private:
   void Join() {
     absl::StatusOr<std::unique_ptr<HostGroup>> group = HostGroup::Join(options_);
+    VLOG(1) << "Rank " << options_.rank << " of " << options_.ranks << " shares memory in group " << options_.name
+            << ": " << group.status();
     std::vector<std::pair<HostCall, Done>> waiting;
     {
       MutexLock lock(&mutex_);
@@ -76,85 +129,122 @@ class HostCollectives::Membership {
       failed_ = group.status();
       if (group.ok()) {
         group_ = *std::move(group);
-        if (join_.cancelled()) group_->Fail(join_.status());
+        if (join_.cancelled()) group_->Fail(join_.status(), 0);
       }
     }
-    VLOG(1) << "Rank " << options_.rank << " of " << options_.ranks << " shares memory in group " << options_.name
-            << ": " << failed_status();
     for (auto& [call, done] : waiting) Start(call, std::move(done));
-  }
-  absl::Status failed_status() {
-    MutexLock lock(&mutex_);
-    return failed_;
   }
 
   HostGroupOptions options_;
   Cancellation join_;
   Mutex mutex_;
-  absl::Status failed_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::pair<HostCall, Done>> waiting_ ABSL_GUARDED_BY(mutex_);  // until all have joined
-  std::unique_ptr<HostGroup> group_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);                             // why joining failed
+  std::vector<std::pair<HostCall, Done>> waiting_ ABSL_GUARDED_BY(mutex_);  // for all members to join
+  std::unique_ptr<HostGroup> group_ ABSL_GUARDED_BY(mutex_);                // constant once set
   std::unique_ptr<Thread> joiner_;
 };
 
+void HostCollectives::Operation::Cancel(const absl::Status& why) {
+  std::shared_ptr<Membership> where;
+  {
+    MutexLock lock(&mutex);
+    cancelled = why;
+    where = membership;
+  }
+  if (where != nullptr) where->Cancel(call, task(), why);
+}
+
 HostCollectives::~HostCollectives() { Close(Cancelled("The task ends")); }
 
-bool HostCollectives::Serves(const CollectiveGroup& group) const {
-  if (host_.empty() || group.members.size() > HostBoard::kMaxRanks || group.members.size() < 2) return false;
-  if (group.members_per_task.size() != group.members.size()) return false;
+bool HostCollectives::Serves(const CollectiveGroup& group, int64_t bytes) const {
+  if (host_.empty() || group.members.size() > HostControlBlock::kMaxRanks || group.members.size() < 2) return false;
+  if (group.members_per_task.size() != group.members.size() || bytes > kMaxBytes) return false;
   for (const CollectiveGroup::Member& member : group.members) {
     if (member.host != host_) return false;
   }
   return true;
 }
 
-void HostCollectives::Run(const CollectiveGroup& group, int32_t group_key, int rank, int64_t step_id, HostCall call,
+void HostCollectives::Run(const CollectiveGroup& group, int32_t group_key, int rank, const HostCall& call,
                           Cancellation& cancellation, Done done) {
-  std::shared_ptr<Membership> membership;
-  absl::Status closed;
+  auto operation = std::make_shared<Operation>();
+  operation->identity = IdentityOf(group, group_key);
+  operation->group_key = group_key;
+  operation->options = {.name = absl::StrCat(absl::Hex(StableHash(operation->identity), absl::kZeroPad16), "-",
+                                             absl::Hex(StableHash(absl::StrCat("2", operation->identity)))),
+                        .rank = rank,
+                        .ranks = static_cast<int>(group.members.size()),
+                        .arena_bytes = kArenaBytes};
+  for (const CollectiveGroup::Member& member : group.members) operation->options.names.push_back(member.task);
+  operation->call = call;
+  operation->cancellation = &cancellation;
+  operation->done = std::move(done);
   {
     MutexLock lock(&mutex_);
-    closed = closed_;
-    if (closed.ok()) {
-      ++starting_;
-      const std::string identity = IdentityOf(group, group_key);
-      std::shared_ptr<Membership>& entry = groups_[identity];
-      if (entry != nullptr && entry->failed()) retired_.push_back(std::move(entry));
-      if (entry == nullptr) {
-        const std::string name =
-            absl::StrCat(absl::Hex(StableHash(identity), absl::kZeroPad16), "-",
-                         absl::Hex(StableHash(absl::StrCat("2", identity)), absl::kZeroPad16), "-", absl::Hex(step_id));
-        HostGroupOptions options{.name = name, .rank = rank, .ranks = static_cast<int>(group.members.size())};
-        for (const CollectiveGroup::Member& member : group.members) options.names.push_back(member.task);
-        entry = std::make_shared<Membership>(std::move(options));
-      }
-      membership = entry;
-    }
+    ++starting_;
   }
-  if (!closed.ok()) return done(closed);
-  // The membership outlives the calls of it: it is destroyed by Purge() or Close().
-  const auto id = cancellation.Register([weak = std::weak_ptr<Membership>(membership)](const absl::Status& why) {
-    if (const auto held = weak.lock()) held->Abort(why);
-  });
-  if (!id.has_value()) {
-    membership->Abort(cancellation.status());
-    done(cancellation.status());
+  operation->callback = cancellation.Register([operation](const absl::Status& why) { operation->Cancel(why); });
+  if (operation->callback.has_value()) {
+    Begin(operation);
   } else {
-    membership->Start(call, [&cancellation, id = *id, done = std::move(done)](const absl::Status& status) mutable {
-      cancellation.TryDeregister(id);
-      done(status);
-    });
+    operation->done(cancellation.status());
   }
-  membership.reset();
+  operation.reset();
   MutexLock lock(&mutex_);
   --starting_;
   changed_.SignalAll();
 }
 
+// Returns the membership in which an operation can run. Creates one if there is none or it has failed.
+absl::StatusOr<std::shared_ptr<HostCollectives::Membership>> HostCollectives::Enter(const Operation& operation) {
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(closed_);
+  Entry& entry = groups_[operation.identity];
+  if (entry.membership != nullptr && entry.membership->failed()) retired_.push_back(std::move(entry.membership));
+  if (entry.membership == nullptr) {
+    // The key's former group had other members, of which at least one is gone. Nobody waits for it any longer.
+    for (auto& [identity, other] : groups_) {
+      if (other.group_key != operation.group_key || other.membership == nullptr || !other.membership->joining())
+        continue;
+      other.membership->Leave(Aborted("Group ", operation.group_key, " has other members now"));
+      retired_.push_back(std::move(other.membership));
+    }
+    entry = {operation.group_key, std::make_shared<Membership>(operation.options)};
+  }
+  return entry.membership;
+}
+
+void HostCollectives::Begin(const std::shared_ptr<Operation>& operation) {
+  const absl::StatusOr<std::shared_ptr<Membership>> entered = Enter(*operation);
+  if (!entered.ok()) return operation->End(entered.status());
+  const std::shared_ptr<Membership>& membership = *entered;
+  {
+    MutexLock lock(&operation->mutex);
+    operation->membership = membership;
+  }
+  // Keeps the membership alive, so that Purge() does not wait for the work that `done` starts.
+  membership->Start(operation->call, [this, operation, membership](const absl::Status& status) {
+    if (HostGroup::MayRestart(status)) return Begin(operation);
+    operation->End(status);
+  });
+  absl::Status cancelled;
+  {
+    MutexLock lock(&operation->mutex);
+    cancelled = operation->cancelled;
+  }
+  // It was cancelled before the membership knew of it.
+  if (!cancelled.ok()) membership->Cancel(operation->call, operation->task(), cancelled);
+}
+
 void HostCollectives::Purge() {
   std::vector<std::shared_ptr<Membership>> gone;
   MutexLock lock(&mutex_);
-  // Nobody else may hold one: its threads must not end in themselves.
+  for (auto it = groups_.begin(); it != groups_.end();) {
+    std::shared_ptr<Membership>& membership = it->second.membership;
+    if (membership != nullptr && membership->failed()) retired_.push_back(std::move(membership));
+    it = membership == nullptr ? groups_.erase(it) : std::next(it);
+  }
+  // Only those with no other owner: the last owner joins the threads and must not run on one of them.
   std::erase_if(retired_, [&](std::shared_ptr<Membership>& entry) {
     if (entry.use_count() > 1) return false;
     gone.push_back(std::move(entry));
@@ -162,17 +252,19 @@ void HostCollectives::Purge() {
   });
 }
 
-// Memberships stay until the end: operations that are being cancelled may still use them.
+// Memberships are kept until the end, because operations that are being cancelled may still use them.
 void HostCollectives::Close(const absl::Status& why) {
   std::vector<std::shared_ptr<Membership>> memberships;
   {
     MutexLock lock(&mutex_);
     if (closed_.ok()) closed_ = why;
-    for (auto& [identity, membership] : groups_) retired_.push_back(std::move(membership));
+    for (auto& [identity, entry] : groups_) {
+      if (entry.membership != nullptr) retired_.push_back(std::move(entry.membership));
+    }
     groups_.clear();
     memberships = retired_;
   }
-  for (const auto& membership : memberships) membership->Abort(why);
+  for (const auto& membership : memberships) membership->Leave(Unavailable("A member has left: ", why.message()));
   memberships.clear();
   MutexLock lock(&mutex_);
   while (starting_ > 0) changed_.Wait(&mutex_);

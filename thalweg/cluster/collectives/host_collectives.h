@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives whose members are all on this host: they run in memory that the members share
+// Collectives whose members are all on this host. They run in shared memory
 // (transport/host_group.h), without messages.
 //
-// Members find out by themselves that they can: each tells the leader of the group on which
-// host it is, and the leader tells all. TensorFlow's tasks tell no host. Groups with such a
-// member, or with members on several hosts, go round a ring (ring.h).
+// No setting is needed: each member reports its host to the leader of the group, which sends it to
+// all members. TensorFlow's tasks do not report a host. Groups with such a member, or with members
+// on several hosts, use a ring (ring.h).
 //
-// When an operation fails, or its step is cancelled, the shared memory of the group is given
-// up. The next step that needs it makes another one, named after the members and the step.
+// When an operation fails or its step is cancelled, all members abandon the group's shared memory.
+// Operations of other steps that wait in it start again in new shared memory of the same members.
 #pragma once
 
 #include <cstdint>
@@ -31,33 +31,42 @@ class HostCollectives {
  public:
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
 
-  // `host`: see HostIdentity(); "" if memory is not to be shared.
+  // `host`: see HostIdentity(). "" turns shared memory off.
   explicit HostCollectives(std::string host) : host_(std::move(host)) {}
   ~HostCollectives();
 
   const std::string& host() const { return host_; }
-  // True if all members of a group, each in a task of its own, are on this host.
-  bool Serves(const CollectiveGroup& group) const;
+  // Whether all members of a group are on this host, each in its own task, and `bytes` is not too large.
+  // All members get the same answer.
+  bool Serves(const CollectiveGroup& group, int64_t bytes) const;
 
-  // Runs an operation of a step. `done` runs once, also after `cancellation`, which must live
-  // until then. The call's key is chosen by the caller, and is the same for all members.
-  void Run(const CollectiveGroup& group, int32_t group_key, int rank, int64_t step_id, HostCall call,
-           Cancellation& cancellation, Done done);
+  // Runs an operation of the step `call.step`. `done` runs exactly once, also after a cancellation.
+  // `cancellation` must live until then. The caller chooses call.key, which must be the same for all members.
+  void Run(const CollectiveGroup& group, int32_t group_key, int rank, const HostCall& call, Cancellation& cancellation,
+           Done done);
 
-  // Lets go of the memory of groups that have failed. Called from time to time, not by `done`.
+  // Frees the memory of groups that have failed. Call it periodically, but not from `done`.
   void Purge();
-  // Ends all operations, and refuses others.
+  // Ends all operations with `why` and refuses new ones.
   void Close(const absl::Status& why);
 
  private:
-  class Membership;  // of this task in one group
+  class Membership;  // this task's part in one group; lives as long as the group's memory
+  struct Operation;
+  struct Entry {
+    int32_t group_key = 0;
+    std::shared_ptr<Membership> membership;
+  };
+
+  void Begin(const std::shared_ptr<Operation>& operation);
+  absl::StatusOr<std::shared_ptr<Membership>> Enter(const Operation& operation);
 
   const std::string host_;
   Mutex mutex_;
   CondVar changed_;
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);
-  int starting_ ABSL_GUARDED_BY(mutex_) = 0;                                           // calls of Run()
-  std::map<std::string, std::shared_ptr<Membership>> groups_ ABSL_GUARDED_BY(mutex_);  // by who is in them
+  int starting_ ABSL_GUARDED_BY(mutex_) = 0;                     // calls of Run() in progress
+  std::map<std::string, Entry> groups_ ABSL_GUARDED_BY(mutex_);  // by their members
   std::vector<std::shared_ptr<Membership>> retired_ ABSL_GUARDED_BY(mutex_);
 };
 

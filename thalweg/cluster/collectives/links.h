@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a member of a group reaches the others while they compute together.
+// The connections of one member of a collective to the others.
 #pragma once
 
 #include <memory>
@@ -13,29 +13,29 @@
 
 namespace thalweg {
 
-// Members are named by their ranks. Thread-safe. `done` runs exactly once, on
-// any thread, at once or later.
+// Sends tensors to and receives them from other members, which are identified by rank.
+// Thread-safe. `done` runs exactly once, on any thread, possibly before the call returns.
 class Links {
  public:
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
   virtual ~Links() = default;
 
-  // Offers a value to one member; done when that has taken it.
+  // Offers a value to a member. `done` runs when the member has received it.
   virtual void Send(int to, std::string key, Tensor value, Done done) = 0;
-  // Fills `into` with what a member sends. An error if that has another size.
+  // Receives a value from a member into `into`. An error if its size differs.
   virtual void Receive(int from, std::string key, Tensor into, Done done) = 0;
-  // Ends what is under way, and what comes later, with `why`.
+  // Fails all transfers, present and later, with `why`.
   virtual void Abort(const absl::Status& why) = 0;
 };
 
-// Counts the transfers under way of one member's part. The first error aborts
-// the rest; `done` runs when all have ended.
+// Counts the running transfers of one member. The first error aborts the others. `done` runs when
+// all have ended.
 class Transfers : public std::enable_shared_from_this<Transfers> {
  public:
-  // Holds one count until Finish().
+  // Counts as one transfer until Finish(), so that `done` does not run before.
   Transfers(std::shared_ptr<Links> links, Links::Done done) : links_(std::move(links)), done_(std::move(done)) {}
 
-  // `next` runs when the value was taken, or has come, and nothing has failed.
+  // Start a transfer. `next` runs when the value has arrived, unless a transfer has failed.
   void Send(int to, std::string key, Tensor value);
   void Receive(int from, std::string key, Tensor into, absl::AnyInvocable<void()> next);
   void Finish() { Ended(absl::OkStatus()); }

@@ -116,10 +116,8 @@ void LocalWorker::GetStepSequence(const CallOptions&, const tensorflow::GetStepS
 
 void LocalWorker::AbortCollective(const CallOptions&, const tensorflow::AbortCollectiveRequest& request, Done done) {
   const auto code = static_cast<absl::StatusCode>(request.code());
-  collectives_.AbortStep(
-      request.step_id(),
-      absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code,
-                   absl::StrCat("Task ", request.task(), " has given the step up: ", request.message())));
+  const absl::Status why(code == absl::StatusCode::kOk ? absl::StatusCode::kAborted : code, request.message());
+  collectives_.AbortStep(request.step_id(), GivenUpBy(request.task(), why));
   done(absl::OkStatus());
 }
 

@@ -12,8 +12,7 @@
 namespace thalweg {
 namespace {
 
-// How often it is seen to that the members are alive, and how long an op must
-// have run before it is.
+// How often the members' health is checked, and how long an op must have run before the first check.
 constexpr absl::Duration kWatchEvery = PeerHealth::kHeartbeat;
 constexpr absl::Duration kAbortTimeout = absl::Seconds(10);
 
@@ -28,6 +27,9 @@ std::shared_ptr<const CollectiveGroup> GraphCollectives::FindGroup(int32_t group
 void GraphCollectives::AddGroup(int32_t group_key, const std::string& device,
                                 std::shared_ptr<const CollectiveGroup> group) {
   MutexLock lock(&mutex_);
+  for (const CollectiveGroup::Member& member : group->members) {
+    if (member.task != task) other_tasks_.insert(member.task);
+  }
   groups_[{group_key, device}] = std::move(group);
 }
 
@@ -42,6 +44,11 @@ std::optional<int> GraphCollectives::FindSource(int32_t group_key, int32_t insta
 void GraphCollectives::AddSource(int32_t group_key, int32_t instance_key, const std::string& device, int source) {
   MutexLock lock(&mutex_);
   sources_[{group_key, instance_key, device}] = source;
+}
+
+std::set<std::string> GraphCollectives::OtherTasks() const {
+  MutexLock lock(&mutex_);
+  return other_tasks_;
 }
 
 void GraphCollectives::Forget(int32_t group_key) {
@@ -65,11 +72,20 @@ void TaskCollectives::StepPart::AddGroup(const CollectiveGroup& group) {
 }
 
 void TaskCollectives::StepPart::Failed(const absl::Status& why) {
-  if (!task_.buffers_.Abort(step_id_, why)) return;  // another member was first: all know
-  std::set<std::string> tasks;
+  if (ended_by_member_) return;
+  if (!task_.buffers_.Abort(step_id_, GivenUpBy(graph_->task, why)))
+    return;  // another member was first and has told all members
+  // Also the members of groups whose ops this step has not reached.
+  std::set<std::string> tasks = graph_->OtherTasks();
   {
     MutexLock lock(&mutex_);
-    tasks = tasks_;
+    tasks.insert(tasks_.begin(), tasks_.end());
+  }
+  // It has failed before it knew the members: they may wait for it already.
+  if (tasks.empty()) {
+    for (const std::string& task : graph_->workers->tasks()) {
+      if (task != graph_->task) tasks.insert(task);
+    }
   }
   for (const std::string& task : tasks) {
     Worker* const worker = graph_->workers->Find(task);
@@ -77,10 +93,9 @@ void TaskCollectives::StepPart::Failed(const absl::Status& why) {
     auto request = std::make_shared<tensorflow::AbortCollectiveRequest>();
     request->set_step_id(step_id_);
     request->set_task(graph_->task);
-    // Only its own client knows why it was cancelled.
     request->set_code(static_cast<int>(absl::IsCancelled(why) ? absl::StatusCode::kAborted : why.code()));
     request->set_message(std::string(why.message()));
-    // One of TensorFlow's does not know the call; it learns of it in other ways.
+    // TensorFlow's tasks do not know this call. Their calls to this task fail instead.
     worker->AbortCollective({.timeout = kAbortTimeout}, *request, [request, graph = graph_](const absl::Status&) {});
   }
 }
@@ -103,7 +118,7 @@ void TaskCollectives::Shutdown(const absl::Status& why) {
     MutexLock lock(&mutex_);
     closing_ = true;
     changed_.SignalAll();
-    while (!asked_.empty()) changed_.Wait(&mutex_);  // they were cancelled
+    while (!asked_.empty()) changed_.Wait(&mutex_);  // the calls were cancelled
     thread = std::move(thread_);
   }
 }
@@ -117,13 +132,39 @@ std::vector<std::shared_ptr<TaskCollectives::Run>> TaskCollectives::Running() co
   return runs;
 }
 
-// One that has not come to the step yet fails when it does: every member sees
-// one failure, and counts on.
+// A member that has not reached the step yet fails when it does. Every member thus sees exactly one failure and stays
+// at the same step number.
 void TaskCollectives::AbortStep(int64_t step_id, const absl::Status& why) {
   if (!buffers_.Abort(step_id, why)) return;
   for (const auto& run : Running()) {
     if (run->step_id() == step_id) run->Abort(why);
   }
+}
+
+void TaskCollectives::EndInstances(int32_t group_key, int32_t first_instance, int32_t last_instance,
+                                   const std::string& why) {
+  const absl::Status status = Aborted("A member of collective group ", group_key, " begins again: ", why);
+  {
+    MutexLock lock(&mutex_);
+    ended_[{group_key, first_instance, last_instance}] = {NowNanos(), status};
+    if (ended_.size() > kMaxEnded) {  // keys come from others
+      ended_.erase(std::min_element(ended_.begin(), ended_.end(),
+                                    [](const auto& a, const auto& b) { return a.second.nanos < b.second.nanos; }));
+    }
+  }
+  for (const auto& run : Running()) run->EndIfEnded();
+}
+
+absl::Status TaskCollectives::CheckNotEnded(const GraphCollectives& graph, int32_t group_key,
+                                            int32_t instance_key) const {
+  MutexLock lock(&mutex_);
+  for (const auto& [keys, ended] : ended_) {
+    const auto& [group, first, last] = keys;
+    if (group == group_key && instance_key >= first && instance_key <= last && graph.made_nanos <= ended.nanos) {
+      return ended.why;
+    }
+  }
+  return absl::OkStatus();
 }
 
 void TaskCollectives::StartWatch() {
@@ -144,11 +185,10 @@ void TaskCollectives::Watch() {
   }
 }
 
-// The member that must take a value calls by itself: that it is dead shows only
-// if it is asked.
+// The receiver of a value calls the sender. The sender learns of the receiver's death only by asking.
 void TaskCollectives::AskPeers() {
   const absl::Time old = absl::Now() - kWatchEvery;
-  // Runs may end meanwhile, and with them the sessions whose workers they ask.
+  // Runs, and the sessions that own their workers, may end in the meantime.
   struct Question {
     std::string task;
     std::shared_ptr<Workers> workers;
@@ -156,6 +196,7 @@ void TaskCollectives::AskPeers() {
   std::map<Worker*, Question> ask;
   for (const auto& run : Running()) {
     if (run->since() > old) continue;
+    run->AskForFailures();
     for (const CollectiveGroup::Member& member : run->WaitsFor()) {
       Worker* const worker = member.task == run->task() ? nullptr : run->FindWorker(member.task);
       if (worker != nullptr) ask.emplace(worker, Question{member.task, run->workers()});
@@ -197,7 +238,7 @@ void TaskCollectives::Answered(const std::string& task, Worker* worker, const ab
   if (closing_) changed_.SignalAll();
 }
 
-// Says for whom it waits after 10 s, and again each time that has doubled.
+// Logs which members a run waits for after 10 s, and again each time the wait has doubled.
 void TaskCollectives::Report(absl::Time now) {
   absl::flat_hash_map<Run*, absl::Duration> seen;
   for (const auto& run : Running()) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of one task: runs those of its steps, serves what other
-// members want of it, and watches that they are alive.
+// The collective ops of one task. Runs those of its steps, serves the values that other members ask
+// for, and checks that the other members are alive.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "thalweg/base/clock.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/base/timer.h"
@@ -24,27 +26,31 @@
 
 namespace thalweg {
 
-// What the collectives of one graph share, and what they have learned of their
-// groups. Thread-safe.
+// State that all collective ops of one graph share, with a cache of the groups that the leader has sent.
+// Thread-safe.
 class GraphCollectives {
  public:
   GraphCollectives(std::string task, std::shared_ptr<Workers> workers, std::string leader)
-      : task(std::move(task)), workers(std::move(workers)), leader(std::move(leader)) {}
+      : task(std::move(task)), workers(std::move(workers)), leader(std::move(leader)), made_nanos(NowNanos()) {}
 
-  const std::string task;  // as the session calls this one
+  const std::string task;  // this task's name in the session
   const std::shared_ptr<Workers> workers;
   const std::string leader;
+  const int64_t made_nanos;  // when the graph was registered
 
-  // What the leader has told a device of a group and of an instance, if it has.
+  // The leader's answer to a device about a group and about an instance, if it is known.
   std::shared_ptr<const CollectiveGroup> FindGroup(int32_t group_key, const std::string& device) const;
   void AddGroup(int32_t group_key, const std::string& device, std::shared_ptr<const CollectiveGroup> group);
   std::optional<int> FindSource(int32_t group_key, int32_t instance_key, const std::string& device) const;
   void AddSource(int32_t group_key, int32_t instance_key, const std::string& device, int source);
-  // Something went wrong: the leader is asked again.
+  // All other tasks of the groups in the cache, also of those that were forgotten since.
+  std::set<std::string> OtherTasks() const;
+  // Removes a group from the cache after an error, so that the leader is asked again.
   void Forget(int32_t group_key);
 
  private:
   mutable Mutex mutex_;
+  std::set<std::string> other_tasks_ ABSL_GUARDED_BY(mutex_);
   std::map<std::pair<int32_t, std::string>, std::shared_ptr<const CollectiveGroup>> groups_ ABSL_GUARDED_BY(mutex_);
   std::map<std::tuple<int32_t, int32_t, std::string>, int> sources_ ABSL_GUARDED_BY(mutex_);
 };
@@ -52,8 +58,8 @@ class GraphCollectives {
 struct TaskCollectivesOptions {
   std::string task;
   Membership* membership = nullptr;  // borrowed
-  PeerHealth* health = nullptr;      // borrowed; nullptr: the leader is not watched
-  std::string host;                  // see HostIdentity(); "": collectives do not share memory with other tasks
+  PeerHealth* health = nullptr;      // borrowed; nullptr: the leader's health is not checked
+  std::string host;                  // see HostIdentity(); "" turns shared memory with other tasks off
 };
 
 // Thread-safe.
@@ -62,26 +68,36 @@ class TaskCollectives {
   explicit TaskCollectives(const TaskCollectivesOptions& options) : options_(options), host_(options.host) {}
   ~TaskCollectives();
 
-  // What a step of a graph gives to its kernels. Must not outlive this.
+  // The collectives of one step, which its kernels use. Must not outlive this object.
   class StepPart;
   std::shared_ptr<StepPart> ForStep(std::shared_ptr<GraphCollectives> graph, int64_t step_id);
 
-  // A task that does not answer for so long is dead.
+  // A task that does not answer for this long counts as dead.
   absl::Duration peer_timeout() const {
     return options_.health == nullptr ? absl::Seconds(5) : options_.health->timeout();
   }
   CollectiveGroups& groups() { return groups_; }
   BufferRendezvous& buffers() { return buffers_; }
 
-  // A member elsewhere has given a step up.
+  // Ends a step that a member in another task has given up.
   void AbortStep(int64_t step_id, const absl::Status& why);
+  // See Collectives::End().
+  void EndInstances(int32_t group_key, int32_t first_instance, int32_t last_instance, const std::string& why);
   void Shutdown(const absl::Status& why);
-  // Starts to watch, if that has not begun: somebody waits.
+  // Starts the thread that checks other members, if it does not run yet. Call it before waiting for a member.
   void StartWatch();
 
  private:
   class Run;
+  // Collectives that members have ended, of graphs that were registered before.
+  struct Ended {
+    int64_t nanos = 0;
+    absl::Status why;
+  };
+  static constexpr size_t kMaxEnded = 1000;
 
+  // ABORTED if the collective of this graph was ended.
+  absl::Status CheckNotEnded(const GraphCollectives& graph, int32_t group_key, int32_t instance_key) const;
   void Watch();
   void AskPeers();
   void Report(absl::Time now);
@@ -100,24 +116,32 @@ class TaskCollectives {
   CondVar changed_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<Run*, std::weak_ptr<Run>> running_ ABSL_GUARDED_BY(mutex_);
-  std::set<Worker*> asked_ ABSL_GUARDED_BY(mutex_);  // without an answer yet
+  std::set<Worker*> asked_ ABSL_GUARDED_BY(mutex_);  // whose answers are pending
+  // By group, first and last instance; those that members have ended last.
+  std::map<std::tuple<int32_t, int32_t, int32_t>, Ended> ended_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Thread> thread_ ABSL_GUARDED_BY(mutex_);
-  // Only the watching thread's.
+  // Used only by the thread that checks members.
   absl::flat_hash_map<Run*, absl::Duration> reported_;
   absl::Time leader_reported_;
 };
 
-// A step's part: the resource that its kernels find.
+// The resource through which the kernels of a step run collective ops.
 class TaskCollectives::StepPart : public Collectives {
  public:
   StepPart(TaskCollectives& task, std::shared_ptr<GraphCollectives> graph, int64_t step_id)
       : task_(task), graph_(std::move(graph)), step_id_(step_id) {}
 
   void Run(CollectiveCall call, Cancellation& cancellation, Done done) override;
+  void End(int32_t group_key, int32_t first_instance, int32_t last_instance, const std::string& why) override {
+    task_.EndInstances(group_key, first_instance, last_instance, why);
+  }
   std::string Describe() const override;
 
-  // The step has failed here: the other members learn of it.
+  // Tells the other members that the step has failed in this task.
   void Failed(const absl::Status& why);
+
+  // A member has begun again. It has told the others, and will not come to this step.
+  void EndedByMember() { ended_by_member_ = true; }
 
   // For the runs.
   TaskCollectives& task() { return task_; }
@@ -129,8 +153,9 @@ class TaskCollectives::StepPart : public Collectives {
   TaskCollectives& task_;
   const std::shared_ptr<GraphCollectives> graph_;
   const int64_t step_id_;
+  std::atomic<bool> ended_by_member_{false};
   Mutex mutex_;
-  std::set<std::string> tasks_ ABSL_GUARDED_BY(mutex_);  // of all members, but this one
+  std::set<std::string> tasks_ ABSL_GUARDED_BY(mutex_);  // tasks of all other members
 };
 
 }  // namespace thalweg

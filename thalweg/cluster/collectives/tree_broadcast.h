@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value goes from one member to all others, along trees: first to one member
-// of every task, then within each task. n members take about 2 log2(n) steps.
-// The trees and keys are those of TensorFlow, which may be on the other side.
+// Broadcasts a value from one member to all others along trees: first to one member of every
+// task, then within each task. n members take about 2 log2(n) steps. The trees and keys are
+// TensorFlow's, since other members may be TensorFlow tasks.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,14 @@
 namespace thalweg {
 
 struct BroadcastCall {
-  std::string key;  // that of every transfer begins with it
-  int rank = 0;     // this member's
-  int source = 0;   // the rank of the member that has the value
+  std::string key;  // prefix of the keys of all transfers
+  int rank = 0;     // rank of this member
+  int source = 0;   // rank of the member that has the value
   std::vector<int> members_per_task;
-  Tensor values;  // the value, or room for it
+  Tensor values;  // the value at the source; elsewhere the memory to receive it
 };
 
-// This member's part.
+// Runs this member's part.
 void RunTreeBroadcast(BroadcastCall call, std::shared_ptr<Links> links, Links::Done done);
 
 }  // namespace thalweg

@@ -156,6 +156,7 @@ class ReduceKernel : public CollectiveKernel {
     if (offsets.ok()) offsets_.assign(offsets->begin(), offsets->end());
     const auto subdivisions = init.Attr<int64_t>("max_subdivs_per_device");
     if (subdivisions.ok()) max_subdivisions_ = static_cast<int>(*subdivisions);
+    reduction_ = (merge == "Add" ? 1 : merge == "Mul" ? 2 : merge == "Max" ? 3 : 4) + (finish == "Div" ? 8 : 0);
     return Dispatch(ReduceTypes(), dtype, [&]<typename T>() {
       merge_ = merge == "Add"   ? Merge<'+', T>
                : merge == "Mul" ? Merge<'*', T>
@@ -177,6 +178,7 @@ class ReduceKernel : public CollectiveKernel {
     call->max_subdivisions_per_device = max_subdivisions_;
     call->merge = merge_;
     call->finish = finish_;
+    call->reduction = reduction_;
     return absl::OkStatus();
   }
 
@@ -185,6 +187,7 @@ class ReduceKernel : public CollectiveKernel {
   int max_subdivisions_ = -1;
   MergeFn merge_ = nullptr;
   FinishFn finish_ = nullptr;
+  uint32_t reduction_ = 0;
 };
 
 class GatherKernel : public CollectiveKernel {
@@ -350,8 +353,47 @@ Op BcastRecvV2() {
   return Hints(op).Shape(BcastRecvV2Shape).Kernel<BcastRecvKernel>();
 }
 
-const OpRegistration kCollectiveOps[] = {Reduce(),   Gather(),   BcastSend(),   BcastRecv(),
-                                         ReduceV2(), GatherV2(), BcastSendV2(), BcastRecvV2()};
+class CollectiveEndKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(group_key_, init.Attr<int64_t>("group_key"));
+    ASSIGN_OR_RETURN(first_, init.Attr<int64_t>("first_instance"));
+    ASSIGN_OR_RETURN(last_, init.Attr<int64_t>("last_instance"));
+    ASSIGN_OR_RETURN(why_, init.Attr<std::string>("why"));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    // Without a server there are no other members.
+    const absl::StatusOr<std::shared_ptr<Collectives>> collectives =
+        c.step().resources->Find<Collectives>("", Collectives::kName);
+    if (!collectives.ok()) return absl::OkStatus();
+    (*collectives)
+        ->End(static_cast<int32_t>(group_key_), static_cast<int32_t>(first_), static_cast<int32_t>(last_), why_);
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t group_key_ = 0, first_ = 0, last_ = 0;
+  std::string why_;
+};
+
+const OpRegistration kCollectiveOps[] = {Reduce(),
+                                         Gather(),
+                                         BcastSend(),
+                                         BcastRecv(),
+                                         ReduceV2(),
+                                         GatherV2(),
+                                         BcastSendV2(),
+                                         BcastRecvV2(),
+                                         Op("ThalwegCollectiveEnd")
+                                             .Attr("group_key: int")
+                                             .Attr("first_instance: int")
+                                             .Attr("last_instance: int")
+                                             .Attr("why: string = ''")
+                                             .Stateful()
+                                             .Shape(shapes::NoOutputs)
+                                             .Kernel<CollectiveEndKernel>()
+                                             .NotDifferentiable()};
 
 std::vector<AttrArg> AttrsOf(const CollectiveOptions& options, std::vector<AttrArg> more) {
   more.emplace_back("group_size", options.group_size);
@@ -385,6 +427,14 @@ Output CollectiveReduce(const Scope& s, Output input, const CollectiveOptions& o
                AttrsOf(options, {{"merge_op", NameOf(reduce.kind)},
                                  {"final_op", reduce.mean ? "Div" : "Id"},
                                  {"subdiv_offsets", std::vector<int64_t>{}}}));
+}
+
+Output CollectiveEnd(const Scope& s, const CollectiveEndOptions& options) {
+  return s.Add("ThalwegCollectiveEnd", {},
+               {{"group_key", options.group_key},
+                {"first_instance", options.first_instance},
+                {"last_instance", options.last_instance},
+                {"why", options.why}});
 }
 
 Output CollectiveGather(const Scope& s, Output input, const CollectiveOptions& options) {

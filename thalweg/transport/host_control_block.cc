@@ -1,4 +1,5 @@
-#include "thalweg/transport/host_board.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "thalweg/transport/host_control_block.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -17,11 +18,11 @@
 namespace thalweg {
 namespace {
 
-// To wake a thread costs 30 to 60 us: waits that are over sooner should not sleep.
+// Waking a thread costs 30 to 60 us, so shorter waits spin.
 constexpr int64_t kSpinNanos = 50'000;
-// Sleepers look again after this, whatever happens to the bell.
+// Sleeping members check their condition at least this often, even if a wake-up is lost.
 constexpr absl::Duration kNap = absl::Milliseconds(200);
-// A member holds the lock of the board for less than a microsecond.
+// A live member holds the lock for less than a microsecond.
 constexpr absl::Duration kLockTimeout = absl::Seconds(5);
 
 void Sleep(std::atomic<uint32_t>& word, uint32_t value, absl::Duration timeout) {
@@ -41,24 +42,25 @@ void Pause() {
 
 }  // namespace
 
-size_t HostBoard::Bytes(int ranks) {
+size_t HostControlBlock::Bytes(int ranks) {
   return kHeadBytes + kLine * ranks + kSlots * kLine * (1 + ranks) + static_cast<size_t>(kSlots) * ranks * kInlineBytes;
 }
 
-absl::StatusOr<std::unique_ptr<HostBoard>> HostBoard::Create(int ranks) {
+absl::StatusOr<std::unique_ptr<HostControlBlock>> HostControlBlock::Create(int ranks) {
   ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> memory, SharedMemory::Create(Bytes(ranks)));
-  return std::unique_ptr<HostBoard>(new HostBoard(std::move(memory), ranks));
+  return std::unique_ptr<HostControlBlock>(new HostControlBlock(std::move(memory), ranks));
 }
 
-absl::StatusOr<std::unique_ptr<HostBoard>> HostBoard::Of(std::shared_ptr<SharedMemory> memory, int ranks) {
+absl::StatusOr<std::unique_ptr<HostControlBlock>> HostControlBlock::Of(std::shared_ptr<SharedMemory> memory,
+                                                                       int ranks) {
   if (memory->bytes() < Bytes(ranks)) {
-    return InvalidArgument("The board of a group of ", ranks, " has ", memory->bytes(), " bytes, expected ",
-                           Bytes(ranks));
+    return InvalidArgument("The control block of a group of ", ranks, " members has ", memory->bytes(),
+                           " bytes, expected ", Bytes(ranks));
   }
-  return std::unique_ptr<HostBoard>(new HostBoard(std::move(memory), ranks));
+  return std::unique_ptr<HostControlBlock>(new HostControlBlock(std::move(memory), ranks));
 }
 
-int HostBoard::Search(uint64_t start, uint64_t key) const {
+int HostControlBlock::Search(uint64_t start, uint64_t key) const {
   for (int i = 0; i < kSlots; ++i) {
     const int at = static_cast<int>((start + i) % kSlots);
     if (slot(at).key.load(std::memory_order_acquire) == key) return at;
@@ -66,14 +68,14 @@ int HostBoard::Search(uint64_t start, uint64_t key) const {
   return -1;
 }
 
-int HostBoard::FindSlot(uint64_t key) {
-  // Members agree on one slot under a lock. Its holder may have died: then the group fails soon.
+int HostControlBlock::FindSlot(uint64_t key) {
+  // The lock makes all members choose the same slot. If its holder dies, the group fails soon.
   std::atomic<uint32_t>& lock = head().lock;
   const absl::Time give_up = absl::Now() + kLockTimeout;
   for (uint32_t expected = 0; !lock.compare_exchange_weak(expected, 1, std::memory_order_acquire); expected = 0) {
     if (failed()) return -1;
     if (absl::Now() > give_up) {
-      Fail(Unavailable("A member of the group has died, or hangs, while it used the board"));
+      Fail(Unavailable("A member of the group died or hung while it held the lock of the control block"), 0);
       return -1;
     }
     std::this_thread::yield();
@@ -95,37 +97,44 @@ int HostBoard::FindSlot(uint64_t key) {
   return found;
 }
 
-// Members that wait for a free slot look for one when they are rung, or after a nap.
-void HostBoard::LeaveSlot(int i) {
+bool HostControlBlock::Abandon(int i) {
+  std::atomic<uint32_t>& arrived = slot(i).arrived;
+  for (uint32_t seen = arrived.load(std::memory_order_acquire); seen != static_cast<uint32_t>(ranks_);) {
+    if (arrived.compare_exchange_weak(seen, seen | kAbandoned, std::memory_order_acq_rel)) return true;
+  }
+  return false;
+}
+
+// Members that wait for a free slot check for one when their doorbell rings, and after kNap.
+void HostControlBlock::LeaveSlot(int i) {
   Slot& s = slot(i);
   if (s.left.fetch_add(1, std::memory_order_acq_rel) + 1 != static_cast<uint32_t>(ranks_)) return;
   s.key.store(0, std::memory_order_release);
 }
 
-void HostBoard::Ring(int rank) {
-  Bell& b = bell(rank);
+void HostControlBlock::Ring(int rank) {
+  Doorbell& b = doorbell(rank);
   b.rung.fetch_add(1, std::memory_order_seq_cst);
   if (b.sleepers.load(std::memory_order_seq_cst) != 0) WakeAll(b.rung);
 }
 
-void HostBoard::RingAll() {
+void HostControlBlock::RingAll() {
   for (int rank = 0; rank < ranks_; ++rank) Ring(rank);
 }
 
-void HostBoard::Wait(int rank, bool spin, absl::Time deadline, absl::FunctionRef<bool()> ready) {
-  const auto over = [&] { return ready() || failed(); };
-  if (over()) return;
+void HostControlBlock::Wait(int rank, bool spin, absl::Time deadline, absl::FunctionRef<bool()> ready) {
+  if (ready()) return;
   if (spin) {
     for (const int64_t end = NowNanos() + kSpinNanos; NowNanos() < end;) {
       for (int i = 0; i < 20; ++i) Pause();
-      if (over()) return;
+      if (ready()) return;
     }
   }
-  Bell& b = bell(rank);
+  Doorbell& b = doorbell(rank);
   b.sleepers.fetch_add(1, std::memory_order_seq_cst);
   for (;;) {
     const uint32_t before = b.rung.load(std::memory_order_seq_cst);
-    if (over()) break;
+    if (ready()) break;
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) break;
     Sleep(b.rung, before, std::min(left, kNap));
@@ -133,18 +142,20 @@ void HostBoard::Wait(int rank, bool spin, absl::Time deadline, absl::FunctionRef
   b.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-void HostBoard::Fail(const absl::Status& why) {
+void HostControlBlock::Fail(const absl::Status& why, int64_t step) {
   Head& h = head();
   if (h.claim.exchange(1, std::memory_order_acq_rel) == 0) {
     const size_t n = std::min(why.message().size(), kMaxMessage - 1);
     std::memcpy(h.reason, why.message().data(), n);
     h.reason[n] = 0;
+    h.failed_step.store(step, std::memory_order_relaxed);
     h.failed.store(static_cast<uint32_t>(why.code()), std::memory_order_release);
   }
+  if (step == 0) h.lost.store(1, std::memory_order_release);
   RingAll();
 }
 
-absl::Status HostBoard::status() const {
+absl::Status HostControlBlock::status() const {
   const uint32_t code = head().failed.load(std::memory_order_acquire);
   if (code == 0) return absl::OkStatus();
   char reason[kMaxMessage];
