@@ -36,10 +36,9 @@ void SetVerbosity(int verbosity);
 LogLevel MinLogLevel();  // what SetMinLogLevel has set
 int Verbosity();         // what SetVerbosity has set
 
-// Where lines go instead of stderr, for tests; nullptr is stderr again. The
-// sink may be called from several threads at once.
+// A function that takes log lines. Called from several threads at once.
 using LogSink = void (*)(LogLevel level, const std::string& line);
-// As above.
+// Sends lines to `sink` instead of stderr, for tests. nullptr restores stderr.
 void SetLogSink(LogSink sink);
 
 /// @cond INTERNAL
@@ -70,11 +69,14 @@ inline constexpr LogLevel ERROR = LogLevel::kError;
 inline constexpr LogLevel FATAL = LogLevel::kFatal;
 
 }  // namespace internal
+/// @endcond
+
 }  // namespace thalweg
 
+/// @cond INTERNAL
 #define THALWEG_LOG_(level) ::thalweg::internal::LogLine(level, __FILE__, __LINE__).stream()
-
 /// @endcond
+
 // A line of level INFO, WARNING, ERROR or FATAL; the text is streamed into it.
 #define THALWEG_LOG(level)                                                                                           \
   ::thalweg::internal::level < ::thalweg::MinLogLevel() && ::thalweg::internal::level != ::thalweg::LogLevel::kFatal \

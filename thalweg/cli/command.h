@@ -39,6 +39,10 @@ Command OpsCommand();
 Command PythonCommand();
 Command RunCommand();
 Command ServerCommand();
+Command StatusCommand();
+Command TopCommand();
+Command TraceCommand();
 Command VersionCommand();
+Command WhyCommand();
 
 }  // namespace thalweg::cli

@@ -20,7 +20,10 @@ ABSL_FLAG(std::string, feeds, "", "file with thalweg.NamedTensors: values to fee
 ABSL_FLAG(std::vector<std::string>, fetch, {}, "a tensor to fetch; may be given several times");
 ABSL_FLAG(std::vector<std::string>, target, {}, "a node to run without fetching it; may be given several times");
 ABSL_FLAG(int, runs, 1, "number of times to run the step; the values of the last run are written");
-ABSL_FLAG(std::string, steps, "", "file with thalweg.EvalSteps, instead of --feeds, --fetch, --target and --runs");
+ABSL_FLAG(
+    std::string, steps, "",
+    "for eval: file with thalweg.EvalSteps, instead of --feeds, --fetch, --target and --runs; for trace: number of "
+    "the last steps of each worker, 20 if not given");
 ABSL_FLAG(bool, keep_going, false, "with --steps: if a step fails, record its error and run the next one");
 ABSL_FLAG(std::string, out, "",
           "file for the values: thalweg.NamedTensors or, with --steps, thalweg.EvalResults; empty: print them");

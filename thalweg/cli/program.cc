@@ -18,12 +18,12 @@ constexpr int kFailed = 1;
 constexpr int kWrongArguments = 2;
 
 std::vector<Command> Commands() {
-  return {CheckpointCommand(), EvalCommand(),   OpsCommand(),    PythonCommand(),
-          RunCommand(),        ServerCommand(), VersionCommand()};
+  return {CheckpointCommand(), EvalCommand(), OpsCommand(),   PythonCommand(),  RunCommand(), ServerCommand(),
+          StatusCommand(),     TopCommand(),  TraceCommand(), VersionCommand(), WhyCommand()};
 }
 
 // Logging flags, which every command accepts. base/logging.cc defines them.
-std::vector<std::string> CommonFlags() { return {"v", "minloglevel"}; }
+std::vector<std::string> CommonFlags() { return {"v", "minloglevel", "log_format"}; }
 
 std::string Help() {
   std::string text = "usage: thalweg COMMAND [flags]\n\ncommands:\n";

@@ -190,9 +190,13 @@ TEST_F(ProgramTest, OpsAreListed) {
 }
 
 TEST_F(ProgramTest, MissingOpsAreListedWithTheReason) {
-  Write("registry.txt", "# Names of another registry.\n\nMul 1.15.5\nXlaLaunch\nNoSuchOp 2.15.1\n");
+  Write("registry.txt", "# Names of another registry.\n\nMul 1.15.5\nXlaLaunch\nLMDBReader\nNoSuchOp 2.15.1\n");
   EXPECT_EQ(Run({"ops", "--missing", Path("registry.txt")}), 0);
-  EXPECT_EQ(out_, "XlaLaunch: XLA\nNoSuchOp: not done yet\n2 of 3 op types are missing\n");
+  EXPECT_EQ(out_,
+            "XlaLaunch: XLA\n"
+            "LMDBReader: it needs the library liblmdb, which Thalweg does not use\n"
+            "NoSuchOp: not done yet\n"
+            "3 of 4 op types are missing\n");
   EXPECT_EQ(Run({"ops", "--missing", Path("nothing.txt")}), 1);
 }
 

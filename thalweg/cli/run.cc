@@ -19,7 +19,7 @@ ABSL_FLAG(std::string, restart, "never",
 ABSL_FLAG(int, max_restarts, 3, "with --restart on-failure: maximum number of restarts per task");
 ABSL_FLAG(absl::Duration, ps_grace, absl::Seconds(3),
           "how long to wait for parameter servers to exit after the workers have, before sending SIGTERM");
-ABSL_FLAG(bool, board, true, "on a terminal: show a table of the tasks' progress instead of their step lines");
+ABSL_FLAG(bool, progress, true, "on a terminal: show a table of the tasks' progress instead of their step lines");
 ABSL_FLAG(std::string, faults, "",
           "faults to inject, to test a job: \"seed=7,kill=ps:0@step:120,stop=worker:1@5s+3s,drop=2%,delay=5ms\"; "
           "docs/reliability.md has the grammar");
@@ -37,16 +37,16 @@ absl::StatusOr<int> RunCluster(std::ostream& out, const std::vector<std::string>
   if (const std::string text = absl::GetFlag(FLAGS_faults); !text.empty()) {
     ASSIGN_OR_RETURN(faults, FaultPlan::Parse(text));
   }
-  return RunLocalJob({.ps = absl::GetFlag(FLAGS_ps),
-                      .workers = absl::GetFlag(FLAGS_workers),
-                      .command = rest,
-                      .base_port = absl::GetFlag(FLAGS_base_port),
-                      .max_restarts = restart == "never" ? 0 : absl::GetFlag(FLAGS_max_restarts),
-                      .ps_grace = absl::GetFlag(FLAGS_ps_grace),
-                      .faults = std::move(faults),
-                      .terminal = absl::GetFlag(FLAGS_board) && IsTerminal(stdout),
-                      .out = &out,
-                      .err = &std::cerr});
+  return RunHostJob({.ps = absl::GetFlag(FLAGS_ps),
+                     .workers = absl::GetFlag(FLAGS_workers),
+                     .command = rest,
+                     .base_port = absl::GetFlag(FLAGS_base_port),
+                     .max_restarts = restart == "never" ? 0 : absl::GetFlag(FLAGS_max_restarts),
+                     .ps_grace = absl::GetFlag(FLAGS_ps_grace),
+                     .faults = std::move(faults),
+                     .terminal = absl::GetFlag(FLAGS_progress) && IsTerminal(stdout),
+                     .out = &out,
+                     .err = &std::cerr});
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ Command RunCommand() {
               "  thalweg run --workers 2 -- thalweg python train.py --ps_hosts={ps_hosts} \\\n"
               "      --worker_hosts={worker_hosts} --job_name={job_name} --task_index={task_index}",
           .usage = "[--ps N] [--workers N] [--restart on-failure] [--faults F] [--] PROGRAM [ARGS...]",
-          .flags = {"ps", "workers", "restart", "max_restarts", "base_port", "ps_grace", "board", "faults"},
+          .flags = {"ps", "workers", "restart", "max_restarts", "base_port", "ps_grace", "progress", "faults"},
           .run_for_code = RunCluster};
 }
 

@@ -18,7 +18,9 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
 #include "absl/time/time.h"
+#include "thalweg/base/log_format.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
@@ -26,6 +28,8 @@
 #include "thalweg/cli/proto_file.h"
 #include "thalweg/client/task_completion.h"
 #include "thalweg/launch/fault_schedule.h"
+#include "thalweg/launch/monitoring_environment.h"
+#include "thalweg/monitor/task_monitor.h"
 #include "thalweg/proto/config.pb.h"
 #include "thalweg/server/script_channel.h"
 
@@ -39,6 +43,9 @@ ABSL_FLAG(int, cpus, 1, "number of CPU devices: /device:CPU:0, /device:CPU:1, ..
 ABSL_FLAG(bool, forever, false, "keep serving after all workers are done, until SIGTERM or SIGINT");
 ABSL_FLAG(absl::Duration, orphan_after, absl::InfiniteDuration(),
           "exit with code 132 if no worker has been seen for this long");
+ABSL_FLAG(absl::Duration, failed_after, absl::Seconds(60),
+          "how long a worker whose program ended with an error may take to be restarted; then synchronous training "
+          "that waits for it fails, and a server without other workers exits with code 132; \"inf\": no limit");
 ABSL_FLAG(absl::Duration, idle_after, absl::Seconds(10),
           "as a parameter server of TensorFlow workers: exit with code 0 when they have closed their sessions, cannot "
           "be reached, and no call has arrived for this long");
@@ -47,10 +54,10 @@ ABSL_FLAG(
     "with --orphan_after: save all variables before the exit, in a checkpoint of this prefix and the task's name; "
     "\"ckpt/orphan\" makes ckpt/orphan-ps-0");
 // A lifeline connects the server to the program that owns it. The program writes one
-// letter per request: "D" announces that its work is done, "J" waits for the end of
-// the job, "L" lets the server finish its steps and exit. The server answers on its
-// standard output ("Announced", "Joined", "Orphaned"). It serves until the program
-// closes its end, so that the sessions of an exiting program are closed last.
+// letter per request: "S100\n" tells the global step at which it stops, "D" announces that its work is done, "F" that
+// it ends with an error; "J" waits for the end of the job, "L" lets the server finish its steps and exit. The server
+// answers on its standard output ("Announced", "Joined", "Orphaned"). It serves until the program closes its end, so
+// that the sessions of an exiting program are closed last.
 ABSL_FLAG(int, lifeline, -1,
           "file descriptor of a pipe from the program that owns the server; the server exits when the other end is "
           "closed, and leaves SIGINT, SIGTERM and SIGHUP to that program");
@@ -68,6 +75,17 @@ ABSL_DECLARE_FLAG(bool, keep_tensorflow_semantics);  // defined in python.cc
 ABSL_DECLARE_FLAG(std::string, faults);              // defined in run.cc
 ABSL_FLAG(bool, local_links, true,
           "use shared memory instead of the network between tasks of one user on this machine");
+ABSL_FLAG(
+    std::string, http, "localhost:0",
+    "\"host:port\" on which to show the status of the job (docs/observing.md); port 0: any free port; \"off\": none");
+ABSL_FLAG(
+    std::string, http_token, "",
+    "what requests to the HTTP port must carry, as \"Authorization: Bearer TOKEN\" or \"?token=TOKEN\"; by default "
+    "the value of THALWEG_HTTP_TOKEN, if there is one");
+ABSL_FLAG(
+    std::string, flight_folder, "",
+    "existing folder for dumps of the flight recorder, which are written when a step fails and on SIGUSR1; \"\": none");
+ABSL_FLAG(bool, recorder, true, "record steps, events and scalars, for the status of the job and the flight recorder");
 ABSL_FLAG(std::string, bind, "",
           "address to listen on; \"0.0.0.0\": all. By default loopback only if all tasks of the cluster are on it, "
           "otherwise also the address that the cluster gives this task");
@@ -92,7 +110,15 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer(std::unique_ptr<FaultInjecto
                         .orphan_after = absl::GetFlag(FLAGS_orphan_after),
                         .orphan_checkpoint = absl::GetFlag(FLAGS_orphan_checkpoint),
                         .release_tokens_of_tasks_that_left = !absl::GetFlag(FLAGS_keep_tensorflow_semantics),
-                        .idle_after = absl::GetFlag(FLAGS_idle_after)};
+                        .failed_after = absl::GetFlag(FLAGS_keep_tensorflow_semantics)
+                                            ? absl::InfiniteDuration()
+                                            : absl::GetFlag(FLAGS_failed_after),
+                        .idle_after = absl::GetFlag(FLAGS_idle_after),
+                        .http = absl::GetFlag(FLAGS_http),
+                        .http_token = absl::GetFlag(FLAGS_http_token),
+                        .flight_folder = absl::GetFlag(FLAGS_flight_folder),
+                        .recorder = absl::GetFlag(FLAGS_recorder)};
+  options = WithMonitoringOfEnvironment(std::move(options));
   if (options.peer_timeout <= absl::ZeroDuration()) {
     return InvalidArgument("--peer_timeout: expected more than 0, got ", absl::FormatDuration(options.peer_timeout));
   }
@@ -135,7 +161,7 @@ class Events {
     close(ended_);
   }
 
-  enum class Event { kSignal, kEnded, kToldToJoin, kToldDone, kToldToLeave, kCut };
+  enum class Event { kSignal, kEnded, kToldToJoin, kToldDone, kToldFailed, kToldToLeave, kToldStopStep, kCut };
   Event Wait() {
     while (true) {
       pollfd waits[] = {{.fd = signals_, .events = POLLIN, .revents = 0},
@@ -153,10 +179,13 @@ class Events {
       if (read(lifeline_, &told, 1) != 1) return Event::kCut;
       if (told == 'J') return Event::kToldToJoin;
       if (told == 'D') return Event::kToldDone;
+      if (told == 'F') return Event::kToldFailed;
       if (told == 'L') return Event::kToldToLeave;
+      if (told == 'S' && ReadStopStep()) return Event::kToldStopStep;
     }
   }
   int signal() const { return signal_; }
+  int64_t stop_step() const { return stop_step_; }
   bool has_lifeline() const { return lifeline_ >= 0; }
   void SetEnded() {
     const uint64_t one = 1;
@@ -164,8 +193,17 @@ class Events {
   }
 
  private:
+  // Digits and an end of line, which the program writes at once.
+  bool ReadStopStep() {
+    std::string digits;
+    char c = 0;
+    while (digits.size() < 20 && read(lifeline_, &c, 1) == 1 && c != '\n') digits += c;
+    return absl::SimpleAtoi(digits, &stop_step_);
+  }
+
   const int signals_, ended_, lifeline_;
   int signal_ = 0;
+  int64_t stop_step_ = 0;
 };
 
 // Serves until the job is over, a signal arrives, or the lifeline is closed.
@@ -197,8 +235,13 @@ class Serving {
         StartJoin();
         return "";
       case Events::Event::kToldDone:
-        if (const absl::Status told = AnnounceDone(server_.target()); !told.ok()) LOG(WARNING) << told.message();
-        Say("Announced");
+        HasTold(AnnounceDone(server_.target()));
+        return "";
+      case Events::Event::kToldFailed:
+        HasTold(AnnounceFailed(server_.target()));
+        return "";
+      case Events::Event::kToldStopStep:
+        server_.SetStopStep(events_.stop_step());
         return "";
       case Events::Event::kToldToLeave:
         StartDrain();
@@ -209,8 +252,19 @@ class Serving {
     return "";
   }
 
+  void HasTold(const absl::Status& told) {
+    if (!told.ok()) LOG(WARNING) << told.message();
+    Say("Announced");
+  }
+
   // Drains the server: running steps finish first. A second signal exits immediately.
   std::string HandleSignal() {
+    if (events_.signal() == SIGUSR1) {
+      const absl::StatusOr<std::string> path = server_.DumpFlightRecorder();
+      LOG(INFO) << server_.task().ToString()
+                << " was asked for its flight recorder: " << (path.ok() ? *path : std::string(path.status().message()));
+      return "";
+    }
     if (events_.has_lifeline()) return "";  // the program decides
     if (drain_ != nullptr) _exit(128 + events_.signal());
     LOG(INFO) << server_.task().ToString() << " finishes its steps and exits: received " << strsignal(events_.signal());
@@ -267,6 +321,7 @@ absl::Status RunServer(std::ostream& out) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);
   const int lifeline = absl::GetFlag(FLAGS_lifeline);
   if (lifeline >= 0) sigaddset(&signals, SIGHUP);
   signal(SIGPIPE, SIG_IGN);  // the reader of our standard output may have exited
@@ -279,6 +334,7 @@ absl::Status RunServer(std::ostream& out) {
         << std::endl;
     return server.status();
   }
+  SetLogTask(ShortTaskName((*server)->task().ToString()));
   out << "Started server with target: " << (*server)->target() << std::endl;
   Events events(signals, lifeline);
   return Serving(**server, events, out).Run(/*join=*/lifeline < 0 && !absl::GetFlag(FLAGS_forever));
@@ -290,9 +346,14 @@ Command ServerCommand() {
   return {.name = "server",
           .summary = "Serves one task of a cluster to Thalweg's and TensorFlow's clients and servers.",
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
-          .flags = {"cluster", "job_name", "task_index", "server_def", "cpus", "bind", "forever", "orphan_after",
-                    "orphan_checkpoint", "idle_after", "peer_timeout", "client_lease", "master_lease", "local_links",
-                    "lifeline", "script_channel", "keep_tensorflow_semantics", "faults"},
+          .flags = {"cluster",       "job_name",       "task_index",
+                    "server_def",    "cpus",           "bind",
+                    "forever",       "orphan_after",   "orphan_checkpoint",
+                    "failed_after",  "idle_after",     "peer_timeout",
+                    "client_lease",  "master_lease",   "local_links",
+                    "lifeline",      "script_channel", "keep_tensorflow_semantics",
+                    "faults",        "http",           "http_token",
+                    "flight_folder", "recorder"},
           .run = RunServer};
 }
 

@@ -3,8 +3,10 @@
 // such as the token queue of synchronous training.
 #pragma once
 
+#include <map>
 #include <string>
 
+#include "absl/time/time.h"
 #include "thalweg/kernel/resource.h"
 
 namespace thalweg {
@@ -15,12 +17,23 @@ class TaskObserver {
   // The program of `task` ("/job:worker/replica:0/task:1") has announced that it is
   // done. It may come back if it is restarted.
   virtual void TaskLeft(const std::string& task) = 0;
+  // The programs of these tasks ended with an error at these times and have not been
+  // restarted. Called about every second while that is so. Waits that only these tasks can end
+  // should fail when they have lasted for `limit`.
+  virtual void TasksFailed(const std::map<std::string, absl::Time>& failed, absl::Duration limit) = 0;
 };
 
 // Notifies the resources that are TaskObservers.
 inline void TellTaskLeft(const ResourceManager& resources, const std::string& task) {
   for (const auto& resource : resources.All()) {
     if (auto* const observer = dynamic_cast<TaskObserver*>(resource.get())) observer->TaskLeft(task);
+  }
+}
+
+inline void TellTasksFailed(const ResourceManager& resources, const std::map<std::string, absl::Time>& failed,
+                            absl::Duration limit) {
+  for (const auto& resource : resources.All()) {
+    if (auto* const observer = dynamic_cast<TaskObserver*>(resource.get())) observer->TasksFailed(failed, limit);
   }
 }
 

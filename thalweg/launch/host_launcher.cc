@@ -29,6 +29,8 @@
 #include "thalweg/launch/fake_clock.h"
 #include "thalweg/launch/fault_schedule.h"
 #include "thalweg/launch/progress_table.h"
+#include "thalweg/monitor/status_text.h"
+#include "thalweg/server/job_watcher.h"
 
 namespace thalweg {
 namespace {
@@ -58,7 +60,8 @@ int64_t StepsOf(const std::vector<std::string>& command) {
 
 struct Task {
   TaskId id;
-  std::string name;  // "worker 0"
+  std::string name;     // "worker 0"
+  std::string address;  // host:port of its server
   std::vector<std::string> args;
   std::map<std::string, std::string> variables;
   pid_t pid = -1;  // -1: it does not run
@@ -77,10 +80,10 @@ struct Stream {
   std::string rest;  // a line that has no end yet
 };
 
-class LocalJob {
+class HostJob {
  public:
-  LocalJob(const LocalJobOptions& options, const std::vector<std::string>& names)
-      : options_(options), board_(names, StepsOf(options.command)) {
+  HostJob(const HostJobOptions& options, const std::vector<std::string>& names)
+      : options_(options), table_(names, StepsOf(options.command)) {
     for (const std::string& name : names) width_ = std::max(width_, name.size());
     sigset_t signals;
     sigemptyset(&signals);
@@ -88,7 +91,7 @@ class LocalJob {
     sigprocmask(SIG_BLOCK, &signals, &old_mask_);
     signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   }
-  ~LocalJob() {
+  ~HostJob() {
     KillAll();
     for (const Stream& stream : streams_) close(stream.fd);
     close(signals_);
@@ -107,6 +110,10 @@ class LocalJob {
     }
     faults_.emplace(options_.faults, absl::Now());
     for (size_t i = 0; i < tasks_.size(); ++i) RETURN_IF_ERROR(StartTask(i));
+    if (!options_.terminal) return absl::OkStatus();
+    ClusterSpec cluster;
+    for (const Task& task : tasks_) RETURN_IF_ERROR(cluster.AddTask(task.id, task.address));
+    watcher_.emplace(cluster);
     return absl::OkStatus();
   }
 
@@ -139,7 +146,7 @@ class LocalJob {
     task.pid = child.pid;
     streams_.push_back({child.out, i, false, ""});
     streams_.push_back({child.err, i, true, ""});
-    board_.SetState(i, "running");
+    table_.SetState(i, "running");
     return absl::OkStatus();
   }
 
@@ -232,19 +239,19 @@ class LocalJob {
     const bool expected = ending_ || (IsPs(task) && end_ps_at_ != absl::InfiniteFuture());
     if (task.code == 0 || expected) {
       task.ended = true;
-      board_.SetState(i, task.code == 0 ? "done" : "ended");
+      table_.SetState(i, task.code == 0 ? "done" : "ended");
       return;
     }
     if (task.code >= 128 && task.restarts < options_.max_restarts) {
       const absl::Duration pause = kFirstPause * (1 << std::min(task.restarts, 6));
       ++task.restarts;
       task.start_at = absl::Now() + pause;
-      board_.SetState(i, absl::StrCat("restart ", task.restarts));
+      table_.SetState(i, absl::StrCat("restart ", task.restarts));
       Say(absl::StrCat(task.name, " ", how, "; restarting it (", task.restarts, " of ", options_.max_restarts, ")"));
       return;
     }
     task.ended = true;
-    board_.SetState(i, absl::StrCat("failed: ", task.code));
+    table_.SetState(i, absl::StrCat("failed: ", task.code));
     std::string why;
     if (options_.max_restarts > 0 && task.code < 128) why = ", which a restart would not change";
     if (options_.max_restarts > 0 && task.code >= 128) why = absl::StrCat(", after ", task.restarts, " restarts");
@@ -309,9 +316,41 @@ class LocalJob {
     }
   }
 
-  // Prints a line of a task. On a terminal, lines that report steps update the table instead.
+  // Takes what the tasks have told about themselves into the table.
+  void TakeStatus() {
+    const JobStatus job = watcher_->status();
+    for (const TaskStatus& status : job.tasks()) {
+      const auto task =
+          std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& t) { return t.name == status.name(); });
+      if (task == tasks_.end()) continue;
+      const auto i = static_cast<size_t>(task - tasks_.begin());
+      TaskProgress& progress = progress_[i];
+      const bool down = status.state() == "down";
+      // A task that has never answered starts up, or has no server of Thalweg's.
+      if (status.state() == "tensorflow" || status.seconds_silent() < 0) continue;
+      constexpr double kSilent = 2;
+      progress.trouble = down && task->pid > 0 && status.seconds_silent() > kSilent ? DescribeState(status) : "";
+      progress.rate = down ? 0 : status.steps_per_second();
+      if (!down) {
+        progress.steps = static_cast<int64_t>(status.steps());
+        progress.http = status.http();
+        for (const ScalarSeries& scalar : status.scalars()) {
+          if (scalar.name() == "learning rate" || scalar.values_size() == 0) continue;
+          progress.loss = scalar.values(scalar.values_size() - 1);
+          break;
+        }
+        if (status.has_global_step()) {
+          table_.SetGlobalStep(static_cast<int64_t>(status.global_step()), status.global_steps_per_second());
+        }
+      }
+      table_.SetProgress(i, progress);
+    }
+  }
+
+  // Prints a line of a task. On a terminal, lines of the standard output that report steps do not
+  // appear above the table. What a task logs always does.
   void Show(const Stream& stream, absl::string_view line) {
-    const bool told = board_.AddLine(stream.task, line, absl::Now());
+    const bool told = !stream.is_err && table_.AddLine(stream.task, line, absl::Now());
     if (told && options_.terminal) return;
     Erase();
     std::ostream& to = stream.is_err ? *options_.err : *options_.out;
@@ -327,35 +366,38 @@ class LocalJob {
   }
   void Draw() {
     if (!options_.terminal) return;
+    if (watcher_.has_value()) TakeStatus();
     winsize size{};
     const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0;
     const size_t columns = known ? size.ws_col : 80, lines = known ? size.ws_row : 24;
-    const std::vector<std::string> rows = board_.Rows(absl::Now(), columns - 1, std::max<size_t>(lines - 1, 3));
+    const std::vector<std::string> rows = table_.Rows(absl::Now(), columns - 1, std::max<size_t>(lines - 1, 3));
     Erase();
     *options_.out << absl::StrJoin(rows, "\n") << "\n" << std::flush;
     drawn_ = rows.size();
   }
 
-  const LocalJobOptions& options_;
-  ProgressTable board_;
+  const HostJobOptions& options_;
+  ProgressTable table_;
   size_t width_ = 3;
-  size_t drawn_ = 0;  // lines of the board that are on the terminal
+  size_t drawn_ = 0;  // lines of the table that are on the terminal
   sigset_t old_mask_;
   int signals_ = -1;
   std::vector<Task> tasks_;
   std::optional<FaultSchedule> faults_;
   std::optional<FakeClock> clock_;
   std::vector<Stream> streams_;
-  int signal_ = 0;       // the signal that was passed on
-  int code_ = 0;         // the exit code of the task that failed
-  bool ending_ = false;  // the workers were told to exit
+  std::map<size_t, TaskProgress> progress_;  // by task
+  std::optional<JobWatcher> watcher_;        // on a terminal
+  int signal_ = 0;                           // the signal that was passed on
+  int code_ = 0;                             // the exit code of the task that failed
+  bool ending_ = false;                      // the workers were told to exit
   bool ps_told_ = false;
   absl::Time end_ps_at_ = absl::InfiniteFuture();
   absl::Time kill_at_ = absl::InfiniteFuture();
 };
 
 // The tasks with their arguments and environment variables.
-absl::StatusOr<std::vector<Task>> MakeTasks(const LocalJobOptions& options) {
+absl::StatusOr<std::vector<Task>> MakeTasks(const HostJobOptions& options) {
   std::vector<std::string> command = options.command;
   ASSIGN_OR_RETURN(command[0], FindProgram(command[0]));
   ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(options.ps + options.workers, options.base_port));
@@ -366,6 +408,7 @@ absl::StatusOr<std::vector<Task>> MakeTasks(const LocalJobOptions& options) {
     (is_ps ? ps_hosts : worker_hosts).push_back(absl::StrCat("localhost:", ports[i]));
     Task task{.id = is_ps ? TaskId{"ps", i} : TaskId{"worker", i - options.ps}};
     task.name = absl::StrCat(task.id.job, " ", task.id.index);
+    task.address = absl::StrCat("localhost:", ports[i]);
     tasks.push_back(std::move(task));
   }
   const auto list = [](const std::vector<std::string>& hosts) {
@@ -406,7 +449,7 @@ absl::Status CheckFaults(const FaultPlan& plan, const std::vector<Task>& tasks) 
 
 }  // namespace
 
-absl::StatusOr<int> RunLocalJob(const LocalJobOptions& options) {
+absl::StatusOr<int> RunHostJob(const HostJobOptions& options) {
   if (options.command.empty())
     return InvalidArgument("Expected a program: thalweg run --ps 1 --workers 2 -- ./program");
   if (options.ps < 0 || options.workers < 1) {
@@ -417,7 +460,7 @@ absl::StatusOr<int> RunLocalJob(const LocalJobOptions& options) {
   RETURN_IF_ERROR(CheckFaults(options.faults, tasks));
   std::vector<std::string> names;
   for (const Task& task : tasks) names.push_back(task.name);
-  LocalJob job(options, names);
+  HostJob job(options, names);
   RETURN_IF_ERROR(job.Start(std::move(tasks)));
   return job.Run();
 }

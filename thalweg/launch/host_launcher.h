@@ -13,7 +13,7 @@
 
 namespace thalweg {
 
-struct LocalJobOptions {
+struct HostJobOptions {
   int ps = 1;
   int workers = 1;
   // The program and its arguments. In them {ps_hosts}, {worker_hosts}, {job_name} and
@@ -40,6 +40,6 @@ struct LocalJobOptions {
 // Returns an error if the tasks could not be started.
 //
 // Blocks these signals and SIGCHLD in this thread.
-absl::StatusOr<int> RunLocalJob(const LocalJobOptions& options);
+absl::StatusOr<int> RunHostJob(const HostJobOptions& options);
 
 }  // namespace thalweg

@@ -35,15 +35,15 @@ using testing::Not;
 class HostLauncherTest : public FolderTest {
  protected:
   // Runs a script for every task; its $1 and $2 are job and index.
-  absl::StatusOr<int> Run(const std::string& script, LocalJobOptions options = {}) {
+  absl::StatusOr<int> Run(const std::string& script, HostJobOptions options = {}) {
     options.command = {"bash", "-c", script, "task", "{job_name}", "{task_index}", "{ps_hosts}", "{worker_hosts}"};
     return RunCommand(std::move(options));
   }
-  absl::StatusOr<int> RunCommand(LocalJobOptions options) {
+  absl::StatusOr<int> RunCommand(HostJobOptions options) {
     std::ostringstream out, err;
     options.out = &out;
     options.err = &err;
-    absl::StatusOr<int> code = RunLocalJob(options);
+    absl::StatusOr<int> code = RunHostJob(options);
     out_ = out.str();
     err_ = err.str();
     return code;
@@ -117,7 +117,7 @@ TEST_F(HostLauncherTest, WhatIsWorthATryIsStartedAgain) {
   EXPECT_THAT(err_, HasSubstr("ended with code 3, which a restart would not change; the job ends"));
 }
 
-TEST_F(HostLauncherTest, OnATerminalStepsAreOnTheBoard) {
+TEST_F(HostLauncherTest, OnATerminalStepsAreInTheTable) {
   EXPECT_EQ(*Run("echo hello; echo step 3/9 loss 0.5; echo step 9/9 loss 0.25", {.ps = 0, .terminal = true}), 0);
   EXPECT_THAT(out_, AllOf(HasSubstr("worker 0 | hello\n"), Not(HasSubstr("| step")), HasSubstr("step 9/9"),
                           HasSubstr("loss 0.25"), HasSubstr("done")));
@@ -168,9 +168,9 @@ class SignalledLauncherTest : public HostLauncherTest {
     if (pid_ == 0) {
       std::ostringstream ignored;
       const std::string told = absl::StrCat("/proc/self/fd/", fds_[1]);
-      LocalJobOptions options{.command = {"bash", "-c", script, "task", "{job_name}", told}};
+      HostJobOptions options{.command = {"bash", "-c", script, "task", "{job_name}", told}};
       options.out = options.err = &ignored;
-      const auto code = RunLocalJob(options);
+      const auto code = RunHostJob(options);
       _exit(code.ok() ? *code : 99);
     }
     close(fds_[1]);

@@ -35,34 +35,36 @@ class FaultInjector;
 
 // A task, and the cluster that it belongs to. A value.
 struct Job {
-  using Environment = std::map<std::string, std::string>;
+  using Environment = std::map<std::string, std::string>;  // variables by name
 
-  ClusterSpec cluster;
-  TaskId task;
-  std::string source;  // where it is from: "flags", "TF_CONFIG", ..., "" if there is no cluster
-  // The faults that THALWEG_FAULTS asks for (docs/reliability.md), while a copy of
-  // this lives; nullptr: none.
+  ClusterSpec cluster;  // all tasks; empty: this process trains alone
+  TaskId task;          // this task
+  std::string source;   // where the description came from: "flags", "TF_CONFIG", ...; "" without a cluster
+  // Injects the faults that THALWEG_FAULTS asks for (docs/reliability.md) as long as a
+  // copy of this Job exists. nullptr: none.
   std::shared_ptr<FaultInjector> faults;
 
-  // The task that initializes, saves and restores: "chief" or "master" if the
-  // cluster has one, else the first worker.
+  // True for the task that initializes, saves and restores: the "chief" or "master" of
+  // the cluster or, without one, the first worker.
   bool is_chief() const;
-  // Tasks that train: workers, and a "chief" or "master" beside them, which is
-  // the last. For shares of data, seeds and SyncReplicas.
+  // The number of tasks that train: the workers, and a "chief" or "master", which counts
+  // as the last of them. Use it to shard data and for SyncReplicas.
   int num_workers() const;
-  int worker_index() const;  // this one's number among them; -1 if it is none
+  // The index of this task among them; -1 if it does not train.
+  int worker_index() const;
 
-  // INVALID_ARGUMENT, naming the flag or variable, its value and what was
-  // expected, if the description is wrong or not complete.
+  // Reads the job from --job_name, --task_index, --ps_hosts and similar flags, or from
+  // TF_CONFIG or a batch scheduler's variables. INVALID_ARGUMENT, with the flag or
+  // variable, its value and what was expected, if the description is wrong or incomplete.
   static absl::StatusOr<Job> FromFlagsOrEnvironment(int argc, char** argv);
-  // The same of arguments (without the program's name) and variables.
+  // The same from given arguments (without the program's name) and variables.
   static absl::StatusOr<Job> From(const std::vector<std::string>& args, const Environment& environment);
 };
 
-// What main() returns: 0 for OK; else prints the error to stderr and returns
-// the number of its code, plus 128 if another try may succeed: UNAVAILABLE (142)
-// and ABORTED (138), when tasks went away, and DEADLINE_EXCEEDED (132), as of a
-// parameter server that no worker needs any more.
+// The exit code of main(): 0 for OK. Otherwise prints the error to stderr and returns
+// the number of its code, plus 128 if another try may succeed: UNAVAILABLE (142) and
+// ABORTED (138), when tasks were lost, and DEADLINE_EXCEEDED (132), as from a parameter
+// server without workers.
 int ExitCode(const absl::Status& status);
 // True for errors after which another try may succeed.
 bool IsWorthRetry(const absl::Status& status);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <tuple>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -105,33 +106,62 @@ std::string ProgressTable::Steps(const Track& track, absl::Time now) const {
   return text;
 }
 
+std::string ProgressTable::Line(const Row& row, int name_width, int state_width, absl::Time now) const {
+  const std::string& state = row.told.has_value() && !row.told->trouble.empty() ? row.told->trouble : row.state;
+  std::string line = absl::StrFormat("%-*s  %-*s  ", name_width, row.name, state_width, state);
+  std::optional<double> loss = row.loss;
+  if (row.told.has_value()) {
+    loss = row.told->loss;
+    if (row.told->steps > 0) absl::StrAppendFormat(&line, "%d steps", row.told->steps);
+    if (const double rate = row.told->rate; rate > 0) {
+      absl::StrAppendFormat(&line, "  %.*f steps/s", rate < 10 ? 1 : 0, rate);
+    }
+  } else {
+    absl::StrAppend(&line, Steps(row.track, now));
+  }
+  if (loss.has_value()) absl::StrAppendFormat(&line, "  loss %.4g", *loss);
+  if (row.told.has_value() && !row.told->http.empty()) absl::StrAppend(&line, "  ", row.told->http);
+  return line;
+}
+
+std::string ProgressTable::TotalLine(int width, absl::Time now) const {
+  if (!global_step_.has_value() && total_.samples.empty()) return "";
+  std::string line = absl::StrFormat("%-*s  ", width, "total");
+  int64_t step = 0;
+  double rate = 0;
+  if (global_step_.has_value()) {
+    std::tie(step, rate) = *global_step_;
+    absl::StrAppendFormat(&line, "step %d", step);
+    if (total_steps_ > 0) absl::StrAppend(&line, "/", total_steps_);
+    if (rate > 0) absl::StrAppendFormat(&line, "  %.*f steps/s", rate < 10 ? 1 : 0, rate);
+  } else {
+    step = total_.samples.back().second;
+    rate = total_.rate(now);
+    absl::StrAppend(&line, Steps(total_, now));
+  }
+  if (rate > 0 && total_steps_ > step) {
+    absl::StrAppend(&line, "  ETA ", ShortDuration(absl::Seconds(static_cast<double>(total_steps_ - step) / rate)));
+  }
+  return line;
+}
+
 std::vector<std::string> ProgressTable::Rows(absl::Time now, size_t columns, size_t max_lines) const {
   size_t name_width = 5, state_width = 0;
   for (const Row& row : rows_) {
     name_width = std::max(name_width, row.name.size());
-    state_width = std::max(state_width, row.state.size());
+    state_width = std::max({state_width, row.state.size(), row.told.has_value() ? row.told->trouble.size() : 0});
   }
   std::vector<std::string> lines;
   for (const Row& row : rows_) {
-    std::string line = absl::StrFormat("%-*s  %-*s  %s", static_cast<int>(name_width), row.name,
-                                       static_cast<int>(state_width), row.state, Steps(row.track, now));
-    if (row.loss.has_value()) absl::StrAppendFormat(&line, "  loss %.4g", *row.loss);
-    lines.push_back(std::move(line));
+    lines.push_back(Line(row, static_cast<int>(name_width), static_cast<int>(state_width), now));
   }
-  const size_t room = max_lines - (total_.samples.empty() ? 0 : 1);
+  std::string total = TotalLine(static_cast<int>(name_width + 2 + state_width), now);
+  const size_t room = max_lines - (total.empty() ? 0 : 1);
   if (lines.size() > room) {
     lines.resize(room - 1);
     lines.push_back(absl::StrFormat("... %d more", rows_.size() - lines.size()));
   }
-  if (!total_.samples.empty()) {
-    std::string line =
-        absl::StrFormat("%-*s  %s", static_cast<int>(name_width + 2 + state_width), "total", Steps(total_, now));
-    const double left = static_cast<double>(total_steps_ - total_.samples.back().second);
-    if (const double rate = total_.rate(now); rate > 0 && left > 0) {
-      absl::StrAppend(&line, "  ETA ", ShortDuration(absl::Seconds(left / rate)));
-    }
-    lines.push_back(std::move(line));
-  }
+  if (!total.empty()) lines.push_back(std::move(total));
   for (std::string& line : lines) {
     absl::StripTrailingAsciiWhitespace(&line);
     if (line.size() > columns) line.resize(columns);

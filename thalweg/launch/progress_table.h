@@ -2,7 +2,8 @@
 // The progress of a job as a table: a row per task with its state, step, rate and loss, and a
 // row for the whole job.
 //
-// Steps are parsed from the lines that tasks print: "step 1200/5000  loss 0.12",
+// Tasks with a Thalweg server tell their progress themselves. For other tasks, steps are parsed
+// from the lines that they print on their standard output: "step 1200/5000  loss 0.12",
 // "Train step 100, loss: 0.5", "step=7 loss=2e-3".
 #pragma once
 
@@ -27,6 +28,15 @@ struct StepLine {
 // nullopt if the line does not report a step.
 std::optional<StepLine> ParseStepLine(absl::string_view line);
 
+// What a task has told about itself.
+struct TaskProgress {
+  int64_t steps = 0;  // training steps of its program
+  double rate = 0;    // steps per second
+  std::optional<double> loss;
+  std::string trouble;  // "not answering for 12 s"; "": none
+  std::string http;     // address of its status page; "": none
+};
+
 // A value type that produces text; the caller draws it.
 class ProgressTable {
  public:
@@ -34,6 +44,10 @@ class ProgressTable {
   ProgressTable(std::vector<std::string> tasks, int64_t total_steps);
 
   void SetState(size_t task, std::string state) { rows_[task].state = std::move(state); }
+  // Takes over from the lines of the task.
+  void SetProgress(size_t task, TaskProgress progress) { rows_[task].told = std::move(progress); }
+  // The global step, as the task that holds it tells, and its rate.
+  void SetGlobalStep(int64_t step, double rate) { global_step_ = {step, rate}; }
   // Returns true if the line reports a step.
   bool AddLine(size_t task, absl::string_view line, absl::Time now);
 
@@ -53,11 +67,16 @@ class ProgressTable {
     std::string name, state;
     Track track;
     std::optional<double> loss;
+    std::optional<TaskProgress> told;
   };
+  std::string Line(const Row& row, int name_width, int state_width, absl::Time now) const;
+  // The row of the whole job; "" if no step is known.
+  std::string TotalLine(int width, absl::Time now) const;
   std::string Steps(const Track& track, absl::Time now) const;
 
   std::vector<Row> rows_;
   Track total_;  // workers share a global step: the highest that any worker has reported
+  std::optional<std::pair<int64_t, double>> global_step_;
   int64_t total_steps_;
 };
 

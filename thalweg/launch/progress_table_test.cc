@@ -30,31 +30,46 @@ TEST(ProgressTableTest, StepsAreReadFromLines) {
 TEST(ProgressTableTest, Rows) {
   const absl::Time start = absl::UnixEpoch();
   const auto at = [&](int seconds) { return start + absl::Seconds(seconds); };
-  ProgressTable board({"ps 0", "worker 0"}, 0);
-  EXPECT_THAT(board.Rows(start, 80), ElementsAre("ps 0      starting", "worker 0  starting"));
-  board.SetState(0, "running");
-  board.SetState(1, "running");
-  EXPECT_FALSE(board.AddLine(0, "hello", at(0)));
-  EXPECT_TRUE(board.AddLine(1, "step 100/1000 loss: 0.5", at(0)));
-  EXPECT_TRUE(board.AddLine(1, "step 300/1000 loss: 0.25", at(2)));
-  EXPECT_THAT(board.Rows(at(2), 80),
+  ProgressTable table({"ps 0", "worker 0"}, 0);
+  EXPECT_THAT(table.Rows(start, 80), ElementsAre("ps 0      starting", "worker 0  starting"));
+  table.SetState(0, "running");
+  table.SetState(1, "running");
+  EXPECT_FALSE(table.AddLine(0, "hello", at(0)));
+  EXPECT_TRUE(table.AddLine(1, "step 100/1000 loss: 0.5", at(0)));
+  EXPECT_TRUE(table.AddLine(1, "step 300/1000 loss: 0.25", at(2)));
+  EXPECT_THAT(table.Rows(at(2), 80),
               ElementsAre("ps 0      running", "worker 0  running  step 300/1000  100 steps/s  loss 0.25",
                           "total              step 300/1000  100 steps/s  ETA 7s"));
-  EXPECT_THAT(board.Rows(at(2), 10), ElementsAre("ps 0      ", "worker 0  ", "total     "));
+  EXPECT_THAT(table.Rows(at(2), 10), ElementsAre("ps 0      ", "worker 0  ", "total     "));
   // A task that was started again begins anew; the whole does not.
-  board.AddLine(1, "step 250", at(3));
-  EXPECT_THAT(board.Rows(at(3), 80)[1], "worker 0  running  step 250/1000  loss 0.25");
-  EXPECT_THAT(board.Rows(at(3), 80)[2], "total              step 300/1000  100 steps/s  ETA 7s");
+  table.AddLine(1, "step 250", at(3));
+  EXPECT_THAT(table.Rows(at(3), 80)[1], "worker 0  running  step 250/1000  loss 0.25");
+  EXPECT_THAT(table.Rows(at(3), 80)[2], "total              step 300/1000  100 steps/s  ETA 7s");
+}
+
+TEST(ProgressTableTest, WhatTasksTellCountsMoreThanTheirLines) {
+  const absl::Time now = absl::UnixEpoch();
+  ProgressTable table({"worker 0", "worker 1"}, 1000);
+  table.SetState(0, "running");
+  table.SetState(1, "running");
+  table.AddLine(1, "step 130794180656734348 of session 5 waits", now);
+  table.SetProgress(0, {.steps = 120, .rate = 12.5, .loss = 0.5, .http = "http://localhost:1/"});
+  table.SetProgress(1, {.trouble = "not answering for 12 s"});
+  table.SetGlobalStep(250, 25);
+  EXPECT_THAT(table.Rows(now, 120),
+              ElementsAre("worker 0  running                 120 steps  12 steps/s  loss 0.5  http://localhost:1/",
+                          "worker 1  not answering for 12 s",
+                          "total                             step 250/1000  25 steps/s  ETA 30s"));
 }
 
 // What does not fit into a terminal cannot be drawn again in its place.
 TEST(ProgressTableTest, MoreTasksThanLines) {
-  ProgressTable board({"worker 0", "worker 1", "worker 2", "worker 3"}, 0);
+  ProgressTable table({"worker 0", "worker 1", "worker 2", "worker 3"}, 0);
   const absl::Time now = absl::UnixEpoch();
-  EXPECT_THAT(board.Rows(now, 80, 3), ElementsAre("worker 0  starting", "worker 1  starting", "... 2 more"));
-  board.AddLine(3, "step 7", now);
-  EXPECT_THAT(board.Rows(now, 80, 3), ElementsAre("worker 0  starting", "... 3 more", "total               step 7"));
-  EXPECT_THAT(board.Rows(now, 80, 5), testing::SizeIs(5));
+  EXPECT_THAT(table.Rows(now, 80, 3), ElementsAre("worker 0  starting", "worker 1  starting", "... 2 more"));
+  table.AddLine(3, "step 7", now);
+  EXPECT_THAT(table.Rows(now, 80, 3), ElementsAre("worker 0  starting", "... 3 more", "total               step 7"));
+  EXPECT_THAT(table.Rows(now, 80, 5), testing::SizeIs(5));
 }
 
 }  // namespace

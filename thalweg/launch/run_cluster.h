@@ -29,7 +29,9 @@ struct RunClusterOptions {
 
 // Finds out which task this process is (Job::FromFlagsOrEnvironment) and starts its server.
 // A parameter server serves until the job is over; SIGTERM and SIGINT let it end well
-// (Server::Drain). Every other task runs `worker`. Returns the code for main() to return:
+// (Server::Drain). Every other task runs `worker`. SIGUSR1 writes the flight recorder
+// (docs/observing.md). THALWEG_HTTP, THALWEG_HTTP_TOKEN, THALWEG_FLIGHT_FOLDER and
+// THALWEG_RECORDER in the environment set the server's options of that name. Returns the code for main() to return:
 // 0, or that of the error (ExitCode), which it prints.
 int RunCluster(int argc, char** argv, const WorkerFunction& worker, const RunClusterOptions& options = {});
 

@@ -21,9 +21,47 @@ constexpr std::array kSignals = {SIGTERM, SIGINT};
 
 // A process has one set of handlers, and a handler gets no argument: this is the
 // process's, not ours to own. Where handlers write the signal to; 0 is free.
-std::array<std::atomic<int>, 8> listeners;
+using Listeners = std::array<std::atomic<int>, 8>;
+Listeners listeners;
+Listeners dump_listeners;  // of SIGUSR1
+std::atomic<int> dump_installed{0};
 std::atomic<int> received{0};
 std::atomic<int> installed{0};
+
+void Tell(const Listeners& all, char byte) {
+  for (const std::atomic<int>& listener : all) {
+    if (const int fd = listener.load(); fd > 0 && write(fd, &byte, 1) != 1) continue;
+  }
+}
+
+void AddListener(Listeners& all, int fd) {
+  for (std::atomic<int>& listener : all) {
+    int free = 0;
+    if (listener.compare_exchange_strong(free, fd)) return;
+  }
+  LOG(FATAL) << "too many listeners for signals";
+}
+
+void RemoveListener(Listeners& all, int fd) {
+  for (std::atomic<int>& listener : all) {
+    int own = fd;
+    if (listener.compare_exchange_strong(own, 0)) return;
+  }
+}
+
+void HandleDump(int signal) {
+  const int saved = errno;
+  Tell(dump_listeners, static_cast<char>(signal));
+  errno = saved;
+}
+
+void InstallDump(bool on) {
+  struct sigaction action {};
+  action.sa_handler = on ? HandleDump : SIG_DFL;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGUSR1, &action, nullptr);
+}
 
 void Handle(int signal) {
   const int saved = errno;
@@ -31,10 +69,7 @@ void Handle(int signal) {
     ::signal(signal, SIG_DFL);
     raise(signal);  // takes effect when this handler returns
   }
-  const char byte = static_cast<char>(signal);
-  for (const std::atomic<int>& listener : listeners) {
-    if (const int fd = listener.load(); fd > 0 && write(fd, &byte, 1) != 1) continue;
-  }
+  Tell(listeners, static_cast<char>(signal));
   errno = saved;
 }
 
@@ -78,12 +113,7 @@ OnSignal::OnSignal(std::function<void(int)> then) {
     LOG(INFO) << "Stopping: received signal " << static_cast<int>(signal) << " (" << strsignal(signal) << ")";
     then(signal);
   });
-  bool found = false;
-  for (std::atomic<int>& listener : listeners) {
-    int free = 0;
-    if ((found = listener.compare_exchange_strong(free, fds_[1]))) break;
-  }
-  CHECK(found) << "too many listeners for signals";
+  AddListener(listeners, fds_[1]);
   if (installed.fetch_add(1) == 0) Install(true);
 }
 
@@ -92,10 +122,26 @@ OnSignal::~OnSignal() {
     Install(false);
     received = 0;
   }
-  for (std::atomic<int>& listener : listeners) {
-    int own = fds_[1];
-    if (listener.compare_exchange_strong(own, 0)) break;
-  }
+  RemoveListener(listeners, fds_[1]);
+  const char end = 0;
+  CHECK(write(fds_[1], &end, 1) == 1);
+  thread_.reset();
+  close(fds_[0]);
+  close(fds_[1]);
+}
+
+OnDumpSignal::OnDumpSignal(std::function<void()> then) {
+  CHECK(pipe2(fds_, O_CLOEXEC) == 0) << strerror(errno);
+  thread_ = std::make_unique<Thread>("dump-signal", [fd = fds_[0], then = std::move(then)] {
+    for (char signal = 0; read(fd, &signal, 1) == 1 && signal != 0;) then();
+  });
+  AddListener(dump_listeners, fds_[1]);
+  if (dump_installed.fetch_add(1) == 0) InstallDump(true);
+}
+
+OnDumpSignal::~OnDumpSignal() {
+  if (dump_installed.fetch_sub(1) == 1) InstallDump(false);
+  RemoveListener(dump_listeners, fds_[1]);
   const char end = 0;
   CHECK(write(fds_[1], &end, 1) == 1);
   thread_.reset();

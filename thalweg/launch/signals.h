@@ -28,6 +28,22 @@ class OnSignal {
   std::unique_ptr<Thread> thread_;
 };
 
+// As long as it lives, each SIGUSR1 that the process gets calls `then`, on a thread of its own.
+//
+//   const OnDumpSignal dump([&] { server->DumpFlightRecorder().status().IgnoreError(); });
+class OnDumpSignal {
+ public:
+  // REQUIRES: at most 8 live at a time.
+  explicit OnDumpSignal(std::function<void()> then);
+  ~OnDumpSignal();
+  OnDumpSignal(const OnDumpSignal&) = delete;
+  OnDumpSignal& operator=(const OnDumpSignal&) = delete;
+
+ private:
+  int fds_[2] = {-1, -1};
+  std::unique_ptr<Thread> thread_;
+};
+
 // Ends a training when such a signal comes, after the step that runs: the last
 // checkpoint is saved, and the session closed, as at any other end. Waits for
 // other tasks end at once, and a step that has not ended 2 s later is cancelled;

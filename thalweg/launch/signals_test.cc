@@ -4,6 +4,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
+
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/notification.h"
@@ -31,6 +34,16 @@ TEST(SignalsTest, AServerThatWaitsLeaves) {
   const OnSignal drain([&](int) { (*server)->Drain(); });
   raise(SIGINT);
   EXPECT_THAT((*server)->Join(), IsOk());
+}
+
+TEST(SignalsTest, EachRequestForADumpIsServed) {
+  std::atomic<int> dumps{0};
+  const OnDumpSignal one([&] { ++dumps; });
+  const OnDumpSignal two([&] { ++dumps; });
+  raise(SIGUSR1);
+  while (dumps < 2) absl::SleepFor(absl::Milliseconds(1));
+  raise(SIGUSR1);
+  while (dumps < 4) absl::SleepFor(absl::Milliseconds(1));
 }
 
 TEST(SignalsTest, TheSecondEndsTheProcess) {

@@ -57,9 +57,9 @@ std::unique_ptr<JobPeers> MakeGrpcJobPeers(ClusterSpec cluster, RpcClient* clien
   return std::make_unique<GrpcJobPeers>(std::move(cluster), client);
 }
 
-void CallAnnounceDone(RpcChannel& master, const CallOptions& options, AnnounceDoneResponse* response,
-                      Worker::Done done) {
-  Call(master, "/thalweg.JobService/AnnounceDone", options, AnnounceDoneRequest(), response, std::move(done));
+void CallAnnounceDone(RpcChannel& master, const CallOptions& options, const AnnounceDoneRequest& request,
+                      AnnounceDoneResponse* response, Worker::Done done) {
+  Call(master, "/thalweg.JobService/AnnounceDone", options, request, response, std::move(done));
 }
 
 }  // namespace thalweg

@@ -13,8 +13,8 @@ namespace thalweg {
 // use.
 std::unique_ptr<JobPeers> MakeGrpcJobPeers(ClusterSpec cluster, RpcClient* client);
 
-// Tells a client's master that the client is done.
-void CallAnnounceDone(RpcChannel& master, const CallOptions& options, AnnounceDoneResponse* response,
-                      Worker::Done done);
+// Tells a client's master that the client is done, or that it ends with an error.
+void CallAnnounceDone(RpcChannel& master, const CallOptions& options, const AnnounceDoneRequest& request,
+                      AnnounceDoneResponse* response, Worker::Done done);
 
 }  // namespace thalweg

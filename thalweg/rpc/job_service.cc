@@ -11,8 +11,8 @@ std::vector<RpcMethod> JobService(JobCompletion& watch) {
   JobCompletion* w = &watch;
   return {
       {"/thalweg.JobService/AnnounceDone", Unary<AnnounceDoneRequest, AnnounceDoneResponse>(
-                                               [w](const auto&, const CallOptions&, auto* response, auto done) {
-                                                 for (std::string& task : w->Announce())
+                                               [w](const auto& request, const CallOptions&, auto* response, auto done) {
+                                                 for (std::string& task : w->Announce(request.failed()))
                                                    response->add_unreached(std::move(task));
                                                  done(absl::OkStatus());
                                                })},
@@ -22,7 +22,8 @@ std::vector<RpcMethod> JobService(JobCompletion& watch) {
            return done(
                InvalidArgument("TaskDone: there is no task ", request.index(), " of job \"", request.job(), "\""));
          }
-         w->TaskDone({request.job(), request.index()});
+         const TaskId task{request.job(), request.index()};
+         request.failed() ? w->TaskFailed(task) : w->TaskDone(task);
          done(absl::OkStatus());
        })},
       {"/thalweg.JobService/GetTask",

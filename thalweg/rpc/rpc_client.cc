@@ -17,6 +17,7 @@
 #include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
+#include "thalweg/monitor/traffic.h"
 #include "thalweg/rpc/event_loop.h"
 #include "thalweg/rpc/faulty_network.h"
 #include "thalweg/rpc/same_host_channel.h"
@@ -37,6 +38,20 @@ class RpcClient::State {
   CondVar changed;
   bool closed ABSL_GUARDED_BY(mutex) = false;
   absl::flat_hash_set<PendingCall*> pending ABSL_GUARDED_BY(mutex);
+  std::vector<std::unique_ptr<Traffic>> traffic ABSL_GUARDED_BY(mutex);  // by address
+
+  // Sessions may bring clusters of their own, so the number of addresses is limited; the rest
+  // share the last counter.
+  Traffic* TrafficWith(const std::string& address) {
+    constexpr size_t kMaxAddresses = 4096;
+    MutexLock lock(&mutex);
+    for (const auto& known : traffic) {
+      if (known->address() == address) return known.get();
+    }
+    if (traffic.size() == kMaxAddresses) return traffic.back().get();
+    traffic.push_back(std::make_unique<Traffic>(address));
+    return traffic.back().get();
+  }
 
   Timer timer;                           // deadlines of calls over links; destroyed before the members above
   std::optional<FaultyNetwork> network;  // used while faults are injected; destroyed first
@@ -47,9 +62,10 @@ class RpcClient::State {
 // and repeats the call.
 class RpcClient::PendingCall : public RpcEvent {
  public:
-  PendingCall(State* state, std::shared_ptr<grpc::Channel> channel, const char* method, const grpc::ByteBuffer& request,
-              const CallOptions& options, RpcChannel::Done done)
+  PendingCall(State* state, Traffic* traffic, std::shared_ptr<grpc::Channel> channel, const char* method,
+              const grpc::ByteBuffer& request, const CallOptions& options, RpcChannel::Done done)
       : state_(state),
+        traffic_(traffic),
         channel_(std::move(channel)),
         method_(method),
         request_(request),
@@ -107,6 +123,7 @@ class RpcClient::PendingCall : public RpcEvent {
     }
     state_->loop->Begin();
     reader_ = grpc::GenericStub(channel_).PrepareUnaryCall(context_.get(), method_, request_, &state_->queue);
+    traffic_->Sent(Traffic::kGrpc, static_cast<int64_t>(request_.Length()));
     reader_->StartCall();
     reader_->Finish(&response_, &status_, Publish());
   }
@@ -136,6 +153,7 @@ class RpcClient::PendingCall : public RpcEvent {
 
   void End(const absl::Status& status) {
     if (id_.has_value()) options_.cancellation->Deregister(*id_);
+    traffic_->Received(Traffic::kGrpc, static_cast<int64_t>(response_.Length()), status.ok());
     LogExceptions("an answer", [&] { done_(status, response_); });
     State* state = state_;
     {
@@ -147,6 +165,7 @@ class RpcClient::PendingCall : public RpcEvent {
   }
 
   State* const state_;
+  Traffic* const traffic_;
   const std::shared_ptr<grpc::Channel> channel_;
   const char* const method_;
   const grpc::ByteBuffer request_;  // shares the bytes
@@ -169,7 +188,11 @@ class RpcClient::PendingCall : public RpcEvent {
 class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_this<Channel> {
  public:
   Channel(State* state, const std::string& address)
-      : state_(state), address_(address), channel_(Make(address)), local_(MakeLocal(state, address, channel_)) {}
+      : state_(state),
+        address_(address),
+        traffic_(state->TrafficWith(address)),
+        channel_(Make(address)),
+        local_(MakeLocal(state, traffic_, address, channel_)) {}
   ~Channel() override {
     if (local_ != nullptr) local_->Abandon();
   }
@@ -187,18 +210,20 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
  private:
   void Send(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) {
     if (local_ != nullptr && local_->Call(method, request, options, done)) return;
-    (new PendingCall(state_, channel_, method, request, options, std::move(done)))->Start();
+    (new PendingCall(state_, traffic_, channel_, method, request, options, std::move(done)))->Start();
   }
   // nullptr if the server is elsewhere.
-  static std::shared_ptr<SameHostChannel> MakeLocal(State* state, const std::string& address,
+  static std::shared_ptr<SameHostChannel> MakeLocal(State* state, Traffic* traffic, const std::string& address,
                                                     const std::shared_ptr<grpc::Channel>& channel) {
     std::optional<LinkTarget> target = state->links == nullptr ? std::nullopt : FindLinkTarget(address);
     if (!target.has_value()) return nullptr;
     auto local = std::make_shared<SameHostChannel>(
         state->links.get(), &state->timer, *std::move(target),
-        [state, channel](const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) {
-          (new PendingCall(state, channel, method, request, options, std::move(done)))->Start();
-        });
+        [state, traffic, channel](const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
+                                  Done done) {
+          (new PendingCall(state, traffic, channel, method, request, options, std::move(done)))->Start();
+        },
+        traffic);
     MutexLock lock(&state->mutex);
     std::erase_if(state->local, [](const auto& entry) { return entry.expired(); });
     state->local.push_back(local);
@@ -230,6 +255,7 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
 
   State* const state_;
   const std::string address_;
+  Traffic* const traffic_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::shared_ptr<SameHostChannel> local_;
 };
@@ -261,6 +287,13 @@ RpcClient::~RpcClient() {
     }
   }
   state_->loop.reset();
+}
+
+std::vector<const Traffic*> RpcClient::traffic() const {
+  MutexLock lock(&state_->mutex);
+  std::vector<const Traffic*> all;
+  for (const auto& traffic : state_->traffic) all.push_back(traffic.get());
+  return all;
 }
 
 std::shared_ptr<RpcChannel> RpcClient::Connect(const std::string& address) {

@@ -6,12 +6,15 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "thalweg/cluster/worker/worker.h"
 
 namespace thalweg {
+
+class Traffic;
 
 // A connection to one address, made when it is first used and again when it was
 // lost. Thread-safe.
@@ -35,6 +38,9 @@ class RpcClient {
 
   // The client must outlive it.
   std::shared_ptr<RpcChannel> Connect(const std::string& address);
+
+  // What was exchanged with each address so far. Lives as long as the client.
+  std::vector<const Traffic*> traffic() const;
 
  private:
   class State;

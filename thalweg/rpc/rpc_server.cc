@@ -2,6 +2,7 @@
 #include "thalweg/rpc/rpc_server.h"
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/codegen/async_unary_call.h>
 #include <grpcpp/impl/codegen/rpc_service_method.h>
 #include <grpcpp/impl/codegen/service_type.h>
@@ -72,6 +73,13 @@ class Pace {
 
 }  // namespace
 
+void KeepUntilExit(std::shared_ptr<const ServerCall> call) {
+  static Mutex mutex;
+  static auto* const calls = new std::vector<std::shared_ptr<const ServerCall>>;
+  MutexLock lock(&mutex);
+  calls->push_back(std::move(call));
+}
+
 void ServerCall::Reply(const absl::StatusOr<grpc::ByteBuffer>& response) {
   Reply(response.status(), response.ok() ? *response : grpc::ByteBuffer());
 }
@@ -129,6 +137,7 @@ class RpcServer::Call : public ServerCall {
   void Reply(const absl::Status& status, const grpc::ByteBuffer& response) override {
     if (replied_.exchange(true, std::memory_order_acq_rel)) return;  // an exception has ended it already
     StopServing();
+    state_->methods[method_].counts->Add(static_cast<int>(status.code()));
     // Return the memory of a large failed request to the system instead of keeping it for the
     // next step.
     returns_memory_ = !status.ok() && request_.Length() >= kReturned;
@@ -187,11 +196,12 @@ class RpcServer::Call : public ServerCall {
     if (brief) Accept(state_, method_);
     Release();
   }
-  // The handler has thrown. Callbacks that it left behind may still use this call and reply, so its
-  // reference is leaked, and the call is no longer counted as active.
+  // The handler has thrown. Callbacks that it left behind may still use this call and reply, so the
+  // call keeps a reference to itself, and is no longer counted as active.
   void GiveUp(const absl::Status& status) {
     LOG(ERROR) << state_->methods[method_].path << " failed: " << status.message();
     references_.fetch_add(1, std::memory_order_relaxed);
+    KeepUntilExit(std::shared_ptr<const ServerCall>(std::shared_ptr<void>(), this));  // it counts by itself
     Reply(status, {});
     Uncount(state_);
   }
@@ -244,6 +254,7 @@ class RpcServer::Call : public ServerCall {
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptions& options,
                                                             std::vector<RpcMethod> methods) {
   auto state = std::make_unique<State>(std::move(methods));
+  grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(INT_MAX);
   builder.SetMaxSendMessageSize(INT_MAX);
@@ -291,6 +302,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
 RpcServer::RpcServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 RpcServer::~RpcServer() { Shutdown(); }
 int RpcServer::port() const { return state_->port; }
+
+void RpcServer::StopAnnouncingHealth() { state_->server->GetHealthCheckService()->SetServingStatus(false); }
 
 void RpcServer::Shutdown() {
   {

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "thalweg/base/cancellation.h"
+#include "thalweg/monitor/traffic.h"
 
 namespace thalweg {
 
@@ -26,10 +27,16 @@ class ServerCall {
   void Reply(const absl::StatusOr<grpc::ByteBuffer>& response);
 };
 
+// Keeps a call whose handler has thrown until the process ends: callbacks that the handler left
+// behind may use it at any time.
+void KeepUntilExit(std::shared_ptr<const ServerCall> call);
+
 struct RpcMethod {
   std::string path;  // "/tensorflow.MasterService/RunStep"
   // Runs on the thread that received the call, and may block.
   std::function<void(ServerCall&)> handler;
+  // Counts its answers.
+  std::shared_ptr<CallCounts> counts = std::make_shared<CallCounts>();
 };
 
 struct RpcServerOptions {
@@ -46,6 +53,9 @@ class RpcServer {
   ~RpcServer();  // Shutdown()
 
   int port() const;
+  // gRPC's health service (grpc.health.v1.Health) answers NOT_SERVING from now on, and tells those
+  // that watch. Calls are still accepted.
+  void StopAnnouncingHealth();
   // Stops accepting calls, cancels the running ones, and waits for their replies. The
   // handlers must still be able to reply.
   void Shutdown();

@@ -11,6 +11,7 @@
 #include "thalweg/base/own_addresses.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/monitor/traffic.h"
 #include "thalweg/rpc/message.h"
 
 namespace thalweg {
@@ -95,7 +96,10 @@ bool SameHostChannel::Call(const char* method, const grpc::ByteBuffer& request, 
     }
   }
   if (waits) {
-    if (SendOver(*link, {.kind = LinkMessage::kCall, .call = call, .text = method}, request).ok()) return true;
+    if (SendOver(*link, {.kind = LinkMessage::kCall, .call = call, .text = method}, request).ok()) {
+      if (traffic_ != nullptr) traffic_->Sent(Traffic::kSharedMemory, static_cast<int64_t>(request.Length()));
+      return true;
+    }
     std::optional<Pending> unsent = Take(call);
     if (!unsent.has_value()) return true;  // ended with the link, or given up
     pending = *std::move(unsent);
@@ -206,6 +210,9 @@ void SameHostChannel::StopWaiting(const Pending& pending) {
 
 void SameHostChannel::End(Pending pending, const absl::Status& status, grpc::ByteBuffer body) {
   StopWaiting(pending);
+  if (traffic_ != nullptr) {
+    traffic_->Received(Traffic::kSharedMemory, static_cast<int64_t>(body.Length()), status.ok());
+  }
   pending.done(status, body);
 }
 

@@ -19,6 +19,8 @@
 
 namespace thalweg {
 
+class Traffic;
+
 // A server on this machine, as links address it.
 struct LinkTarget {
   int port = 0;
@@ -35,8 +37,9 @@ class SameHostChannel : public std::enable_shared_from_this<SameHostChannel> {
                                        RpcChannel::Done done)>;
   // `loop` must live until Close(), `timer` longer. If the server refuses a link, for example
   // because it has no file descriptors left, calls are made with `otherwise`.
-  SameHostChannel(SocketLoop* loop, Timer* timer, LinkTarget target, Otherwise otherwise)
-      : loop_(loop), timer_(timer), target_(std::move(target)), otherwise_(std::move(otherwise)) {}
+  // `traffic`, which may be nullptr, counts what is exchanged.
+  SameHostChannel(SocketLoop* loop, Timer* timer, LinkTarget target, Otherwise otherwise, Traffic* traffic = nullptr)
+      : loop_(loop), timer_(timer), target_(std::move(target)), otherwise_(std::move(otherwise)), traffic_(traffic) {}
 
   // Like RpcChannel::Call(). Returns false if the server has no link; then the call was not
   // made, and `done` is unchanged.
@@ -75,6 +78,7 @@ class SameHostChannel : public std::enable_shared_from_this<SameHostChannel> {
   Timer* const timer_;  // runs the deadlines
   const LinkTarget target_;
   const Otherwise otherwise_;
+  Traffic* const traffic_;
   Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;

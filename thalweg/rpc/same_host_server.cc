@@ -45,8 +45,9 @@ class SameHostServer::State {
 
 class SameHostServer::Call : public ServerCall {
  public:
-  Call(State* state, std::shared_ptr<Connection> connection, uint64_t id, grpc::ByteBuffer request)
-      : state_(state), connection_(std::move(connection)), id_(id), request_(std::move(request)) {}
+  Call(State* state, const RpcMethod* method, std::shared_ptr<Connection> connection, uint64_t id,
+       grpc::ByteBuffer request)
+      : state_(state), method_(method), connection_(std::move(connection)), id_(id), request_(std::move(request)) {}
 
   grpc::ByteBuffer& request() override { return request_; }
   Cancellation& cancellation() override { return cancellation_; }
@@ -54,7 +55,8 @@ class SameHostServer::Call : public ServerCall {
 
  private:
   State* const state_;
-  const std::shared_ptr<Connection> connection_;
+  const RpcMethod* const method_;
+  std::shared_ptr<Connection> connection_;  // until Reply()
   const uint64_t id_;
   grpc::ByteBuffer request_;
   Cancellation cancellation_;
@@ -137,7 +139,7 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
     if (!state_->Enter()) {
       return [self, id = message.call] { self->Reply(id, Unavailable("The server is closing"), {}); };
     }
-    auto call = std::make_shared<Call>(state_, self, message.call, FromHeld(std::move(body)));
+    auto call = std::make_shared<Call>(state_, method->second, self, message.call, FromHeld(std::move(body)));
     calls_.emplace(message.call, call);
     return [call = std::move(call), method = method->second] { Serve(call, *method); };
   }
@@ -146,9 +148,8 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
     const absl::Status status = CatchExceptions([&] { method.handler(*call); });
     if (status.ok()) return;
     LOG(ERROR) << method.path << " failed: " << status.message();
-    // Leak a reference: callbacks that the handler left behind may still use the call and reply.
-    new std::shared_ptr<Call>(call);
-    call->Reply(status, {});
+    KeepUntilExit(call);
+    call->Reply(status, {});  // lets go of the connection
   }
 
   void Lost() {
@@ -167,7 +168,9 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
 void SameHostServer::Call::Reply(const absl::Status& status, const grpc::ByteBuffer& response) {
   if (replied_.exchange(true, std::memory_order_acq_rel)) return;  // an exception has ended it already
   State* state = state_;
-  connection_->Reply(id_, status, response);  // this is gone, unless a thread holds it
+  method_->counts->Add(static_cast<int>(status.code()));
+  const std::shared_ptr<Connection> connection = std::move(connection_);
+  connection->Reply(id_, status, response);  // this is gone, unless a thread holds it
   state->Leave();
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/server/server.h"
 
+#include <atomic>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,8 +22,13 @@
 #include "thalweg/rpc/grpc_worker.h"
 #include "thalweg/rpc/rpc_server.h"
 #include "thalweg/rpc/services.h"
+#include "thalweg/server/http_port.h"
+#include "thalweg/server/job_monitor.h"
 #include "thalweg/server/listen_hosts.h"
 #include "thalweg/server/save_variables.h"
+#include "thalweg/server/status_pages.h"
+#include "thalweg/server/task_reporter.h"
+#include "thalweg/transport/host_join.h"
 
 namespace thalweg {
 
@@ -29,10 +36,13 @@ namespace thalweg {
 // called after its destruction.
 class Server::State {
  public:
-  State(bool links, const std::string& address) : client(links, address) {}
+  State(const TaskId& task, bool links, const std::string& address)
+      : task(task), monitor(task.ToString()), client(links, address) {}
 
-  TaskId task;
+  const TaskId task;
+  TaskMonitor monitor;
   std::string target;
+  std::string http_address;  // set once, under the mutex
   std::string orphan_checkpoint;
   CallGate gate;
   std::optional<LocalDevices> devices;
@@ -46,12 +56,70 @@ class Server::State {
   std::unique_ptr<JobPeers> peers;
   std::optional<JobCompletion> watch;
   std::optional<LocalMaster> master;
+  std::optional<JobMonitor> job;  // asks the reporter only for those that are below
+  std::optional<TaskReporter> reporter;
   std::unique_ptr<RpcServer> rpc;
+  std::unique_ptr<HttpPort> http;
+  std::atomic<bool> draining{false};
 
   Mutex mutex;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   Notification stopped;
+
+  void StartReports(const ClusterSpec& cluster, const std::vector<RpcMethod>& methods, const ServerOptions& options);
+  absl::Status StartHttp(const ServerOptions& options);
+  JobStatus Status(const GetMonitorRequest& request);
 };
+
+void Server::State::StartReports(const ClusterSpec& cluster, const std::vector<RpcMethod>& methods,
+                                 const ServerOptions& options) {
+  TaskReporterOptions reports{.monitor = &monitor,
+                              .devices = devices->devices(),
+                              .cluster = cluster,
+                              .traffic = [this] { return client.traffic(); },
+                              .sessions =
+                                  [this](TaskStatus* status) {
+                                    status->set_master_sessions(master->num_sessions());
+                                    status->set_worker_sessions(worker->num_sessions());
+                                    {
+                                      MutexLock lock(&mutex);  // a peer may ask while the server starts
+                                      status->set_http(http_address);
+                                    }
+                                    if (draining) status->set_state("stopping");
+                                  }};
+  for (const RpcMethod& method : methods) reports.calls.emplace_back(method.path, method.counts);
+  reports.flight_folder = options.flight_folder;
+  reports.whole_job = [this](const GetMonitorRequest& request) { return job->Ask(request); };
+  reports.sample = options.recorder;
+  job.emplace(cluster, task, &client,
+              [this](const GetMonitorRequest& request, TaskStatus* status) { reporter->Fill(request, status); });
+  reporter.emplace(std::move(reports));
+}
+
+absl::Status Server::State::StartHttp(const ServerOptions& options) {
+  if (options.http.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      http, HttpPort::Start(
+                {.address = options.http,
+                 .token = options.http_token,
+                 .handler = [this](const HttpRequest& request) { return ServeStatusPage(request, *job, *reporter); },
+                 .blocks = &AsksOtherTasks}));
+  const std::string host = options.http.substr(0, options.http.rfind(':'));
+  const std::string address = absl::StrCat("http://", host == "0.0.0.0" ? "localhost" : host, ":", http->port(), "/");
+  {
+    MutexLock lock(&mutex);
+    http_address = address;
+  }
+  LOG(INFO) << task.ToString() << " shows the job's status at " << address;
+  return absl::OkStatus();
+}
+
+JobStatus Server::State::Status(const GetMonitorRequest& request) {
+  if (request.whole_job()) return job->Ask(request);
+  JobStatus status;
+  reporter->Fill(request, status.add_tasks());
+  return status;
+}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, const TaskId& task,
                                                       const ServerOptions& options) {
@@ -67,9 +135,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   const LocalDevicesOptions devices{
       .job = task.job, .task = task.index, .cpus = options.cpu_devices, .threads = options.threads};
   RETURN_IF_ERROR(devices.Check());
-  auto state = std::make_unique<State>(options.local_links, address);
+  auto state = std::make_unique<State>(task, options.local_links, address);
   State* s = state.get();
-  s->task = task;
   s->orphan_checkpoint = options.orphan_checkpoint;
   s->devices.emplace(devices);
   if (options.script != nullptr) {
@@ -78,6 +145,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
     }
   }
   s->health.emplace(options.peer_timeout);
+  TaskMonitor* const monitor = options.recorder ? &s->monitor : nullptr;
   const WorkersFactory make_workers = [s](const ClusterSpec& c, const TaskId& self) {
     return MakeGrpcWorkers(c, self, &*s->worker, &s->client);
   };
@@ -88,7 +156,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .sequences = &s->sequences,
                                        .collective_leader = session_config.experimental().collective_group_leader(),
                                        .health = &*s->health,
+                                       .host = options.local_links ? HostIdentity() : "",
                                        .gate = &s->gate_of_updates,
+                                       .monitor = monitor,
                                        .master_lease = options.master_lease});
   ASSIGN_OR_RETURN(s->workers, make_workers(cluster, task));
   s->worker->SetWorkers(s->workers);
@@ -101,6 +171,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .health = &*s->health,
                                        .gate = &s->gate_of_updates,
                                        .sequences = &s->sequences,
+                                       .monitor = monitor,
                                        .client_lease = options.client_lease});
   s->peers = MakeGrpcJobPeers(cluster, &s->client);
   s->watch.emplace(JobCompletionOptions{.cluster = cluster,
@@ -114,19 +185,31 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                                 TellTaskLeft(device->resources(), done.ToString());
                                               }
                                             },
+                                        .on_tasks_failed =
+                                            [s, limit = options.failed_after](const auto& failed) {
+                                              std::map<std::string, absl::Time> names;
+                                              for (const auto& [name, when] : failed) names[name.ToString()] = when;
+                                              for (const auto& device : s->devices->devices()) {
+                                                TellTasksFailed(device->resources(), names, limit);
+                                              }
+                                            },
                                         .last_used = [s] { return s->gate.last_call(); },
                                         .clients_left = [s] { return s->worker->ForeignClientsLeft(); },
                                         .orphan_after = options.orphan_after,
                                         .gone_after = options.gone_after,
-                                        .idle_after = options.idle_after});
+                                        .idle_after = options.idle_after,
+                                        .failed_after = options.failed_after});
   std::vector<RpcMethod> methods = MasterService(*s->master);
   for (RpcMethod& method : WorkerService(*s->worker)) methods.push_back(std::move(method));
   methods = s->gate.Guard(std::move(methods));
   for (RpcMethod& method : JobService(*s->watch)) methods.push_back(std::move(method));
+  methods.push_back(MonitorMethod([s](const GetMonitorRequest& request) { return s->Status(request); }));
+  s->StartReports(cluster, methods, options);
   const std::vector<std::string> hosts = ListenHosts(cluster, task, options.bind);
   ASSIGN_OR_RETURN(s->rpc, RpcServer::Start({.hosts = hosts, .port = host_port.port, .links = options.local_links},
                                             std::move(methods)));
   s->target = absl::StrCat("grpc://", TargetHost(hosts), ":", s->rpc->port());
+  RETURN_IF_ERROR(s->StartHttp(options));
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
 
@@ -154,6 +237,10 @@ Server::~Server() { Stop(); }
 const std::string& Server::target() const { return state_->target; }
 const TaskId& Server::task() const { return state_->task; }
 int Server::port() const { return state_->rpc->port(); }
+const std::string& Server::http_address() const { return state_->http_address; }
+
+void Server::SetStopStep(int64_t step) { state_->monitor.SetStopStep(step); }
+absl::StatusOr<std::string> Server::DumpFlightRecorder() { return state_->reporter->Dump(); }
 
 void Server::Stop() {
   {
@@ -163,6 +250,8 @@ void Server::Stop() {
   }
   PassFailPoint("server.stop", state_->task.ToString());
   state_->watch->Stop();
+  state_->job->Stop();
+  state_->http.reset();
   // Steps end first, so that every call can be answered.
   state_->worker->Shutdown(Unavailable("Server ", state_->task, " was stopped"));
   state_->gate_of_updates.Open();  // a step that it holds back could not end
@@ -179,6 +268,8 @@ void Server::Drain(absl::Duration timeout) {
   PassFailPoint("server.drain", state_->task.ToString());
   const absl::Time deadline = absl::Now() + timeout;
   const absl::Status why = Unavailable(state_->task, " is leaving");
+  state_->draining = true;
+  state_->rpc->StopAnnouncingHealth();
   state_->gate.CloseForSessions(why);
   state_->gate.WaitUntilQuiet(kQuiet, timeout / 2);
   if (!state_->gate.Close(why, deadline - absl::Now())) {

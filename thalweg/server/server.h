@@ -23,84 +23,110 @@ namespace thalweg {
 class ScriptFunctions;
 
 struct ServerOptions {
-  int cpu_devices = 1;  // /device:CPU:0, CPU:1, ...
-  int threads = 0;      // 0: one per core
-  // Where it listens. Empty: only at loopback if that is where all tasks of the cluster
-  // are, otherwise also at the address that the cluster gives the task, or, if that is
-  // none of this machine's, at all addresses.
+  int cpu_devices = 1;  // number of devices: /device:CPU:0, CPU:1, ...
+  int threads = 0;      // threads that run kernels; 0: one per core
+  // The address to listen on. Empty: loopback if all tasks of the cluster are there;
+  // otherwise also the task's address in the cluster or, if this machine does not have
+  // that address, all addresses.
   std::string bind;
-  // A task that something here waits for and that does not answer for so long is
-  // taken for dead: the step fails with UNAVAILABLE. A task whose connection
-  // breaks is dead at once.
+  // If a task that a step waits for does not answer for this long, the step fails with
+  // UNAVAILABLE. A broken connection fails it at once.
   absl::Duration peer_timeout = absl::Seconds(5);
-  // A session that no client has called for so long, and that runs no step, is closed:
-  // clients that are killed leave theirs behind. One that comes back after that finds
-  // its session gone (ABORTED), and makes another, as after a restart of the server.
+  // A session without a running step is closed when its client has not called it for this
+  // long, since a killed client leaves its sessions open. A client that comes back later
+  // gets ABORTED, as after a restart of the server, and must open another session.
   absl::Duration client_lease = absl::Hours(24);
-  // What masters elsewhere have registered here is let go of when they do not answer
-  // for so long, and at once when they come back as another process.
+  // The sessions and graphs that a master in another task has registered here are released
+  // when it does not answer for this long, or at once if it restarts.
   absl::Duration master_lease = absl::Minutes(10);
-  // Tasks of the same user on this machine exchange messages through shared
-  // memory.
+  // Exchange messages with tasks of the same user on this machine through shared memory.
   bool local_links = true;
-  // How long Join() waits while there is no worker and nobody uses this task.
+  // How long Join() waits while the job has no worker and no client uses this task.
   absl::Duration orphan_after = absl::InfiniteDuration();
-  // If Join() gives up so, all variables of this task go into the checkpoint
-  // `orphan_checkpoint`-<job>-<index> first: "ckpt/orphan" is "ckpt/orphan-ps-0".
+  // Before Join() gives up for that reason, it saves all variables of this task in the
+  // checkpoint `orphan_checkpoint`-<job>-<index>, for example "ckpt/orphan-ps-0".
   std::string orphan_checkpoint;
-  // Synchronous training of TensorFlow programs (SyncReplicasOptimizer) goes on
-  // with the workers that are left when one says that it is done. False: the
-  // others wait for it for ever, as TensorFlow's do.
+  // Let synchronous training of TensorFlow programs (SyncReplicasOptimizer) continue with
+  // the remaining workers when one is done. False: the others wait for it forever, as with
+  // TensorFlow's servers.
   bool release_tokens_of_tasks_that_left = true;
-  // Once some worker is done, one that has not said so and cannot be reached for
-  // this long is not waited for.
+  // Once a worker is done, Join() no longer waits for a worker that has been unreachable
+  // for this long.
   absl::Duration gone_after = absl::Seconds(30);
-  // Masters of TensorFlow do not say that they are done. A parameter server that
-  // only they have worked with leaves when their sessions were closed, their tasks
-  // cannot be reached, and nothing came for this long.
+  // How long a worker whose program ended with an error (AnnounceFailed()) may take to be
+  // restarted. Then synchronous training of TensorFlow programs that waits for it fails with
+  // DEADLINE_EXCEEDED, and if no other worker is left, so does Join().
+  absl::Duration failed_after = absl::Seconds(60);
+  // TensorFlow's masters do not announce that they are done. A parameter server that only
+  // they have used returns from Join() when their sessions are closed, their tasks are
+  // unreachable and no call has come for this long.
   absl::Duration idle_after = absl::Seconds(10);
-  // The Python functions of the program that this server belongs to, for the ops of
-  // tf.py_func. nullptr: there is no such program, and these ops fail.
+  // "host:port" of the HTTP port with the status of the job (docs/observing.md); port 0 is
+  // any free port. "": there is none.
+  std::string http = "localhost:0";
+  // What requests to the HTTP port must carry: "Authorization: Bearer TOKEN", or
+  // "?token=TOKEN". "": nothing.
+  std::string http_token;
+  // Folder for dumps of the flight recorder: the last steps and events of all tasks, as JSON and
+  // as a Chrome trace on the clock of this task. They are written when a step fails or a task is lost, every 10 s at
+  // most, and by DumpFlightRecorder(). "": no dumps.
+  std::string flight_folder;
+  // Record steps, events and scalars, for the status of the job and the flight recorder. If it is
+  // false, /metrics and `thalweg status` know no steps. docs/observing.md says what it costs.
+  bool recorder = true;
+  // The Python functions of this server's program, for tf.py_func and similar ops.
+  // nullptr: these ops fail.
   std::shared_ptr<ScriptFunctions> script;
 };
 
-// Thread-safe.
+// One task of a cluster, running in this process. Thread-safe.
 class Server {
  public:
-  // Listens when it returns, on the port of its task in the cluster; 0 is one
-  // that is free. INVALID_ARGUMENT if the cluster has no such task or its
-  // address no port, UNKNOWN if the port is in use. The other tasks need not
-  // run yet.
+  // Starts the server and listens on the task's port in the cluster; port 0 chooses a free
+  // one. The other tasks need not run yet. INVALID_ARGUMENT if the cluster has no such task
+  // or its address has no port, UNKNOWN if the port is in use.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ClusterSpec& cluster, const TaskId& task,
                                                        const ServerOptions& options = {});
   /// @cond INTERNAL
   // From TensorFlow's message; `options` has what it does not say.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const tensorflow::ServerDef& def, ServerOptions options = {});
   /// @endcond
-  // A cluster of one task, "/job:local/task:0", on a port that is free.
+  // Starts a cluster of one task, "/job:local/task:0", on a free port.
   static absl::StatusOr<std::unique_ptr<Server>> StartLocal(const ServerOptions& options = {});
-  ~Server();  // Stop()
+  // Calls Stop().
+  ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  const std::string& target() const;  // "grpc://localhost:2222"
-  const TaskId& task() const;
-  int port() const;
+  const std::string& target() const;  // for SessionOptions: "grpc://localhost:2222"
+  const TaskId& task() const;         // the task of the cluster that it is
+  int port() const;                   // the port it listens on
+  // The address of the status page, "http://localhost:8080/". "": there is none.
+  const std::string& http_address() const;
 
-  // Ends every session and every step, which fail with CANCELLED or, in other
-  // tasks, UNAVAILABLE, and frees the port.
+  // Tells the job's status at which global step this task's program stops. Sessions of C++ tell
+  // it themselves (RunOptions::stop_step).
+  void SetStopStep(int64_t step);
+
+  // Writes the flight recorders of all tasks to options.flight_folder, and returns the path of the
+  // JSON file.
+  absl::StatusOr<std::string> DumpFlightRecorder();
+
+  // Ends all sessions and frees the port. Running steps fail with CANCELLED or, in other
+  // tasks, UNAVAILABLE.
   void Stop();
-  // Ends well: takes no new sessions, lets those that there are go on until they
-  // pause or half of `timeout` is over, takes no new steps then, waits for those
-  // that run, and stops. What is refused fails with UNAVAILABLE.
+  // Stops gracefully. Refuses new sessions, with UNAVAILABLE; lets sessions run steps until
+  // they pause or half of `timeout` has passed; then refuses new steps too, waits for
+  // those that run, and stops.
   void Drain(absl::Duration timeout = absl::Seconds(10));
-  // For a task that has nothing to do by itself, as a parameter server. Returns
-  // OK when the job is over, which is when all workers have said that they are
-  // done (AnnounceDone()), wait here too, or have gone away; for workers of
-  // TensorFlow see options.idle_after; or when another thread has called Stop().
-  // The server serves until it is stopped.
-  // DEADLINE_EXCEEDED if there was no worker for options.orphan_after; it says
-  // where the variables were saved, or why they were not.
+  // Waits for the end of the job; for tasks that only serve others, such as parameter
+  // servers. The server keeps serving until it is stopped.
+  //
+  // Returns OK when every worker has announced that it is done (AnnounceDone()), waits in
+  // Join() too, or is lost; for TensorFlow's workers see ServerOptions::idle_after. Also
+  // returns OK after Stop(). DEADLINE_EXCEEDED if the job had no worker for
+  // ServerOptions::orphan_after, or if its workers failed (ServerOptions::failed_after); the
+  // message says where the variables were saved, or why they were not.
   absl::Status Join();
 
  private:

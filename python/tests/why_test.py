@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`thalweg why` names the culprit: real servers and a TensorFlow client, with one thing wrong at a time."""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import grpc
+import tensorflow as tf
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from ports import free_ports  # noqa: E402
+from program_testlib import Process  # noqa: E402
+
+THALWEG = os.path.join(os.environ["THALWEG_BIN"], "thalweg")
+LIMIT = 60
+tf1 = tf.compat.v1
+
+
+class Cluster:
+    """One parameter server and two workers, each a process."""
+
+    def __init__(self):
+        self.ports = free_ports(3)
+        ps, first, second = ("localhost:%d" % port for port in self.ports)
+        self.addresses = {"ps:0": ps, "worker:0": first, "worker:1": second}
+        cluster = "ps|%s,worker|%s;%s" % (ps, first, second)
+        self.processes = {}
+        self.folder = tempfile.TemporaryDirectory()
+        for name in self.addresses:
+            job, index = name.split(":")
+            with open(self.log(name), "w") as log:
+                self.processes[name] = self.start(cluster, job, index, log)
+        for process in self.processes.values():
+            process.stdout.readline()  # it listens
+
+    def start(self, cluster, job, index, log):
+        return subprocess.Popen(
+            [THALWEG, "server", "--cluster", cluster, "--job_name", job, "--task_index", index, "--forever",
+             "--peer_timeout", "60s", "--log_format", "json", "--flight_folder", self.folder.name],
+            stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def log(self, name):
+        return os.path.join(self.folder.name, name.replace(":", "-") + ".log")
+
+    def why(self, ask="worker:1"):
+        done = subprocess.run([THALWEG, "why", self.addresses[ask]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, timeout=30)
+        return done.returncode, done.stdout
+
+    def why_until(self, text, ask="worker:1"):
+        """Asks until the answer has the text. The time is bounded by the test's."""
+        end = time.time() + LIMIT
+        while True:
+            code, out = self.why(ask)
+            if text in out or time.time() > end:
+                return code, out
+            time.sleep(0.2)
+
+    def stop(self):
+        for process in self.processes.values():
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        self.folder.cleanup()
+
+
+def status_of(address):
+    """The tasks of the job by name."""
+    out = subprocess.run([THALWEG, "status", address, "--json"], stdout=subprocess.PIPE, timeout=30, check=True).stdout
+    return {task["name"]: task for task in json.loads(out)["tasks"]}
+
+
+def wait_for(condition, what):
+    end = time.time() + LIMIT
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.time() > end:
+            raise AssertionError("no %s after %d s" % (what, LIMIT))
+        time.sleep(0.1)
+
+
+class ScriptTest(unittest.TestCase):
+    def test_a_script_that_waits_in_a_step_tells_its_status_and_writes_its_recorder(self):
+        port = free_ports(1)[0]
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        program = Process("observed.py", "--port=%d" % port, env={"THALWEG_FLIGHT_FOLDER": folder.name})
+        self.addCleanup(program.kill)
+        self.assertTrue(program.wait_for("trained"), program.output)
+        task = wait_for(lambda: status_of("localhost:%d" % port)["worker 0"], "status")
+        self.assertEqual(task["stop_step"], 1000000)
+        self.assertEqual(task["learning_rate"], 0.25)
+        self.assertGreaterEqual(task["steps"], 20)
+        program.send_signal(signal.SIGUSR1)
+        dump = wait_for(lambda: re.search(r"was asked for its flight recorder: (\S+)\.json\n", program.output),
+                        "dump of the recorder").group(1)
+        with open(dump + ".trace.json") as file:
+            self.assertGreater(len(json.load(file)["traceEvents"]), 20)
+        self.assertTrue(program.is_running())
+
+
+class WhyTest(unittest.TestCase):
+    def setUp(self):
+        self.cluster = Cluster()
+        self.addCleanup(self.cluster.stop)
+
+    def run_in_background(self, graph, fetch, worker="worker:0"):
+        """Runs a step that does not end by itself. It ends when the servers do."""
+        def run():
+            try:
+                with tf1.Session("grpc://" + self.cluster.addresses[worker], graph=graph) as session:
+                    session.run(fetch)
+            except Exception:  # the servers are killed at the end
+                pass
+        threading.Thread(target=run, daemon=True).start()
+
+    def check(self, text, culprit, ask="worker:1"):
+        code, out = self.cluster.why_until(text, ask)
+        self.assertIn(text, out)
+        self.assertEqual(code, 1, out)
+        self.assertRegex(out, "(?m)^stuck: .*" + culprit)
+
+    def test_nothing_is_wrong(self):
+        code, out = self.cluster.why()
+        self.assertEqual((code, out), (0, "Nothing blocks the job.\n"))
+
+    def test_gradients_are_counted_by_the_worker_that_computed_them(self):
+        with tf.Graph().as_default() as graph:
+            with tf1.device("/job:ps/task:0"):
+                dense = tf1.ConditionalAccumulator(tf.float32, shape=[2], shared_name="dense")
+                take = dense.take_grad(1)
+            gradients, applies = [], []
+            for worker in range(2):
+                with tf1.device("/job:worker/task:%d" % worker):
+                    gradients.append(tf1.placeholder_with_default([1.0, 2.0], [2]) * 2)
+                with tf1.device("/job:ps/task:0"):
+                    applies.append(dense.apply_grad(gradients[worker], local_step=0))
+        with tf1.Session("grpc://" + self.cluster.addresses["worker:0"], graph=graph) as session:
+            for worker in (0, 1, 1):
+                session.run(applies[worker])
+            session.run(take)
+            session.run(applies[0])  # stale now
+        ps = status_of(self.cluster.addresses["ps:0"])["ps 0"]
+        self.assertEqual({g["worker"]: (g["accepted"], g["stale"]) for g in ps["gradients"]},
+                         {"worker 0": (1, 1), "worker 1": (2, 0)})
+
+    def test_log_lines_of_a_step_name_it(self):
+        with tf.Graph().as_default() as graph, tf1.device("/job:ps/task:0"):
+            hello = tf1.print("hello from a step", output_stream=tf1.logging.info)
+        with tf1.Session("grpc://" + self.cluster.addresses["worker:0"], graph=graph) as session:
+            session.run(hello)
+
+        def lines():
+            with open(self.cluster.log("ps:0")) as file:
+                return [json.loads(line) for line in file if "hello from a step" in line]
+        line, = wait_for(lines, "line of the step")
+        self.assertEqual(line["task"], "ps 0")
+        self.assertRegex(line["step"], "^[0-9a-f]+$")
+        self.assertRegex(line["session"], "^.+$")
+
+    def test_a_server_writes_the_recorders_of_all_tasks_on_a_signal(self):
+        self.cluster.processes["ps:0"].send_signal(signal.SIGUSR1)
+
+        def dump():
+            with open(self.cluster.log("ps:0")) as file:
+                return re.search(r"was asked for its flight recorder: (\S+)\.json\"", file.read())
+        with open(wait_for(dump, "dump of the recorder").group(1) + ".trace.json") as file:
+            events = json.load(file)["traceEvents"]
+        names = {e["args"]["name"].split(" (")[0] for e in events if e["name"] == "process_name"}
+        self.assertEqual(names, {"ps 0", "worker 0", "worker 1"})
+
+    def test_health_is_watched(self):
+        with grpc.insecure_channel(self.cluster.addresses["worker:1"]) as channel:
+            check = channel.unary_unary("/grpc.health.v1.Health/Check")
+            watch = channel.unary_stream("/grpc.health.v1.Health/Watch")
+            serving, not_serving = b"\x08\x01", b"\x08\x02"
+            self.assertEqual(check(b"", timeout=30), serving)
+            with self.assertRaises(grpc.RpcError) as unknown:
+                check(b"\x0a\x01x", timeout=30)  # the service "x"
+            self.assertEqual(unknown.exception.code(), grpc.StatusCode.NOT_FOUND)
+            watched = watch(b"", timeout=LIMIT)
+            self.assertEqual(next(watched), serving)
+            self.cluster.processes["worker:1"].send_signal(signal.SIGTERM)  # it drains
+            self.assertEqual(next(watched), not_serving)
+            watched.cancel()
+
+    def test_a_stopped_worker(self):
+        with tf.Graph().as_default() as graph:
+            with tf1.device("/job:worker/task:0"):
+                value = tf1.placeholder_with_default(1.0, [])
+            with tf1.device("/job:ps/task:0"):
+                there = value + 1
+            with tf1.device("/job:worker/task:1"):
+                back = there + 1
+        session = tf1.Session("grpc://" + self.cluster.addresses["worker:0"], graph=graph)
+        self.assertEqual(session.run(back), 3)
+        self.cluster.processes["worker:1"].send_signal(signal.SIGSTOP)
+
+        def run():
+            with self.assertRaises(tf.errors.OpError):  # when the servers are killed
+                session.run(back)
+        threading.Thread(target=run, daemon=True).start()
+        self.check("worker 0 has waited", "worker 1 does not answer .*worker 0 has waited .* for worker 1: "
+                   "RunGraph is not answered", ask="worker:0")
+
+    def test_a_killed_parameter_server(self):
+        self.cluster.why()  # all have answered once
+        self.cluster.processes["ps:0"].kill()
+        self.check("ps 0 cannot be reached", r"ps 0 cannot be reached \(its process is not running\)")
+
+    def test_the_chief_is_gone(self):
+        self.cluster.processes["worker:0"].kill()
+        self.check("it is the chief", "worker 0 cannot be reached .*it is the chief")
+
+    def test_slow_input(self):
+        with tf.Graph().as_default() as graph, tf1.device("/job:worker/task:0"):
+            queue = tf1.FIFOQueue(10, [tf.float32], [[]], name="examples")
+            batch = queue.dequeue(name="next_example")
+        self.run_in_background(graph, batch)
+        self.check("for input", "worker 0 has waited .* for input: next_example gets nothing from examples")
+
+    def test_a_full_queue(self):
+        with tf.Graph().as_default() as graph, tf1.device("/job:worker/task:0"):
+            queue = tf1.FIFOQueue(2, [tf.float32], [[]], name="examples", shared_name="examples")
+            fill = queue.enqueue_many([[1.0, 2.0, 3.0]], name="fill")
+        self.run_in_background(graph, fill)
+        self.check("is full", r"queue examples of worker 0 is full \(2 of 2 elements\): fill of worker 0 has waited")
+
+    def test_a_parameter_server_without_memory(self):
+        process = self.cluster.processes["ps:0"]
+        with open("/proc/%d/statm" % process.pid) as file:
+            size = int(file.read().split()[0]) * resource.getpagesize()
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (size + (1 << 30), size + (1 << 30)))
+        with tf.Graph().as_default() as graph, tf1.device("/job:ps/task:0"):
+            big = tf.fill(tf1.placeholder_with_default([1 << 30], [1]), 1.0)
+            small = tf.reduce_sum(big[:1])
+        with tf1.Session("grpc://" + self.cluster.addresses["worker:0"], graph=graph) as session:
+            with self.assertRaises(tf.errors.ResourceExhaustedError):
+                session.run(small)
+        self.check("is out of memory", "ps 0 is out of memory; a step of worker 0 failed")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at the status page of real jobs in a real browser (headless Chromium).
+
+    tests/observe/page_test.py                 runs the tests
+    tests/observe/page_test.py --pictures DIR  writes the screenshots of docs/observing.md
+"""
+
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from observe_test import THALWEG, Job, wait_for  # noqa: E402
+from ports import free_ports  # noqa: E402
+
+
+class Browser:
+    """One page in Chromium, driven by its DevTools protocol over a pair of pipes."""
+
+    def __init__(self, url, width=1200, height=900, phone=False):
+        self.profile = tempfile.mkdtemp()
+        read_commands, self._commands = os.pipe()
+        self._answers, write_answers = os.pipe()
+
+        def use_pipes():  # Chromium expects them as descriptors 3 and 4
+            commands, answers = os.dup(read_commands), os.dup(write_answers)
+            os.dup2(commands, 3)
+            os.dup2(answers, 4)
+
+        self.process = subprocess.Popen(
+            ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+             "--no-first-run", "--user-data-dir=" + self.profile, "--remote-debugging-pipe", "about:blank"],
+            preexec_fn=use_pipes, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(read_commands)
+        os.close(write_answers)
+        self._buffer, self._last, self._session = b"", 0, None
+        target = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
+        self._session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        self.call("Page.navigate", url=url)
+
+    def call(self, method, **parameters):
+        self._last += 1
+        message = {"id": self._last, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._commands, json.dumps(message).encode() + b"\0")
+        while True:
+            while b"\0" not in self._buffer:
+                more = os.read(self._answers, 1 << 16)
+                if not more:
+                    raise AssertionError("the browser has ended")
+                self._buffer += more
+            text, self._buffer = self._buffer.split(b"\0", 1)
+            answer = json.loads(text)
+            if answer.get("id") == self._last:
+                if "error" in answer:
+                    raise AssertionError(answer["error"])
+                return answer["result"]
+
+    def run(self, script):
+        result = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        if "exceptionDetails" in result:
+            raise AssertionError(result["exceptionDetails"])
+        return result["result"].get("value")
+
+    def text(self, selector):
+        return self.run("(document.querySelector(%s) || {}).innerText || ''" % json.dumps(selector))
+
+    def picture(self, path):
+        size = self.run("({width: innerWidth, height: document.documentElement.scrollHeight})")
+        data = self.call("Page.captureScreenshot", captureBeyondViewport=True,
+                         clip={"x": 0, "y": 0, "scale": 1, **size})["data"]
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(data))
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        os.close(self._commands)
+        os.close(self._answers)
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+
+class ManyServers:
+    """A cluster of 4 parameter servers and 60 workers, all idle."""
+
+    def __init__(self):
+        *ports, port = free_ports(65)
+        hosts = ["localhost:%d" % p for p in ports]
+        cluster = "ps|%s,worker|%s" % (";".join(hosts[:4]), ";".join(hosts[4:]))
+        self.page = "http://localhost:%d/" % port
+        self.processes = []
+        for i in range(64):
+            job, index = ("ps", i) if i < 4 else ("worker", i - 4)
+            self.processes.append(subprocess.Popen(
+                [THALWEG, "server", "--cluster", cluster, "--job_name", job, "--task_index", str(index), "--forever",
+                 "--http", "localhost:%d" % (port if i == 0 else 0)], stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True))
+        for process in self.processes:
+            if not process.stdout.readline():  # it listens
+                raise AssertionError("%s ended at its start" % process.args)
+
+    def stop(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+ROWS = "document.querySelectorAll('#tasks tbody tr').length"
+
+
+def number(text):
+    digits = text.replace(",", "")
+    return float(digits) if digits not in ("", "-") else 0
+
+
+class PageTest(unittest.TestCase):
+    def servers_page(self):
+        """The page of a task without others."""
+        port, http = free_ports(2)
+        server = subprocess.Popen(
+            [THALWEG, "server", "--cluster", "worker|localhost:%d" % port, "--forever", "--http", "localhost:%d" % http],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        server.stdout.readline()  # it listens
+        return "http://localhost:%d/" % http
+
+    def open(self, *args, **kwargs):
+        browser = Browser(*args, **kwargs)
+        self.addCleanup(browser.close)
+        return browser
+
+    def test_a_job_that_trains_and_a_worker_that_stops(self):
+        job = Job("--is_sync")
+        self.addCleanup(job.stop)
+        job.trains()
+        page = self.open(job.page())
+        wait_for(lambda: page.run(ROWS) == 4, "four tasks on the page")
+        # A task that is slow to answer on a loaded machine is down for a moment.
+        wait_for(lambda: page.text("#up") == "4 of 4", "all tasks")
+        wait_for(lambda: "Nothing blocks the job" in page.text("#findings"), "a job without findings")
+        self.assertEqual(page.run("document.querySelectorAll('#picture [data-node]').length"), 4)
+        # It updates itself: the step grows without a reload.
+        first = wait_for(lambda: number(page.text("#step")), "the global step")
+        wait_for(lambda: number(page.text("#step")) > first, "a later step")
+        wait_for(lambda: page.run("document.querySelectorAll('#plots polyline').length") > 0, "a plot of the loss")
+        wait_for(lambda: "wait for" in page.text("#tasks"), "waits")
+        wait_for(lambda: "worker 1" in page.text("#gradients"), "gradients of worker 1")
+        wait_for(lambda: page.text("#learning-rate") == "0.0001", "the learning rate")
+        wait_for(lambda: re.search(r"\d", page.text("#left")), "the time left")
+        wait_for(lambda: "read back without damage" in page.text("#checkpoints"), "a verified checkpoint")
+        # Labels of the traffic do not cover each other.
+        wait_for(lambda: page.run("document.querySelectorAll('#picture .speed').length") > 1, "labels of the traffic")
+        self.assertEqual(page.run("""(() => {
+            const boxes = [...document.querySelectorAll('#picture .speed')].map(t => t.getBoundingClientRect());
+            return boxes.filter((a, i) => boxes.some((b, k) => k > i && a.left < b.right && b.left < a.right &&
+                                                               a.top < b.bottom && b.top < a.bottom)).length;
+        })()"""), 0)
+        # Everything that is drawn has a text for screen readers, and the table can be reached by keyboard.
+        self.assertEqual(page.run("[...document.querySelectorAll('svg')].filter(s => !s.getAttribute('aria-label')).length"), 0)
+        self.assertEqual(page.run("document.querySelectorAll('[tabindex=\"0\"]').length > 0"), True)
+        # Nothing comes from elsewhere.
+        origins = page.run("[...new Set(performance.getEntriesByType('resource').map(e => new URL(e.name).origin))]")
+        self.assertEqual(origins, [page.run("location.origin")])
+
+        job.processes["worker 1"].send_signal(signal.SIGSTOP)
+        wait_for(lambda: "not answering" in page.text("#tasks tr[data-task='worker 1']"), "the stopped worker")
+        wait_for(lambda: "Stuck: worker 1 does not answer" in page.text("#findings"), "the finding")
+        wait_for(lambda: page.text("#up") == "3 of 4", "three tasks")
+
+    def test_names_are_text_whatever_they_contain(self):
+        hostile = "<img src=x onerror=document.title='hurt'><script>document.title='hurt'</script>"
+        page = self.open("about:blank")
+        with urllib.request.urlopen(self.servers_page(), timeout=10) as reply:
+            markup = reply.read().decode()
+        task = {"name": "ps 0", "state": "up", "http": "javascript:document.title='hurt'", "error": hostile,
+                "phases": [{"phase": "wait", "on": hostile, "seconds": 1, "share": 0.5}], "variables": 1,
+                "variable_bytes": 1, "memory_bytes": 1, "cpu_share": 0.1, "steps": 1, "steps_per_second": 1,
+                "traffic": [{"peer": hostile, "bytes_per_second": 1e6}], "staleness": [1], "time": 5,
+                "gradients": [{"worker": hostile, "accepted": 1, "stale": 1}], "has_global_step": True,
+                "global_step": 1, "global_steps_per_second": 1,
+                "scalars": [{"name": hostile, "steps": [1, 2], "values": [1, 2]}],
+                "events": [{"time": 1, "kind": hostile, "text": hostile}],
+                "checkpoint": {"path": hostile, "time": 1, "seconds": 1, "bytes": 1, "verified": "", "damage": hostile}}
+        job = {"tasks": [task, dict(task, name=hostile)], "findings": [{"stuck": True, "text": hostile}],
+               "seconds_left": 1}
+        # The real page, with an answer as a hostile task would give it.
+        fake = "<script>window.fetch = async () => ({ ok: true, json: async () => (%s) });</script>" % (
+            json.dumps(job).replace("<", "\\u003c"))
+        page.call("Page.setDocumentContent", frameId=page.call("Page.getFrameTree")["frameTree"]["frame"]["id"],
+                  html=markup.replace("<script>", fake + "<script>", 1))
+        wait_for(lambda: page.run(ROWS) == 2, "the tasks")
+        for place in ("tasks", "findings", "events", "plots", "gradients", "checkpoints", "picture"):
+            self.assertIn("<img src=x", page.run("document.getElementById('%s').textContent" % place), place)
+        self.assertEqual(page.run("document.querySelectorAll('img, main script, a[href^=javascript]').length"), 0)
+        self.assertNotIn("hurt", page.run("document.title"))
+
+    def test_64_tasks_and_a_phone(self):
+        servers = ManyServers()
+        self.addCleanup(servers.stop)
+        page = self.open(servers.page)
+        wait_for(lambda: page.run(ROWS) == 64, "64 tasks on the page")
+        wait_for(lambda: page.text("#up") == "64 of 64", "all tasks")
+        self.assertEqual(page.run("document.querySelectorAll('#picture [data-node]').length"), 64)
+        phone = self.open(servers.page, width=390, height=800, phone=True)
+        wait_for(lambda: phone.run(ROWS) == 64, "64 tasks on the phone")
+        self.assertLessEqual(phone.run("document.documentElement.scrollWidth"), 390)
+
+
+def write_pictures(folder):
+    os.makedirs(folder, exist_ok=True)
+    job = Job("--is_sync")
+    try:
+        job.trains()
+        page = Browser(job.page())
+        wait_for(lambda: page.run("document.querySelectorAll('#plots polyline').length") > 1, "plots")
+        wait_for(lambda: "wait for" in page.text("#tasks"), "waits")
+        wait_for(lambda: "read back without damage" in page.text("#checkpoints"), "a verified checkpoint")
+        wait_for(lambda: re.search(r"\d", page.text("#left")), "the time left")
+        page.picture(os.path.join(folder, "status_training.png"))
+        job.processes["worker 1"].send_signal(signal.SIGSTOP)
+        wait_for(lambda: "answering for " in page.text("#tasks tr[data-task='worker 1']"), "the stopped worker")
+        page.picture(os.path.join(folder, "status_stopped.png"))
+        page.close()
+    finally:
+        job.stop()
+    servers = ManyServers()
+    try:
+        page = Browser(servers.page)
+        wait_for(lambda: page.text("#up") == "64 of 64", "all tasks")
+        page.picture(os.path.join(folder, "status_64_tasks.png"))
+        page.close()
+        phone = Browser(servers.page, width=390, height=800, phone=True)
+        wait_for(lambda: phone.text("#up") == "64 of 64", "all tasks")
+        phone.call("Page.captureScreenshot")
+        with open(os.path.join(folder, "status_phone.png"), "wb") as file:
+            file.write(base64.b64decode(phone.call("Page.captureScreenshot")["data"]))
+        phone.close()
+    finally:
+        servers.stop()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--pictures"]:
+        write_pictures(sys.argv[2])
+    else:
+        unittest.main()

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "thalweg/monitor/status_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+
+namespace thalweg {
+namespace {
+
+std::string Amount(double bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  while (bytes >= 1000 && unit < 4) {
+    bytes /= 1000;
+    ++unit;
+  }
+  return absl::StrFormat(bytes < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes, kUnits[unit]);
+}
+
+std::string Rate(double rate) { return rate == 0 ? "" : absl::StrFormat(rate < 10 ? "%.1f" : "%.0f", rate); }
+
+// Names come from clients: no control characters for the terminal.
+std::string Printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+// The highest global step that a task has, and its rate. Only tasks with the variable know it.
+std::pair<double, double> GlobalStep(const JobStatus& job) {
+  std::pair<double, double> found{-1, 0};
+  for (const TaskStatus& task : job.tasks()) {
+    if (task.has_global_step()) found = std::max(found, {task.global_step(), task.global_steps_per_second()});
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string DescribeTime(const TaskStatus& task) {
+  std::vector<std::pair<double, std::string>> shares;
+  double busy = 0;
+  for (const PhaseTime& phase : task.phases()) {
+    busy += phase.share();
+    if (phase.share() < 0.005) continue;
+    shares.emplace_back(phase.share(), phase.phase() == "wait" ? absl::StrCat("wait for ", phase.on()) : phase.phase());
+  }
+  if (task.phases_size() > 0 && busy < 0.995) shares.emplace_back(1 - busy, "idle");
+  std::sort(shares.rbegin(), shares.rend());
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(shares.size(), 4); ++i) {
+    absl::StrAppendFormat(&text, "%s%.0f%% %s", i == 0 ? "" : ", ", shares[i].first * 100, shares[i].second);
+  }
+  return text;
+}
+
+std::string DescribeState(const TaskStatus& task) {
+  if (task.state() != "down") return task.state();
+  const bool silent = absl::StrContains(task.error(), "DEADLINE_EXCEEDED");
+  if (task.seconds_silent() < 0) return silent ? "not answering" : "not running";
+  return absl::StrFormat("%s for %.0f s", silent ? "not answering" : "not running", task.seconds_silent());
+}
+
+std::vector<std::string> FindingLines(const JobStatus& job) {
+  std::vector<std::string> lines;
+  for (const Finding& finding : job.findings()) {
+    lines.push_back(Printable(absl::StrCat(finding.stuck() ? "stuck: " : "slow: ", finding.text())));
+  }
+  if (lines.empty()) lines.emplace_back("Nothing blocks the job.");
+  return lines;
+}
+
+bool IsStuck(const JobStatus& job) {
+  return std::any_of(job.findings().begin(), job.findings().end(), [](const Finding& f) { return f.stuck(); });
+}
+
+std::vector<std::string> StatusLines(const JobStatus& job) {
+  std::vector<std::string> lines;
+  const auto [step, rate] = GlobalStep(job);
+  const auto up = std::count_if(job.tasks().begin(), job.tasks().end(),
+                                [](const TaskStatus& task) { return task.state() != "down"; });
+  std::string first = absl::StrFormat("%d of %d tasks answer", up, job.tasks_size());
+  if (step >= 0) absl::StrAppendFormat(&first, "; global step %.0f, %.1f steps/s", step, rate);
+  if (job.seconds_left() > 0) {
+    absl::StrAppend(&first, "; done in ", absl::FormatDuration(absl::Seconds(std::ceil(job.seconds_left()))));
+  }
+  lines.push_back(std::move(first));
+  size_t name_width = 4, state_width = 5;
+  for (const TaskStatus& task : job.tasks()) {
+    name_width = std::max(name_width, task.name().size());
+    state_width = std::max(state_width, DescribeState(task).size());
+  }
+  const auto row = [&](const std::string& name, const std::string& state, const std::string& steps,
+                       const std::string& step_rate, const std::string& cpu, const std::string& memory,
+                       const std::string& variables, const std::string& time) {
+    std::string line =
+        absl::StrFormat("%-*s  %-*s  %8s %8s %6s %8s %9s  %s", static_cast<int>(name_width), name,
+                        static_cast<int>(state_width), state, steps, step_rate, cpu, memory, variables, time);
+    lines.push_back(Printable(std::move(line)));
+  };
+  row("TASK", "STATE", "STEPS", "STEPS/S", "CORES", "MEMORY", "VARIABLES", "TIME");
+  for (const TaskStatus& task : job.tasks()) {
+    if (task.state() == "down" || task.state() == "tensorflow") {
+      row(task.name(), DescribeState(task), "", "", "", "", "", "");
+      continue;
+    }
+    row(task.name(), DescribeState(task), task.steps() > 0 ? absl::StrFormat("%.0f", task.steps()) : "",
+        Rate(task.steps_per_second()), absl::StrFormat("%.1f", task.cpu_share()), Amount(task.memory_bytes()),
+        task.variables() > 0 ? Amount(task.variable_bytes()) : "", DescribeTime(task));
+  }
+  for (const TaskStatus& task : job.tasks()) {
+    for (const ScalarSeries& scalar : task.scalars()) {
+      if (scalar.values_size() == 0) continue;
+      lines.push_back(Printable(
+          absl::StrFormat("%s: %s = %.6g", task.name(), scalar.name(), scalar.values(scalar.values_size() - 1))));
+    }
+  }
+  for (const TaskStatus& task : job.tasks()) {
+    if (!task.has_checkpoint()) continue;
+    const CheckpointStatus& saved = task.checkpoint();
+    std::string line = absl::StrFormat("checkpoint %s: saved by %s %.0f s ago in %.1f s", saved.path(), task.name(),
+                                       task.time() - saved.time(), saved.seconds());
+    if (saved.bytes() > 0) absl::StrAppend(&line, ", ", Amount(saved.bytes()));
+    if (saved.verified() == saved.path()) absl::StrAppend(&line, ", verified");
+    if (!saved.damage().empty()) absl::StrAppend(&line, "; damaged: ", saved.damage());
+    lines.push_back(Printable(std::move(line)));
+  }
+  for (std::string& line : FindingLines(job)) lines.push_back(std::move(line));
+  return lines;
+}
+
+}  // namespace thalweg

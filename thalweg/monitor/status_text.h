@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The status of a job as text for a terminal.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "thalweg/proto/monitor.pb.h"
+
+namespace thalweg {
+
+// "ps 0 computes, 12 % of the time; waits for worker 1": where the time of the last seconds
+// went, the largest share first.
+std::string DescribeTime(const TaskStatus& task);
+
+// The state of a task: "up", "not answering for 12 s", "not running", ...
+std::string DescribeState(const TaskStatus& task);
+
+// A line for the job, a table with a row per task, and the findings.
+std::vector<std::string> StatusLines(const JobStatus& job);
+
+// The findings as lines, or one that says that nothing is wrong.
+std::vector<std::string> FindingLines(const JobStatus& job);
+bool IsStuck(const JobStatus& job);
+
+}  // namespace thalweg

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "thalweg/server/job_monitor.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "thalweg/base/clock.h"
+#include "thalweg/base/notification.h"
+#include "thalweg/base/status.h"
+#include "thalweg/monitor/diagnosis.h"
+#include "thalweg/monitor/task_monitor.h"
+#include "thalweg/rpc/monitor_stub.h"
+
+namespace thalweg {
+namespace {
+
+// For how long the result of a round serves other callers.
+constexpr absl::Duration kFresh = absl::Milliseconds(400);
+
+// Programs tell where they stop, and the task that holds the global step how fast it grows.
+double SecondsLeft(const JobStatus& job) {
+  double stop = 0, step = -1, rate = 0;
+  for (const TaskStatus& task : job.tasks()) {
+    stop = std::max(stop, task.stop_step());
+    if (!task.has_global_step() || task.global_step() < step) continue;
+    step = task.global_step();
+    rate = task.global_steps_per_second();
+  }
+  return step >= 0 && stop > step && rate > 0 ? (stop - step) / rate : 0;
+}
+
+}  // namespace
+
+// The questions of one round. Answers that come late hold a reference.
+struct JobMonitor::Round {
+  struct Question {
+    TaskId task;
+    std::shared_ptr<JobStatus> answer = std::make_shared<JobStatus>();
+    absl::Status status = absl::DeadlineExceededError("not answered");
+    int64_t sent_nanos = 0, answered_nanos = 0;
+  };
+  std::vector<Question> questions;
+  Mutex mutex;
+  CondVar changed;
+  size_t left ABSL_GUARDED_BY(mutex) = 0;
+};
+
+JobMonitor::JobMonitor(ClusterSpec cluster, TaskId self, RpcClient* client, Own own)
+    : cluster_(std::move(cluster)), self_(std::move(self)), client_(client), own_(std::move(own)) {}
+
+std::shared_ptr<RpcChannel> JobMonitor::ChannelTo(const TaskId& task) {
+  const absl::StatusOr<std::string> address = cluster_.Address(task);
+  CHECK(address.ok()) << address.status();
+  MutexLock lock(&mutex_);
+  std::shared_ptr<RpcChannel>& channel = channels_[task];
+  if (channel == nullptr) channel = client_->Connect(*address);
+  return channel;
+}
+
+JobStatus JobMonitor::Ask(const GetMonitorRequest& request) {
+  const std::string key = request.SerializeAsString();
+  {
+    MutexLock lock(&mutex_);
+    while (asking_) changed_.Wait(&mutex_);  // at most kTimeout
+    if (key == last_request_ && NowNanos() - last_nanos_ < absl::ToInt64Nanoseconds(kFresh)) return last_;
+    asking_ = true;
+  }
+  JobStatus job = AskAll(request);
+  MutexLock lock(&mutex_);
+  asking_ = false;
+  last_request_ = key;
+  last_nanos_ = NowNanos();
+  last_ = job;
+  changed_.SignalAll();
+  return job;
+}
+
+JobStatus JobMonitor::AskAll(const GetMonitorRequest& request) {
+  GetMonitorRequest for_one = request;
+  for_one.set_whole_job(false);
+  const auto round = std::make_shared<Round>();
+  for (const TaskId& task : cluster_.tasks()) {
+    if (own_ == nullptr || task != self_) round->questions.push_back({.task = task});
+  }
+  const size_t n = round->questions.size();
+  {
+    MutexLock lock(&round->mutex);
+    round->left = n;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    Round::Question& question = round->questions[i];
+    const std::shared_ptr<RpcChannel> channel = ChannelTo(question.task);
+    question.sent_nanos = NowNanos();
+    CallGetStatus(*channel, {.timeout = kTimeout, .cancellation = &stop_}, for_one, question.answer,
+                  [round, i](const absl::Status& status) {
+                    MutexLock lock(&round->mutex);
+                    round->questions[i].status = status;
+                    round->questions[i].answered_nanos = NowNanos();
+                    if (--round->left == 0) round->changed.SignalAll();
+                  });
+  }
+  JobStatus job;
+  job.set_asked(self_.ToString());
+  std::map<std::string, TaskStatus> by_task;
+  if (own_ != nullptr) own_(for_one, &by_task[self_.ToString()]);
+  {
+    // The calls have a deadline. Without a limit here, one that ends late would keep the page waiting.
+    const absl::Time deadline = absl::Now() + kTimeout + absl::Milliseconds(100);
+    MutexLock lock(&round->mutex);
+    while (round->left > 0 && !round->changed.WaitWithDeadline(&round->mutex, deadline)) {
+    }
+    const int64_t now = NowNanos();
+    for (Round::Question& question : round->questions) {
+      const std::string name = question.task.ToString();
+      TaskStatus& status = by_task[name];
+      const bool answered = question.answered_nanos > 0 && question.status.ok() && question.answer->tasks_size() > 0;
+      MutexLock own_lock(&mutex_);
+      if (answered) {
+        status = question.answer->tasks(0);
+        const int64_t middle = question.sent_nanos + (question.answered_nanos - question.sent_nanos) / 2;
+        status.set_clock_offset_us(status.now_us() - static_cast<double>(middle) * 1e-3);
+        status.set_clock_error_us(static_cast<double>(question.answered_nanos - question.sent_nanos) * 0.5e-3);
+      } else {
+        status.set_task(name);
+        status.set_name(ShortTaskName(name));
+        status.set_state(absl::IsUnimplemented(question.status) ? "tensorflow" : "down");
+        status.set_error(question.status.ToString());
+      }
+      if (answered || absl::IsUnimplemented(question.status)) answered_nanos_[name] = question.answered_nanos;
+      const auto last = answered_nanos_.find(name);
+      status.set_seconds_silent(last == answered_nanos_.end() ? -1 : static_cast<double>(now - last->second) * 1e-9);
+    }
+  }
+  for (const TaskId& task : cluster_.tasks()) {
+    TaskStatus* const status = job.add_tasks();
+    *status = std::move(by_task[task.ToString()]);
+    status->set_address(cluster_.Address(task).value_or(""));
+  }
+  job.set_seconds_left(SecondsLeft(job));
+  for (Finding& finding : Diagnose(job)) *job.add_findings() = std::move(finding);
+  return job;
+}
+
+absl::StatusOr<JobStatus> AskJob(const std::string& address, const GetMonitorRequest& request, absl::Duration timeout) {
+  RETURN_IF_ERROR(HostPort::Parse(address).status());
+  RpcClient client;
+  const std::shared_ptr<RpcChannel> channel = client.Connect(address);
+  const auto answer = std::make_shared<JobStatus>();
+  Notification done;
+  absl::Status result;
+  CallGetStatus(*channel, {.timeout = timeout}, request, answer, [&](const absl::Status& status) {
+    result = status;
+    done.Notify();
+  });
+  done.WaitForNotification();  // the call has a deadline
+  if (absl::IsUnimplemented(result)) {
+    return Unimplemented("The server at ", address, " is not one of Thalweg's: it does not tell its status");
+  }
+  if (!result.ok()) return Prepend(result, absl::StrCat("The server at ", address, " does not answer: "));
+  return std::move(*answer);
+}
+
+std::vector<std::string> FindLocalServers() {
+  // Abstract sockets, "@thalweg-rpc-127.0.0.1:2222", as ListenLocally() names them.
+  const std::string prefix = "@thalweg-rpc-";
+  std::set<std::string> found;
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    const size_t at = line.find(prefix);
+    if (at == std::string::npos) continue;
+    std::string name = line.substr(at + prefix.size());
+    name = name.substr(0, name.find('@'));  // the kernel shows trailing zeros like this
+    int port = 0;
+    if (absl::SimpleAtoi(name, &port)) name = absl::StrCat("localhost:", port);  // it listens on all addresses
+    if (HostPort::Parse(name).ok()) found.insert(std::move(name));
+  }
+  return {found.begin(), found.end()};
+}
+
+}  // namespace thalweg

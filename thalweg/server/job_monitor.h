@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collects the status of all tasks of a job.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "thalweg/base/cancellation.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/proto/monitor.pb.h"
+#include "thalweg/rpc/rpc_client.h"
+
+namespace thalweg {
+
+// Thread-safe.
+class JobMonitor {
+ public:
+  // A task that does not answer within this time counts as down.
+  static constexpr absl::Duration kTimeout = absl::Milliseconds(700);
+
+  // The status of this process's own task, which is not asked over the network.
+  using Own = std::function<void(const GetMonitorRequest&, TaskStatus*)>;
+
+  // `client` is borrowed. `own` is empty for an observer that is not a task of the cluster.
+  JobMonitor(ClusterSpec cluster, TaskId self, RpcClient* client, Own own);
+  ~JobMonitor() { Stop(); }
+
+  // Asks all tasks at once and diagnoses the job. Blocks for kTimeout at most. Callers at the
+  // same time share one round of questions, and its result serves for a moment, so that many
+  // viewers cost no more than one.
+  JobStatus Ask(const GetMonitorRequest& request);
+  // Ends the current round; later ones find all other tasks down.
+  void Stop() { stop_.Cancel(absl::CancelledError("The server ends")); }
+
+ private:
+  struct Round;
+  JobStatus AskAll(const GetMonitorRequest& request);
+  std::shared_ptr<RpcChannel> ChannelTo(const TaskId& task) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const ClusterSpec cluster_;
+  const TaskId self_;
+  RpcClient* const client_;
+  const Own own_;
+  Cancellation stop_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool asking_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string last_request_ ABSL_GUARDED_BY(mutex_);
+  int64_t last_nanos_ ABSL_GUARDED_BY(mutex_) = 0;
+  JobStatus last_ ABSL_GUARDED_BY(mutex_);
+  std::map<TaskId, std::shared_ptr<RpcChannel>> channels_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> answered_nanos_ ABSL_GUARDED_BY(mutex_);  // by task
+};
+
+// Asks the task at `address` ("host:port") for the status of its whole job. UNAVAILABLE or
+// DEADLINE_EXCEEDED if it does not answer.
+absl::StatusOr<JobStatus> AskJob(const std::string& address, const GetMonitorRequest& request,
+                                 absl::Duration timeout = absl::Seconds(3));
+
+// The addresses of the servers of this user on this machine, found by their same-host links.
+std::vector<std::string> FindLocalServers();
+
+}  // namespace thalweg

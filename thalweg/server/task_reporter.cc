@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "thalweg/server/task_reporter.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "thalweg/base/clock.h"
+#include "thalweg/base/file_system.h"
+#include "thalweg/base/logging.h"
+#include "thalweg/base/machine_memory.h"
+#include "thalweg/base/status.h"
+#include "thalweg/kernel/learning_rate.h"
+#include "thalweg/kernel/resource_report.h"
+#include "thalweg/kernel/variable.h"
+#include "thalweg/monitor/status_json.h"
+#include "thalweg/monitor/step_trace.h"
+
+namespace thalweg {
+namespace {
+
+constexpr absl::Duration kSampleEvery = absl::Seconds(1);
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  double total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+// The ids of the threads of this process.
+std::vector<std::string> ThreadIds() {
+  std::vector<std::string> ids;
+  DIR* const folder = opendir("/proc/self/task");
+  if (folder == nullptr) return ids;
+  while (const dirent* entry = readdir(folder)) {
+    if (entry->d_name[0] != '.') ids.emplace_back(entry->d_name);
+  }
+  closedir(folder);
+  return ids;
+}
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace
+
+TaskReporter::TaskReporter(TaskReporterOptions options)
+    : options_(std::move(options)), checkpoint_(options_.monitor, &PosixFileSystem()) {
+  for (const TaskId& task : options_.cluster.tasks()) {
+    names_[options_.cluster.Address(task).value_or("")] = ShortTaskName(task.ToString());
+  }
+  if (options_.sample) thread_ = std::make_unique<Thread>("monitor", [this] { Run(); });
+}
+
+TaskReporter::~TaskReporter() {
+  {
+    MutexLock lock(&mutex_);
+    closing_ = true;
+    changed_.SignalAll();
+  }
+  thread_.reset();
+}
+
+void TaskReporter::Run() {
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      if (!closing_) changed_.WaitWithTimeout(&mutex_, kSampleEvery);
+      if (closing_) return;
+    }
+    Sample();
+    checkpoint_.Look();
+    if (!options_.flight_folder.empty()) DumpAfterEvents();
+  }
+}
+
+void TaskReporter::DumpAfterEvents() {
+  constexpr int64_t kPauseNanos = 10'000'000'000;
+  const int64_t events = options_.monitor->num_events();
+  if (events == dumped_events_ || (dumped_nanos_ != 0 && NowNanos() - dumped_nanos_ < kPauseNanos)) return;
+  dumped_events_ = events;
+  dumped_nanos_ = NowNanos();
+  if (const absl::StatusOr<std::string> path = Dump(); path.ok()) {
+    LOG(INFO) << "Something went wrong: the last steps and events of all tasks are in " << *path;
+  } else {
+    LOG(WARNING) << "Cannot write the flight recorder: " << path.status().message();
+  }
+}
+
+absl::StatusOr<std::string> TaskReporter::Dump() {
+  if (options_.flight_folder.empty()) return FailedPrecondition("There is no folder for dumps of the flight recorder");
+  int number = 0;
+  {
+    MutexLock lock(&mutex_);
+    if (dumps_ >= kMaxDumps) return ResourceExhausted("The flight recorder was written ", kMaxDumps, " times already");
+    number = dumps_++;
+  }
+  GetMonitorRequest request;
+  request.set_whole_job(true);
+  request.set_details(true);
+  request.set_trace_steps(static_cast<int>(TaskMonitor::kMaxSteps));
+  const JobStatus job = options_.whole_job(request);
+  const std::string task = absl::StrReplaceAll(ShortTaskName(options_.monitor->task()), {{" ", "-"}, {"/", "-"}});
+  const std::string stem = absl::StrCat(options_.flight_folder, "/", task, "-", getpid(), "-", number);
+  for (const auto& [end, text] : {std::pair<const char*, std::string>{".json", StatusJson(job, /*pretty=*/true)},
+                                  std::pair<const char*, std::string>{".trace.json", ChromeTraceOfSteps(job)}}) {
+    std::ofstream file(stem + end, std::ios::trunc);
+    if (!(file << text << std::flush)) return Unknown("Cannot write ", stem, end);
+  }
+  return stem + ".json";
+}
+
+int64_t TaskReporter::GlobalStep() const {
+  for (const auto& device : options_.devices) {
+    const auto variable = device->resources().Find<Variable>("", "global_step");
+    if (!variable.ok()) continue;
+    int64_t step = -1;
+    (*variable)
+        ->Inspect([&](const Tensor& value) {
+          if (value.has_value() && value.dtype() == kInt64 && value.rank() == 0) step = value.scalar<int64_t>();
+          return absl::OkStatus();
+        })
+        .IgnoreError();
+    if (step >= 0) return step;
+  }
+  return -1;
+}
+
+double TaskReporter::LastLearningRate() const {
+  double rate = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& device : options_.devices) {
+    const auto found = device->resources().Find<LearningRate>("", LearningRate::kName);
+    if (found.ok() && !std::isnan((*found)->Get())) rate = (*found)->Get();
+  }
+  return rate;
+}
+
+void TaskReporter::Sample() {
+  const int64_t global_step = GlobalStep();
+  // A series is made of it where the global step is known.
+  if (const double rate = LastLearningRate(); global_step >= 0 && !std::isnan(rate)) {
+    options_.monitor->SetScalar("learning rate", rate);
+  }
+  options_.monitor->Sample(global_step, CpuSeconds());
+  const int64_t now = NowNanos();
+  MutexLock lock(&mutex_);
+  for (const Traffic* traffic : options_.traffic()) {
+    for (int path = 0; path < Traffic::kPaths; ++path) {
+      const int64_t bytes = traffic->sent(path) + traffic->received(path);
+      int64_t& before = bytes_[{traffic, path}];
+      const double seconds = static_cast<double>(now - sampled_nanos_) * 1e-9;
+      rates_[{traffic, path}] = sampled_nanos_ == 0 ? 0 : static_cast<double>(bytes - before) / seconds;
+      before = bytes;
+    }
+  }
+  sampled_nanos_ = now;
+}
+
+std::string TaskReporter::PeerName(const std::string& address) const {
+  const auto it = names_.find(address);
+  return it == names_.end() ? address : it->second;
+}
+
+void TaskReporter::FillTraffic(TaskStatus* status) const {
+  const int64_t now = NowNanos();
+  for (const Traffic* traffic : options_.traffic()) {
+    const int64_t answer = traffic->last_answer_nanos();
+    for (int path = 0; path < Traffic::kPaths; ++path) {
+      if (traffic->calls(path) == 0) continue;
+      PeerTraffic* const peer = status->add_traffic();
+      peer->set_peer(PeerName(traffic->address()));
+      peer->set_path(Traffic::NameOf(path));
+      peer->set_sent_bytes(static_cast<double>(traffic->sent(path)));
+      peer->set_received_bytes(static_cast<double>(traffic->received(path)));
+      peer->set_calls(static_cast<double>(traffic->calls(path)));
+      peer->set_failed_calls(static_cast<double>(traffic->failures(path)));
+      peer->set_seconds_since_answer(answer == 0 ? -1 : static_cast<double>(now - answer) * 1e-9);
+      MutexLock lock(&mutex_);
+      if (const auto it = rates_.find({traffic, path}); it != rates_.end()) peer->set_bytes_per_second(it->second);
+    }
+  }
+}
+
+void TaskReporter::FillResources(TaskStatus* status) const {
+  constexpr size_t kMaxQueues = 200;
+  ResourceReport report;
+  for (const auto& device : options_.devices) {
+    for (const std::shared_ptr<Resource>& resource : device->resources().All()) {
+      if (const auto* const variable = dynamic_cast<const Variable*>(resource.get())) {
+        status->set_variables(status->variables() + 1);
+        variable
+            ->Inspect([&](const Tensor& value) {
+              if (!value.has_value()) {
+                status->set_uninitialized_variables(status->uninitialized_variables() + 1);
+              } else {
+                status->set_variable_bytes(status->variable_bytes() + static_cast<double>(value.TotalBytes()));
+              }
+              return absl::OkStatus();
+            })
+            .IgnoreError();
+      } else if (const auto* const reported = dynamic_cast<const ReportedResource*>(resource.get())) {
+        reported->Report(&report);
+      }
+    }
+  }
+  for (size_t i = 0; i < std::min(report.queues.size(), kMaxQueues); ++i) {
+    QueueStatus* const queue = status->add_queues();
+    queue->set_name(report.queues[i].name);
+    queue->set_size(static_cast<double>(report.queues[i].size));
+    queue->set_capacity(static_cast<double>(report.queues[i].capacity));
+  }
+  for (const auto& [worker, gradients] : report.gradients) {
+    GradientCount* const count = status->add_gradients();
+    count->set_worker(worker.empty() ? "any worker" : ShortTaskName(worker));
+    count->set_accepted(static_cast<double>(gradients.accepted));
+    count->set_stale(static_cast<double>(gradients.stale));
+  }
+  if (const double rate = LastLearningRate(); !std::isnan(rate)) {
+    status->set_has_learning_rate(true);
+    status->set_learning_rate(rate);
+  }
+  if (report.accumulators > 0) {
+    for (const int64_t n : report.staleness) status->add_staleness(static_cast<double>(n));
+  }
+}
+
+void TaskReporter::Fill(const GetMonitorRequest& request, TaskStatus* status) const {
+  options_.monitor->Fill(status, request.trace_steps(), request.details());
+  status->set_pid(getpid());
+  status->set_host(HostName());
+  status->set_memory_bytes(ResidentBytes());
+  status->set_memory_limit_bytes(static_cast<double>(MachineMemoryBytes()));
+  status->set_cpu_seconds(CpuSeconds());
+  status->set_threads(static_cast<int>(ThreadIds().size()));
+  options_.sessions(status);
+  FillTraffic(status);
+  FillResources(status);
+  for (const auto& [method, counts] : options_.calls) {
+    for (int code = 0; code < CallCounts::kCodes; ++code) {
+      if (counts->count(code) == 0) continue;
+      CallCount* const count = status->add_calls();
+      count->set_method(std::string(absl::StripPrefix(method, "/")));
+      count->set_code(absl::StatusCodeToString(static_cast<absl::StatusCode>(code)));
+      count->set_count(static_cast<double>(counts->count(code)));
+    }
+  }
+}
+
+std::string TaskReporter::DescribeThreads() const {
+  TaskStatus status;
+  options_.monitor->FillRunning(&status);
+  std::string text = absl::StrCat(options_.monitor->task(), ": ", status.running_size(), " running steps\n");
+  for (const RunningStep& step : status.running()) {
+    absl::StrAppendFormat(&text, "  step %x of %s, %s, for %.3f s: ", step.step_id(), step.master(),
+                          step.whole() ? "whole" : "part", step.seconds());
+    if (step.waits_size() == 0) text += "computes";
+    for (const StepWait& wait : step.waits()) {
+      absl::StrAppendFormat(&text, "waits %.3f s for %s %s (%s); ", wait.seconds(), wait.kind(), wait.on(),
+                            wait.node());
+    }
+    text += "\n";
+  }
+  const std::vector<std::string> ids = ThreadIds();
+  absl::StrAppend(&text, "\n", ids.size(), " threads: id, name, state, where it waits in the kernel\n");
+  for (const std::string& id : ids) {
+    const std::string folder = absl::StrCat("/proc/self/task/", id);
+    const std::string stat = FirstLine(folder + "/stat");  // "id (name) S ..."
+    const size_t end = stat.rfind(')');
+    const std::string where = FirstLine(folder + "/wchan");
+    absl::StrAppendFormat(&text, "  %-8s %-16s %s %s\n", id, FirstLine(folder + "/comm"),
+                          end == std::string::npos ? "?" : stat.substr(end + 2, 1), where == "0" ? "" : where);
+  }
+  return text;
+}
+
+}  // namespace thalweg

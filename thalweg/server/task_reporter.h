@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports the status of this process's task.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "thalweg/base/mutex.h"
+#include "thalweg/base/thread.h"
+#include "thalweg/cluster/cluster_spec.h"
+#include "thalweg/kernel/device.h"
+#include "thalweg/monitor/task_monitor.h"
+#include "thalweg/monitor/traffic.h"
+#include "thalweg/proto/monitor.pb.h"
+#include "thalweg/rpc/rpc_server.h"
+#include "thalweg/server/checkpoint_check.h"
+
+namespace thalweg {
+
+struct TaskReporterOptions {
+  TaskMonitor* monitor = nullptr;  // borrowed
+  std::vector<std::shared_ptr<Device>> devices;
+  ClusterSpec cluster;  // names the peers
+  std::function<std::vector<const Traffic*>()> traffic;
+  std::function<void(TaskStatus*)> sessions;                               // fills in their numbers
+  std::vector<std::pair<std::string, std::shared_ptr<CallCounts>>> calls;  // by method
+  std::string flight_folder;                                               // see ServerOptions; "": no dumps
+  std::function<JobStatus(const GetMonitorRequest&)> whole_job;            // for dumps
+  bool sample = true;                                                      // false: no series, rates and dumps
+};
+
+// Thread-safe. A thread of its own takes a sample every second.
+class TaskReporter {
+ public:
+  explicit TaskReporter(TaskReporterOptions options);
+  ~TaskReporter();
+  TaskReporter(const TaskReporter&) = delete;
+  TaskReporter& operator=(const TaskReporter&) = delete;
+
+  void Fill(const GetMonitorRequest& request, TaskStatus* status) const;
+
+  // Asks all tasks for their recorded steps and events and writes them into the flight folder:
+  // FOLDER/ps-0-PID-N.json, and the steps on the clock of this task as a Chrome trace beside
+  // it, ps-0-PID-N.trace.json. Returns the first path.
+  // FAILED_PRECONDITION if there is no folder, RESOURCE_EXHAUSTED after kMaxDumps.
+  static constexpr int kMaxDumps = 100;
+  absl::StatusOr<std::string> Dump();
+
+  // The steps and the threads of this process, and what they wait for, as text.
+  std::string DescribeThreads() const;
+
+ private:
+  void Run();
+  void Sample();
+  // Dumps if something has happened since the last dump, but not too often.
+  void DumpAfterEvents();
+  int64_t GlobalStep() const;  // -1: it is not here
+  std::string PeerName(const std::string& address) const;
+  void FillTraffic(TaskStatus* status) const;
+  void FillResources(TaskStatus* status) const;
+  double LastLearningRate() const;  // NaN: no variable was updated here
+
+  const TaskReporterOptions options_;
+  std::map<std::string, std::string> names_;  // peers by address
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t sampled_nanos_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::pair<const Traffic*, int>, int64_t> bytes_ ABSL_GUARDED_BY(mutex_);  // at the last sample, by path
+  std::map<std::pair<const Traffic*, int>, double> rates_ ABSL_GUARDED_BY(mutex_);
+  int dumps_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Only for thread_.
+  int64_t dumped_events_ = 0;
+  int64_t dumped_nanos_ = 0;
+  CheckpointCheck checkpoint_;
+  std::unique_ptr<Thread> thread_;
+};
+
+}  // namespace thalweg
