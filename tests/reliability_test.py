@@ -33,5 +33,45 @@ class FailPointsTest(unittest.TestCase):
                                   for name, _, can_fail in fail_points()})
 
 
+# Which test shows each row of the tables under "Failures" in docs/cluster.md.
+FAILURES = {
+    "a task has not started yet": "ClusterTest.ASessionWaitsForTasksThatHaveNotStarted",
+    "a task has left": "ClusterTest.ATaskThatOthersHaveSeenLeaveIsNotWaitedFor",
+    "a task dies": "KillTest.AClientHearsOfItAndTheClusterGoesOn",
+    "a task hangs, or its machine is cut off": "HangTest.StepsEndByTheirDeadlineOrWhenTheTaskIsTakenForDead",
+    "a task that hung resumes": "FencingTest.AStepThatWasGivenUpIsNotAppliedLater",
+    "a task was restarted": "MonitoredSessionTest.RecoversFromTheLastCheckpoint",
+    "a kernel or a save takes long": "PeerHealthTest.APeerThatAnswersIsAlive",
+    "a step waits for 10 s": "LocalWorkerTest.ALongWaitIsTold",
+    "the server of a client's session hangs": "HangTest.AClientHearsThatItsServerHangs",
+    "a client disconnects": "HostileCalls.SessionsThatNobodyCallsAreClosed",
+    "a client repeats a call": "CallDeduplicator.ARepetitionOfOneThatEndedGetsItsAnswer",
+    "a training repeats a step": "ExactlyOnceTest.ARepeatedStepAppliesWhatItHasNotApplied",
+    "a session is closed": "ClusterTest.ClosingASessionEndsItsSteps",
+    "a master restarts": "LocalWorkerTest.SessionsOfAnEarlierIncarnationOfTheirMasterGo",
+    "a master disappears": "HostileCalls.SessionsOfAMasterThatStaysAwayAreLetGoOf",
+    "a member fails, dies or restarts": "CollectiveKillTest.ALostMemberIsNamed",
+    "a member is missing": "Collectives.OneMemberMayComeTooLate",
+    "the leader has not started": "Collectives.AStepThatWaitsForAnAbsentLeaderEnds",
+}
+# Rows without a test: it would have to cut off a machine for 40 s.
+FAILURES_WITHOUT_TEST = {"a client's machine disappears"}
+
+
+class FailuresTest(unittest.TestCase):
+    def test_every_row_has_a_test(self):
+        document = (ROOT / "docs" / "cluster.md").read_text()
+        section = document[document.index("\n## Failures\n"):document.index("\n## Trust and limits\n")]
+        rows = set(re.findall(r"^\| (.+?) \| .+ \|$", section, re.MULTILINE)) - {"Event"}
+        self.assertEqual(rows, set(FAILURES) | FAILURES_WITHOUT_TEST)
+
+    def test_the_tests_exist(self):
+        tests = set()
+        for path in (ROOT / "thalweg").rglob("*_test.cc"):
+            for suite, name in re.findall(r"^TEST(?:_[FP])?\((\w+), (\w+)\)", path.read_text(), re.MULTILINE):
+                tests.add(suite + "." + name)
+        self.assertEqual(set(FAILURES.values()) - tests, set())
+
+
 if __name__ == "__main__":
     unittest.main()

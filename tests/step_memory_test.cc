@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "thalweg/api.h"
+#include "thalweg/monitor/task_monitor.h"
 
 extern "C" {
 void* __libc_malloc(size_t bytes);
@@ -31,6 +32,7 @@ namespace {
 
 // Smaller ones are what callbacks, vectors of handles and the like are made of.
 constexpr size_t kLarge = 1024;
+std::atomic<size_t> least{kLarge};  // requests of this size and larger are looked at
 
 struct Request {
   size_t bytes = 0;
@@ -52,7 +54,7 @@ bool IsOfOneDnn(const Request& request) {
 }
 
 void Look(size_t bytes) {
-  if (bytes < kLarge || !watching.load(std::memory_order_relaxed)) return;
+  if (bytes < least.load(std::memory_order_relaxed) || !watching.load(std::memory_order_relaxed)) return;
   Request request;
   request.bytes = bytes;
   request.depth = backtrace(request.stack, std::size(request.stack));
@@ -113,6 +115,30 @@ void ExpectNoLargeRequests(const std::function<absl::Status()>& step) {
     free(lines);
     ADD_FAILURE() << request.bytes << " bytes, at\n" << where;
   }
+}
+
+class RecordedStep : public MonitoredStep {
+ public:
+  void Describe(RunningStep*) const override {}
+};
+
+// Recording allocates nothing at all.
+TEST(StepMemory, OfTheRecorder) {
+  TaskMonitor monitor("/job:worker/replica:0/task:0");
+  const StepRecord::Wait waits[] = {{"/job:ps/replica:0/task:0", 1000}, {"/job:ps/replica:0/task:1", 2000}};
+  least = 1;
+  ExpectNoLargeRequests([&] {
+    RecordedStep whole, part;
+    monitor.Add(&whole);
+    monitor.Add(&part);
+    monitor.Remove(&part);
+    monitor.AddStep({.step_id = 1, .end_nanos = 1'000'000, .compute_nanos = 900'000, .waits = waits});
+    monitor.Remove(&whole);
+    monitor.AddStep({.step_id = 1, .whole = true, .trains = true, .end_nanos = 1'100'000});
+    monitor.SetScalar("loss:0", 0.5);
+    return absl::OkStatus();
+  });
+  least = kLarge;
 }
 
 // The step of a classifier's training, fed by hand.

@@ -20,9 +20,9 @@ namespace thalweg {
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
-  [[nodiscard]] virtual absl::Status Append(absl::string_view data) = 0;
-  [[nodiscard]] virtual absl::Status Flush() = 0;
-  [[nodiscard]] virtual absl::Status Sync() = 0;
+  [[nodiscard]] virtual absl::Status Append(absl::string_view data) = 0;  // adds bytes at the end
+  [[nodiscard]] virtual absl::Status Flush() = 0;  // passes buffered bytes to the operating system
+  [[nodiscard]] virtual absl::Status Sync() = 0;   // flushes and waits until the bytes are on disk
   // Flushes and closes. A second Close() returns OK and has no effect.
   [[nodiscard]] virtual absl::Status Close() = 0;
 };
@@ -36,10 +36,15 @@ class RandomAccessFile {
   // `scratch`, which has room for n bytes.
   virtual absl::StatusOr<absl::string_view> Read(uint64_t offset, size_t n, char* scratch) const = 0;
 
+  // The size of the file in bytes.
   virtual absl::StatusOr<uint64_t> Size() const = 0;
 };
 
-enum class WriteMode { kTruncate, kAppend };
+// What happens to the contents that a file has when it is opened for writing.
+enum class WriteMode {
+  kTruncate,  // they are dropped
+  kAppend,    // new bytes go behind them
+};
 
 // Thread-safe. Paths may begin with file://; other schemes are UNIMPLEMENTED (see base/file_path.h). Only
 // regular files can be read. Errors contain the operation, the path and the system's message. Their code is
@@ -52,16 +57,19 @@ class FileSystem {
   // Creates the file if it does not exist.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path,
                                                                         WriteMode mode = WriteMode::kTruncate) = 0;
+  // Opens an existing file for reading.
   virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> NewRandomAccessFile(const std::string& path) = 0;
 
   // Replaces `to` by `from` atomically. Survives a crash after SyncDirectory() of the folder.
   [[nodiscard]] virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  // Deletes a file.
   [[nodiscard]] virtual absl::Status DeleteFile(const std::string& path) = 0;
   // Deletes a folder with its contents, or a file. Symbolic links are not followed.
   [[nodiscard]] virtual absl::Status DeleteRecursively(const std::string& path) = 0;
 
   // OK if the file or folder exists, NotFound otherwise.
   [[nodiscard]] virtual absl::Status FileExists(const std::string& path) = 0;
+  // The size of a file in bytes.
   virtual absl::StatusOr<uint64_t> FileSize(const std::string& path) = 0;
 
   // Names (without the folder), sorted, without "." and "..".
@@ -71,8 +79,9 @@ class FileSystem {
   // Makes the creations, renames and deletions in this folder survive a crash.
   [[nodiscard]] virtual absl::Status SyncDirectory(const std::string& path) = 0;
 
-  // Helpers based on the above. WriteStringToFile() replaces the file; it is neither atomic nor synced.
+  // The contents of a file.
   absl::StatusOr<std::string> ReadFileToString(const std::string& path);
+  // Replaces the contents of a file. Neither atomic nor synced: see ReplaceFile() in train/checkpoints.
   [[nodiscard]] absl::Status WriteStringToFile(const std::string& path, absl::string_view contents);
 };
 

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/awaited_log_testlib.h"
 #include "thalweg/base/file_system.h"
 #include "thalweg/base/folder_testlib.h"
 #include "thalweg/base/notification.h"
@@ -135,6 +136,31 @@ TEST(JobEndTest, SynchronousTrainingGoesOnWithoutWorkersThatLeft) {
     ASSERT_OK_AND_ASSIGN(const auto out, chief->Run({size}));
     EXPECT_EQ(out[0].scalar<int32_t>(), keep_semantics ? 0 : 1);
   }
+}
+
+TEST(JobEndTest, AJobWhoseWorkersFailedEndsWithAnError) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}}, {}, TasksIn::kThisProcess,
+                      {.gone_after = absl::Hours(1), .failed_after = absl::Milliseconds(200)});
+  Joined ps(cluster.server(kPs0)), worker1(cluster.server(kWorker1));  // worker 1 only serves
+  ASSERT_OK(AnnounceFailed(cluster.target(kWorker0)));
+  cluster.Stop(kWorker0);
+  for (Joined* const task : {&ps, &worker1}) {
+    EXPECT_THAT(task->status(), Fails(absl::StatusCode::kDeadlineExceeded,
+                                      "no worker is left: /job:worker/replica:0/task:0 ended with an error"));
+  }
+}
+
+TEST(JobEndTest, AWorkerThatFailedAndWasRestartedEndsTheJob) {
+  TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, TasksIn::kThisProcess, {.failed_after = absl::Minutes(10)});
+  Joined ps(cluster.server(kPs0));
+  AwaitedLog log({"/job:worker/replica:0/task:0 has been restarted"});
+  ASSERT_OK(AnnounceFailed(cluster.target(kWorker0)));
+  cluster.Stop(kWorker0);
+  cluster.Start(kWorker0);
+  EXPECT_TRUE(log.Wait(kLong));
+  EXPECT_FALSE(ps.left());
+  ASSERT_OK(AnnounceDone(cluster.target(kWorker0)));
+  EXPECT_THAT(ps.status(), IsOk());
 }
 
 TEST(JobEndTest, AnOrphanLeavesWithAnError) {

@@ -103,6 +103,7 @@ class RemoteBackend : public SessionBackend {
     if (options.trace) call.options.set_trace_level(tensorflow::RunOptions::FULL_TRACE);
     call.options.set_output_partition_graphs(options.output_partition_graphs);
     if (options.one_moment) call.options.mutable_thalweg()->set_cut(true);
+    if (options.stop_step > 0) call.options.mutable_thalweg()->set_stop_step(options.stop_step);
     if (options.client != 0) {
       call.options.mutable_thalweg()->set_client(options.client);
       call.options.mutable_thalweg()->set_sequence(options.sequence);

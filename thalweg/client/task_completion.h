@@ -17,4 +17,9 @@ namespace thalweg {
 // TensorFlow. Takes 10 s at most.
 absl::Status AnnounceDone(const std::string& target);
 
+// Tells the server at `target`, and through it all other tasks, that the program of its task
+// ends with an error. Work that needs the task fails if it is not restarted within
+// ServerOptions::failed_after. Otherwise like AnnounceDone().
+absl::Status AnnounceFailed(const std::string& target);
+
 }  // namespace thalweg

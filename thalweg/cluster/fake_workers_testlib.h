@@ -102,7 +102,10 @@ inline Worker::Done EndedByCancellation(const CallOptions& options, Worker::Done
     Worker::Done done;
     std::atomic<bool> ended{false};
     void End(const absl::Status& status) {
-      if (!ended.exchange(true)) done(status);
+      if (ended.exchange(true)) return;
+      // The step's cancellation keeps this call, and `done` keeps the step: let go of it.
+      Worker::Done last = std::move(done);
+      last(status);
     }
   };
   auto call = std::make_shared<Call>();

@@ -24,6 +24,8 @@ constexpr absl::Duration kAskRarely = absl::Seconds(10);
 // that.
 constexpr absl::Duration kLook = absl::Seconds(1);
 constexpr absl::Duration kAloneAfter = absl::Minutes(1);
+// How often tasks that ended with an error are asked whether they have been restarted.
+constexpr absl::Duration kWatchFailedEvery = absl::Seconds(1);
 
 }  // namespace
 
@@ -36,6 +38,7 @@ JobCompletion::JobCompletion(JobCompletionOptions options) : options_(std::move(
 GetTaskResponse::State JobCompletion::state() const {
   MutexLock lock(&mutex_);
   if (done_.contains(options_.self)) return GetTaskResponse::DONE;
+  if (self_failed_) return GetTaskResponse::FAILED;
   return joined_ ? GetTaskResponse::JOINED : GetTaskResponse::RUNNING;
 }
 
@@ -44,14 +47,68 @@ void JobCompletion::TaskDone(const TaskId& task) {
   {
     MutexLock lock(&mutex_);
     done_.insert(task);
+    failed_.erase(task);
     changed_.SignalAll();
   }
   options_.on_task_done(task);
 }
 
-void JobCompletion::Stop() { stop_.Cancel(Cancelled(options_.self.ToString(), " was stopped")); }
+void JobCompletion::TaskFailed(const TaskId& task) {
+  MutexLock lock(&mutex_);
+  if (task == options_.self) {
+    self_failed_ = true;
+    return;
+  }
+  // Ignores announcements of tasks that are not in this cluster.
+  if (std::find(holders_.begin(), holders_.end(), task) == holders_.end()) return;
+  if (stop_.cancelled() || options_.failed_after == absl::InfiniteDuration()) return;
+  LOG(WARNING) << task.ToString() << " has ended with an error; work that needs it fails unless the task is restarted "
+               << "within " << absl::FormatDuration(options_.failed_after) << " (--failed_after)";
+  failed_[task] = absl::Now();
+  changed_.SignalAll();
+  if (failed_watch_ == nullptr) failed_watch_ = std::make_unique<Thread>("failed tasks", [this] { WatchFailed(); });
+}
 
-std::vector<std::string> JobCompletion::Announce() {
+void JobCompletion::WatchFailed() {
+  const auto id = stop_.Register([this](const absl::Status&) {
+    MutexLock lock(&mutex_);
+    changed_.SignalAll();
+  });
+  if (!id.has_value()) return;
+  while (!stop_.cancelled()) {
+    std::vector<TaskId> tasks;
+    {
+      MutexLock lock(&mutex_);
+      for (const auto& [task, since] : failed_) tasks.push_back(task);
+      if (tasks.empty()) {
+        changed_.Wait(&mutex_);
+        continue;
+      }
+    }
+    Ask(tasks);
+    std::map<TaskId, absl::Time> failed;
+    {
+      MutexLock lock(&mutex_);
+      failed = failed_;
+    }
+    if (!failed.empty()) options_.on_tasks_failed(failed);
+    const absl::Time next = absl::Now() + kWatchFailedEvery;
+    MutexLock lock(&mutex_);
+    while (!stop_.cancelled() && absl::Now() < next) changed_.WaitWithDeadline(&mutex_, next);
+  }
+  stop_.Deregister(*id);
+}
+
+void JobCompletion::Stop() {
+  stop_.Cancel(Cancelled(options_.self.ToString(), " was stopped"));
+  std::unique_ptr<Thread> watch;
+  {
+    MutexLock lock(&mutex_);
+    watch = std::move(failed_watch_);
+  }
+}
+
+std::vector<std::string> JobCompletion::Announce(bool failed) {
   if (options_.self.job == "ps") return {};
   // Also tell the tasks that are done themselves: they may wait in Join() for this
   // announcement. Errors are ignored, because they may be gone.
@@ -65,8 +122,9 @@ std::vector<std::string> JobCompletion::Announce() {
       is_done.push_back(done_.contains(task));
     }
   }
-  TaskDone(options_.self);
+  failed ? TaskFailed(options_.self) : TaskDone(options_.self);
   TaskDoneRequest request;
+  request.set_failed(failed);
   request.set_job(options_.self.job);
   request.set_index(options_.self.index);
   std::vector<absl::Status> statuses(others.size());
@@ -84,25 +142,29 @@ std::vector<std::string> JobCompletion::Announce() {
   for (size_t i = 0; i < others.size(); ++i) {
     if (statuses[i].ok() || is_done[i] || absl::IsUnimplemented(statuses[i])) continue;
     VLOG(1) << options_.self.ToString() << " could not announce to " << others[i].ToString()
-            << " that it is done: " << statuses[i].message();
+            << (failed ? " that it has failed: " : " that it is done: ") << statuses[i].message();
     unreached.push_back(others[i].ToString());
   }
   return unreached;
 }
 
 std::vector<TaskId> JobCompletion::Unresolved(absl::Time now) const {
+  // A task that could not be reached before the last announcement may have been started since.
+  const bool is_current = known_ == done_.size();
   std::vector<TaskId> unresolved;
   for (const TaskId& task : holders_) {
     if (done_.contains(task)) continue;
     const auto known = presence_.find(task);
     const bool settled =
-        known != presence_.end() && (known->second.joined || now - known->second.absent_since >= options_.gone_after);
+        known != presence_.end() &&
+        (known->second.joined || (is_current && now - known->second.absent_since >= options_.gone_after));
     if (!settled) unresolved.push_back(task);
   }
   return unresolved;
 }
 
 void JobCompletion::Ask(const std::vector<TaskId>& tasks) {
+  const absl::Time asked = absl::Now();
   std::vector<absl::Status> statuses(tasks.size());
   std::vector<GetTaskResponse> answers(tasks.size());
   BlockingCounter left(static_cast<int>(tasks.size()));
@@ -115,15 +177,15 @@ void JobCompletion::Ask(const std::vector<TaskId>& tasks) {
   }
   left.Wait();
   std::vector<TaskId> found_done;
-  RecordAnswers(tasks, statuses, answers, &found_done);
+  RecordAnswers(tasks, statuses, answers, asked, &found_done);
   for (const TaskId& task : found_done) options_.on_task_done(task);
 }
 
 void JobCompletion::RecordAnswers(const std::vector<TaskId>& tasks, const std::vector<absl::Status>& statuses,
-                                  const std::vector<GetTaskResponse>& answers, std::vector<TaskId>* found_done) {
+                                  const std::vector<GetTaskResponse>& answers, absl::Time asked,
+                                  std::vector<TaskId>* found_done) {
   const absl::Time now = absl::Now();
   MutexLock lock(&mutex_);
-  asked_ = now;
   for (size_t i = 0; i < tasks.size(); ++i) {
     Presence& presence = presence_[tasks[i]];
     if (statuses[i].ok()) {
@@ -131,6 +193,12 @@ void JobCompletion::RecordAnswers(const std::vector<TaskId>& tasks, const std::v
       presence.joined = answers[i].state() == GetTaskResponse::JOINED;
       const bool done = answers[i].state() == GetTaskResponse::DONE;
       if (done && done_.insert(tasks[i]).second) found_done->push_back(tasks[i]);
+      // A question from before the announcement may have been answered before it, too.
+      const auto failed = failed_.find(tasks[i]);
+      if (failed != failed_.end() && failed->second <= asked && answers[i].state() != GetTaskResponse::FAILED) {
+        LOG(INFO) << tasks[i].ToString() << " has been restarted";
+        failed_.erase(failed);
+      }
     }
     if (statuses[i].ok() || absl::IsUnimplemented(statuses[i])) {
       presence.seen = now;
@@ -169,10 +237,35 @@ absl::Time JobCompletion::Idle() const {
   return since + options_.idle_after;
 }
 
+absl::Time JobCompletion::Failed() const {
+  if (failed_.empty() || !done_.empty()) return absl::InfiniteFuture();
+  absl::Time last = absl::InfinitePast();
+  for (const TaskId& task : holders_) {
+    const auto failed = failed_.find(task);
+    const auto peer = presence_.find(task);
+    if (failed != failed_.end()) {
+      last = std::max(last, failed->second);
+    } else if (peer == presence_.end()) {
+      return absl::InfiniteFuture();
+    } else if (!peer->second.joined) {
+      last = std::max(last, peer->second.absent_since);  // one that is there trains on
+    }
+  }
+  return last + options_.failed_after;
+}
+
+std::string JobCompletion::DescribeFailed() const {
+  return absl::StrJoin(failed_, ", ", [now = absl::Now()](std::string* out, const auto& failed) {
+    absl::StrAppend(out, failed.first.ToString(), " ended with an error ",
+                    absl::FormatDuration(absl::Trunc(now - failed.second, absl::Seconds(1))), " ago");
+  });
+}
+
 absl::Time JobCompletion::NextAsk(const std::vector<TaskId>& waits) const {
   if (waits.empty()) return absl::InfiniteFuture();
   if (options_.clients_left()) return asked_ + kAskEvery;
   if (!done_.empty()) return known_ != done_.size() ? absl::InfinitePast() : asked_ + kAskEvery;
+  if (!failed_.empty()) return asked_ + kWatchFailedEvery;
   // While no worker is done, ask only to find out whether any worker is alive.
   return asked_ + std::clamp(options_.orphan_after / 4, absl::Milliseconds(20), kAskRarely);
 }
@@ -233,17 +326,26 @@ absl::Status JobCompletion::Wait() {
                                   absl::FormatDuration(options_.orphan_after));
         break;
       }
+      if (Failed() <= now) {
+        result = DeadlineExceeded(options_.self.ToString(), ": no worker is left: ", DescribeFailed(),
+                                  " and was not restarted (--failed_after)");
+        break;
+      }
       Report(now, waits);
       ReportAlone(now);
       if (NextAsk(waits) <= now) {
         ask = waits;
         known_ = done_.size();
       } else {
-        const absl::Time wake = std::min({Over(now, waits), Orphaned(), Idle(), NextAsk(waits), report_, now + kLook});
+        const absl::Time wake =
+            std::min({Over(now, waits), Orphaned(), Failed(), Idle(), NextAsk(waits), report_, now + kLook});
         changed_.WaitWithDeadline(&mutex_, wake);
       }
     }
-    if (!ask.empty()) Ask(ask);
+    if (ask.empty()) continue;
+    Ask(ask);
+    MutexLock lock(&mutex_);
+    asked_ = absl::Now();
   }
   stop_.Deregister(*id);
   // Others need not find out that this one does not wait any more.

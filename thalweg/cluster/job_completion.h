@@ -4,10 +4,14 @@
 // A task whose program is done announces that to all other tasks. A task that only
 // serves, such as a parameter server, waits (Wait()) until all workers have announced
 // their end, wait themselves, or are gone for good.
+//
+// A program that ends with an error announces that too. Its task may be restarted, so the
+// others ask for it every second, until it answers again.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +21,7 @@
 #include "absl/time/time.h"
 #include "thalweg/base/cancellation.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/base/thread.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/cluster/membership.h"
 #include "thalweg/cluster/worker/worker.h"
@@ -41,6 +46,9 @@ struct JobCompletionOptions {
   Membership* membership = nullptr;  // borrowed
   // Called when a task, possibly this one, is done.
   std::function<void(const TaskId&)> on_task_done = [](const TaskId&) {};
+  // Called every second while there are tasks that ended with an error and have not been
+  // restarted, with the times of their ends.
+  std::function<void(const std::map<TaskId, absl::Time>&)> on_tasks_failed = [](const auto&) {};
   // When this task last served a call.
   std::function<absl::Time()> last_used = [] { return absl::InfinitePast(); };
   // Whether TensorFlow masters, which do not announce their end, have used this task and
@@ -49,24 +57,28 @@ struct JobCompletionOptions {
   absl::Duration orphan_after = absl::InfiniteDuration();
   absl::Duration gone_after = absl::Seconds(30);
   absl::Duration idle_after = absl::Seconds(10);
+  absl::Duration failed_after = absl::Seconds(60);
 };
 
 // Thread-safe.
 class JobCompletion {
  public:
   explicit JobCompletion(JobCompletionOptions options);
+  ~JobCompletion() { Stop(); }
 
-  // Announces to the other tasks that this task is done. Returns the tasks that could not
-  // be reached. A parameter server has nothing to announce.
-  std::vector<std::string> Announce();
-  // Handles the announcement of another task.
+  // Announces to the other tasks that this task is done, or that it ends with an error.
+  // Returns the tasks that could not be reached. A parameter server has nothing to announce.
+  std::vector<std::string> Announce(bool failed = false);
+  // Handle the announcement of another task.
   void TaskDone(const TaskId& task);
+  void TaskFailed(const TaskId& task);
   GetTaskResponse::State state() const;
 
   // Waits until the job is over or Stop() is called; returns OK. A job of workers that do
   // not announce their end is over when they have closed their sessions, cannot be
   // reached, and no call has arrived for idle_after. Returns DEADLINE_EXCEEDED if there
-  // was no worker, and no call arrived, for orphan_after.
+  // was no worker, and no call arrived, for orphan_after, or if workers ended with an error
+  // at least failed_after ago and no other worker is left.
   absl::Status Wait();
   void Stop();
 
@@ -86,6 +98,9 @@ class JobCompletion {
   absl::Time Orphaned() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // When a parameter server of TensorFlow workers may exit (see Wait()).
   absl::Time Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // When the last worker that ended with an error is given up.
+  absl::Time Failed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string DescribeFailed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Time NextAsk(const std::vector<TaskId>& waits) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Report(absl::Time now, const std::vector<TaskId>& waits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Logs, with growing intervals, that there is no worker.
@@ -93,8 +108,10 @@ class JobCompletion {
   // Asks these tasks for their state.
   void Ask(const std::vector<TaskId>& tasks) ABSL_LOCKS_EXCLUDED(mutex_);
   void RecordAnswers(const std::vector<TaskId>& tasks, const std::vector<absl::Status>& statuses,
-                     const std::vector<GetTaskResponse>& answers, std::vector<TaskId>* found_done)
+                     const std::vector<GetTaskResponse>& answers, absl::Time asked, std::vector<TaskId>* found_done)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // The body of the thread that looks after failed tasks.
+  void WatchFailed() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const JobCompletionOptions options_;
   std::vector<TaskId> holders_;  // the tasks that must end before the job is over
@@ -104,6 +121,8 @@ class JobCompletion {
   CondVar changed_;
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<TaskId> done_ ABSL_GUARDED_BY(mutex_);
+  bool self_failed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<TaskId, absl::Time> failed_ ABSL_GUARDED_BY(mutex_);  // other tasks, until they are restarted
   std::map<TaskId, Presence> presence_ ABSL_GUARDED_BY(mutex_);
   // State of Wait().
   absl::Time start_ ABSL_GUARDED_BY(mutex_);
@@ -112,6 +131,8 @@ class JobCompletion {
   absl::Time ending_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time report_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Duration alone_reported_ ABSL_GUARDED_BY(mutex_);  // how long there was no worker when that was last logged
+
+  std::unique_ptr<Thread> failed_watch_ ABSL_GUARDED_BY(mutex_);  // from the first failure on
 };
 
 }  // namespace thalweg

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "thalweg/graph/scope.h"
+#include "thalweg/ops/data_flow_ops.h"
 
 namespace thalweg {
 
@@ -30,6 +31,12 @@ struct AccumulatorLedgerResult {
 };
 AccumulatorLedgerResult AccumulatorLedger(const Scope& s, Output handle);
 
+// Takes that can be repeated, in numbered rounds; see accumulator.h.
+Output AccumulatorAwaitRound(const Scope& s, Output handle, Output round, int64_t required);
+Output AccumulatorTakeRound(const Scope& s, Output handle, Output round, DType dtype);
+SparseGradientResult SparseAccumulatorTakeRound(const Scope& s, Output handle, Output round, DType dtype);
+Output AccumulatorReset(const Scope& s, Output handle, Output step, Output round);
+
 // Rosters: who takes part in a training, and how far each has come; see
 // roster.h.
 Output RosterOf(const Scope& s, absl::string_view shared_name);
@@ -43,18 +50,28 @@ struct RosterMembersResult {
   Output worker, present, clock, waits;
 };
 RosterMembersResult RosterMembers(const Scope& s, Output roster);
-// Training in step: a worker that has given its gradients waits for the step
-// after `local_step`, and the one that updates the variables releases it.
-Output RosterAwaitStep(const Scope& s, Output roster, Output local_step);
+// Synchronous training: a worker arrives at `local_step`, sends its gradients, and waits for the next
+// step. The one who updates the variables releases it.
+Output RosterArrive(const Scope& s, Output roster, Output worker, Output local_step);
+struct RosterStep {
+  Output step, generation;
+};
+RosterStep RosterAwaitStep(const Scope& s, Output roster, Output worker, Output local_step, Output generation);
+Output RosterGeneration(const Scope& s, Output roster);
 struct RosterReleaseOptions {
   int64_t wanted = 1;  // gradients
   int64_t total = 1;   // workers
-  bool again = false;  // whoever waits starts anew
+  bool again = false;  // the variables have got new values: waiting workers start this step, too
 };
-Output RosterRelease(const Scope& s, Output roster, Output step, const RosterReleaseOptions& options);
+Output RosterRelease(const Scope& s, Output roster, Output step, Output round, const RosterReleaseOptions& options);
+Output RosterWake(const Scope& s, Output roster);        // waits end with the current step
 Output RosterCloseSteps(const Scope& s, Output roster);  // waits end with OUT_OF_RANGE
-// A step of `worker` is done. Waits while it is more than `slack` ahead.
+// Bounded staleness: a step of `worker` is done. Counts a wait if it is more than `slack` ahead.
 Output RosterAdvance(const Scope& s, Output roster, Output worker, int64_t slack);
+// Waits while `worker` is more than `slack` ahead.
+Output RosterAwaitTurn(const Scope& s, Output roster, Output worker, int64_t slack);
+// How many steps `worker` is ahead of the slowest.
+Output RosterLead(const Scope& s, Output roster, Output worker);
 Output RosterAwaitEmpty(const Scope& s, Output roster);
 
 }  // namespace thalweg

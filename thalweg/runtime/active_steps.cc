@@ -39,7 +39,7 @@ void ActiveSteps::Close() {
   MutexLock lock(&mutex_);
   const absl::Time start = absl::Now();
   while (!active_.empty()) {
-    if (step_ended_.WaitWithTimeout(&mutex_, options_.report_after)) {
+    if (step_ended_.WaitWithTimeout(&mutex_, options_.log_wait_after)) {
       LOG(INFO) << options_.closing << " has waited for " << absl::FormatDuration(absl::Now() - start) << " for "
                 << active_.size() << " steps to end: " << DescribeWaits();
     }

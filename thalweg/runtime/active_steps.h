@@ -22,7 +22,7 @@ struct ActiveStepsOptions {
   std::string closing = "Session::Close";                     // the name of Close() in the log
   Timer* timer = nullptr;                                     // borrowed; runs the deadlines
   absl::Duration default_timeout = absl::InfiniteDuration();  // for steps that set none
-  absl::Duration report_after = absl::Seconds(10);            // how long Close() waits before it logs, repeatedly
+  absl::Duration log_wait_after = absl::Seconds(10);          // how long Close() waits before it logs, repeatedly
 };
 
 // Thread-safe. Must outlive its scopes.

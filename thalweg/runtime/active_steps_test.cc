@@ -69,7 +69,7 @@ TEST(ActiveSteps, AStepEndsInItsCallersCallback) {
 
 TEST(ActiveSteps, CloseEndsAllAndWaitsForThem) {
   Timer timer;
-  ActiveSteps steps({.closing = "Closing 'it'", .timer = &timer, .report_after = absl::Milliseconds(10)});
+  ActiveSteps steps({.closing = "Closing 'it'", .timer = &timer, .log_wait_after = absl::Milliseconds(10)});
   std::optional<StepScope> waits(std::in_place, steps), computes(std::in_place, steps);
   ASSERT_OK(waits->Begin(absl::InfiniteDuration(), nullptr));
   ASSERT_OK(computes->Begin(absl::InfiniteDuration(), nullptr));

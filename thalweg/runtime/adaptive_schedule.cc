@@ -28,11 +28,11 @@ class StageFinder {
         at = fork_end;
         continue;
       }
-      const bool alone = costs_[at].used_pool && !Helps(costs_[at]);
-      as_it_is = as_it_is && !alone;
+      const bool serial = costs_[at].used_pool && !Helps(costs_[at]);
+      as_it_is = as_it_is && !serial;
       // Instructions that do not use the pool fit into any serial stage.
-      if (stages.empty() || !stages.back().second.empty() || (costs_[at].used_pool && stages.back().alone != alone)) {
-        stages.emplace_back().alone = alone;
+      if (stages.empty() || !stages.back().second.empty() || (costs_[at].used_pool && stages.back().serial != serial)) {
+        stages.emplace_back().serial = serial;
       }
       stages.back().first.push_back(plan_.code[at++]);
     }
@@ -124,12 +124,12 @@ std::vector<Stage> FindStages(const Plan& plan, int32_t begin, int32_t end, absl
 }
 
 InstructionCost AdaptiveSchedule::Best::Cost() const {
-  int64_t with_pool = nanos.load(std::memory_order_relaxed), alone = serial_nanos.load(std::memory_order_relaxed);
+  int64_t with_pool = nanos.load(std::memory_order_relaxed), serial = serial_nanos.load(std::memory_order_relaxed);
   const bool helped = used_pool.load(std::memory_order_relaxed);
-  if (!helped) with_pool = alone = std::min(with_pool, alone);
-  if (alone == kNone) alone = with_pool;
+  if (!helped) with_pool = serial = std::min(with_pool, serial);
+  if (serial == kNone) serial = with_pool;
   if (with_pool == kNone) return {};  // dead in these runs
-  return {static_cast<double>(with_pool), static_cast<double>(alone), helped};
+  return {static_cast<double>(with_pool), static_cast<double>(serial), helped};
 }
 
 AdaptiveSchedule::Measure AdaptiveSchedule::StartRun() {
@@ -138,7 +138,7 @@ AdaptiveSchedule::Measure AdaptiveSchedule::StartRun() {
   return run % 2 == 0 ? Measure::kWithPool : Measure::kSerial;
 }
 
-bool AdaptiveSchedule::Alone(Measure measure, int32_t instruction) const {
+bool AdaptiveSchedule::RunsSerially(Measure measure, int32_t instruction) const {
   if (measure != Measure::kSerial) return false;
   const Best* const bests = bests_.load(std::memory_order_acquire);
   return bests != nullptr &&
@@ -153,7 +153,7 @@ AdaptiveSchedule::Best* AdaptiveSchedule::Bests(const Plan& plan) {
   return known;  // another run has allocated it
 }
 
-void AdaptiveSchedule::Record(const Plan& plan, int32_t instruction, bool alone, int64_t nanos, bool used_pool,
+void AdaptiveSchedule::Record(const Plan& plan, int32_t instruction, bool serial, int64_t nanos, bool used_pool,
                               int concurrency) {
   const auto lower = [](std::atomic<int64_t>& fastest, int64_t nanos) {
     int64_t before = fastest.load(std::memory_order_relaxed);
@@ -161,7 +161,7 @@ void AdaptiveSchedule::Record(const Plan& plan, int32_t instruction, bool alone,
     }
   };
   Best& best = Bests(plan)[instruction];
-  lower(alone ? best.serial_nanos : best.nanos, nanos);
+  lower(serial ? best.serial_nanos : best.nanos, nanos);
   if (!used_pool) return;
   best.used_pool.store(true, std::memory_order_relaxed);
   if (static_cast<double>(nanos) >= InstructionCost::kLongNanos) lower(best.serial_nanos, nanos * concurrency);

@@ -24,7 +24,7 @@ namespace thalweg {
 struct Stage {
   std::vector<Instruction> first;
   std::vector<Instruction> second;  // empty: a serial stage
-  bool alone = false;               // run without the pool, because waking it costs more than it saves
+  bool serial = false;              // run without the pool, because waking it costs more than it saves
   std::vector<int32_t> frees;
 };
 
@@ -61,8 +61,8 @@ class AdaptiveSchedule {
   Measure StartRun();
   // Whether this run executes the instruction without the pool. Long instructions always
   // use the pool, so that measuring does not slow them down.
-  bool Alone(Measure measure, int32_t instruction) const;
-  void Record(const Plan& plan, int32_t instruction, bool alone, int64_t nanos, bool used_pool, int concurrency);
+  bool RunsSerially(Measure measure, int32_t instruction) const;
+  void Record(const Plan& plan, int32_t instruction, bool serial, int64_t nanos, bool used_pool, int concurrency);
   // Called after a run that measured. The last such run computes the stages.
   void EndRun(const Plan& plan);
 

@@ -107,7 +107,7 @@ TEST(FindStages, AsksForNoHelpThatDoesNotPay) {
   EXPECT_THAT(Outputs(stages[1].first), ElementsAre(b, c));
   EXPECT_THAT(Outputs(stages[2].first), ElementsAre(d, e, f));
   EXPECT_THAT(Outputs(stages[3].first), ElementsAre(g));
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(stages[i].alone, i == 1 || i == 3) << i;
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(stages[i].serial, i == 1 || i == 3) << i;
 }
 
 // A fork is worth what the lanes save beside the pool's help where that pays.
@@ -150,13 +150,13 @@ TEST(AdaptiveSchedule, RunsThatFailAtOnceDoNotDisturbOthers) {
   for (int round = 0; round < 100; ++round) {
     TestPlan p;
     p.Add({}, 1000);
-    AdaptiveSchedule forks;
-    forks.EndRun(p.plan);  // failed
-    std::thread other([&] { forks.Record(p.plan, 0, /*alone=*/false, 1000, /*used_pool=*/true, 2); });
-    forks.Alone(AdaptiveSchedule::Measure::kSerial, 0);
+    AdaptiveSchedule schedule;
+    schedule.EndRun(p.plan);  // failed
+    std::thread other([&] { schedule.Record(p.plan, 0, /*serial=*/false, 1000, /*used_pool=*/true, 2); });
+    schedule.RunsSerially(AdaptiveSchedule::Measure::kSerial, 0);
     other.join();
-    EXPECT_TRUE(forks.Alone(AdaptiveSchedule::Measure::kSerial, 0));
-    EXPECT_FALSE(forks.Alone(AdaptiveSchedule::Measure::kWithPool, 0));
+    EXPECT_TRUE(schedule.RunsSerially(AdaptiveSchedule::Measure::kSerial, 0));
+    EXPECT_FALSE(schedule.RunsSerially(AdaptiveSchedule::Measure::kWithPool, 0));
   }
 }
 

@@ -44,7 +44,8 @@ DirectSession::DirectSession(const DirectSessionOptions& options)
     : options_(options),
       devices_({.cpus = options.cpus, .threads = options.threads}),
       prepare_options_(PrepareOptionsOf(options_, devices_)),
-      steps_({.timer = &timer_, .default_timeout = options.operation_timeout, .report_after = options.report_after}) {}
+      steps_(
+          {.timer = &timer_, .default_timeout = options.operation_timeout, .log_wait_after = options.log_wait_after}) {}
 
 DirectSession::~DirectSession() { Close().IgnoreError(); }
 
@@ -130,7 +131,7 @@ absl::Status DirectSession::RunWaiting(Execution& execution, LocalRendezvous& re
   const auto abort = scope.cancellation().Register([&](const absl::Status& why) { rendezvous.Abort(why); });
   if (!abort.has_value()) return scope.cancellation().status();
   scope.set_describe_waits([&execution] { return execution.DescribeWaits(); });
-  const absl::Status status = execution.Run(feeds, options_.report_after);
+  const absl::Status status = execution.Run(feeds, options_.log_wait_after);
   scope.set_describe_waits(nullptr);
   scope.cancellation().Deregister(*abort);
   return status;

@@ -31,7 +31,7 @@ struct DirectSessionOptions {
   bool allow_soft_placement = false;
   bool log_device_placement = false;
   absl::Duration operation_timeout = absl::InfiniteDuration();  // for steps without a timeout of their own
-  absl::Duration report_after = absl::Seconds(10);              // how long a wait may last before it is logged
+  absl::Duration log_wait_after = absl::Seconds(10);            // how long a wait may last before it is logged
   GraphOptimizerOptions optimizer;
 };
 

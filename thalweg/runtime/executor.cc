@@ -48,7 +48,7 @@ void Execution::Start(absl::Span<const Tensor> args, Done done) {
   });
 }
 
-absl::Status Execution::Run(absl::Span<const Tensor> args, absl::Duration report_after) {
+absl::Status Execution::Run(absl::Span<const Tensor> args, absl::Duration log_wait_after) {
   if (!executable_.plan.has_waits) {
     const ScopedFlushDenormals flush;
     RETURN_IF_ERROR(BindArgs(args));
@@ -64,7 +64,7 @@ absl::Status Execution::Run(absl::Span<const Tensor> args, absl::Duration report
     result = status;
     ended.Notify();
   });
-  while (!ended.WaitForNotificationWithTimeout(report_after)) {
+  while (!ended.WaitForNotificationWithTimeout(log_wait_after)) {
     LOG(INFO) << "Step " << step_.id << " still waits for " << DescribeWaits();
   }
   return result;

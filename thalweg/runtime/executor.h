@@ -37,8 +37,8 @@ class Execution {
   void Start(absl::Span<const Tensor> args, Done done);
 
   // Runs to the end, on this thread as far as possible. Each time it has waited
-  // for `report_after` it logs what it waits for.
-  absl::Status Run(absl::Span<const Tensor> args, absl::Duration report_after = absl::Seconds(10));
+  // for `log_wait_after` it logs what it waits for.
+  absl::Status Run(absl::Span<const Tensor> args, absl::Duration log_wait_after = absl::Seconds(10));
 
   // The values of the _Retval nodes, in order; moves them out.
   // REQUIRES: the step is done, with success.
@@ -47,13 +47,19 @@ class Execution {
   // The nodes that wait now, for messages: "'dequeue' (QueueDequeueV2) on /device:CPU:0
   // for 3 s". Any thread may ask while the step runs.
   std::string DescribeWaits() const;
+  // The nodes that wait now, and for how long. Any thread may ask while the step runs.
+  std::vector<WaitingNode> WaitingNodes() const;
+  // See PlanRun::ListDelays(). REQUIRES: the step is done.
+  template <typename Visit>
+  void ListDelays(Visit&& visit) const {
+    run_->ListDelays(visit);
+  }
   // True if it waits for nothing but room in queues that are full: whoever fills
   // queues is meant to be ahead of whoever empties them.
   bool WaitsForRoom() const;
 
  private:
   absl::Status BindArgs(absl::Span<const Tensor> args);
-  std::vector<WaitingNode> WaitingNodes() const;
 
   Executable& executable_;
   Step& step_;

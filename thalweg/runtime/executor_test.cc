@@ -31,7 +31,7 @@ TEST(Executor, ALongWaitIsTold) {
   QueueDequeue(s.WithOpName("inside"), loop, {kFloat});
   QueueDequeue(s.WithOpName("deep"), Enter(s, "loop in loop", loop), {kFloat});
   ASSERT_OK(s.status());
-  DirectSession session({.report_after = absl::Milliseconds(20)});
+  DirectSession session({.log_wait_after = absl::Milliseconds(20)});
   ASSERT_OK(session.Extend(graph.Export()));
   ASSERT_OK_AND_ASSIGN(const auto step, session.Prepare({.targets = {"outside", "inside", "deep"}}));
   const AwaitedLog log({"still waits for", "'outside' (QueueDequeueV2) on /job:localhost",
@@ -67,7 +67,7 @@ TEST(Executor, CloseTellsWhatItWaitsFor) {
   const Scope s = graph.root();
   s.WithOpName("deaf").Add("TestDeaf");
   ASSERT_OK(s.status());
-  DirectSession session({.report_after = absl::Milliseconds(20)});
+  DirectSession session({.log_wait_after = absl::Milliseconds(20)});
   ASSERT_OK(session.Extend(graph.Export()));
   ASSERT_OK_AND_ASSIGN(const auto step, session.Prepare({.targets = {"deaf"}}));
   std::thread runner([&] {

@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/op_schema.h"
+#include "thalweg/graph/similar_op.h"
 #include "thalweg/runtime/subgraph.h"
 
 namespace thalweg {
@@ -91,7 +92,7 @@ class Instantiation {
     const OpSchema* schema = graph_.FindSchema(source.op());
     if (schema == nullptr) {
       return NotFound("Op type not registered '", source.op(), "'; node '", source.name(), "' of function '",
-                      function_.signature().name(), "'");
+                      function_.signature().name(), "'", SuggestSimilarOp(source.op()));
     }
     AddDefaultAttrs(schema->def, *node);
     RenameFrame(node);

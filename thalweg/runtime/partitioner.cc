@@ -247,7 +247,8 @@ class Partitioning {
   }
 
   // The node in `part` that runs after `source`, which is in another partition. An empty tensor is sent as
-  // the signal.
+  // the signal. The node is dead if the signal is, in a branch that is not taken or after the last iteration.
+  // That takes an Identity, because a control edge from a receive says only that something has arrived.
   std::string ControlAcross(const Node& source, int part, const std::string& device) {
     const auto [it, is_new] = received_.try_emplace(std::tuple(source.id(), -1, part), "");
     if (!is_new) return it->second;
@@ -261,7 +262,15 @@ class Partitioning {
     signal.add_input(absl::StrCat("^", NameOf(source)));
     const std::string name = signal.name();
     AddNode(from, std::move(signal));
-    it->second = AddTransfer(source, name, kFloat, part, device, OutputFrame(source)).recv.name();
+    const NodeDef& recv = AddTransfer(source, name, kFloat, part, device, OutputFrame(source)).recv;
+    NodeDef arrived;
+    arrived.set_name(graph_.ReserveName(absl::StrCat(source.name(), "/_arrived", options_.suffix)));
+    arrived.set_op("Identity");
+    arrived.set_device(device);
+    arrived.add_input(recv.name());
+    SetAttr(arrived, "T", kFloat);
+    it->second = arrived.name();
+    AddNode(part, std::move(arrived));
     return it->second;
   }
 

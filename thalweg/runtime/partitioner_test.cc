@@ -72,7 +72,7 @@ TEST_F(PartitionerTest, TheReceiveWaitsForWhatComesFromTheSameTask) {
   const Output update = AssignAdd(ps_.WithOpName("update"), v_, Const(ps_, 1.f));
   Identity(worker_.WithControlDependencies({update}), v_);
   Partition(/*pushes=*/false);
-  EXPECT_THAT(Nodes(kWorker, "v/_recv")[0].input(), ElementsAre("^update/_recv"));
+  EXPECT_THAT(Nodes(kWorker, "v/_recv")[0].input(), ElementsAre("^update/_arrived"));
 }
 
 // A push is sent when the reader's other inputs are there.
@@ -81,8 +81,21 @@ TEST_F(PartitionerTest, ThePushOfAVariableWaitsForTheOtherInputsOfItsReader) {
   const Output barrier = Neg(worker_.WithOpName("barrier"), Const(worker_, 1.f));
   Identity(worker_.WithControlDependencies({update, barrier}), v_);
   Partition(/*pushes=*/true);
-  EXPECT_THAT(Nodes(kPs, "v/_send")[0].input(), ElementsAre("v", "^barrier/_recv", "^update"));
+  EXPECT_THAT(Nodes(kPs, "v/_send")[0].input(), ElementsAre("v", "^barrier/_arrived", "^update"));
   EXPECT_THAT(Nodes(kWorker, "v/_recv")[0].input(), IsEmpty());
+}
+
+// In a branch that is not taken the signal is dead, and what waits for it must not run. A control edge from the
+// receive would only say that something has arrived.
+TEST_F(PartitionerTest, ASignalFromAnotherTaskPassesDeadness) {
+  const Output barrier = Neg(worker_.WithOpName("barrier"), Const(worker_, 1.f));
+  Neg(ps_.WithOpName("after").WithControlDependencies({barrier}), Const(ps_, 1.f));
+  Partition(/*pushes=*/true);
+  ASSERT_THAT(Nodes(kPs, "after"), SizeIs(1));
+  EXPECT_EQ(Nodes(kPs, "after")[0].input(1), "^barrier/_arrived");
+  ASSERT_THAT(Nodes(kPs, "barrier/_arrived"), SizeIs(1));
+  EXPECT_EQ(Nodes(kPs, "barrier/_arrived")[0].op(), "Identity");
+  EXPECT_THAT(Nodes(kPs, "barrier/_arrived")[0].input(), ElementsAre("barrier/_recv"));
 }
 
 TEST_F(PartitionerTest, ReadersThatWaitForDifferentNodesReadApart) {

@@ -5,7 +5,7 @@
 
 namespace thalweg {
 
-Plan::Plan() : forks(std::make_unique<AdaptiveSchedule>()) {}
+Plan::Plan() : schedule(std::make_unique<AdaptiveSchedule>()) {}
 Plan::~Plan() = default;
 
 OperandRange Plan::AddOperands(const std::vector<int32_t>& list) {

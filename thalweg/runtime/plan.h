@@ -99,8 +99,8 @@ struct Plan {
   std::vector<Result> results;  // by _Retval index
   std::vector<std::unique_ptr<LoopPlan>> loops;
   std::vector<std::shared_ptr<Kernel>> kernels;
-  bool has_waits = false;                   // in this plan or in a nested loop
-  std::unique_ptr<AdaptiveSchedule> forks;  // where to run on two threads; measured in the first steps
+  bool has_waits = false;                      // in this plan or in a nested loop
+  std::unique_ptr<AdaptiveSchedule> schedule;  // where to run on two threads; measured in the first steps
 };
 
 // A loop: its body, and the slots through which values enter, are passed to the next

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/runtime/plan_run.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "thalweg/base/clock.h"
@@ -68,6 +69,7 @@ struct PlanRun::Wait {
   std::atomic<bool> passed{false};      // by StartWait() or EndWait(), whichever came first
   std::atomic<int64_t> since_nanos{0};  // 0: not waiting
   int64_t start_nanos = 0;
+  int64_t delay_nanos = 0;  // how long only this wait kept the plan from going on
 };
 
 PlanRun::PlanRun(Step& step, StepStatsCollector* stats, const Plan& plan, PlanFrame& frame, uint64_t frame_id)
@@ -162,20 +164,20 @@ absl::Status PlanRun::RunCode(absl::Span<const Instruction> code) {
       RETURN_IF_ERROR(RunInstruction(in, context));
     } else {
       const auto number = static_cast<int32_t>(&in - plan_.code.data());
-      const bool alone = plan_.forks->Alone(measure_, number);
-      const ScopedSingleThread scope(alone);
+      const bool serial = plan_.schedule->RunsSerially(measure_, number);
+      const ScopedSingleThread scope(serial);
       context.clear_used_pool();
       const int64_t start = NowNanos();
       RETURN_IF_ERROR(RunInstruction(in, context));
       const int concurrency = in.call.device != nullptr ? in.call.device->intra_op_pool().concurrency() : 1;
-      plan_.forks->Record(plan_, number, alone, NowNanos() - start, context.used_pool(), concurrency);
+      plan_.schedule->Record(plan_, number, serial, NowNanos() - start, context.used_pool(), concurrency);
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status PlanRun::RunSegmentCode(int32_t id) {
-  if (const auto* stages = plan_.forks->stages(); stages != nullptr && !(*stages)[id].empty())
+  if (const auto* stages = plan_.schedule->stages(); stages != nullptr && !(*stages)[id].empty())
     return RunStages((*stages)[id]);
   const Segment& segment = plan_.segments[id];
   return RunCode(absl::MakeConstSpan(plan_.code).subspan(segment.begin, segment.end - segment.begin));
@@ -184,7 +186,7 @@ absl::Status PlanRun::RunSegmentCode(int32_t id) {
 absl::Status PlanRun::RunStages(const std::vector<Stage>& stages) {
   for (const Stage& stage : stages) {
     if (stage.second.empty()) {
-      const ScopedSingleThread scope(stage.alone);
+      const ScopedSingleThread scope(stage.serial);
       RETURN_IF_ERROR(RunCode(stage.first));
       continue;
     }
@@ -202,6 +204,22 @@ absl::Status PlanRun::RunStages(const std::vector<Stage>& stages) {
     for (const int32_t slot : stage.frees) EmptySlot(frame_.slots[slot]);
   }
   return absl::OkStatus();
+}
+
+NodeDelay PlanRun::DelayOf(size_t wait) const {
+  const Instruction& in = *waits_[wait].instruction;
+  return in.loop != nullptr ? NodeDelay() : NodeDelay{in.call.node, waits_[wait].delay_nanos};
+}
+
+void PlanRun::BeginWork(Wait* ended) {
+  if (workers_.fetch_add(1, std::memory_order_acq_rel) > 0 || ended == nullptr) return;
+  const int64_t since = std::max(idle_nanos_.load(std::memory_order_relaxed), ended->start_nanos);
+  ended->delay_nanos += std::max<int64_t>(NowNanos() - since, 0);
+}
+
+void PlanRun::EndWork() {
+  idle_nanos_.store(NowNanos(), std::memory_order_relaxed);
+  workers_.fetch_sub(1, std::memory_order_acq_rel);
 }
 
 void PlanRun::Start(int64_t iteration, Done done) {
@@ -224,9 +242,11 @@ void PlanRun::Start(int64_t iteration, Done done) {
   }
   // One more than there is, so that nothing ends before everything is started.
   left_.store(segments + static_cast<int32_t>(plan_.wait_successors.size()) + 1, std::memory_order_release);
+  BeginWork(nullptr);
   for (int32_t i = 0; i < segments; ++i) {
     if (plan_.segments[i].predecessors == 0) RunSegments({i});
   }
+  EndWork();
   CountDown(1);
 }
 
@@ -321,9 +341,11 @@ void PlanRun::EndWait(Wait& wait, const absl::Status& status) {
   FreeSlots(in);
   wait.since_nanos.store(0, std::memory_order_release);
   if (!wait.passed.exchange(true, std::memory_order_acq_rel)) return;  // StartWait() goes on
+  BeginWork(&wait);
   std::vector<int32_t> ready;
   Release(plan_.wait_successors[in.async_index], &ready);
   RunSegments(std::move(ready));
+  EndWork();
   CountDown(1);
 }
 
@@ -346,7 +368,7 @@ void PlanRun::CountDown(int32_t n) {
     status = status_;
   }
   for (size_t i = 0; i < plan_.wait_successors.size(); ++i) waits_[i].started = false;
-  if (measure_ != AdaptiveSchedule::Measure::kNothing) plan_.forks->EndRun(plan_);
+  if (measure_ != AdaptiveSchedule::Measure::kNothing) plan_.schedule->EndRun(plan_);
   // The run may be gone when `done` returns.
   Done done = std::move(done_);
   done(status);

@@ -27,6 +27,12 @@ struct WaitingNode {
   absl::Duration waited;
 };
 
+// A node whose end made the step go on, and how long nothing ran before that.
+struct NodeDelay {
+  const Node* node = nullptr;
+  int64_t nanos = 0;
+};
+
 // Empties a slot without touching `dead`, which readers of status may still ask.
 inline void EmptySlot(Slot& slot) {
   slot.tensor.Reset();
@@ -54,12 +60,21 @@ class PlanRun {
     StartMeasuring(iteration);
     absl::Status status = RunSegmentCode(0);
     if (measure_ != AdaptiveSchedule::Measure::kNothing) [[unlikely]]
-      plan_.forks->EndRun(plan_);
+      plan_.schedule->EndRun(plan_);
     return status;
   }
 
   // Adds the nodes that wait now, those in loops too.
   void ListWaits(std::vector<WaitingNode>* nodes) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Calls `visit`, void(const NodeDelay&), for the nodes that the plan had to wait for while
+  // nothing else was left to do. Time in loops counts as computing. REQUIRES: it is done.
+  template <typename Visit>
+  void ListDelays(Visit&& visit) const {
+    if (!plan_.has_waits) return;
+    for (size_t i = 0; i < plan_.wait_successors.size(); ++i) {
+      if (const NodeDelay delay = DelayOf(i); delay.nanos > 0) visit(delay);
+    }
+  }
   PlanFrame& frame() { return frame_; }
   // Empties what the iteration left behind.
   void Clear();
@@ -69,11 +84,17 @@ class PlanRun {
  private:
   struct Wait;
 
+  NodeDelay DelayOf(size_t wait) const;
+  // A thread begins or ends to work on the plan. The time in which no thread does is the
+  // delay of the wait whose end made one begin.
+  void BeginWork(Wait* ended);
+  void EndWork();
+
   // Of the frame that a loop opens in this iteration.
   uint64_t FrameIdOf(const LoopPlan& loop) const;
   void StartMeasuring(int64_t iteration) {
     iteration_ = iteration;
-    measure_ = plan_.forks->done() ? AdaptiveSchedule::Measure::kNothing : plan_.forks->StartRun();
+    measure_ = plan_.schedule->done() ? AdaptiveSchedule::Measure::kNothing : plan_.schedule->StartRun();
   }
   absl::Status RunSegmentCode(int32_t segment);
   absl::Status RunStages(const std::vector<Stage>& stages);
@@ -102,6 +123,8 @@ class PlanRun {
   std::unique_ptr<std::atomic<int32_t>[]> pending_;  // by segment: predecessors not done
   std::unique_ptr<Wait[]> waits_;
   std::atomic<int32_t> left_{0};
+  std::atomic<int32_t> workers_{0};     // threads that work on the plan
+  std::atomic<int64_t> idle_nanos_{0};  // when the last of them ended
   std::atomic<bool> failed_{false};
   mutable Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);

@@ -51,7 +51,7 @@ struct Half {
   // Rounds a number.
   template <typename T>
   explicit Half(T value) : bits(FloatToHalfBits(static_cast<float>(value))) {}
-  operator float() const { return HalfBitsToFloat(bits); }  // exact
+  operator float() const { return HalfBitsToFloat(bits); }  // exact; NOLINT: implicit by design
   // The number of a bit pattern.
   static Half FromBits(uint16_t bits) {
     Half h;
@@ -69,7 +69,10 @@ struct BFloat16 {
   // Rounds a number.
   template <typename T>
   explicit BFloat16(T value) : bits(Round(static_cast<float>(value))) {}
-  operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }  // exact
+  // Exact.
+  operator float() const {  // NOLINT: implicit by design
+    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  }
   // The number of a bit pattern.
   static BFloat16 FromBits(uint16_t bits) {
     BFloat16 b;

@@ -20,7 +20,7 @@ constexpr FailPointInfo kFailPoints[] = {
     {"worker.run_graph", "a task begins its part of a step", true},
     {"transfer.push", "a tensor is about to be sent to another task", true},
     {"transfer.piece", "a piece of a large tensor was sent, and the next is about to be", true},
-    {"worker.apply", "an update of a numbered step is about to change a variable", true},
+    {"worker.apply", "an update of a numbered step is about to change a variable, or a gradient an accumulator", true},
     {"worker.applied", "an update of a numbered step has changed a variable", false},
     {"worker.wait", "an op begins to wait: for gradients, a token, or room or an element of a queue", false},
     {"worker.answer", "a task has run its part of a step and is about to say so", false},

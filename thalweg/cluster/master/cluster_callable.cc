@@ -52,10 +52,11 @@ bool HasSharedUpdates(const Graph& graph, const std::string& self) {
          });
 }
 
-// Unless it writes values that were taken before.
-bool SavesVariables(const Graph& graph) {
-  return AnyNode(graph, [](const Node& node) { return node.op() == "SaveV2" || node.op() == "SaveSlices"; }) &&
-         !AnyNode(graph, [](const Node& node) { return node.op() == "ThalwegSnapshotValues"; });
+bool WritesCheckpoint(const Graph& graph) {
+  return AnyNode(graph, [](const Node& node) { return node.op() == "SaveV2" || node.op() == "SaveSlices"; });
+}
+bool WritesSnapshot(const Graph& graph) {
+  return AnyNode(graph, [](const Node& node) { return node.op() == "ThalwegSnapshotValues"; });
 }
 
 tensorflow::ThalwegTransfers TransfersOf(const MasterSessionOptions& session, const std::vector<GraphPart>& parts) {
@@ -75,7 +76,7 @@ tensorflow::ThalwegTransfers TransfersOf(const MasterSessionOptions& session, co
 // Has the workers compile the parts. They wait together, for as long as all of
 // them are alive.
 absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& session, Cancellation& cancellation,
-                      ClusterCallable* callable) {
+                      const tensorflow::DebugOptions& debug, ClusterCallable* callable) {
   const tensorflow::ThalwegTransfers transfers = TransfersOf(session, parts);
   callable->cleans_up = transfers.all_pushed();
   callable->parts.resize(parts.size());
@@ -101,6 +102,7 @@ absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& 
     *requests[i].mutable_graph_def() = std::move(parts[i].graph);
     *requests[i].mutable_graph_options() = session.config.graph_options();
     *requests[i].mutable_thalweg() = transfers;
+    if (debug.debug_tensor_watch_opts_size() > 0) *requests[i].mutable_debug_options() = debug;
     if (callable->collective_graph_key != 0) {
       requests[i].set_collective_graph_key(callable->collective_graph_key);
       *requests[i].mutable_config_proto() = session.config;
@@ -134,6 +136,17 @@ void ClusterCallable::CleanUp(int64_t step_id) const {
   }
 }
 
+void ClusterCallable::Deregister(const std::string& session_handle) const {
+  constexpr absl::Duration kTimeout = absl::Seconds(10);
+  for (const Part& part : parts) {
+    auto request = std::make_shared<tensorflow::DeregisterGraphRequest>();
+    request->set_session_handle(session_handle);
+    request->set_create_worker_session_called(true);
+    request->set_graph_handle(part.graph_handle);
+    part.worker->DeregisterGraph({.timeout = kTimeout}, *request, [request](const absl::Status&) {});
+  }
+}
+
 absl::StatusOr<PrepareOptions> PrepareOptionsOf(const MasterSessionOptions& session) {
   PrepareOptions prepare{.placer = {.default_device = session.client_device(),
                                     .allow_soft_placement = session.config.allow_soft_placement()},
@@ -153,12 +166,15 @@ absl::StatusOr<PrepareOptions> PrepareOptionsOf(const MasterSessionOptions& sess
 absl::StatusOr<std::shared_ptr<const ClusterCallable>> RegisterParts(Graph graph, const Signature& signature,
                                                                      int64_t number,
                                                                      const MasterSessionOptions& session,
-                                                                     Cancellation& cancellation) {
+                                                                     Cancellation& cancellation,
+                                                                     const tensorflow::DebugOptions& debug) {
   const auto callable = std::make_shared<ClusterCallable>();
   callable->signature = signature;
   callable->collective_graph_key = CollectiveGraphKey(graph);
   callable->updates = HasSharedUpdates(graph, session.self);
-  callable->saves = SavesVariables(graph);
+  callable->writes_checkpoint = WritesCheckpoint(graph);
+  callable->saves = callable->writes_checkpoint && !WritesSnapshot(graph);
+  callable->trains = IsTraining(graph);
   const bool all_ours = std::all_of(session.devices.tasks.begin(), session.devices.tasks.end(),
                                     [](const ClusterDevices::Task& task) { return task.takes_pushes; });
   const auto takes_pushes = [&](const std::string& name) {
@@ -173,7 +189,7 @@ absl::StatusOr<std::shared_ptr<const ClusterCallable>> RegisterParts(Graph graph
   ASSIGN_OR_RETURN(std::vector<GraphPart> parts, Partition(std::move(graph), signature, partition));
   // The master's own part runs on the thread that starts the others, after them.
   std::stable_partition(parts.begin(), parts.end(), [&](const GraphPart& p) { return p.task != session.self; });
-  RETURN_IF_ERROR(Register(std::move(parts), session, cancellation, callable.get()));
+  RETURN_IF_ERROR(Register(std::move(parts), session, cancellation, debug, callable.get()));
   return std::shared_ptr<const ClusterCallable>(callable);
 }
 

@@ -10,7 +10,9 @@
 #include <memory>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "thalweg/base/status.h"
+#include "thalweg/base/timer.h"
 #include "thalweg/cluster/master/master_session.h"
 #include "thalweg/cluster/master/master_step.h"
 #include "thalweg/cluster/request_id.h"
@@ -18,18 +20,24 @@
 namespace thalweg {
 namespace {
 
-// The longest time for which steps are delayed if this master dies meanwhile.
-constexpr absl::Duration kLease = absl::Seconds(30);
+// The longest time for which steps are delayed if this master dies meanwhile. It is renewed while the step of the cut
+// runs.
+constexpr absl::Duration kLease = absl::Seconds(3);
+constexpr absl::Duration kRenewEvery = absl::Seconds(1);
+// How long to wait for the steps that have begun.
+constexpr absl::Duration kMaxWait = absl::Seconds(30);
 constexpr absl::Duration kResumeTimeout = absl::Seconds(5);
 
 // One pause, in all tasks of a callable.
 class Pause : public std::enable_shared_from_this<Pause> {
  public:
-  explicit Pause(std::shared_ptr<const ClusterCallable> callable)
-      : callable_(std::move(callable)), left_(static_cast<int>(callable_->parts.size())) {
+  // The timer is borrowed. It must outlive the calls that the pause makes.
+  Pause(std::shared_ptr<const ClusterCallable> callable, Timer* timer)
+      : callable_(std::move(callable)), timer_(timer), left_(static_cast<int>(callable_->parts.size())) {
     request_.set_id(static_cast<uint64_t>(NewRequestId()));
     request_.set_lease_ms(absl::ToInt64Milliseconds(kLease));
     request_.set_relay(true);
+    request_.set_overwrites(callable_->updates);
   }
 
   // Calls `then` when no step updates variables any more. If a master could not be paused,
@@ -39,12 +47,14 @@ class Pause : public std::enable_shared_from_this<Pause> {
     then_ = std::move(then);
     for (const ClusterCallable::Part& part : callable_->parts) {
       part.worker->PauseUpdates(
-          {.timeout = kLease, .cancellation = cancellation_.get()}, request_,
+          {.timeout = kMaxWait, .cancellation = cancellation_.get()}, request_,
           [self = shared_from_this(), &part](const absl::Status& status) { self->Paused(part.task, status); });
     }
+    RenewLater();
   }
 
   void End() {
+    ended_ = true;
     auto request = std::make_shared<tensorflow::PauseUpdatesRequest>(request_);
     request->set_resume(true);
     for (const ClusterCallable::Part& part : callable_->parts) {
@@ -53,6 +63,18 @@ class Pause : public std::enable_shared_from_this<Pause> {
   }
 
  private:
+  void RenewLater() {
+    timer_->Set(absl::Now() + kRenewEvery, [weak = weak_from_this()] {
+      const std::shared_ptr<Pause> self = weak.lock();
+      if (self == nullptr || self->ended_) return;
+      auto request = std::make_shared<tensorflow::PauseUpdatesRequest>(self->request_);
+      for (const ClusterCallable::Part& part : self->callable_->parts) {
+        part.worker->PauseUpdates({.timeout = kMaxWait}, *request, [request](const absl::Status&) {});
+      }
+      self->RenewLater();
+    });
+  }
+
   void Paused(const std::string& task, const absl::Status& status) {
     // Tasks of TensorFlow do not hold steps back.
     if (!status.ok() && !absl::IsUnimplemented(status) && !cancellation_->cancelled()) {
@@ -63,6 +85,8 @@ class Pause : public std::enable_shared_from_this<Pause> {
   }
 
   const std::shared_ptr<const ClusterCallable> callable_;
+  Timer* const timer_;
+  std::atomic<bool> ended_{false};
   tensorflow::PauseUpdatesRequest request_;
   std::shared_ptr<Cancellation> cancellation_;
   absl::AnyInvocable<void()> then_;
@@ -72,7 +96,7 @@ class Pause : public std::enable_shared_from_this<Pause> {
 }  // namespace
 
 void MasterSession::RunAtOneMoment(MasterStepCall call) {
-  const auto pause = std::make_shared<Pause>(call.callable);
+  const auto pause = std::make_shared<Pause>(call.callable, options_.timer);
   call.done = [pause, done = std::move(call.done)](const absl::Status& status) mutable {
     pause->End();
     done(status);

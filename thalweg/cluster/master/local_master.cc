@@ -82,7 +82,8 @@ class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
                 .timer = &master_.timer_,
                 .health = o.health,
                 .gate = o.gate,
-                .sequences = o.sequences};
+                .sequences = o.sequences,
+                .monitor = o.monitor};
     session_.config.MergeFrom(request_.config());
     if (session_.config.session_inter_op_thread_pool_size() > 0) {
       return InvalidArgument("Distributed session does not support session thread pool options.");
@@ -320,6 +321,11 @@ void LocalMaster::CleanUpAll(const CallOptions& options, const ClusterDevices& d
       done(first);
     });
   }
+}
+
+int LocalMaster::num_sessions() const {
+  MutexLock lock(&mutex_);
+  return static_cast<int>(sessions_.size());
 }
 
 void LocalMaster::MakeCallable(const CallOptions&, const tensorflow::MakeCallableRequest& request,

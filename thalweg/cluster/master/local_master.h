@@ -28,6 +28,7 @@ struct LocalMasterOptions {
   PeerHealth* health = nullptr;            // borrowed; shared with the server's worker
   UpdateGate* gate = nullptr;              // borrowed; shared with the server's worker
   CollectiveStepIds* sequences = nullptr;  // borrowed; shared with the server's worker
+  TaskMonitor* monitor = nullptr;          // borrowed; nullptr: nothing is recorded
   // A session is closed if it runs no step and no client has called it for this long.
   absl::Duration client_lease = absl::Hours(24);
   int max_sessions = 10'000;
@@ -59,6 +60,7 @@ class LocalMaster : public Master {
 
   // Closes all sessions and ends their running steps.
   void CloseAll();
+  int num_sessions() const;
 
  private:
   class Creation;
@@ -76,7 +78,7 @@ class LocalMaster : public Master {
   absl::StatusOr<std::shared_ptr<MasterSession>> Find(const std::string& handle);
 
   const LocalMasterOptions options_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   absl::flat_hash_map<std::string, Entry> sessions_ ABSL_GUARDED_BY(mutex_);
   bool alarm_set_ ABSL_GUARDED_BY(mutex_) = false;
   Timer timer_;  // the last member: destroyed first, so that no alarm uses the others

@@ -7,9 +7,11 @@
 #include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/debug_reports.h"
 #include "thalweg/cluster/master/master_partial_run.h"
 #include "thalweg/cluster/master/master_step.h"
 #include "thalweg/proto/graph.pb.h"
+#include "thalweg/runtime/debug_nodes.h"
 #include "thalweg/runtime/functions.h"
 
 namespace thalweg {
@@ -203,6 +205,15 @@ MasterSession::PreparedCallable MasterSession::Prepare(const Signature& signatur
   return prepared;
 }
 
+MasterSession::PreparedCallable MasterSession::PrepareDebugged(const Signature& signature,
+                                                               const tensorflow::DebugOptions& debug,
+                                                               Cancellation& cancellation) {
+  PrepareOptions options = prepare_options_;
+  options.optimizer.fold_constants = options.optimizer.merge_common_subexpressions = false;
+  ASSIGN_OR_RETURN(Graph graph, graph_.Prepare(signature, options, cancellation));
+  return RegisterParts(std::move(graph), signature, next_number_.fetch_add(1), options_, cancellation, debug);
+}
+
 void MasterSession::RunStep(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done) {
   if (!call.partial_run_handle.empty()) return RunPartial(options, std::move(call), result, std::move(done));
   Signature signature;
@@ -217,8 +228,19 @@ void MasterSession::RunStep(const CallOptions& options, RunStepCall call, RunSte
   signature.targets = std::move(call.targets);
   absl::StatusOr<std::unique_ptr<StepScope>> scope = Begin(options, call.options);
   if (!scope.ok()) return done(scope.status());
-  PreparedCallable callable = Prepare(signature, feeds, (*scope)->cancellation());
+  const tensorflow::DebugOptions& debug = call.options.debug_options();
+  const bool is_debugged = WatchesTensors(debug);
+  PreparedCallable callable = is_debugged ? PrepareDebugged(signature, debug, (*scope)->cancellation())
+                                          : Prepare(signature, feeds, (*scope)->cancellation());
   absl::Status ready = callable.status();
+  if (ready.ok() && is_debugged) {
+    ready = PublishDebuggedStep(debug, debugged_steps_.fetch_add(1), signature);
+    done = [self = shared_from_this(), callable = *callable,
+            done = std::move(done)](const absl::Status& status) mutable {
+      callable->Deregister(self->handle());
+      done(status);
+    };
+  }
   if (ready.ok()) ready = FailPoint("master.run_step", options_.self);
   if (!ready.ok()) {
     scope->reset();
@@ -242,12 +264,13 @@ void MasterSession::Start(MasterStepCall call) {
   // A step that saves pauses the updates of all masters; a step that updates waits for such pauses.
   if (call.run_options.thalweg().cut() || call.callable->saves) return RunAtOneMoment(std::move(call));
   if (!call.callable->updates || options_.gate == nullptr) return Launch(std::move(call));
-  call.done = [gate = options_.gate, done = std::move(call.done)](const absl::Status& status) mutable {
-    gate->Leave();
+  const uint64_t client = call.run_options.thalweg().client();
+  call.done = [gate = options_.gate, client, done = std::move(call.done)](const absl::Status& status) mutable {
+    gate->Leave(client, status);
     done(status);
   };
-  options_.gate->Enter(
-      [self = shared_from_this(), call = std::move(call)]() mutable { self->Launch(std::move(call)); });
+  options_.gate->Enter([self = shared_from_this(), call = std::move(call)]() mutable { self->Launch(std::move(call)); },
+                       client);
 }
 
 void MasterSession::Launch(MasterStepCall call) {
@@ -297,7 +320,10 @@ absl::StatusOr<int64_t> MasterSession::MakeCallable(const tensorflow::CallableOp
                             .fetches = {options.fetch().begin(), options.fetch().end()},
                             .targets = {options.target().begin(), options.target().end()}};
   ASSIGN_OR_RETURN(const std::unique_ptr<StepScope> scope, Begin({}, {}));
-  ASSIGN_OR_RETURN(std::shared_ptr<const ClusterCallable> callable, Prepare(signature, scope->cancellation()));
+  const tensorflow::DebugOptions& debug = options.run_options().debug_options();
+  ASSIGN_OR_RETURN(std::shared_ptr<const ClusterCallable> callable,
+                   WatchesTensors(debug) ? PrepareDebugged(signature, debug, scope->cancellation())
+                                         : Prepare(signature, scope->cancellation()));
   MutexLock lock(&mutex_);
   const int64_t handle = next_handle_++;
   client_callables_[handle] = {std::move(callable), options.run_options()};

@@ -30,6 +30,8 @@
 
 namespace thalweg {
 
+class TaskMonitor;
+
 struct MasterSessionOptions {
   std::string handle;
   std::string self;  // the master's task, as the session's cluster calls it
@@ -41,6 +43,7 @@ struct MasterSessionOptions {
   PeerHealth* health = nullptr;            // borrowed
   UpdateGate* gate = nullptr;              // borrowed; nullptr: steps are not held back
   CollectiveStepIds* sequences = nullptr;  // borrowed; shared with the server's worker
+  TaskMonitor* monitor = nullptr;          // borrowed; nullptr: steps are not recorded
 
   // The default device for unconstrained nodes: the first device of the master's own task.
   const std::string& client_device() const { return devices.tasks[0].devices[0].name(); }
@@ -91,6 +94,10 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   PreparedCallable Prepare(const Signature& signature, Cancellation& cancellation);
   // The same for a signature that may depend on the values of string feeds.
   PreparedCallable Prepare(const Signature& signature, const std::vector<Tensor>& feeds, Cancellation& cancellation);
+  // The same for a step whose tensors tfdbg watches. Not cached, because each step has its own
+  // folder, and not optimized, because every node may be watched.
+  PreparedCallable PrepareDebugged(const Signature& signature, const tensorflow::DebugOptions& debug,
+                                   Cancellation& cancellation);
   // Registers the beginning of a step or a preparation.
   absl::StatusOr<std::unique_ptr<StepScope>> Begin(const CallOptions& options,
                                                    const tensorflow::RunOptions& run_options);
@@ -112,6 +119,7 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
   SessionGraph graph_;
   CallableCache<const ClusterCallable> callables_;
   std::atomic<int64_t> next_number_{0};  // numbers the callables that are registered with workers
+  std::atomic<int64_t> debugged_steps_{0};
   std::atomic<bool> any_by_text_{false};
 
   mutable Mutex mutex_;

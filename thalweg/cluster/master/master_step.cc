@@ -6,6 +6,7 @@
 
 #include "thalweg/base/clock.h"
 #include "thalweg/base/faults/fail_point.h"
+#include "thalweg/base/log_format.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
 
@@ -14,6 +15,8 @@ namespace {
 
 // An error that only says that the step was ended for another one.
 bool IsDerived(const absl::Status& status) { return absl::IsCancelled(status); }
+
+constexpr size_t kMaxNamedParts = 64;
 
 }  // namespace
 
@@ -30,6 +33,9 @@ void MasterStep::Start() {
   // Thalweg tasks distinguish the two ids; TensorFlow's need them to be the same.
   step_id_ = call_.collective_step_id != 0 && !callable_.cleans_up ? call_.collective_step_id : NewStepId();
   if (!callable_.peers->empty()) watch_ = session_->options().health->Watch(callable_.peers, cancellation_);
+  start_nanos_ = NowNanos();
+  if (TaskMonitor* const monitor = session_->options().monitor; monitor != nullptr) monitor->Add(this);
+  const LogStepScope names_step(step_id_, session_->handle());
   const size_t parts = callable_.parts.size();
   left_.store(static_cast<int>(parts), std::memory_order_relaxed);
   const auto self = shared_from_this();  // the last part may end here
@@ -92,7 +98,10 @@ void MasterStep::PartEnded(size_t i, const absl::Status& status) {
         .workers->Find(session_->options().self)
         ->Push({}, step_id_, std::move(results_[i].pushed), [](const absl::Status&) {});
   }
+  if (i < kMaxNamedParts) ended_.fetch_or(uint64_t{1} << i, std::memory_order_relaxed);
+  if (left_.load(std::memory_order_acquire) > 1) ended_nanos_.store(NowNanos(), std::memory_order_relaxed);
   if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  last_part_ = i;
   absl::Status result;
   {
     MutexLock lock(&mutex_);
@@ -109,12 +118,21 @@ void MasterStep::PartEnded(size_t i, const absl::Status& status) {
   Finish(result);
 }
 
+// Numbers that training steps return, such as the loss, are shown with the job's status.
+void MasterStep::Note(int fetch, const Tensor& value) {
+  if (session_->options().monitor == nullptr || !callable_.trains || !value.has_value() || value.rank() != 0) return;
+  const std::string& name = callable_.signature.fetches[static_cast<size_t>(fetch)];
+  if (value.dtype() == kFloat) session_->options().monitor->SetScalar(name, value.scalar<float>());
+  if (value.dtype() == kDouble) session_->options().monitor->SetScalar(name, value.scalar<double>());
+}
+
 void MasterStep::Collect() {
   RunStepResult& result = *call_.result;
   for (size_t i = 0; i < results_.size(); ++i) {
     const ClusterCallable::Part& part = callable_.parts[i];
     RunGraphResult& r = results_[i];
     for (size_t k = 0; k < part.fetches.size() && k < r.recv.size(); ++k) {
+      Note(part.fetches[k].first, r.recv[k].second);
       result.fetches[part.fetches[k].first] = std::move(r.recv[k].second);
     }
     if (r.step_stats.dev_stats_size() > 0) result.metadata.mutable_step_stats()->MergeFrom(r.step_stats);
@@ -124,8 +142,54 @@ void MasterStep::Collect() {
   }
 }
 
+void MasterStep::Describe(RunningStep* description) const {
+  const double seconds = static_cast<double>(NowNanos() - start_nanos_) * 1e-9;
+  description->set_step_id(static_cast<uint64_t>(step_id_));
+  description->set_whole(true);
+  description->set_master(ShortTaskName(session_->options().self));
+  description->set_seconds(seconds);
+  const uint64_t ended = ended_.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < std::min(callable_.parts.size(), kMaxNamedParts); ++i) {
+    const ClusterCallable::Part& part = callable_.parts[i];
+    if ((ended >> i & 1) != 0 || part.task == session_->options().self) continue;
+    StepWait* const wait = description->add_waits();
+    wait->set_kind("part");
+    wait->set_on(ShortTaskName(part.task));
+    wait->set_seconds(seconds);
+  }
+}
+
+void MasterStep::Record(const absl::Status& status) {
+  TaskMonitor& monitor = *session_->options().monitor;
+  monitor.Remove(this);
+  const int64_t now = NowNanos();
+  StepRecord record{.step_id = step_id_,
+                    .whole = true,
+                    .trains = callable_.trains,
+                    .start_nanos = start_nanos_,
+                    .end_nanos = now,
+                    .code = status.code()};
+  // When only the part of another task was left, the step waited for that task.
+  const ClusterCallable::Part& last = callable_.parts[last_part_];
+  StepRecord::Wait wait{last.task, now - std::max(ended_nanos_.load(std::memory_order_relaxed), start_nanos_)};
+  if (last.task != session_->options().self) record.waits = absl::MakeConstSpan(&wait, 1);
+  monitor.AddStep(record);
+  const int64_t begin = start_nanos_;
+  if (const int64_t stop = call_.run_options.thalweg().stop_step(); stop > 0) monitor.SetStopStep(stop);
+  if (status.ok() && callable_.writes_checkpoint) {
+    for (const Tensor& feed : call_.feeds) {
+      if (feed.dtype() != kString || feed.rank() != 0) continue;
+      monitor.SetCheckpoint(feed.scalar<std::string>(), begin, now);
+    }
+  }
+  if (!status.ok() && !absl::IsCancelled(status) && !absl::IsOutOfRange(status)) {
+    monitor.AddEvent(absl::IsUnavailable(status) ? "task lost" : "step failed", status.ToString());
+  }
+}
+
 void MasterStep::Finish(const absl::Status& status) {
   if (watch_.has_value()) session_->options().health->Unwatch(*watch_);
+  if (session_->options().monitor != nullptr) Record(status);
   PassFailPoint("master.answer", session_->options().self);
   Master::Done done = std::move(call_.done);
   call_.scope.reset();

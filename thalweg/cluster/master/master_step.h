@@ -14,6 +14,7 @@
 #include "thalweg/cluster/master/cluster_callable.h"
 #include "thalweg/cluster/master/master.h"
 #include "thalweg/cluster/master/master_session.h"
+#include "thalweg/monitor/task_monitor.h"
 #include "thalweg/runtime/active_steps.h"
 
 namespace thalweg {
@@ -32,18 +33,21 @@ struct MasterStepCall {
 
 // Keeps itself alive until its last partition has ended. The first error cancels the
 // other partitions.
-class MasterStep : public std::enable_shared_from_this<MasterStep> {
+class MasterStep : public MonitoredStep, public std::enable_shared_from_this<MasterStep> {
  public:
   MasterStep(std::shared_ptr<MasterSession> session, MasterStepCall call);
 
   void Start();
+  void Describe(RunningStep* description) const override;
 
  private:
   void RunPart(size_t i);
   absl::Duration ValidFor(int64_t bytes) const;
   void PartEnded(size_t i, const absl::Status& status);
   void Collect();
+  void Note(int fetch, const Tensor& value);
   void Finish(const absl::Status& status);
+  void Record(const absl::Status& status);
 
   const std::shared_ptr<MasterSession> session_;
   MasterStepCall call_;
@@ -53,6 +57,12 @@ class MasterStep : public std::enable_shared_from_this<MasterStep> {
   const std::shared_ptr<Cancellation> cancellation_;
   std::optional<int64_t> watch_;
   std::atomic<int> left_{0};
+  int64_t start_nanos_ = 0;
+  // For the monitor: the first 64 parts that have ended, as bits, and when the last but one
+  // of them ended.
+  std::atomic<uint64_t> ended_{0};
+  std::atomic<int64_t> ended_nanos_{0};
+  size_t last_part_ = 0;  // the part that ended last
   Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };

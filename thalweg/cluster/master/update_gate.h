@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -21,6 +22,9 @@ namespace thalweg {
 // A save pauses the gates of all masters, waits until no step is between its first and
 // its last update, reads the values, and resumes the gates. A pause has a lease: if the
 // process that requested it dies, steps continue when the lease expires.
+//
+// A numbered step that fails because a task was lost may have made some of its updates.
+// Its client repeats it, and it stays inside until then, or for kRepeatTimeout.
 class UpdateGate {
  public:
   UpdateGate() = default;
@@ -28,31 +32,49 @@ class UpdateGate {
   UpdateGate(const UpdateGate&) = delete;
   UpdateGate& operator=(const UpdateGate&) = delete;
 
-  // Runs `start` now or, during a pause, on another thread when the pause ends. Call
-  // Leave() when the step has ended.
-  void Enter(absl::AnyInvocable<void()> start);
-  void Leave();
+  static constexpr absl::Duration kRepeatTimeout = absl::Seconds(5);
+  // The lease of a pause that is relayed to a new master.
+  static constexpr absl::Duration kRelayedLease = absl::Seconds(3);
 
-  // Begins a pause, or joins the pause with the same id. Calls `done` when no step is
-  // left inside, or with DEADLINE_EXCEEDED when the lease expires.
+  // Runs `start` now or, during a pause, on another thread when the pause ends. Call
+  // Leave() with the same client when the step has ended. `client` is that of a numbered
+  // step, or 0.
+  void Enter(absl::AnyInvocable<void()> start, uint64_t client = 0);
+  void Leave(uint64_t client = 0, const absl::Status& status = absl::OkStatus());
+
+  // Begins a pause, or joins the pause with the same id and renews its lease. Calls `done`
+  // when no step is left inside, or with DEADLINE_EXCEEDED when the lease expires. A pause
+  // whose step overwrites all variables does not wait for steps to be repeated. CANCELLED
+  // if the pause has been resumed: the message came late, or twice.
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
-  void Pause(uint64_t id, absl::Duration lease, Done done);
+  void Pause(uint64_t id, absl::Duration lease, Done done, bool overwrites = false);
   void Resume(uint64_t id);
+  std::vector<uint64_t> pauses() const;  // the ids of those that last
   // Ends all pauses and prevents new ones, because the server ends.
   void Open();
 
  private:
   struct PauseState {
     Timer::AlarmId lease;
+    bool has_lease = false;
     std::vector<Done> waiting;  // called when no step is left inside
   };
   void End(uint64_t id, const absl::Status& why);
+  // The client has not repeated its step in time.
+  void GiveUp(uint64_t client);
+  // Takes `count` steps out; returns the callbacks that waited for that.
+  std::vector<Done> TakeOut(int count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  static constexpr size_t kMaxResumed = 64;
 
   Timer timer_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   bool open_ ABSL_GUARDED_BY(mutex_) = false;  // set by Open(), for good
   int inside_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, PauseState> pauses_ ABSL_GUARDED_BY(mutex_);
+  std::deque<uint64_t> resumed_ ABSL_GUARDED_BY(mutex_);  // the ids of the last pauses that were resumed
+  // By client: a step that has failed and is still inside, until it is repeated.
+  std::map<uint64_t, Timer::AlarmId> to_repeat_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::AnyInvocable<void()>> held_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -51,6 +51,62 @@ TEST(UpdateGate, ALeaseEnds) {
   EXPECT_TRUE(started.WaitForNotificationWithTimeout(kLong));
 }
 
+TEST(UpdateGate, APauseWaitsForTheRepetitionOfAFailedStep) {
+  UpdateGate gate;
+  gate.Enter([] {}, /*client=*/5);
+  gate.Leave(5, absl::UnavailableError("a task was lost"));
+  bool quiet = false, other = false, again = false;
+  gate.Pause(7, kLong, [&](const absl::Status& status) {
+    EXPECT_THAT(status, IsOk());
+    quiet = true;
+  });
+  EXPECT_FALSE(quiet) << "the step may have made some of its updates";
+  gate.Enter([&] { other = true; }, /*client=*/6);
+  EXPECT_FALSE(other);
+  gate.Enter([&] { again = true; }, /*client=*/5);
+  EXPECT_TRUE(again) << "the pause waits for it";
+  EXPECT_FALSE(quiet);
+  gate.Leave(5);
+  EXPECT_TRUE(quiet);
+  gate.Resume(7);
+  EXPECT_TRUE(other);
+}
+
+TEST(UpdateGate, StepsThatAreNotRepeatedDoNotStay) {
+  UpdateGate gate;
+  gate.Enter([] {}, /*client=*/5);
+  gate.Leave(5, absl::InvalidArgumentError("its client does not repeat it"));
+  gate.Enter([] {});
+  gate.Leave(0, absl::UnavailableError("it has no number"));
+  bool quiet = false;
+  gate.Pause(7, kLong, [&](const absl::Status& status) { quiet = status.ok(); });
+  EXPECT_TRUE(quiet);
+}
+
+TEST(UpdateGate, ARestoreDoesNotWaitForRepetitions) {
+  UpdateGate gate;
+  gate.Enter([] {}, /*client=*/5);
+  gate.Leave(5, absl::AbortedError("a task was restarted"));
+  bool quiet = false, again = false;
+  gate.Pause(
+      7, kLong, [&](const absl::Status& status) { quiet = status.ok(); }, /*overwrites=*/true);
+  EXPECT_TRUE(quiet);
+  gate.Enter([&] { again = true; }, /*client=*/5);
+  EXPECT_FALSE(again) << "it begins after the restore";
+  gate.Resume(7);
+  EXPECT_TRUE(again);
+}
+
+TEST(UpdateGate, APauseThatComesAfterItsEndHoldsNobodyBack) {
+  UpdateGate gate;
+  gate.Resume(7);
+  gate.Pause(7, kLong, [](const absl::Status& status) { EXPECT_TRUE(absl::IsCancelled(status)); });
+  bool started = false;
+  gate.Enter([&] { started = true; });
+  EXPECT_TRUE(started);
+  EXPECT_THAT(gate.pauses(), testing::IsEmpty());
+}
+
 TEST(UpdateGate, TheEndOfTheServerHoldsNobodyBack) {
   UpdateGate gate;
   int started = 0;

@@ -26,12 +26,13 @@ LocalWorker::LocalWorker(const LocalWorkerOptions& options)
                     .membership = options.membership,
                     .health = options.health,
                     .host = options.host}),
-      running_(options.task.ToString(), options.report_after),
+      running_(options.task.ToString(), options.log_wait_after),
       environment_{.pool = &options.devices->pool(),
                    .rendezvous = &rendezvous_,
                    .collectives = &collectives_,
                    .running = &running_,
-                   .health = options.health},
+                   .health = options.health,
+                   .monitor = options.monitor},
       partial_runs_(environment_),
       leases_(options.master_lease, [this](const std::vector<std::string>& handles, const std::string& why) {
         LOG(INFO) << options_.task.ToString() << " removes " << handles.size() << " sessions: " << why;
@@ -132,7 +133,9 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
     return absl::OkStatus();
   };
   collectives_.groups().MarkOld();
-  done(create());
+  const absl::Status created = create();
+  if (created.ok()) RelayPauses(request.session_handle());
+  done(created);
 }
 
 void LocalWorker::DeleteWorkerSession(const CallOptions&, const tensorflow::DeleteWorkerSessionRequest& request,
@@ -149,6 +152,7 @@ void LocalWorker::DropSessions(const std::vector<std::string>& handles) {
     for (const std::string& handle : handles) {
       const auto it = sessions_.find(handle);
       if (it == sessions_.end()) continue;
+      RememberMaster(*it->second);
       dropped.push_back(std::move(it->second));
       sessions_.erase(it);
     }
@@ -180,24 +184,35 @@ bool LocalWorker::ForeignClientsLeft() const {
   return sessions_.empty();
 }
 
+int LocalWorker::num_sessions() const {
+  MutexLock lock(&mutex_);
+  return static_cast<int>(sessions_.size());
+}
+
 void LocalWorker::DeregisterGraph(const CallOptions&, const tensorflow::DeregisterGraphRequest& request, Done done) {
   const auto session = FindSession(request.session_handle(), request.create_worker_session_called());
   done(session.ok() ? (*session)->Deregister(request.graph_handle()) : session.status());
 }
 
 void LocalWorker::RunGraph(const CallOptions& options, RunGraphCall call, RunGraphResult* result, Done done) {
+  const auto refuse = [&](const absl::Status& why) {
+    // Members of its collectives elsewhere learn that this one does not take part.
+    if (call.collective_step_id != 0)
+      collectives_.AbortStep(call.collective_step_id, GivenUpBy(options_.task.ToString(), why));
+    done(why);
+  };
   absl::StatusOr<std::shared_ptr<WorkerSession>> session = FindSession(call.session_handle, call.has_session);
-  if (!session.ok()) return done(session.status());
+  if (!session.ok()) return refuse(session.status());
   if (const absl::Status fault = FailPoint("worker.run_graph", default_session_->task()); !fault.ok()) {
-    return done(fault);
+    return refuse(fault);
   }
   CheckSuspension();
-  if (const absl::Status fresh = CheckFresh(call, **session); !fresh.ok()) return done(fresh);
+  if (const absl::Status fresh = CheckFresh(call, **session); !fresh.ok()) return refuse(fresh);
   if (call.is_partial) {
     return partial_runs_.Run(options, std::move(call), *std::move(session), result, std::move(done));
   }
   absl::StatusOr<std::shared_ptr<RegisteredGraph>> graph = (*session)->Find(call.graph_handle);
-  if (!graph.ok()) return done(graph.status());
+  if (!graph.ok()) return refuse(graph.status());
   std::make_shared<WorkerStep>(environment_, options, std::move(call), *std::move(session), *std::move(graph), result,
                                std::move(done))
       ->Start();

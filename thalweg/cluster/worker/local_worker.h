@@ -43,12 +43,13 @@ struct LocalWorkerOptions {
   Membership* membership = nullptr;  // borrowed
   // For sessions with their own cluster definition.
   WorkersFactory make_workers;
-  CollectiveStepIds* sequences = nullptr;       // borrowed; shared with the server's master
-  std::string collective_leader;                // for graphs that do not name one
-  PeerHealth* health = nullptr;                 // borrowed; nullptr: other tasks are not watched
-  std::string host;                             // see HostIdentity(); "": collectives do not use shared memory
-  UpdateGate* gate = nullptr;                   // borrowed; the gate of the server's master, if it has one
-  absl::Duration report_after = kLogWaitAfter;  // how long a wait may last before it is logged
+  CollectiveStepIds* sequences = nullptr;         // borrowed; shared with the server's master
+  std::string collective_leader;                  // for graphs that do not name one
+  PeerHealth* health = nullptr;                   // borrowed; nullptr: other tasks are not watched
+  std::string host;                               // see HostIdentity(); "": collectives do not use shared memory
+  UpdateGate* gate = nullptr;                     // borrowed; the gate of the server's master, if it has one
+  TaskMonitor* monitor = nullptr;                 // borrowed; nullptr: nothing is recorded
+  absl::Duration log_wait_after = kLogWaitAfter;  // how long a wait may last before it is logged
   // The sessions of a master are closed when it has not answered for this long.
   absl::Duration master_lease = absl::Minutes(10);
 };
@@ -97,10 +98,17 @@ class LocalWorker : public Worker {
   // sessions, which is when they have deregistered all of their graphs.
   bool ForeignClientsLeft() const;
 
+  int num_sessions() const;
+
   // Cancels all running steps and refuses new ones, because the task ends.
   void Shutdown(const absl::Status& why);
 
  private:
+  // A client that lost a task closes its session and repeats its step in a new one. A pause in between must reach the
+  // master, too.
+  void RememberMaster(const WorkerSession& session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells the master of a new session about the pauses that it has missed.
+  void RelayPauses(const std::string& handle);
   // Call this before a step starts or continues. If this process was stopped for so long
   // that masters have declared it dead, it ends the steps that were running.
   void CheckSuspension() {
@@ -133,6 +141,12 @@ class LocalWorker : public Worker {
   mutable Mutex mutex_;
   absl::Status shut_down_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<WorkerSession>> sessions_ ABSL_GUARDED_BY(mutex_);
+  // The masters whose sessions were closed in the last seconds.
+  struct FormerMaster {
+    Peer peer;
+    int64_t closed_nanos = 0;
+  };
+  std::vector<FormerMaster> former_masters_ ABSL_GUARDED_BY(mutex_);
   SessionLeases leases_;  // the last member: destroyed first, because it calls back
 };
 

@@ -43,12 +43,12 @@ class LocalWorkerTest : public testing::Test {
     Register(graph);
   }
 
-  void StartWorker(absl::Duration report_after) {
+  void StartWorker(absl::Duration log_wait_after) {
     worker_.emplace(LocalWorkerOptions{.task = {"w", 0},
                                        .devices = &devices_,
                                        .membership = &membership_,
                                        .sequences = &sequences_,
-                                       .report_after = report_after});
+                                       .log_wait_after = log_wait_after});
     worker_->SetWorkers(nullptr);
   }
 

@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "thalweg/base/log_format.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/cluster/worker/worker_step.h"
 
 namespace thalweg {
 
-RunningSteps::RunningSteps(std::string task, absl::Duration report_after)
-    : task_(std::move(task)), report_after_(report_after) {
+RunningSteps::RunningSteps(std::string task, absl::Duration log_wait_after)
+    : task_(std::move(task)), log_wait_after_(log_wait_after) {
   watcher_ = std::make_unique<Thread>("waits", [this] { ReportWaits(); });
 }
 
@@ -61,9 +62,12 @@ void RunningSteps::CancelAll(const absl::Status& why) {
 void RunningSteps::WaitForEnds() {
   MutexLock lock(&mutex_);
   while (!running_.empty()) {
-    if (changed_.WaitWithTimeout(&mutex_, report_after_)) {
+    if (changed_.WaitWithTimeout(&mutex_, log_wait_after_)) {
       LOG(INFO) << task_ << " is shutting down and waits for " << running_.size() << " steps to end";
-      for (const auto& [step, since] : running_) LOG(INFO) << task_ << ": " << step->Describe();
+      for (const auto& [step, since] : running_) {
+        const LogStepScope names_step(step->id(), step->session_handle());
+        LOG(INFO) << task_ << ": " << step->Describe();
+      }
     }
   }
 }
@@ -72,15 +76,16 @@ void RunningSteps::ReportWaits() {
   absl::flat_hash_map<int64_t, absl::Duration> reported;
   MutexLock lock(&mutex_);
   while (!closing_) {
-    changed_.WaitWithTimeout(&mutex_, report_after_ / 2);
+    changed_.WaitWithTimeout(&mutex_, log_wait_after_ / 2);
     const absl::Time now = absl::Now();
     absl::flat_hash_map<int64_t, absl::Duration> seen;
     for (const auto& [step, since] : running_) {
-      if (now - since < report_after_ || !step->Waits()) continue;
+      if (now - since < log_wait_after_ || !step->Waits()) continue;
       absl::Duration& last = seen[step->id()];
       if (const auto it = reported.find(step->id()); it != reported.end()) last = it->second;
       if (now - since < 2 * last) continue;
       last = now - since;
+      const LogStepScope names_step(step->id(), step->session_handle());
       if (step->WaitsForRoom()) {
         VLOG(1) << task_ << ": " << step->Describe();
       } else {

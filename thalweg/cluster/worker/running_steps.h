@@ -17,12 +17,12 @@ namespace thalweg {
 
 class WorkerStep;
 
-// Thread-safe. A background thread logs what a step waits for after `report_after`, and
+// Thread-safe. A background thread logs what a step waits for after `log_wait_after`, and
 // again each time the duration has doubled. Steps that only wait for room in a full queue,
 // like those of queue runners, are logged with --v=1.
 class RunningSteps {
  public:
-  RunningSteps(std::string task, absl::Duration report_after);
+  RunningSteps(std::string task, absl::Duration log_wait_after);
   ~RunningSteps();  // REQUIRES: no step is left
   RunningSteps(const RunningSteps&) = delete;
   RunningSteps& operator=(const RunningSteps&) = delete;
@@ -42,7 +42,7 @@ class RunningSteps {
   void ReportWaits();
 
   const std::string task_;
-  const absl::Duration report_after_;
+  const absl::Duration log_wait_after_;
   Mutex mutex_;
   CondVar changed_;  // the last step has ended, or closing_ was set
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

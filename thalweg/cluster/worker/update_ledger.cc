@@ -56,8 +56,7 @@ class OnceKernel final : public Kernel {
 }  // namespace
 
 // Updates of ref variables output the ref, so that the nodes after them read the new value.
-// Accumulators, whose handles are strings or resources, recognise repetitions by their own
-// steps.
+// Not of accumulators, whose handles are strings or resources: the gradients change no variable yet.
 bool ChangesVariable(const Node& node) {
   if (node.num_inputs() == 0) return false;
   if (IsRef(node.input_type(0))) {
@@ -68,6 +67,21 @@ bool ChangesVariable(const Node& node) {
   const std::string& op = node.op();
   if (absl::StrContains(op, "Accumulator")) return false;
   return absl::EndsWith(op, "VariableOp") || absl::StrContains(op, "Apply") || absl::StartsWith(op, "ResourceScatter");
+}
+
+// Ops of synchronous and bounded-staleness training that count the steps of a worker.
+bool CountsStep(const Node& node) {
+  return absl::StrContains(node.op(), "AccumulatorApplyGradient") || node.op() == "ThalwegRosterArrive" ||
+         node.op() == "ThalwegRosterAdvance";
+}
+
+bool IsTraining(const Graph& graph) {
+  bool trains = false;
+  for (const auto& node : graph.nodes()) {
+    if (absl::StrContains(node->op(), "TakeGradient") || absl::StrContains(node->op(), "TakeRound")) return false;
+    trains = trains || ChangesVariable(*node) || absl::StrContains(node->op(), "AccumulatorApplyGradient");
+  }
+  return trains;
 }
 
 bool UpdateLedger::Claim(const StepIdentity& step, uint64_t update) {
@@ -104,7 +118,7 @@ void UpdateLedger::Forget() {
 }
 
 std::shared_ptr<Kernel> OncePerStep(std::shared_ptr<Kernel> kernel, const Node& node, UpdateLedger* ledger) {
-  if (kernel->is_async() || !ChangesVariable(node)) return kernel;
+  if (kernel->is_async() || !(ChangesVariable(node) || CountsStep(node))) return kernel;
   if (AssignsWhole(node)) return std::make_shared<AssignKernel>(std::move(kernel), ledger);
   return std::make_shared<OnceKernel>(std::move(kernel), node, ledger);
 }

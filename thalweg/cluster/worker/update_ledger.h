@@ -62,6 +62,9 @@ class UpdateLedger {
 
 // True for nodes whose only side effect is to update the variable in input 0.
 bool ChangesVariable(const Node& node);
+// Whether steps of the graph update variables or contribute a gradient. The aggregation
+// round of synchronous training is not a step of its own.
+bool IsTraining(const Graph& graph);
 
 // Wraps the kernel of a node that updates a variable so that it runs once per numbered
 // step. Returns other kernels unchanged. REQUIRES: the kernel runs in TrackedSteps only, and

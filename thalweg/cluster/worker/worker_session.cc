@@ -7,10 +7,12 @@
 #include "thalweg/base/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/collectives/collective_step_ids.h"
+#include "thalweg/cluster/debug_reports.h"
 #include "thalweg/cluster/request_id.h"
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/unusable_node.h"
 #include "thalweg/kernel/send_key.h"
+#include "thalweg/runtime/debug_nodes.h"
 #include "thalweg/runtime/functions.h"
 #include "thalweg/runtime/planner.h"
 #include "thalweg/runtime/subgraph.h"
@@ -62,7 +64,8 @@ Device* WorkerSession::FindDevice(const std::string& name) const {
   return nullptr;
 }
 
-absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const tensorflow::GraphDef& def) {
+absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const tensorflow::GraphDef& def,
+                                                                        const tensorflow::DebugOptions& debug) {
   Graph graph;
   RETURN_IF_ERROR(graph.Import(def));
   RETURN_IF_ERROR(CheckShapes(graph));
@@ -77,6 +80,10 @@ absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const te
                              task_);
     }
     node->set_device(std::move(full));
+  }
+  if (WatchesTensors(debug)) {
+    RETURN_IF_ERROR(InsertDebugNodes(debug, graph));
+    RETURN_IF_ERROR(PublishDebugGraph(debug, graph));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
                    Compile(
@@ -94,9 +101,10 @@ absl::StatusOr<std::string> WorkerSession::Register(const tensorflow::RegisterGr
   Graphs graphs{.whole = std::make_shared<RegisteredGraph>(), .partial = nullptr, .def = def};
   tensorflow::GraphDef bound = def;
   RETURN_IF_ERROR(BindByPosition(bound, *graphs.whole));
-  ASSIGN_OR_RETURN(graphs.whole->executable, CompileGraph(bound));
+  ASSIGN_OR_RETURN(graphs.whole->executable, CompileGraph(bound, request.debug_options()));
   graphs.whole->has_transfers = HasTransfers(graphs.whole->executable->graph);
-  if (CollectiveGraphKey(graphs.whole->executable->graph) != 0) {
+  graphs.whole->trains = IsTraining(graphs.whole->executable->graph);
+  if (UsesCollectives(graphs.whole->executable->graph)) {
     const std::string& leader = request.config_proto().experimental().collective_group_leader();
     graphs.whole->collectives =
         std::make_shared<GraphCollectives>(task_, workers_, leader.empty() ? collective_leader : leader);
@@ -146,7 +154,7 @@ absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::FindPartial(const std
     if (it->second.partial != nullptr) return it->second.partial;
     def = it->second.def;
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<Executable> compiled, CompileGraph(def));
+  ASSIGN_OR_RETURN(std::shared_ptr<Executable> compiled, CompileGraph(def, {}));
   MutexLock lock(&mutex_);
   const auto it = graphs_.find(handle);
   if (it == graphs_.end()) return Aborted("Graph handle is not found: ", handle);

@@ -29,6 +29,7 @@ class RegisteredGraph {
   std::shared_ptr<Executable> executable;
   absl::flat_hash_map<std::string, int> arg_by_key;
   absl::flat_hash_map<std::string, int> result_by_key;
+  bool trains = false;                            // updates variables or accumulates gradients
   bool has_transfers = false;                     // exchanges tensors with other tasks
   std::shared_ptr<GraphCollectives> collectives;  // if it has any
   std::shared_ptr<const TransferRules> rules;
@@ -74,7 +75,9 @@ class WorkerSession {
     std::shared_ptr<Executable> partial;  // compiled on first use
     tensorflow::GraphDef def;
   };
-  absl::StatusOr<std::shared_ptr<Executable>> CompileGraph(const tensorflow::GraphDef& def);
+  // `debug` has the tensors to watch.
+  absl::StatusOr<std::shared_ptr<Executable>> CompileGraph(const tensorflow::GraphDef& def,
+                                                           const tensorflow::DebugOptions& debug);
 
   const std::string task_;
   const std::string master_task_;

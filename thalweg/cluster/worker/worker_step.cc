@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/worker/worker_step.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "thalweg/base/clock.h"
 #include "thalweg/base/faults/fail_point.h"
+#include "thalweg/base/log_format.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/worker/wait_reason.h"
 
 namespace thalweg {
 
@@ -19,7 +25,8 @@ WorkerStep::WorkerStep(const StepEnvironment& environment, const CallOptions& op
       graph_(std::move(graph)),
       rendezvous_(graph_->has_transfers ? environment.rendezvous->Begin(call_.step_id, session_) : nullptr),
       result_(result),
-      done_(std::move(done)) {
+      done_(std::move(done)),
+      start_nanos_(NowNanos()) {
   if (rendezvous_ != nullptr) {
     // A partition without waits returns the tensors for its master in the response.
     const bool hold = !graph_->executable->plan.has_waits && graph_->rules->master_task != session_->task();
@@ -43,6 +50,8 @@ WorkerStep::WorkerStep(const StepEnvironment& environment, const CallOptions& op
 
 void WorkerStep::Start() {
   self_ = shared_from_this();
+  const std::shared_ptr<WorkerStep> self = self_;  // it may end before this returns
+  const LogStepScope names_step(call_.step_id, call_.session_handle);
   std::vector<Tensor> args;
   if (absl::Status status = Prepare(&args); !status.ok()) return End(std::move(status));
   const StepRendezvous::Batch batch(rendezvous_);
@@ -60,6 +69,7 @@ absl::Status WorkerStep::Prepare(std::vector<Tensor>* args) {
   execution_.emplace(*graph_->executable, step_, stats_.has_value() ? &*stats_ : nullptr);
   RETURN_IF_ERROR(environment_.running->Add(this));
   listed_ = true;
+  if (environment_.monitor != nullptr) environment_.monitor->Add(this);
   WatchMaster();
   if (outside_ == nullptr) return absl::OkStatus();
   outside_id_ = outside_->Register([self = self_](const absl::Status& why) { self->Cancel(why); });
@@ -116,6 +126,7 @@ std::string WorkerStep::Describe() const {
 
 // The part has run; what it sent must have arrived before the master hears of it.
 void WorkerStep::End(absl::Status status) {
+  run_nanos_ = NowNanos();
   if (rendezvous_ == nullptr || !status.ok()) return Finish(std::move(status));
   result_->pushed = rendezvous_->TakeHeld();
   sends_ = true;
@@ -125,7 +136,10 @@ void WorkerStep::End(absl::Status status) {
 void WorkerStep::Finish(absl::Status status) {
   const std::shared_ptr<WorkerStep> self = std::move(self_);
   PassFailPoint("worker.answer", session_->task());
-  if (listed_) environment_.running->Remove(this);
+  if (listed_) {
+    if (environment_.monitor != nullptr) environment_.monitor->Remove(this);
+    environment_.running->Remove(this);
+  }
   if (outside_id_.has_value()) outside_->TryDeregister(*outside_id_);
   if (master_watch_.has_value()) environment_.health->Unwatch(*master_watch_);
   // A call that was cancelled with the step does not know why.
@@ -143,9 +157,88 @@ void WorkerStep::Finish(absl::Status status) {
     if (status.ok() && graph_->rules->all_pushed) environment_.rendezvous->Forget(call_.step_id, *rendezvous_);
     environment_.rendezvous->End(call_.step_id, *rendezvous_);
   }
+  if (environment_.monitor != nullptr) Record(status);
   execution_.reset();
   Worker::Done done = std::move(done_);
   done(status);
+}
+
+void WorkerStep::Describe(RunningStep* description) const {
+  description->set_step_id(static_cast<uint64_t>(call_.step_id));
+  description->set_master(ShortTaskName(graph_->rules->master_task));
+  description->set_seconds(static_cast<double>(NowNanos() - start_nanos_) * 1e-9);
+  for (const WaitingNode& waiting : execution_->WaitingNodes()) {
+    const WaitReason reason = WaitReasonOf(*waiting.node);
+    StepWait* const wait = description->add_waits();
+    wait->set_kind(reason.kind);
+    wait->set_on(ShortTaskName(reason.on));
+    wait->set_node(waiting.node->name());
+    wait->set_seconds(absl::ToDoubleSeconds(waiting.waited));
+  }
+  if (description->waits_size() == 0 && sends_) description->add_waits()->set_kind("receiver");
+}
+
+void WorkerStep::Record(const absl::Status& status) {
+  const int64_t now = NowNanos();
+  StepRecord record{.step_id = call_.step_id,
+                    .trains = graph_->trains,
+                    .start_nanos = start_nanos_,
+                    .end_nanos = now,
+                    .compute_nanos = run_nanos_ - start_nanos_,
+                    .transfer_nanos = now - run_nanos_,
+                    .code = status.code()};
+  constexpr size_t kMaxWaits = 16;
+  std::array<StepRecord::Wait, kMaxWaits> waits;
+  size_t count = 0;
+  if (execution_.has_value()) {
+    execution_->ListDelays([&](const NodeDelay& delay) {
+      record.compute_nanos -= delay.nanos;
+      const WaitReason reason = WaitReasonOf(*delay.node);
+      if (reason.phase == WaitReason::Phase::kInput) {
+        record.input_nanos += delay.nanos;
+        return;
+      }
+      size_t at = 0;
+      while (at < count && waits[at].on != reason.on) ++at;
+      if (at == kMaxWaits) return;
+      if (at == count) waits[count++].on = reason.on;
+      waits[at].nanos += delay.nanos;
+    });
+  }
+  record.compute_nanos = std::max<int64_t>(record.compute_nanos, 0);
+  record.waits = absl::MakeConstSpan(waits.data(), count);
+  environment_.monitor->AddStep(record);
+  // TensorFlow's clients expect devices only.
+  if (call_.trace && call_.client != 0) AddToTrace(record);
+}
+
+// Adds the recorded part beside the nodes, as traces of the recorder show it: only the length
+// of the phases is known, so they follow each other.
+void WorkerStep::AddToTrace(const StepRecord& record) {
+  const int64_t wall_minus_monotonic = absl::GetCurrentTimeNanos() - NowNanos();
+  tensorflow::DeviceStepStats* const row = result_->step_stats.add_dev_stats();
+  row->set_device(absl::StrCat(session_->task(), " (recorded)"));
+  const auto add = [&](const std::string& name, int64_t start, int64_t nanos) {
+    tensorflow::NodeExecStats* const bar = row->add_node_stats();
+    bar->set_node_name(name);
+    bar->set_all_start_nanos(start + wall_minus_monotonic);
+    bar->set_all_start_micros(bar->all_start_nanos() / 1000);
+    bar->set_all_end_rel_nanos(nanos);
+    bar->set_all_end_rel_micros(nanos / 1000);
+  };
+  add(absl::StrCat("step ", absl::Hex(record.step_id)), record.start_nanos, record.end_nanos - record.start_nanos);
+  int64_t at = record.start_nanos;
+  const auto phase = [&](const std::string& name, int64_t nanos) {
+    if (nanos <= 0) return;
+    add(name, at, nanos);
+    at += nanos;
+  };
+  for (const StepRecord::Wait& wait : record.waits) {
+    phase(absl::StrCat("wait for ", ShortTaskName(wait.on)), wait.nanos);
+  }
+  phase("input", record.input_nanos);
+  phase("compute", record.compute_nanos);
+  phase("transfer", record.transfer_nanos);
 }
 
 absl::Status WorkerStep::TakeResults() {

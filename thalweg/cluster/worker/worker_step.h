@@ -17,6 +17,7 @@
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/cluster/worker/worker_session.h"
 #include "thalweg/kernel/kernel.h"
+#include "thalweg/monitor/task_monitor.h"
 #include "thalweg/runtime/executor.h"
 #include "thalweg/runtime/step_stats.h"
 
@@ -28,13 +29,14 @@ struct StepEnvironment {
   StepTable* rendezvous = nullptr;
   TaskCollectives* collectives = nullptr;
   RunningSteps* running = nullptr;
-  PeerHealth* health = nullptr;  // nullptr: masters are not watched
+  PeerHealth* health = nullptr;    // nullptr: masters are not watched
+  TaskMonitor* monitor = nullptr;  // nullptr: steps are not recorded
 };
 
 // Keeps itself alive while it runs. The cancellation of the call, an error, and the end of
 // the task all cancel the step's own Cancellation, which lives as long as the step. The
 // call's Cancellation does not: it is gone once the response is sent.
-class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
+class WorkerStep : public MonitoredStep, public std::enable_shared_from_this<WorkerStep> {
  public:
   WorkerStep(const StepEnvironment& environment, const CallOptions& options, RunGraphCall call,
              std::shared_ptr<WorkerSession> session, std::shared_ptr<RegisteredGraph> graph, RunGraphResult* result,
@@ -47,7 +49,9 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   // Whether something keeps it from going on now. False while it computes, however long
   // that takes.
   bool Waits() const { return sends_ || !execution_->DescribeWaits().empty(); }
+  const std::string& session_handle() const { return call_.session_handle; }
   std::string Describe() const;  // what it waits for, if it does
+  void Describe(RunningStep* description) const override;
   // Whether its master is another Thalweg task, which gives the step up if this task does
   // not answer.
   bool has_remote_master() const;
@@ -60,6 +64,8 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   void End(absl::Status status);
   void Finish(absl::Status status);
   absl::Status TakeResults();
+  void Record(const absl::Status& status);
+  void AddToTrace(const StepRecord& record);
 
   const StepEnvironment environment_;
   Cancellation* const outside_;  // the cancellation of the call, or nullptr
@@ -77,7 +83,9 @@ class WorkerStep : public std::enable_shared_from_this<WorkerStep> {
   std::optional<Execution> execution_;
   std::optional<Cancellation::CallbackId> outside_id_;
   std::optional<int64_t> master_watch_;
-  bool listed_ = false;               // it is in environment_.running
+  bool listed_ = false;  // it is in environment_.running
+  const int64_t start_nanos_;
+  int64_t run_nanos_ = 0;             // when the part had run
   std::atomic<bool> sends_{false};    // it has run, and receivers have not yet got everything that it sent
   std::shared_ptr<WorkerStep> self_;  // while it runs
 };

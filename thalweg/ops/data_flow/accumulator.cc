@@ -187,14 +187,19 @@ absl::Status Accumulator::Check(const AccumulatedGradient& gradient) const {
   return absl::OkStatus();
 }
 
-absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient, int64_t worker, bool once) {
+absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient, int64_t worker, bool once,
+                                const std::string& source) {
   WaitList::Ended ended;
   {
     MutexLock lock(&mutex_);
     Entry& entry = ledger_[worker];
+    Entry* const of_source = worker == kUnknownWorker ? &sources_[source] : nullptr;
     entry.last_step = local_step;
+    const int64_t oldest = static_cast<int64_t>(staleness_.size()) - 1;
+    ++staleness_[static_cast<size_t>(std::clamp<int64_t>(global_step_ - local_step, 0, oldest))];
     if (local_step < global_step_ || (once && given_.contains(worker))) {
       ++entry.stale;
+      if (of_source != nullptr) ++of_source->stale;
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(Check(gradient));
@@ -207,6 +212,7 @@ absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient
     given_.insert(worker);
     ++count_;
     ++entry.accepted;
+    if (of_source != nullptr) ++of_source->accepted;
     takes_.Flush(&ended);
   }
   WaitList::End(std::move(ended));
@@ -222,15 +228,66 @@ void Accumulator::Take(int64_t required, const WaitingCaller& caller, TakeDone d
       shared_from_this(), &mutex_, "TakeGrad", caller,
       [this, required, taken](absl::Status*) {
         mutex_.AssertHeld();
-        if (count_ < Quorum(required, total_, static_cast<int64_t>(left_.size()))) return false;
-        *taken = std::exchange(gradients_, {});
-        given_.clear();
-        count_ = 0;
-        ++global_step_;
+        if (!HasEnough(required)) return false;
+        *taken = TakeAll();
         return true;
       },
       [taken, done = std::move(done)](const absl::Status& status) mutable { done(status, std::move(*taken)); },
       [this](WaitList::Ended* ended) { takes_.Flush(ended); });
+}
+
+bool Accumulator::HasEnough(int64_t required) const {
+  return count_ >= Quorum(required, total_, static_cast<int64_t>(left_.size()));
+}
+
+Accumulator::Gradients Accumulator::TakeAll() {
+  given_.clear();
+  count_ = 0;
+  ++global_step_;
+  return std::exchange(gradients_, {});
+}
+
+absl::Status Accumulator::CheckRound(int64_t round) const {
+  if (round == round_ || round == round_ + 1) return absl::OkStatus();
+  return Aborted("Round ", round, " of a synchronous training is over: its accumulators are at round ", round_);
+}
+
+void Accumulator::AwaitRound(int64_t required, int64_t round, const WaitingCaller& caller, Done done) {
+  takes_.Start(
+      shared_from_this(), &mutex_, "AwaitRound", caller,
+      [this, required, round](absl::Status* status) {
+        mutex_.AssertHeld();
+        *status = CheckRound(round);
+        if (!status->ok() || round == round_) return true;
+        taken_.clear();
+        return HasEnough(required);
+      },
+      [done = std::move(done)](const absl::Status& status) mutable { done(status); },
+      [this](WaitList::Ended* ended) { takes_.Flush(ended); });
+}
+
+absl::StatusOr<Accumulator::Gradients> Accumulator::TakeRound(int64_t round) {
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(CheckRound(round));
+  if (round == round_ + 1 && count_ > 0) {
+    taken_ = TakeAll();
+    round_ = round;
+  }
+  if (round != round_ || taken_.empty()) return Aborted("Round ", round, " of a synchronous training has no gradients");
+  return taken_;
+}
+
+void Accumulator::Reset(int64_t step, int64_t round) {
+  WaitList::Ended ended;
+  {
+    MutexLock lock(&mutex_);
+    TakeAll();
+    taken_.clear();
+    global_step_ = step;
+    round_ = round;
+    takes_.Flush(&ended);
+  }
+  WaitList::End(std::move(ended));
 }
 
 void Accumulator::SetGlobalStep(int64_t step) {
@@ -259,6 +316,20 @@ int64_t Accumulator::stale() const {
   for (const auto& [worker, entry] : ledger()) n += entry.stale;
   return n;
 }
+void Accumulator::Report(ResourceReport* report) const {
+  MutexLock lock(&mutex_);
+  ++report->accumulators;
+  const auto add = [&](const std::string& worker, const Entry& entry) {
+    report->gradients[worker].accepted += entry.accepted;
+    report->gradients[worker].stale += entry.stale;
+  };
+  for (const auto& [worker, entry] : ledger_) {
+    if (worker != kUnknownWorker) add(absl::StrCat("worker ", worker), entry);
+  }
+  for (const auto& [source, entry] : sources_) add(source, entry);
+  for (size_t i = 0; i < staleness_.size(); ++i) report->staleness[i] += staleness_[i];
+}
+
 Accumulator::Ledger Accumulator::ledger() const {
   MutexLock lock(&mutex_);
   return ledger_;

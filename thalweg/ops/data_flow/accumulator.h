@@ -3,6 +3,7 @@
 // A gradient computed from variables older than the accumulator's step is stale and is dropped.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/kernel/kernel.h"
 #include "thalweg/kernel/resource.h"
+#include "thalweg/kernel/resource_report.h"
 #include "thalweg/ops/support/wait_list.h"
 #include "thalweg/tensor/tensor.h"
 
@@ -38,7 +40,7 @@ struct AccumulatedGradient {
 
 // Thread-safe. Keeps references to the gradients, and adds them up in one pass on the thread of the
 // step that takes them.
-class Accumulator : public Resource, public std::enable_shared_from_this<Accumulator> {
+class Accumulator : public Resource, public ReportedResource, public std::enable_shared_from_this<Accumulator> {
  public:
   static constexpr char kTypeName[] = "N10tensorflow26ConditionalAccumulatorBaseE";
   using Gradients = std::vector<AccumulatedGradient>;
@@ -59,13 +61,25 @@ class Accumulator : public Resource, public std::enable_shared_from_this<Accumul
 
   // Adds a gradient computed at `local_step`, or drops it if it is stale. With `once`, each worker
   // counts once per step: a second gradient before the next Take() comes from a repeated step and
-  // is dropped, too. INVALID_ARGUMENT if type or shape do not fit.
+  // is dropped, too. `source` is the task that computed the gradient, if the worker is unknown.
+  // INVALID_ARGUMENT if type or shape do not fit.
   absl::Status Apply(int64_t local_step, AccumulatedGradient gradient, int64_t worker = kUnknownWorker,
-                     bool once = false);
+                     bool once = false, const std::string& source = "");
 
   // Waits for `required` gradients, or for as many as the remaining workers can contribute. Then
   // takes all gradients and increments the step.
   void Take(int64_t required, const WaitingCaller& caller, TakeDone done);
+
+  // Rounds: takes that can be repeated. The one who takes numbers its takes, and learns of a take whose answer was
+  // lost by repeating it. The next take has the number `round() + 1`. ABORTED for all other rounds.
+  //
+  // Calls `done` when the gradients of the round can be taken or have been taken. Forgets those of earlier rounds.
+  using Done = absl::AnyInvocable<void(const absl::Status&)>;
+  void AwaitRound(int64_t required, int64_t round, const WaitingCaller& caller, Done done);
+  // Takes all gradients and increments the step, or returns the gradients that the round has taken before.
+  absl::StatusOr<Gradients> TakeRound(int64_t round);
+  // The variables have got new values, which belong to `step`. Drops all gradients; the next round is `round + 1`.
+  void Reset(int64_t step, int64_t round);
 
   // If `step` is smaller than the current step, logs a warning and drops the collected gradients.
   void SetGlobalStep(int64_t step);
@@ -81,9 +95,13 @@ class Accumulator : public Resource, public std::enable_shared_from_this<Accumul
   Ledger ledger() const;
 
   std::string Describe() const override;
+  void Report(ResourceReport* report) const override;
 
  private:
   absl::Status Check(const AccumulatedGradient& gradient) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckRound(int64_t round) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasEnough(int64_t required) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Gradients TakeAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const AccumulatorConfig options_;
   mutable Mutex mutex_;
@@ -91,9 +109,13 @@ class Accumulator : public Resource, public std::enable_shared_from_this<Accumul
   int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t global_step_ ABSL_GUARDED_BY(mutex_) = 0;
   Ledger ledger_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Entry> sources_ ABSL_GUARDED_BY(mutex_);  // what ledger_ has of kUnknownWorker, by task
+  std::array<int64_t, ResourceReport::kAges> staleness_ ABSL_GUARDED_BY(mutex_){};  // gradients by age in steps
   std::set<int64_t> given_ ABSL_GUARDED_BY(mutex_);  // workers with a gradient in gradients_
   std::set<int64_t> left_ ABSL_GUARDED_BY(mutex_);
   int64_t total_ ABSL_GUARDED_BY(mutex_) = 0;  // number of workers; set when one leaves
+  int64_t round_ ABSL_GUARDED_BY(mutex_) = 0;  // the last round that has taken gradients
+  Gradients taken_ ABSL_GUARDED_BY(mutex_);    // the gradients of that round, until the next one begins
   WaitList takes_{/*in_order=*/true};          // guarded by mutex_
 };
 

@@ -70,17 +70,58 @@ bool CountsOnce(const Node& apply) {
   return HasAttr(apply.def(), kOncePerStepAttr) && GetAttr<bool>(apply.def(), kOncePerStepAttr).value_or(false);
 }
 
-absl::Status Apply(KernelContext& c) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, Find(c, /*sparse=*/false));
-  ASSIGN_OR_RETURN(const int64_t step, StepOf(c, "local_step"));
-  return accumulator->Apply(step, {.values = c.TakeInput(2)}, WorkerOf(c.node()), CountsOnce(c.node()));
+// The task that computed an input: the sender, if it came from another task, perhaps through
+// a few nodes of this one. Otherwise the task of the node itself.
+std::string SourceOf(const Node& node, int input) {
+  constexpr int kMaxNodes = 8;
+  const auto task = [](absl::string_view device) { return std::string(device.substr(0, device.rfind("/device:"))); };
+  const Node* from = node.input(input).node;
+  for (int i = 0; i < kMaxNodes && from != nullptr; ++i) {
+    if (from->op() == "_Recv" || from->op() == "_HostRecv") {
+      return task(GetAttr<std::string>(from->def(), "send_device").value_or(""));
+    }
+    if (from->num_inputs() == 0) break;
+    from = from->input(0).node;
+  }
+  return task(node.device());
 }
 
-class SparseApplyKernel final : public Kernel {
+// Adds a gradient to an accumulator.
+class ApplyKernelBase : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    worker_ = WorkerOf(init.node());
+    once_ = CountsOnce(init.node());
+    if (worker_ == Accumulator::kUnknownWorker) source_ = SourceOf(init.node(), kGradient);
+    return absl::OkStatus();
+  }
+
+ protected:
+  static constexpr int kGradient = 2;  // the input, or the first of its parts
+  absl::Status Apply(Accumulator& accumulator, int64_t step, AccumulatedGradient gradient) const {
+    return accumulator.Apply(step, std::move(gradient), worker_, once_, source_);
+  }
+
+ private:
+  int64_t worker_ = Accumulator::kUnknownWorker;
+  bool once_ = false;
+  std::string source_;
+};
+
+class DenseApplyKernel final : public ApplyKernelBase {
+ public:
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, Find(c, /*sparse=*/false));
+    ASSIGN_OR_RETURN(const int64_t step, StepOf(c, "local_step"));
+    return Apply(*accumulator, step, {.values = c.TakeInput(kGradient)});
+  }
+};
+
+class SparseApplyKernel final : public ApplyKernelBase {
  public:
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(has_known_shape_, init.Attr<bool>("has_known_shape"));
-    return absl::OkStatus();
+    return ApplyKernelBase::Init(init);
   }
 
   absl::Status Compute(KernelContext& c) override {
@@ -96,7 +137,7 @@ class SparseApplyKernel final : public Kernel {
                              gradient.values.dim(0));
     }
     if (has_known_shape_) RETURN_IF_ERROR(CheckShape(accumulator->options().shape, c.input(4)));
-    return accumulator->Apply(step, std::move(gradient), WorkerOf(c.node()), CountsOnce(c.node()));
+    return Apply(*accumulator, step, std::move(gradient));
   }
 
  private:
@@ -117,18 +158,38 @@ class SparseApplyKernel final : public Kernel {
   bool has_known_shape_ = false;
 };
 
+absl::StatusOr<std::shared_ptr<Accumulator>> FindToTake(KernelContext& c, bool sparse) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Accumulator> found, Find(c, sparse));
+  const DType wanted = c.output_type(sparse ? 1 : 0);
+  if (wanted == found->options().dtype) return found;
+  return InvalidArgument("an accumulator of ", found->options().dtype, " asked for ", wanted);
+}
+
+// The outputs of ops that take gradients.
+absl::Status OutputSum(KernelContext& c, const AccumulatorConfig& options, const Accumulator::Gradients& gradients) {
+  ASSIGN_OR_RETURN(AccumulatedGradient total, SumGradients(gradients, options.mean, &c));
+  if (!options.sparse) {
+    c.set_output(0, std::move(total.values));
+    return absl::OkStatus();
+  }
+  const Shape& shape = total.values.shape();
+  ASSIGN_OR_RETURN(Tensor * out, c.Allocate(2, Shape({shape.rank()})));
+  const auto dims = out->flat<int64_t>();
+  dims[0] = options.shape.rank() > 0 ? options.shape.dim(0) : -1;
+  for (int i = 1; i < shape.rank(); ++i) dims[i] = shape.dim(i);
+  c.set_output(0, std::move(total.indices));
+  c.set_output(1, std::move(total.values));
+  return absl::OkStatus();
+}
+
 class AccumulatorTakeKernel final : public AsyncKernel {
  public:
   explicit AccumulatorTakeKernel(bool sparse) : sparse_(sparse) {}
 
   void ComputeAsync(KernelContext& c, Done done) override {
-    absl::StatusOr<std::shared_ptr<Accumulator>> found = Find(c, sparse_);
+    absl::StatusOr<std::shared_ptr<Accumulator>> found = FindToTake(c, sparse_);
     if (!found.ok()) return done(found.status());
     const std::shared_ptr<Accumulator> accumulator = *std::move(found);
-    if (c.output_type(sparse_ ? 1 : 0) != accumulator->options().dtype) {
-      return done(InvalidArgument("an accumulator of ", accumulator->options().dtype, " asked for ",
-                                  c.output_type(sparse_ ? 1 : 0)));
-    }
     const Tensor& required = c.input(1);
     if (!required.shape().is_scalar()) {
       return done(InvalidArgument("Argument num_required must be scalar, but had bad shape ", required.shape()));
@@ -136,29 +197,50 @@ class AccumulatorTakeKernel final : public AsyncKernel {
     accumulator->Take(required.scalar<int32_t>(), {.cancellation = c.step().cancellation, .pool = c.step().pool},
                       [this, &c, accumulator, done = std::move(done)](const absl::Status& status,
                                                                       Accumulator::Gradients gradients) mutable {
-                        done(status.ok() ? SetOutputs(c, accumulator->options(), std::move(gradients)) : status);
+                        done(status.ok() ? OutputSum(c, accumulator->options(), gradients) : status);
                       });
   }
 
  private:
-  absl::Status SetOutputs(KernelContext& c, const AccumulatorConfig& options, Accumulator::Gradients gradients) const {
-    ASSIGN_OR_RETURN(AccumulatedGradient total, SumGradients(gradients, options.mean, &c));
-    if (!sparse_) {
-      c.set_output(0, std::move(total.values));
-      return absl::OkStatus();
-    }
-    const Shape& shape = total.values.shape();
-    ASSIGN_OR_RETURN(Tensor * out, c.Allocate(2, Shape({shape.rank()})));
-    const auto dims = out->flat<int64_t>();
-    dims[0] = options.shape.rank() > 0 ? options.shape.dim(0) : -1;
-    for (int i = 1; i < shape.rank(); ++i) dims[i] = shape.dim(i);
-    c.set_output(0, std::move(total.indices));
-    c.set_output(1, std::move(total.values));
-    return absl::OkStatus();
-  }
-
   const bool sparse_;
 };
+
+class AwaitRoundKernel final : public AsyncKernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(required_, init.Attr<int64_t>("required"));
+    return absl::OkStatus();
+  }
+  void ComputeAsync(KernelContext& c, Done done) override {
+    const absl::StatusOr<std::shared_ptr<Accumulator>> accumulator = FindResource<Accumulator>(c, 0);
+    if (!accumulator.ok()) return done(accumulator.status());
+    const absl::StatusOr<int64_t> round = StepOf(c, "round");
+    if (!round.ok()) return done(round.status());
+    (*accumulator)
+        ->AwaitRound(required_, *round, {.cancellation = c.step().cancellation, .pool = c.step().pool},
+                     std::move(done));
+  }
+
+ private:
+  int64_t required_ = 1;
+};
+
+absl::Status TakeRound(KernelContext& c, bool sparse) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindToTake(c, sparse));
+  ASSIGN_OR_RETURN(const int64_t round, StepOf(c, "round"));
+  ASSIGN_OR_RETURN(const Accumulator::Gradients gradients, accumulator->TakeRound(round));
+  return OutputSum(c, accumulator->options(), gradients);
+}
+absl::Status TakeDenseRound(KernelContext& c) { return TakeRound(c, /*sparse=*/false); }
+absl::Status TakeSparseRound(KernelContext& c) { return TakeRound(c, /*sparse=*/true); }
+
+absl::Status Reset(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
+  ASSIGN_OR_RETURN(const int64_t step, StepOf(c, "new_global_step"));
+  if (!c.input(2).shape().is_scalar()) return InvalidArgument("round must be a scalar, got ", c.input(2).shape());
+  accumulator->Reset(step, c.input(2).scalar<int64_t>());
+  return absl::OkStatus();
+}
 
 absl::Status SetGlobalStep(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
@@ -248,7 +330,7 @@ Op ApplyOp(absl::string_view name) {
       .Input("gradient: dtype")
       .Attr("dtype: numbertype")
       .Shape(SecondIsScalar)
-      .Compute(Apply);
+      .Kernel<DenseApplyKernel>();
 }
 Op TakeOp(absl::string_view name) {
   return AccumulatorUser(name)
@@ -284,7 +366,40 @@ Op CountOp(absl::string_view name) {
   return AccumulatorUser(name).Output("num_accumulated: int32").Shape(shapes::Scalar).Compute(NumAccumulated);
 }
 
+Op AwaitRoundOp(absl::string_view name) {
+  return AccumulatorUser(name)
+      .Input("round: int64")
+      .Attr("required: int >= 1")
+      .Shape(SecondIsScalar)
+      .Kernel<AwaitRoundKernel>();
+}
+Op ResetOp(absl::string_view name) {
+  return AccumulatorUser(name)
+      .Input("new_global_step: int64")
+      .Input("round: int64")
+      .Shape(SecondIsScalar)
+      .Compute(Reset);
+}
+
 const OpRegistration kAccumulatorOps[] = {
+    AwaitRoundOp("ThalwegAccumulatorAwaitRound"),
+    AwaitRoundOp("ThalwegResourceAccumulatorAwaitRound"),
+    ResetOp("ThalwegAccumulatorReset"),
+    ResetOp("ThalwegResourceAccumulatorReset"),
+    AccumulatorUser("ThalwegResourceAccumulatorTakeRound")
+        .Input("round: int64")
+        .Output("average: dtype")
+        .Attr("dtype: numbertype")
+        .Shape(SecondIsScalar)
+        .Compute(TakeDenseRound),
+    AccumulatorUser("ThalwegSparseAccumulatorTakeRound")
+        .Input("round: int64")
+        .Output("indices: int64")
+        .Output("values: dtype")
+        .Output("shape: int64")
+        .Attr("dtype: numbertype")
+        .Shape(SecondIsScalar)
+        .Compute(TakeSparseRound),
     LeaveOp("ThalwegAccumulatorLeave"),
     LeaveOp("ThalwegResourceAccumulatorLeave"),
     JoinOp("ThalwegAccumulatorJoin"),
@@ -364,6 +479,21 @@ AccumulatorLedgerResult AccumulatorLedger(const Scope& s, Output handle) {
   Node* const node = s.Add("Thalweg" + FormOf(handle, "AccumulatorLedger"), {handle});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1), node->out(2), node->out(3)};
+}
+
+Output AccumulatorAwaitRound(const Scope& s, Output handle, Output round, int64_t required) {
+  return s.Add("Thalweg" + FormOf(handle, "AccumulatorAwaitRound"), {handle, round}, {{"required", required}});
+}
+Output AccumulatorTakeRound(const Scope& s, Output handle, Output round, DType dtype) {
+  return s.Add("ThalwegResourceAccumulatorTakeRound", {handle, round}, {{"dtype", dtype}});
+}
+SparseGradientResult SparseAccumulatorTakeRound(const Scope& s, Output handle, Output round, DType dtype) {
+  Node* const node = s.Add("ThalwegSparseAccumulatorTakeRound", {handle, round}, {{"dtype", dtype}});
+  if (node == nullptr) return {};
+  return {node->out(0), node->out(1), node->out(2)};
+}
+Output AccumulatorReset(const Scope& s, Output handle, Output step, Output round) {
+  return s.Add("Thalweg" + FormOf(handle, "AccumulatorReset"), {handle, step, round});
 }
 
 Output SparseConditionalAccumulator(const Scope& s, DType dtype, const PartialShape& shape,

@@ -57,6 +57,39 @@ TEST_F(AccumulatorTest, TakesTheMeanOfWhatIsThere) {
   EXPECT_EQ(a->stale(), 2);
 }
 
+TEST_F(AccumulatorTest, ARoundCanBeTakenAgain) {
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.shape = {1}});
+  const auto await = [&](int64_t round) {
+    a->AwaitRound(2, round, {}, [this, round](const absl::Status& status) {
+      log_.push_back(absl::StrCat(round, " ", absl::StatusCodeToString(status.code())));
+    });
+    return std::exchange(log_, {});
+  };
+  const auto take = [&](int64_t round) {
+    const auto taken = a->TakeRound(round);
+    Taken("")(taken.status(), taken.value_or(Accumulator::Gradients()));
+    return std::exchange(log_, {})[0];
+  };
+  a->Reset(7, 100);
+  EXPECT_THAT(await(101), ElementsAre());
+  EXPECT_TRUE(a->Apply(7, Dense({1}), 0, true).ok());
+  EXPECT_TRUE(a->Apply(7, Dense({3}), 1, true).ok());
+  EXPECT_THAT(std::exchange(log_, {}), ElementsAre("101 OK"));
+  EXPECT_EQ(take(101), ": 2 float [1] [2]");
+  EXPECT_TRUE(a->Apply(8, Dense({10}), 0, true).ok()) << "of the next round";
+  EXPECT_EQ(take(101), ": 2 float [1] [2]") << "its answer was lost";
+  EXPECT_THAT(await(101), ElementsAre("101 OK"));
+  EXPECT_THAT(await(102), ElementsAre());
+  EXPECT_TRUE(a->Apply(8, Dense({20}), 1, true).ok());
+  EXPECT_THAT(std::exchange(log_, {}), ElementsAre("102 OK"));
+  EXPECT_EQ(take(102), ": 2 float [1] [15]");
+  EXPECT_THAT(take(101), HasSubstr("ABORTED: Round 101 of a synchronous training is over"));
+  EXPECT_THAT(await(103), ElementsAre());
+  a->Reset(5, 200);
+  EXPECT_THAT(std::exchange(log_, {}), ElementsAre("103 ABORTED")) << "the variables have got other values";
+  EXPECT_THAT(take(201), HasSubstr("ABORTED: Round 201 of a synchronous training has no gradients"));
+}
+
 TEST_F(AccumulatorTest, MoreThanAreKept) {
   mean_ = false;
   const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.mean = false});

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/ops/support/tuple_batch.h"
 
@@ -56,6 +57,7 @@ struct Queue::Attempt {
   Caller caller;
   std::optional<Cancellation::CallbackId> registration;
   bool waits = false;  // it is in the list of waiting attempts
+  absl::Time since;    // when it came; only if the queue wants_tasks()
   absl::Status status;
 
   int64_t left = 1;   // elements still to be moved
@@ -245,6 +247,30 @@ void Queue::Starve(const absl::Status& why) {
   End(std::move(completed), nullptr);
 }
 
+void Queue::FailDequeues(const absl::Status& why) {
+  std::vector<AttemptPtr> completed;
+  {
+    MutexLock lock(&mutex_);
+    for (AttemptPtr& attempt : dequeues_) {
+      attempt->waits = false;
+      attempt->status = why;
+      PutBackLocked(attempt->taken);
+      completed.push_back(std::move(attempt));
+    }
+    dequeues_.clear();
+    Flush(&completed);
+  }
+  End(std::move(completed), nullptr);
+}
+
+std::vector<std::pair<std::string, absl::Time>> Queue::WaitingTasks() const {
+  std::vector<std::pair<std::string, absl::Time>> tasks;
+  for (const AttemptPtr& attempt : dequeues_) {
+    if (!attempt->caller.task.empty()) tasks.emplace_back(attempt->caller.task, attempt->since);
+  }
+  return tasks;
+}
+
 // The callback for cancellation takes our lock and is never run under that of
 // the Cancellation, so registering under ours is safe. It has to be: once the
 // lock is free the attempt may end, and with it the step.
@@ -252,6 +278,7 @@ void Queue::Start(AttemptPtr attempt) {
   std::vector<AttemptPtr> completed;
   {
     MutexLock lock(&mutex_);
+    if (wants_tasks()) attempt->since = absl::Now();
     auto& attempts = attempt->kind == Attempt::Kind::kDequeue ? dequeues_ : enqueues_;
     attempts.push_back(attempt);
     attempt->waits = true;
@@ -435,6 +462,10 @@ void Queue::Return(std::vector<Tuple> taken) {
 
 absl::StatusOr<Tuple> Queue::Batch(std::vector<Tuple>& taken) const {
   return BatchTuples(taken, options_.types, options_.shapes);
+}
+
+void Queue::Report(ResourceReport* report) const {
+  report->queues.push_back({.name = options_.name, .size = size(), .capacity = options_.capacity});
 }
 
 int64_t Queue::size() const {

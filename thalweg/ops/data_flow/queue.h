@@ -9,15 +9,18 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "thalweg/base/cancellation.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/thread_pool.h"
 #include "thalweg/kernel/resource.h"
+#include "thalweg/kernel/resource_report.h"
 #include "thalweg/tensor/tensor.h"
 
 namespace thalweg {
@@ -55,7 +58,7 @@ struct QueueConfig {
 // Thread-safe. Enqueues are served in their order of arrival, and so are dequeues. Callbacks run
 // without the lock. The callback of a call that does not wait runs on the caller's thread,
 // others on their pool.
-class Queue : public Resource, public std::enable_shared_from_this<Queue> {
+class Queue : public Resource, public ReportedResource, public std::enable_shared_from_this<Queue> {
  public:
   static constexpr char kTypeName[] = "N10tensorflow14QueueInterfaceE";
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
@@ -93,16 +96,21 @@ class Queue : public Resource, public std::enable_shared_from_this<Queue> {
   // No producer is left. Current and future dequeues fail with `why`, until an element is
   // enqueued again.
   void Starve(const absl::Status& why);
+  // Fails the dequeues that wait now.
+  void FailDequeues(const absl::Status& why);
 
   virtual bool wants_tasks() const { return false; }  // of its callers
   int64_t size() const;
   bool is_closed() const;
   std::string Describe() const override;
+  void Report(ResourceReport* report) const override;
 
  protected:
   Queue(QueueConfig options, std::unique_ptr<QueueStore> store)
       : options_(std::move(options)), store_(std::move(store)) {}
 
+  // The tasks of dequeues that wait, and since when. Empty unless wants_tasks().
+  std::vector<std::pair<std::string, absl::Time>> WaitingTasks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Called when `task` has enqueued or dequeued an element.
   virtual void HasPut(const std::string& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
   virtual void HasTaken(const std::string& task, const Tuple& element) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}

@@ -2,7 +2,7 @@
 #include "thalweg/ops/data_flow/roster.h"
 
 #include <algorithm>
-#include <optional>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/status.h"
@@ -78,58 +78,101 @@ int64_t Roster::NumLeft() const {
   return std::count_if(members_.begin(), members_.end(), [](const auto& m) { return !m.second.present; });
 }
 
-void Roster::Advance(int64_t worker, int64_t slack, const WaitingCaller& caller, Done done) {
-  int64_t clock = 0;
+void Roster::Advance(int64_t worker, int64_t slack) {
+  WaitList::Ended ended;
   {
     MutexLock lock(&mutex_);
     Member& member = JoinLocked(worker);
-    clock = ++member.clock;
-    if (clock > Slowest() + slack) ++member.waits;
+    ++member.clock;
+    if (LeadLocked(worker) > slack) ++member.waits;
+    waits_.Flush(&ended);  // others may wait for this step
   }
+  WaitList::End(std::move(ended));
+}
+
+void Roster::AwaitTurn(int64_t worker, int64_t slack, const WaitingCaller& caller, Done done) {
   waits_.Start(
-      shared_from_this(), &mutex_, "RosterAdvance", caller,
-      [this, clock, slack](absl::Status*) {
+      shared_from_this(), &mutex_, "RosterAwaitTurn", caller,
+      [this, worker, slack](absl::Status*) {
         mutex_.AssertHeld();
-        const int64_t slowest = Slowest();
-        return slowest < 0 || clock <= slowest + slack;
+        return LeadLocked(worker) <= slack;
       },
       [done = std::move(done)](const absl::Status& status) mutable { done(status); },
-      // The step of this worker may be what others wait for.
       [this](WaitList::Ended* ended) { waits_.Flush(ended); });
 }
 
-void Roster::AwaitStep(int64_t local_step, const WaitingCaller& caller, StepDone done) {
-  const auto token = std::make_shared<int64_t>(-1);
+int64_t Roster::Lead(int64_t worker) const {
+  MutexLock lock(&mutex_);
+  return LeadLocked(worker);
+}
+
+int64_t Roster::LeadLocked(int64_t worker) const {
+  const auto found = members_.find(worker);
+  return found == members_.end() || !found->second.present ? 0 : found->second.clock - Slowest();
+}
+
+// Random, so that workers notice when a roster was lost.
+Roster::Roster() : generation_(std::random_device()()) {}
+
+void Roster::Arrive(int64_t worker, int64_t local_step) {
+  MutexLock lock(&mutex_);
+  arrived_[worker] = local_step;
+}
+
+int64_t Roster::generation() const {
+  MutexLock lock(&mutex_);
+  return generation_;
+}
+
+void Roster::AwaitStep(int64_t worker, int64_t local_step, int64_t generation, const WaitingCaller& caller,
+                       StepDone done) {
+  struct Now {
+    int64_t step = -1, generation = 0;
+  };
+  const auto now = std::make_shared<Now>();
   waits_.Start(
       shared_from_this(), &mutex_, "RosterAwaitStep", caller,
-      [this, local_step, token, generation = std::optional<int64_t>()](absl::Status* status) mutable {
+      [this, worker, local_step, generation, now](absl::Status* status) {
         mutex_.AssertHeld();
-        if (!generation.has_value()) generation = generation_;
         if (closed_) {
           *status = OutOfRange("the chief has ended the training at step ", step_);
           return true;
         }
-        // A step that is yet to come: the training went back to an older one.
-        const bool lost = step_ >= 0 && local_step > step_;
-        const bool extra = step_ == local_step && extra_ > 0;
-        if (step_ <= local_step && generation == generation_ && !extra && !lost) return false;
+        if (step_ < 0) return false;
+        const auto arrived = arrived_.find(worker);
+        const int64_t given = arrived == arrived_.end() ? local_step : arrived->second;
+        const bool extra = step_ == given && extra_ > 0;
+        if (step_ <= given && generation == generation_ && !extra) return false;
         if (extra) --extra_;
-        *token = step_;
+        *now = {step_, generation_};
         return true;
       },
-      [token, done = std::move(done)](const absl::Status& status) mutable { done(status, *token); },
+      [now, done = std::move(done)](const absl::Status& status) mutable { done(status, now->step, now->generation); },
       [this](WaitList::Ended* ended) { waits_.Flush(ended); });
 }
 
-void Roster::Release(int64_t step, int64_t wanted, int64_t total, bool again) {
+void Roster::Release(const Released& released) {
   WaitList::Ended ended;
   {
     MutexLock lock(&mutex_);
+    if (!released.again && released.round != round_ + 1) return;
     const int64_t left = NumLeft();
-    step_ = step;
-    extra_ = std::max<int64_t>(0, Quorum(wanted, total, left) - std::max<int64_t>(1, total - left));
+    step_ = released.step;
+    round_ = released.round;
+    extra_ = std::max<int64_t>(
+        0, Quorum(released.wanted, released.total, left) - std::max<int64_t>(1, released.total - left));
     closed_ = false;
-    if (again) ++generation_;
+    if (released.again) ++generation_;
+    waits_.Flush(&ended);
+  }
+  WaitList::End(std::move(ended));
+}
+
+void Roster::Wake() {
+  WaitList::Ended ended;
+  {
+    MutexLock lock(&mutex_);
+    ++generation_;
     waits_.Flush(&ended);
   }
   WaitList::End(std::move(ended));

@@ -35,6 +35,7 @@ class Roster : public Resource, public std::enable_shared_from_this<Roster> {
     std::string task;   // the task with this number; "" if unknown
   };
   using Members = std::map<int64_t, Member>;
+  Roster();
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
 
   // Adds a worker. A new worker starts at the step of the slowest, so that nobody waits for it to
@@ -46,17 +47,35 @@ class Roster : public Resource, public std::enable_shared_from_this<Roster> {
   void Clear();  // forgets everyone
   Members members() const;
 
-  // Bounded staleness: `worker` has done a step. Calls `done` when it is at most `slack` steps
-  // ahead of the slowest present worker. Adds the worker if it is not present.
-  void Advance(int64_t worker, int64_t slack, const WaitingCaller& caller, Done done);
-  // Synchronous training: a worker has sent its gradients for `local_step`. Calls `done` with the
-  // next step when a later step is released. If a step needs more gradients than there are
-  // workers, some workers repeat the same step. OUT_OF_RANGE if there will be no more steps.
-  using StepDone = absl::AnyInvocable<void(const absl::Status&, int64_t step)>;
-  void AwaitStep(int64_t local_step, const WaitingCaller& caller, StepDone done);
-  // The variables now belong to `step`, which needs `wanted` gradients of `total` workers. With
-  // `again`, waiting workers start this step, too.
-  void Release(int64_t step, int64_t wanted, int64_t total, bool again);
+  // Bounded staleness: `worker` has done a step. Adds the worker if it is not present.
+  void Advance(int64_t worker, int64_t slack);
+  // Calls `done` when `worker` is at most `slack` steps ahead of the slowest present worker.
+  void AwaitTurn(int64_t worker, int64_t slack, const WaitingCaller& caller, Done done);
+  // How many steps `worker` is ahead of the slowest present worker. 0 if it is not present.
+  int64_t Lead(int64_t worker) const;
+  // Synchronous training: a worker is about to send gradients for `local_step`. When a worker runs a
+  // step again, it does not arrive again, and so waits for the step after the one for which the
+  // gradients were.
+  void Arrive(int64_t worker, int64_t local_step);
+  // Calls `done` with the current step when a later one than that of the worker's gradients is
+  // released, or when the generation is not the one in which the worker began its step. If a step
+  // needs more gradients than there are workers, some workers repeat the same step. OUT_OF_RANGE if
+  // there will be no more steps.
+  using StepDone = absl::AnyInvocable<void(const absl::Status&, int64_t step, int64_t generation)>;
+  void AwaitStep(int64_t worker, int64_t local_step, int64_t generation, const WaitingCaller& caller, StepDone done);
+  // A new generation begins when the variables get new values, because gradients may be lost then.
+  int64_t generation() const;
+
+  struct Released {
+    int64_t step = 0;    // the variables now belong to this step
+    int64_t round = 0;   // the round that has updated them
+    int64_t wanted = 1;  // number of gradients that the step needs,
+    int64_t total = 1;   // and of workers
+    bool again = false;  // the variables have got new values: a new generation begins
+  };
+  // Ignores a round that was released before.
+  void Release(const Released& released);
+  void Wake();        // begins a new generation
   void CloseSteps();  // until the next Release
 
   // Calls `done` when no worker is present.
@@ -69,12 +88,15 @@ class Roster : public Resource, public std::enable_shared_from_this<Roster> {
   int64_t NumLeft() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The clock of the slowest present worker; -1 if there is none.
   int64_t Slowest() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t LeadLocked(int64_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
   Members members_ ABSL_GUARDED_BY(mutex_);
-  int64_t step_ ABSL_GUARDED_BY(mutex_) = -1;       // the last released step
-  int64_t extra_ ABSL_GUARDED_BY(mutex_) = 0;       // gradients still needed from workers that have sent one already
-  int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // incremented to end all waits
+  int64_t step_ ABSL_GUARDED_BY(mutex_) = -1;  // the last released step
+  int64_t extra_ ABSL_GUARDED_BY(mutex_) = 0;  // gradients still needed from workers that have sent one already
+  int64_t round_ ABSL_GUARDED_BY(mutex_) = 0;  // the last released round
+  int64_t generation_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, int64_t> arrived_ ABSL_GUARDED_BY(mutex_);  // by worker: the step of its last gradients
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   WaitList waits_{/*in_order=*/false};  // guarded by mutex_
 };

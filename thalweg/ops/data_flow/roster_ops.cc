@@ -15,9 +15,8 @@ class RosterKernel final : public ResourceKernel<Roster> {
   absl::StatusOr<std::shared_ptr<Roster>> Make(const std::string&) override { return std::make_shared<Roster>(); }
 };
 
-// The second argument.
-absl::StatusOr<int64_t> ScalarOf(KernelContext& c, const char* what) {
-  const Tensor& value = c.input(1);
+absl::StatusOr<int64_t> ScalarOf(KernelContext& c, const char* what, int argument = 1) {
+  const Tensor& value = c.input(argument);
   if (!value.shape().is_scalar()) return InvalidArgument(what, " must be a scalar, got ", value.shape());
   return value.scalar<int64_t>();
 }
@@ -82,7 +81,8 @@ class ReleaseKernel final : public Kernel {
   absl::Status Compute(KernelContext& c) override {
     ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
     ASSIGN_OR_RETURN(const int64_t step, ScalarOf(c, "step"));
-    roster->Release(step, wanted_, total_, again_);
+    ASSIGN_OR_RETURN(const int64_t round, ScalarOf(c, "round", 2));
+    roster->Release({.step = step, .round = round, .wanted = wanted_, .total = total_, .again = again_});
     return absl::OkStatus();
   }
 
@@ -96,15 +96,43 @@ class AwaitStepKernel final : public AsyncKernel {
   void ComputeAsync(KernelContext& c, Done done) override {
     const absl::StatusOr<std::shared_ptr<Roster>> roster = FindResource<Roster>(c, 0);
     if (!roster.ok()) return done(roster.status());
-    const absl::StatusOr<int64_t> local_step = ScalarOf(c, "local_step");
+    const absl::StatusOr<int64_t> worker = ScalarOf(c, "worker");
+    if (!worker.ok()) return done(worker.status());
+    const absl::StatusOr<int64_t> local_step = ScalarOf(c, "local_step", 2);
     if (!local_step.ok()) return done(local_step.status());
-    (*roster)->AwaitStep(*local_step, {.cancellation = c.step().cancellation, .pool = c.step().pool},
-                         [&c, done = std::move(done)](const absl::Status& status, int64_t step) mutable {
-                           if (status.ok()) c.set_output(0, Tensor::Scalar<int64_t>(step));
-                           done(status);
-                         });
+    const absl::StatusOr<int64_t> generation = ScalarOf(c, "generation", 3);
+    if (!generation.ok()) return done(generation.status());
+    (*roster)->AwaitStep(
+        *worker, *local_step, *generation, {.cancellation = c.step().cancellation, .pool = c.step().pool},
+        [&c, done = std::move(done)](const absl::Status& status, int64_t step, int64_t generation) mutable {
+          if (status.ok()) {
+            c.set_output(0, Tensor::Scalar<int64_t>(step));
+            c.set_output(1, Tensor::Scalar<int64_t>(generation));
+          }
+          done(status);
+        });
   }
 };
+
+absl::Status Arrive(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
+  ASSIGN_OR_RETURN(const int64_t local_step, ScalarOf(c, "local_step", 2));
+  roster->Arrive(worker, local_step);
+  return absl::OkStatus();
+}
+
+absl::Status Generation(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  c.set_output(0, Tensor::Scalar<int64_t>(roster->generation()));
+  return absl::OkStatus();
+}
+
+absl::Status Wake(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  roster->Wake();
+  return absl::OkStatus();
+}
 
 absl::Status CloseSteps(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
@@ -112,7 +140,24 @@ absl::Status CloseSteps(KernelContext& c) {
   return absl::OkStatus();
 }
 
-class AdvanceKernel final : public AsyncKernel {
+class AdvanceKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(slack_, init.Attr<int64_t>("slack"));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+    ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
+    roster->Advance(worker, slack_);
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t slack_ = 0;
+};
+
+class AwaitTurnKernel final : public AsyncKernel {
  public:
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(slack_, init.Attr<int64_t>("slack"));
@@ -123,13 +168,20 @@ class AdvanceKernel final : public AsyncKernel {
     if (!roster.ok()) return done(roster.status());
     const absl::StatusOr<int64_t> worker = ScalarOf(c, "worker");
     if (!worker.ok()) return done(worker.status());
-    (*roster)->Advance(*worker, slack_, {.cancellation = c.step().cancellation, .pool = c.step().pool},
-                       std::move(done));
+    (*roster)->AwaitTurn(*worker, slack_, {.cancellation = c.step().cancellation, .pool = c.step().pool},
+                         std::move(done));
   }
 
  private:
   int64_t slack_ = 0;
 };
+
+absl::Status Lead(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
+  c.set_output(0, Tensor::Scalar<int64_t>(roster->Lead(worker)));
+  return absl::OkStatus();
+}
 
 class AwaitEmptyKernel final : public AsyncKernel {
  public:
@@ -172,14 +224,25 @@ const OpRegistration kRosterOps[] = {
         .Compute(Members),
     RosterUser("ThalwegRosterRelease")
         .Input("step: int64")
+        .Input("round: int64")
         .Attr("wanted: int >= 1")
         .Attr("total: int >= 1")
         .Attr("again: bool = false")
         .Shape(shapes::NoOutputs)
         .Kernel<ReleaseKernel>(),
-    RosterUser("ThalwegRosterAwaitStep")
+    RosterUser("ThalwegRosterArrive")
+        .Input("worker: int64")
         .Input("local_step: int64")
+        .Shape(shapes::NoOutputs)
+        .Compute(Arrive),
+    RosterUser("ThalwegRosterGeneration").Output("generation: int64").Shape(shapes::Scalar).Compute(Generation),
+    RosterUser("ThalwegRosterWake").Shape(shapes::NoOutputs).Compute(Wake),
+    RosterUser("ThalwegRosterAwaitStep")
+        .Input("worker: int64")
+        .Input("local_step: int64")
+        .Input("generation: int64")
         .Output("step: int64")
+        .Output("generation_now: int64")
         .Shape(shapes::Scalar)
         .Kernel<AwaitStepKernel>(),
     RosterUser("ThalwegRosterCloseSteps").Shape(shapes::NoOutputs).Compute(CloseSteps),
@@ -188,6 +251,12 @@ const OpRegistration kRosterOps[] = {
         .Attr("slack: int >= 0")
         .Shape(shapes::NoOutputs)
         .Kernel<AdvanceKernel>(),
+    RosterUser("ThalwegRosterAwaitTurn")
+        .Input("worker: int64")
+        .Attr("slack: int >= 0")
+        .Shape(shapes::NoOutputs)
+        .Kernel<AwaitTurnKernel>(),
+    RosterUser("ThalwegRosterLead").Input("worker: int64").Output("lead: int64").Shape(shapes::Scalar).Compute(Lead),
     RosterUser("ThalwegRosterAwaitEmpty").Shape(shapes::NoOutputs).Kernel<AwaitEmptyKernel>(),
 };
 
@@ -209,16 +278,28 @@ RosterMembersResult RosterMembers(const Scope& s, Output roster) {
   if (node == nullptr) return {};
   return {node->out(0), node->out(1), node->out(2), node->out(3)};
 }
-Output RosterRelease(const Scope& s, Output roster, Output step, const RosterReleaseOptions& a) {
-  return s.Add("ThalwegRosterRelease", {roster, step}, {{"wanted", a.wanted}, {"total", a.total}, {"again", a.again}});
+Output RosterRelease(const Scope& s, Output roster, Output step, Output round, const RosterReleaseOptions& a) {
+  return s.Add("ThalwegRosterRelease", {roster, step, round},
+               {{"wanted", a.wanted}, {"total", a.total}, {"again", a.again}});
 }
-Output RosterAwaitStep(const Scope& s, Output roster, Output local_step) {
-  return s.Add("ThalwegRosterAwaitStep", {roster, local_step});
+Output RosterArrive(const Scope& s, Output roster, Output worker, Output local_step) {
+  return s.Add("ThalwegRosterArrive", {roster, worker, local_step});
 }
+RosterStep RosterAwaitStep(const Scope& s, Output roster, Output worker, Output local_step, Output generation) {
+  Node* const node = s.Add("ThalwegRosterAwaitStep", {roster, worker, local_step, generation});
+  if (node == nullptr) return {};
+  return {node->out(0), node->out(1)};
+}
+Output RosterGeneration(const Scope& s, Output roster) { return s.Add("ThalwegRosterGeneration", {roster}); }
+Output RosterWake(const Scope& s, Output roster) { return s.Add("ThalwegRosterWake", {roster}); }
 Output RosterCloseSteps(const Scope& s, Output roster) { return s.Add("ThalwegRosterCloseSteps", {roster}); }
 Output RosterAdvance(const Scope& s, Output roster, Output worker, int64_t slack) {
   return s.Add("ThalwegRosterAdvance", {roster, worker}, {{"slack", slack}});
 }
+Output RosterAwaitTurn(const Scope& s, Output roster, Output worker, int64_t slack) {
+  return s.Add("ThalwegRosterAwaitTurn", {roster, worker}, {{"slack", slack}});
+}
+Output RosterLead(const Scope& s, Output roster, Output worker) { return s.Add("ThalwegRosterLead", {roster, worker}); }
 Output RosterAwaitEmpty(const Scope& s, Output roster) { return s.Add("ThalwegRosterAwaitEmpty", {roster}); }
 
 }  // namespace thalweg

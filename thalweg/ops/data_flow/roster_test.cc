@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/data_flow/roster.h"
 
+#include <optional>
+
 #include "thalweg/kernel/evaluate.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/array_ops.h"
@@ -15,19 +17,28 @@ using testing::ElementsAre;
 class RosterTest : public testing::Test {
  protected:
   void Advance(int worker, int64_t slack, Cancellation* cancellation = nullptr) {
-    roster_->Advance(worker, slack, {.cancellation = cancellation}, [this, worker](const absl::Status& status) {
+    roster_->Advance(worker, slack);
+    roster_->AwaitTurn(worker, slack, {.cancellation = cancellation}, [this, worker](const absl::Status& status) {
       log_.push_back(absl::StrCat(worker, status.ok() ? "" : " failed"));
     });
   }
-  void AwaitStep(const char* who, int64_t local_step) {
-    roster_->AwaitStep(local_step, {}, [this, who](const absl::Status& status, int64_t step) {
-      log_.push_back(status.ok() ? absl::StrCat(who, " ", step) : absl::StrCat(who, " ", status.ToString()));
-    });
+  // In the present generation, or in that of an earlier step.
+  void AwaitStep(int worker, int64_t local_step, std::optional<int64_t> generation = {}) {
+    roster_->AwaitStep(
+        worker, local_step, generation.value_or(roster_->generation()), {},
+        [this, worker](const absl::Status& status, int64_t step, int64_t) {
+          log_.push_back(absl::StrCat(worker, " ", status.ok() ? absl::StrCat(step) : status.ToString()));
+        });
+  }
+  void Release(int64_t step, int64_t wanted = 2, bool again = false) {
+    if (!again) ++round_;
+    roster_->Release({.step = step, .round = round_, .wanted = wanted, .total = 2, .again = again});
   }
   std::vector<std::string> Log() { return std::exchange(log_, {}); }
 
   const std::shared_ptr<Roster> roster_ = std::make_shared<Roster>();
   std::vector<std::string> log_;
+  int64_t round_ = 0;
 };
 
 TEST(Quorum, NoMoreThanThereAreWorkers) {
@@ -47,6 +58,8 @@ TEST_F(RosterTest, WhoIsTooFarAheadWaitsForTheSlowest) {
   EXPECT_THAT(Log(), ElementsAre("0"));
   Advance(0, 1);
   EXPECT_THAT(Log(), ElementsAre()) << "2 ahead";
+  EXPECT_EQ(roster_->Lead(0), 2);
+  EXPECT_EQ(roster_->Lead(1), 0);
   Advance(1, 1);
   EXPECT_THAT(Log(), testing::UnorderedElementsAre("0", "1"));
   Advance(0, 1);
@@ -82,40 +95,65 @@ TEST_F(RosterTest, AWaitCanBeCancelled) {
   EXPECT_THAT(Log(), ElementsAre("0 failed"));
 }
 
-TEST_F(RosterTest, InStep) {
-  roster_->Release(5, 2, 2, false);
-  AwaitStep("a", 5);
-  AwaitStep("b", 5);
+TEST_F(RosterTest, WorkersWaitForTheRelease) {
+  Release(5);
+  AwaitStep(0, 5);
+  AwaitStep(1, 5);
   EXPECT_THAT(Log(), ElementsAre());
-  AwaitStep("late", 4);
-  EXPECT_THAT(Log(), ElementsAre("late 5"));
-  roster_->Release(6, 2, 2, false);
-  EXPECT_THAT(Log(), ElementsAre("a 6", "b 6"));
-  AwaitStep("a", 6);
-  roster_->Release(6, 2, 2, true);
-  EXPECT_THAT(Log(), ElementsAre("a 6")) << "once more";
-  AwaitStep("a", 6);
+  AwaitStep(2, 4);
+  EXPECT_THAT(Log(), ElementsAre("2 5")) << "late";
+  Release(6);
+  EXPECT_THAT(Log(), ElementsAre("0 6", "1 6"));
+  AwaitStep(0, 6);
+  roster_->Wake();
+  EXPECT_THAT(Log(), ElementsAre("0 6")) << "once more";
+  AwaitStep(0, 6);
   roster_->CloseSteps();
-  EXPECT_THAT(Log(), ElementsAre("a OUT_OF_RANGE: the chief has ended the training at step 6"));
-  roster_->Release(0, 2, 2, true);
-  AwaitStep("a", 0);
+  EXPECT_THAT(Log(), ElementsAre("0 OUT_OF_RANGE: the chief has ended the training at step 6"));
+  const int64_t before = roster_->generation();
+  Release(0, 2, /*again=*/true);
+  AwaitStep(0, 0);
   EXPECT_THAT(Log(), ElementsAre());
-  AwaitStep("b", 6);
-  EXPECT_THAT(Log(), ElementsAre("b 0")) << "the training went back";
+  AwaitStep(1, 6, before);
+  EXPECT_THAT(Log(), ElementsAre("1 0")) << "the training went back";
+  AwaitStep(1, 0, before);
+  EXPECT_THAT(Log(), ElementsAre("1 0")) << "its gradients may have come before that";
+}
+
+TEST_F(RosterTest, ARoundIsReleasedOnce) {
+  Release(5);
+  Release(6);
+  roster_->Release({.step = 5, .round = 1});
+  AwaitStep(0, 5);
+  EXPECT_THAT(Log(), ElementsAre("0 6")) << "that of round 1 came late";
+}
+
+TEST_F(RosterTest, AStepThatIsRunAgainHasArrived) {
+  Release(5);
+  roster_->Arrive(0, 5);
+  AwaitStep(0, 5);
+  Release(6);
+  EXPECT_THAT(Log(), ElementsAre("0 6"));
+  // The worker has not learned that. It begins a session, in which the step is 6, and runs its step again.
+  AwaitStep(0, 6);
+  EXPECT_THAT(Log(), ElementsAre("0 6"));
+  roster_->Arrive(0, 6);
+  AwaitStep(0, 6);
+  EXPECT_THAT(Log(), ElementsAre());
 }
 
 TEST_F(RosterTest, MoreGradientsThanWorkers) {
-  roster_->Release(0, 4, 2, false);
-  AwaitStep("a", 0);
-  AwaitStep("a", 0);
-  AwaitStep("b", 0);
-  EXPECT_THAT(Log(), ElementsAre("a 0", "a 0")) << "two workers, and two more";
+  Release(0, 4);
+  AwaitStep(0, 0);
+  AwaitStep(0, 0);
+  AwaitStep(1, 0);
+  EXPECT_THAT(Log(), ElementsAre("0 0", "0 0")) << "two workers, and two more";
   roster_->Leave(1);
-  roster_->Release(1, 4, 2, false);
-  EXPECT_THAT(Log(), ElementsAre("b 1"));
-  AwaitStep("a", 1);
-  AwaitStep("a", 1);
-  EXPECT_THAT(Log(), ElementsAre("a 1")) << "two of one worker";
+  Release(1, 4);
+  EXPECT_THAT(Log(), ElementsAre("1 1"));
+  AwaitStep(0, 1);
+  AwaitStep(0, 1);
+  EXPECT_THAT(Log(), ElementsAre("0 1")) << "two of one worker";
 }
 
 TEST_F(RosterTest, AwaitEmpty) {

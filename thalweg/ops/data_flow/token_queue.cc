@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/data_flow/token_queue.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 
@@ -73,6 +76,50 @@ void TokenQueue::TaskLeft(const std::string& task) {
   LOG(INFO) << task << " is done: the remaining workers compute its gradients in synchronous training (" << ++returned_
             << " workers have left)";
   Enqueue(*std::move(token), {}, [](const absl::Status&) {});  // fails if the queue is closed, which is fine
+}
+
+absl::Time TokenQueue::AllWaitSince(const std::map<std::string, absl::Time>& failed) const {
+  std::map<std::string, absl::Time> waits;
+  for (const auto& [task, since] : WaitingTasks()) {
+    if (!failed.contains(task)) waits.emplace(task, since);
+  }
+  if (waits.empty()) return absl::InfiniteFuture();
+  // A worker that has a token and does not wait computes a gradient.
+  for (const auto& [task, token] : holders_) {
+    if (!failed.contains(task) && !waits.contains(task)) return absl::InfiniteFuture();
+  }
+  absl::Time all = absl::InfinitePast();
+  for (const auto& [task, since] : waits) all = std::max(all, since);
+  return all;
+}
+
+void TokenQueue::TasksFailed(const std::map<std::string, absl::Time>& failed, absl::Duration limit) {
+  constexpr absl::Duration kReportAfter = absl::Seconds(10);
+  const auto first =
+      std::min_element(failed.begin(), failed.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const absl::Time now = absl::Now();
+  const absl::Duration ago = absl::Trunc(now - first->second, absl::Seconds(1));
+  std::string whom;
+  absl::Duration left;
+  {
+    MutexLock lock(&mutex_);
+    const absl::Time since = AllWaitSince(failed);
+    if (since == absl::InfiniteFuture()) return;
+    whom = absl::StrCat(sources_.contains(first->first) ? "tokens of " : "gradients of ", first->first,
+                        ", which ended with an error ", absl::FormatDuration(ago), " ago");
+    const absl::Duration waited = now - std::max(since, first->second);
+    left = limit - waited;
+    if (left > absl::ZeroDuration()) {
+      if (waited < kReportAfter || now < next_report_) return;
+      next_report_ = now + waited;
+    }
+  }
+  if (left <= absl::ZeroDuration()) {
+    return FailDequeues(DeadlineExceeded("synchronous training waits for ", whom, " and was not restarted within ",
+                                         absl::FormatDuration(limit), " (--failed_after)"));
+  }
+  LOG(INFO) << "synchronous training waits for " << whom << "; it fails in "
+            << absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))) << " unless the task is restarted";
 }
 
 }  // namespace thalweg

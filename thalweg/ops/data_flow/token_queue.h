@@ -8,6 +8,10 @@
 // records which task holds which token. The token of a worker that leaves goes to the remaining
 // workers. When no task is left that enqueues tokens, waiting workers get OUT_OF_RANGE, as at
 // the end of any queue.
+//
+// A worker that ended with an error may be restarted and keeps its token. If all other workers
+// wait for tokens meanwhile, nobody but that worker can end their waits, which fail after a
+// limit.
 #pragma once
 
 #include <atomic>
@@ -32,6 +36,7 @@ class TokenQueue final : public Queue, public TaskObserver {
 
   bool wants_tasks() const override { return true; }
   void TaskLeft(const std::string& task) override;
+  void TasksFailed(const std::map<std::string, absl::Time>& failed, absl::Duration limit) override;
 
  private:
   using Queue::Queue;
@@ -39,14 +44,17 @@ class TokenQueue final : public Queue, public TaskObserver {
   void HasTaken(const std::string& task, const Tuple& token) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The token that the task holds and will not use.
   std::optional<Tuple> TokenOf(const std::string& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Since when all workers that have not failed wait for tokens. InfiniteFuture: some do not.
+  absl::Time AllWaitSince(const std::map<std::string, absl::Time>& failed) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A token that names no particular step, in place of a worker that never arrived: the first
   // gradient of a worker needs no token.
   Tuple TokenOfAnyStep() const;
 
   bool has_had_tokens_ ABSL_GUARDED_BY(mutex_) = false;
-  bool over_ ABSL_GUARDED_BY(mutex_) = false;                     // the last source has left
-  std::set<std::string> sources_ ABSL_GUARDED_BY(mutex_);         // tasks that enqueue tokens
-  std::map<std::string, Tuple> holders_ ABSL_GUARDED_BY(mutex_);  // the last token that each task took
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;                              // the last source has left
+  std::set<std::string> sources_ ABSL_GUARDED_BY(mutex_);                  // tasks that enqueue tokens
+  std::map<std::string, Tuple> holders_ ABSL_GUARDED_BY(mutex_);           // the last token that each task took
+  absl::Time next_report_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // of a wait for tasks that failed
   std::atomic<int64_t> returned_ = 0;
 };
 

@@ -2,7 +2,9 @@
 #include "thalweg/ops/data_flow/token_queue.h"
 
 #include <limits>
+#include <map>
 
+#include "absl/time/clock.h"
 #include "thalweg/kernel/op_testlib.h"
 
 namespace thalweg {
@@ -114,6 +116,49 @@ TEST_F(TokenQueueTest, AnotherTaskMayTakeOver) {
   EXPECT_EQ(got_.size(), 2);
   Put(8, 1, kWorker);
   EXPECT_THAT(got_, ElementsAre("7", "7", "8"));
+}
+
+// Times of waits are real, so a limit of zero stands for one that has passed.
+constexpr absl::Duration kPassed = absl::ZeroDuration();
+
+TEST_F(TokenQueueTest, AWaitForAWorkerThatFailedEnds) {
+  Put(7, 2);
+  Take(kWorker);
+  Take(kChief);
+  const std::map<std::string, absl::Time> failed = {{kWorker, absl::Now() - absl::Seconds(90)}};
+  queue_->TasksFailed(failed, kPassed);  // nobody waits
+  Take(kChief);
+  queue_->TasksFailed(failed, absl::Hours(1));
+  EXPECT_EQ(got_.size(), 2);
+  queue_->TasksFailed(failed, kPassed);
+  ASSERT_EQ(got_.size(), 3);
+  EXPECT_THAT(got_.back(), HasSubstr("DEADLINE_EXCEEDED"));
+  EXPECT_THAT(got_.back(),
+              HasSubstr("waits for gradients of /job:worker/replica:0/task:1, which ended with an error 1m30s ago"));
+  // If the worker is restarted after all, training goes on.
+  Take(kChief);
+  Put(8, 1);
+  EXPECT_EQ(got_.back(), "8");
+}
+
+TEST_F(TokenQueueTest, AWorkerThatComputesMayStillEndTheWait) {
+  constexpr char kOther[] = "/job:worker/replica:0/task:2";
+  Put(7, 3);
+  for (const char* const task : {kWorker, kOther, kChief, kChief}) Take(task);
+  const std::map<std::string, absl::Time> failed = {{kWorker, absl::Now() - absl::Seconds(90)}};
+  queue_->TasksFailed(failed, kPassed);
+  EXPECT_EQ(got_.size(), 3);
+  Take(kOther);
+  queue_->TasksFailed(failed, kPassed);
+  EXPECT_EQ(got_.size(), 5);
+}
+
+TEST_F(TokenQueueTest, AWaitForAChiefThatFailedEnds) {
+  Put(7, 2);
+  for (const char* const task : {kChief, kWorker, kWorker}) Take(task);
+  queue_->TasksFailed({{kChief, absl::Now()}}, kPassed);
+  ASSERT_EQ(got_.size(), 3);
+  EXPECT_THAT(got_.back(), HasSubstr("waits for tokens of /job:worker/replica:0/task:0"));
 }
 
 }  // namespace

@@ -97,6 +97,8 @@ ApplyInputs FindApplyInputs(const tensorflow::OpDef& op, int slots) {
       inputs.indices = i;
     } else {
       CHECK(inputs.num_scalars < ApplyInputs::kMaxScalars) << op.name();
+      // "alpha" is the learning rate of gradient descent, and something else beside an "lr".
+      if (name == "lr" || (name == "alpha" && inputs.learning_rate < 0)) inputs.learning_rate = inputs.num_scalars;
       inputs.scalars[inputs.num_scalars++] = i;
     }
   }

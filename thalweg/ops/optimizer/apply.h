@@ -23,11 +23,13 @@
 #include <algorithm>
 #include <array>
 #include <complex>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/string_view.h"
 #include "thalweg/base/simd.h"
 #include "thalweg/base/status.h"
+#include "thalweg/kernel/learning_rate.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/state/variable_update.h"
 #include "thalweg/ops/support/elementwise.h"
@@ -42,6 +44,7 @@ struct ApplyInputs {
   int gradient = -1;
   int indices = -1;  // -1: dense
   int num_scalars = 0;
+  int learning_rate = -1;  // its place among the scalars; -1: there is none
   std::array<int, kMaxScalars> scalars = {};
 };
 ApplyInputs FindApplyInputs(const tensorflow::OpDef& op, int slots);
@@ -227,6 +230,7 @@ class ApplyKernel final : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
     inputs_ = FindApplyInputs(init.node().schema()->def, Rule::kSlots);
+    if (inputs_.learning_rate >= 0) learning_rate_ = LearningRate::Of(init.device().resources());
     return rule_.Init(init);
   }
 
@@ -260,6 +264,9 @@ class ApplyKernel final : public Kernel {
   absl::Status Apply(KernelContext& context, LockedVariables& variables) const {
     C scalars[ApplyInputs::kMaxScalars];
     for (int i = 0; i < inputs_.num_scalars; ++i) scalars[i] = ReadScalar<C>(context.input(inputs_.scalars[i]));
+    if constexpr (std::is_arithmetic_v<C>) {
+      if (learning_rate_ != nullptr) learning_rate_->Set(static_cast<double>(scalars[inputs_.learning_rate]));
+    }
     absl::Status status;
     rule_.With(scalars,
                [&](auto step) { status = Form::template Run<C, Rule::kSlots>(context, inputs_, variables, step); });
@@ -267,6 +274,7 @@ class ApplyKernel final : public Kernel {
   }
 
   ApplyInputs inputs_;
+  std::shared_ptr<LearningRate> learning_rate_;  // of the task's status
   Rule rule_;
 };
 

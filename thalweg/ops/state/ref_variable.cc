@@ -148,27 +148,22 @@ absl::Status CountUpToShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
+Op VariableOp(absl::string_view name) {
+  return Op(name)
+      .Output("ref: Ref(dtype)")
+      .Attr("shape: shape")
+      .Attr("dtype: type")
+      .Attr("container: string = ''")
+      .Attr("shared_name: string = ''")
+      .Stateful()
+      .Shape(VariableShapeFn)
+      .Kernel<VariableKernel>()
+      .NotDifferentiable();
+}
+
 const OpRegistration kRefVariableOps[] = {
-    Op("Variable")
-        .Output("ref: Ref(dtype)")
-        .Attr("shape: shape")
-        .Attr("dtype: type")
-        .Attr("container: string = ''")
-        .Attr("shared_name: string = ''")
-        .Stateful()
-        .Shape(VariableShapeFn)
-        .Kernel<VariableKernel>()
-        .NotDifferentiable(),
-    Op("VariableV2")
-        .Output("ref: Ref(dtype)")
-        .Attr("shape: shape")
-        .Attr("dtype: type")
-        .Attr("container: string = ''")
-        .Attr("shared_name: string = ''")
-        .Stateful()
-        .Shape(VariableShapeFn)
-        .Kernel<VariableKernel>()
-        .NotDifferentiable(),
+    VariableOp("Variable"),
+    VariableOp("VariableV2"),
     Op("TemporaryVariable")
         .Output("ref: Ref(dtype)")
         .Attr("shape: shape")

@@ -130,12 +130,12 @@ absl::StatusOr<std::vector<std::string>> UsableCheckpoints(const std::string& fo
 
 absl::StatusOr<std::string> WaitForCheckpoint(const std::string& folder, const std::string& last,
                                               absl::Duration timeout, const CheckpointStateOptions& options) {
-  WaitBackoff patience(timeout);
+  WaitBackoff backoff(timeout);
   const std::string seen = internal::CleanPath(last);
   while (true) {
     absl::StatusOr<std::string> latest = LatestCheckpoint(folder, options);
     if (latest.ok() ? *latest != seen : !absl::IsNotFound(latest.status())) return latest;
-    RETURN_IF_ERROR(patience.Pause(absl::StrCat("for a checkpoint in ", folder, last.empty() ? "" : " after ", last)));
+    RETURN_IF_ERROR(backoff.Pause(absl::StrCat("for a checkpoint in ", folder, last.empty() ? "" : " after ", last)));
   }
 }
 

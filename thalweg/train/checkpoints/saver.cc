@@ -427,8 +427,10 @@ absl::Status Saver::Restore(Session& session, const std::string& prefix) {
   if (report.ok() && !std::all_of(items_.begin(), items_.end(), is_whole)) {
     return RestoreMatching(session, prefix).status();  // parts under their own names
   }
-  return Prepend(session.Run({restore_}, {{filename_, Tensor::Scalar<std::string>(prefix)}}).status(),
-                 absl::StrCat("restoring ", prefix, ": "));
+  // Steps of other workers see all values of the checkpoint or none.
+  return Prepend(
+      session.Run({restore_}, {{filename_, Tensor::Scalar<std::string>(prefix)}}, {.one_moment = true}).status(),
+      absl::StrCat("restoring ", prefix, ": "));
 }
 
 absl::StatusOr<RestoreReport> Saver::RestoreMatching(Session& session, const std::string& prefix) {
@@ -437,8 +439,9 @@ absl::StatusOr<RestoreReport> Saver::RestoreMatching(Session& session, const std
   if (report.restored.empty()) return report;
   const Output restore = AddRestore(scope_.SubScope("restore_matching"), filename_, report.restored);
   RETURN_IF_ERROR(scope_.status());
-  RETURN_IF_ERROR(Prepend(session.Run({restore}, {{filename_, Tensor::Scalar<std::string>(prefix)}}).status(),
-                          absl::StrCat("restoring ", prefix, ": ")));
+  RETURN_IF_ERROR(
+      Prepend(session.Run({restore}, {{filename_, Tensor::Scalar<std::string>(prefix)}}, {.one_moment = true}).status(),
+              absl::StrCat("restoring ", prefix, ": ")));
   return report;
 }
 

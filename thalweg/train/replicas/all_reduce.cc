@@ -10,11 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/device_name.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/collective_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/optimizers/wrapped_optimizer.h"
+#include "thalweg/train/replicas/replica_identity.h"
 
 namespace thalweg {
 namespace {
@@ -97,12 +99,21 @@ class AllReduceHook : public Hook {
     if (values.empty()) return FailedPrecondition("AllReduce: the graph has no variables");
     const Scope s = root.WithDevice(variables[0].ref.node->device()).SubScope("all_reduce_variables");
     const std::vector<Bucket> buckets = MakeBuckets(values, options_.bucket_bytes);
+    RETURN_IF_ERROR(AddEnd(s, variables[0].ref.node->device()));
     AddBroadcast(s, variables, values, buckets);
     if (options_.check_every_n_steps > 0) AddCheck(s, variables, values, buckets);
     return s.status();
   }
 
-  absl::Status AfterCreateSession(Session& session) override { return session.Run({broadcast_}).status(); }
+  // The others may be in steps in which they wait for this worker, which does not come to them: it begins again. They
+  // must begin again, too, to come to the broadcast. All workers count their steps from here.
+  absl::Status AfterCreateSession(Session& session) override {
+    steps_ = 0;
+    RETURN_IF_ERROR(session.Run(end_others_, {}, {.timeout = kShortStep}).status());
+    const absl::Status status = session.Run({broadcast_}, {}, {.timeout = options_.max_wait}).status();
+    if (!absl::IsDeadlineExceeded(status)) return status;
+    return Append(status, absl::StrCat(" (AllReduce: not all ", options_.workers, " workers have begun)"));
+  }
 
   absl::StatusOr<StepRequest> BeforeRun(StepContext& context) override {
     ++steps_;
@@ -125,6 +136,24 @@ class AllReduceHook : public Hook {
   CollectiveOptions Keys(int first, size_t i) const {
     return {
         .group_size = options_.workers, .group_key = options_.group_key, .instance_key = first + static_cast<int>(i)};
+  }
+
+  // Ends what other workers do in sessions from before this one.
+  absl::Status AddEnd(const Scope& s, const std::string& own_device) {
+    ASSIGN_OR_RETURN(const DeviceName own, DeviceName::Parse(own_device));
+    if (!own.job.has_value() || !own.task.has_value()) return absl::OkStatus();  // in this process
+    for (int task = 0; task < options_.workers; ++task) {
+      if (task == *own.task) continue;
+      const Scope there = s.WithDevice(absl::StrCat("/job:", *own.job, "/task:", task));
+      for (const int first : {kGradientKeys, kCheckKeys}) {
+        end_others_.push_back(
+            Fetch::Target(CollectiveEnd(there, {.group_key = options_.group_key,
+                                                .first_instance = first,
+                                                .last_instance = first + kGradientKeys - 1,
+                                                .why = absl::StrCat("task ", *own.task, " has a new session")})));
+      }
+    }
+    return s.status();
   }
 
   // The chief gives its values and all others zeros: the sum is the chief's value.
@@ -170,6 +199,7 @@ class AllReduceHook : public Hook {
 
   const AllReduceOptions options_;
   const bool is_chief_;
+  std::vector<Fetch> end_others_;
   Output broadcast_;
   std::vector<Output> differs_;     // by variable
   std::vector<std::string> names_;  // of these

@@ -17,13 +17,14 @@
 // All workers start from the values of the chief, which has initialized or restored them, and stay
 // bitwise equal: elements are merged in the same order for all.
 //
-// Every worker must run the same steps. When one is lost, the step of all others ends with an error
-// that names it.
+// Every worker must run the same steps. When one is lost, or begins a new session, the step of all others
+// ends with an error that names it. All of them then begin a new session with the chief's last checkpoint.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
+#include "absl/time/time.h"
 #include "thalweg/train/optimizers/optimizers.h"
 
 namespace thalweg {
@@ -34,6 +35,8 @@ struct AllReduceOptions {
   // If not 0: every so many steps, check that the variables of all workers have the same bits.
   // DATA_LOSS, naming a variable, if not.
   int64_t check_every_n_steps = 0;
+  // How long a worker waits at the beginning of a session until all workers have begun. DEADLINE_EXCEEDED after that.
+  absl::Duration max_wait = absl::Minutes(10);
   int group_key = 1;  // names the workers among the groups of the job
 };
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "thalweg/base/status.h"
 #include "thalweg/client/cluster_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
@@ -29,6 +30,7 @@ class AllReduceTest : public FolderTest {
     int64_t last_step = 10;
     int64_t bucket_bytes = 25 << 20;
     int64_t check_every = 1;
+    int64_t begin_again_after = 0;  // worker 1 begins again, once, after so many steps
     // Called after every step, with the worker's session.
     std::function<void(int worker, int64_t step, Session& session, const Var& w)> after_step;
   };
@@ -72,6 +74,12 @@ class AllReduceTest : public FolderTest {
       if (!out.ok()) return result;
       ++result.steps;
       if (program.after_step) program.after_step(worker, result.steps, session->session(), w);
+      if (worker == 1 && result.steps == program.begin_again_after) {
+        session = Cancelled("begins again");  // closes the session
+        Program rest = program;
+        rest.begin_again_after = 0;
+        return RunWorker(target, worker, rest);
+      }
     }
     const auto values = session->session().Run({w, table});
     result.status = values.status();
@@ -131,6 +139,20 @@ TEST_F(AllReduceTest, AWorkerThatDiffersIsFound) {
   for (const Result& result : results) {
     EXPECT_TRUE(absl::IsDataLoss(result.status)) << result.status;
     EXPECT_THAT(result.status.ToString(), HasSubstr("different values of variable 'w'"));
+  }
+}
+
+// The others wait for it in the middle of their step.
+TEST_F(AllReduceTest, AWorkerBeginsAgain) {
+  for (const int64_t steps : {1, 7}) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+    const std::vector<Result> results = RunAll({.workers = 3, .check_every = 3, .begin_again_after = steps});
+    for (const Result& result : results) {
+      ASSERT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.values, results[0].values);
+    }
+    EXPECT_GE(results[0].steps, 10);
   }
 }
 

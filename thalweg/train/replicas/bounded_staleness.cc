@@ -31,6 +31,8 @@ struct StalenessGraph {
   RosterJoinResult join;
   Output leave;
   RosterMembersResult members;
+  Output lead;        // how many steps this worker is ahead of the slowest
+  Output await_turn;  // waits while that is more than the slack
 };
 
 absl::StatusOr<std::vector<WorkerClock>> Clocks(Session& session, const std::vector<Fetch>& members,
@@ -127,6 +129,7 @@ class StalenessHook final : public Hook {
   StalenessHook(std::shared_ptr<const StalenessGraph> graph, bool is_chief)
       : graph_(std::move(graph)), is_chief_(is_chief) {}
 
+  void Attach(std::shared_ptr<Interruption> interruption) override { interruption_ = std::move(interruption); }
   absl::Status Begin(const Scope&) override {
     if (graph_ != nullptr) return absl::OkStatus();
     return FailedPrecondition("BoundedStaleness: Hooks() was called before Minimize() or ApplyGradients()");
@@ -140,6 +143,21 @@ class StalenessHook final : public Hook {
     watch_ = std::make_unique<Watch>(session, graph_, is_chief_);
     return absl::OkStatus();
   }
+  // The wait is a step of its own. A checkpoint delays steps that update variables and waits for those that have
+  // begun: they must not wait for other workers.
+  absl::StatusOr<StepRequest> BeforeRun(StepContext& context) override {
+    if (may_be_ahead_) {
+      Cancellation* const cancellation = interruption_ == nullptr ? nullptr : &interruption_->waits();
+      RETURN_IF_ERROR(context.session().Run({graph_->await_turn}, {}, {.cancellation = cancellation}).status());
+      may_be_ahead_ = false;
+    }
+    return StepRequest{.fetches = {graph_->lead}};
+  }
+  // The lead may be that before or after this step. It does not grow otherwise.
+  absl::Status AfterRun(StepContext&, absl::Span<const Tensor> results) override {
+    may_be_ahead_ = results[0].scalar<int64_t>() + 1 > graph_->options.slack;
+    return absl::OkStatus();
+  }
   // An error here is only logged, because the training itself has succeeded.
   absl::Status End(Session& session) override {
     const absl::Status left = Leave(session, *graph_, graph_->worker);
@@ -151,6 +169,8 @@ class StalenessHook final : public Hook {
  private:
   const std::shared_ptr<const StalenessGraph> graph_;
   const bool is_chief_;
+  std::shared_ptr<Interruption> interruption_;
+  bool may_be_ahead_ = false;  // more than the slack: wait before the next step
   std::unique_ptr<Watch> watch_;
 };
 
@@ -180,6 +200,8 @@ class BoundedStalenessOptimizer final : public WrappedOptimizer {
     const Output worker = Const(at.WithOpName("worker"), g.worker);
     const Output step =
         RosterAdvance(at.WithOpName("step").WithControlDependencies({update}), roster, worker, options_.slack);
+    g.lead = RosterLead(at.WithOpName("lead"), roster, worker);
+    g.await_turn = RosterAwaitTurn(at.WithOpName("await_turn"), roster, worker, options_.slack);
     if (s.ok()) s.graph().AddToCollection(kClocksList, g.members.worker.node->name());
     return step;
   }

@@ -21,24 +21,25 @@
 namespace thalweg {
 
 struct BoundedStalenessOptions {
-  int slack = 1;  // steps ahead; 0: all do the same number of steps, but none waits for the updates of others
-  // A worker that holds up others for so long is taken for lost; it comes back
-  // with its next step.
+  int slack =
+      1;  // how many steps a worker may be ahead; 0: all run the same number of steps, without waiting for updates
+  // A worker that delays others for this long is considered lost. It is back with its next
+  // step.
   absl::Duration expel_after = absl::InfiniteDuration();
 };
 
-// Lets no worker be more than options.slack steps ahead of the slowest.
+// Wraps `optimizer` so that no worker is more than options.slack steps ahead of the slowest.
 std::unique_ptr<Optimizer> BoundedStaleness(std::unique_ptr<Optimizer> optimizer,
                                             const BoundedStalenessOptions& options = {});
 
-// How far the workers are.
+// The progress of one worker.
 struct WorkerClock {
-  int64_t worker = 0;
-  int64_t steps = 0;  // of those before it came, too
-  int64_t waits = 0;  // steps that were too far ahead
-  bool present = true;
+  int64_t worker = 0;   // index of the worker
+  int64_t steps = 0;    // steps done, including those before it joined
+  int64_t waits = 0;    // steps before which it had to wait
+  bool present = true;  // false if it has left or is considered lost
 };
-// Of a graph with a BoundedStaleness; NOT_FOUND if it has none.
+// Reads the progress of all workers. NOT_FOUND if the graph does not use BoundedStaleness.
 absl::StatusOr<std::vector<WorkerClock>> ReadClocks(Session& session, const Graph& graph);
 
 }  // namespace thalweg

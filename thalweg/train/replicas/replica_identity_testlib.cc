@@ -63,13 +63,19 @@ void TestReplica::Start() {
 
 absl::Status TestReplica::TryStep(float x0, float x1) {
   StepContext context(*session, nullptr);
+  std::vector<Fetch> fetches = {train_};
+  std::vector<size_t> ends;  // by hook: the end of its fetches
   for (const auto& hook : hooks_) {
-    if (const auto request = hook->BeforeRun(context); !request.ok()) return request.status();
+    ASSIGN_OR_RETURN(const StepRequest request, hook->BeforeRun(context));
+    fetches.insert(fetches.end(), request.fetches.begin(), request.fetches.end());
+    ends.push_back(fetches.size());
   }
-  const auto out = session->Run({train_}, {{model->x, Tensor::Vector<float>({x0, x1})}}, {.timeout = kTimeout});
-  if (!out.ok()) return out.status();
-  for (const auto& hook : hooks_) {
-    if (const absl::Status status = hook->AfterRun(context, {}); !status.ok()) return status;
+  ASSIGN_OR_RETURN(const std::vector<Tensor> out,
+                   session->Run(fetches, {{model->x, Tensor::Vector<float>({x0, x1})}}, {.timeout = kTimeout}));
+  size_t begin = 1;
+  for (size_t i = 0; i < hooks_.size(); ++i) {
+    RETURN_IF_ERROR(hooks_[i]->AfterRun(context, absl::MakeConstSpan(out).subspan(begin, ends[i] - begin)));
+    begin = ends[i];
   }
   return absl::OkStatus();
 }

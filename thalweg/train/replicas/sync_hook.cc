@@ -16,6 +16,7 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
+#include "thalweg/cluster/request_id.h"
 #include "thalweg/train/replicas/replica_identity.h"
 
 namespace thalweg {
@@ -37,14 +38,13 @@ absl::Status Leave(Session& session, const SyncGraph& g, int64_t worker) {
       .status();
 }
 
-// True if it was there already: it comes again without having left.
-absl::StatusOr<bool> Join(Session& session, const SyncGraph& g, const RosterJoinResult& join, int64_t worker) {
+absl::Status Join(Session& session, const SyncGraph& g, const RosterJoinResult& join, int64_t worker) {
   ASSIGN_OR_RETURN(const auto was, session.Run({join.was_present, join.had_left}, {{g.member, Worker(worker)}},
                                                {.timeout = kShortStep}));
   if (was[1].scalar<bool>()) {
     RETURN_IF_ERROR(session.Run({g.accumulator_joins}, {{g.member, Worker(worker)}}, {.timeout = kShortStep}).status());
   }
-  return was[0].scalar<bool>();
+  return absl::OkStatus();
 }
 
 // The workers that have joined and not left.
@@ -142,13 +142,39 @@ class WaitWatch {
   Thread thread_;  // last: it is joined before the rest goes
 };
 
+// The rounds of a chief, which go on in its next session. A round has an identity, so that it can be repeated when its
+// answer was lost: parameter servers skip what they have applied.
+struct Rounds {
+  const uint64_t client = static_cast<uint64_t>(NewRequestId());
+  int64_t base = 0;       // number of the round before the first
+  int64_t sequence = 1;   // of the current round; rises for ever
+  int64_t first = 1;      // sequence of the first round after `base`
+  bool in_doubt = false;  // the current round may have been applied, at least in part
+
+  int64_t number() const { return base + 1 + sequence - first; }
+  // The variables have got new values.
+  void Restart() {
+    base = NewRequestId() >> 1;
+    if (in_doubt) ++sequence;
+    first = sequence;
+    in_doubt = false;
+  }
+};
+
+std::vector<Feed> Numbered(const SyncGraph& g, int64_t round) {
+  std::vector<Feed> feeds;
+  for (const Output& number : g.round_number) feeds.emplace_back(number, Tensor::Scalar<int64_t>(round));
+  return feeds;
+}
+
 // The chief's threads on a session: one runs rounds, the other looks after
 // workers that hold one up. Ends before the session does.
 class Aggregation {
  public:
-  Aggregation(Session& session, std::shared_ptr<const SyncGraph> graph)
+  Aggregation(Session& session, std::shared_ptr<const SyncGraph> graph, Rounds& current)
       : session_(session),
         graph_(std::move(graph)),
+        current_(current),
         watch_(graph_->options.expel_after, graph_->options.say_after,
                [this](absl::Duration waited, bool say) { LookAfter(waited, say); }),
         rounds_thread_("sync-rounds", [this] { RunRounds(); }) {}
@@ -171,11 +197,13 @@ class Aggregation {
 
  private:
   void RunRounds() {
-    const absl::StatusOr<Session::Callable> round = session_.Prepare({graph_->round});
-    absl::Status status = round.status();
+    const absl::StatusOr<Session::Callable> await = session_.Prepare({graph_->await_round}, graph_->round_number);
+    const absl::StatusOr<Session::Callable> apply = session_.Prepare({graph_->apply_round}, graph_->round_number);
+    absl::Status status = await.status();
+    status.Update(apply.status());
     while (status.ok()) {
       watch_.Begin();
-      status = round->Run({}, {.cancellation = &cancellation_}).status();
+      status = RunRound(*await, *apply);
       MutexLock lock(&mutex_);
       if (stopping_) return;
       if (!status.ok()) break;
@@ -189,9 +217,20 @@ class Aggregation {
       MutexLock lock(&mutex_);
       status_ = status;
     }
-    // Release the workers that wait for this round. They will see the error in their next step,
-    // the chief will find it in status_.
-    RunShort(session_, {graph_->release_again}).IgnoreError();
+    // End the chief's own step if it waits for this round. It finds the error in status_.
+    RunShort(session_, {graph_->wake}).IgnoreError();
+  }
+
+  absl::Status RunRound(const Session::Callable& await, const Session::Callable& apply) {
+    const std::vector<Tensor> number(graph_->round_number.size(), Tensor::Scalar<int64_t>(current_.number()));
+    RETURN_IF_ERROR(await.Run(number, {.cancellation = &cancellation_}).status());
+    current_.in_doubt = true;
+    RETURN_IF_ERROR(
+        apply.Run(number, {.cancellation = &cancellation_, .client = current_.client, .sequence = current_.sequence})
+            .status());
+    current_.in_doubt = false;
+    ++current_.sequence;
+    return absl::OkStatus();
   }
 
   // Says whom the round waits for, takes workers for lost or takes them back.
@@ -224,6 +263,7 @@ class Aggregation {
 
   Session& session_;
   const std::shared_ptr<const SyncGraph> graph_;
+  Rounds& current_;  // used by rounds_thread_ only
   Cancellation cancellation_;
   mutable Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -265,19 +305,20 @@ class SyncHook final : public Hook {
     return FailedPrecondition("SyncReplicas: Hooks() was called before Minimize() or ApplyGradients()");
   }
 
+  void AfterValuesGiven() override { values_are_new_ = true; }
+
   absl::Status AfterCreateSession(Session& session) override {
     const SyncGraph& g = *graph_;
     BeforeCloseSession(session);
-    RETURN_IF_ERROR(session.Run({is_chief_ ? g.chief_init : g.local_init}).status());
-    ASSIGN_OR_RETURN(const bool again, Join(session, g, g.own_join, g.worker));
+    RETURN_IF_ERROR(Join(session, g, g.own_join, g.worker));
+    if (is_chief_) RETURN_IF_ERROR(values_are_new_ ? BeginRounds(session) : CompleteRound(session));
+    if (!is_chief_) RETURN_IF_ERROR(AwaitRounds(session));
+    RETURN_IF_ERROR(RunShort(session, {g.local_init}));
     if (!is_chief_) {
       step_watch_ = std::make_unique<StepWatch>(session, graph_);
       return absl::OkStatus();
     }
-    // If it was here before, a round may have been cut off: the others may wait
-    // for its end, with gradients that are lost.
-    RETURN_IF_ERROR(RunShort(session, {again ? g.release_again : g.release}));
-    aggregation_ = std::make_unique<Aggregation>(session, graph_);
+    aggregation_ = std::make_unique<Aggregation>(session, graph_, rounds_);
     return absl::OkStatus();
   }
 
@@ -310,6 +351,43 @@ class SyncHook final : public Hook {
   }
 
  private:
+  // The chief drops all gradients when it begins, so a step that began earlier would be in vain.
+  // If the chief takes long or has ended, the worker's first step says so.
+  absl::Status AwaitRounds(Session& session) {
+    const absl::Status status = RunShort(session, {graph_->rounds_begun});
+    return absl::IsDeadlineExceeded(status) || absl::IsOutOfRange(status) ? absl::OkStatus() : status;
+  }
+
+  // Gradients of other values of the variables do not count. Accumulators that were lost do not know who has left.
+  absl::Status BeginRounds(Session& session) {
+    const SyncGraph& g = *graph_;
+    rounds_.Restart();
+    RETURN_IF_ERROR(session.Run({g.begin_rounds}, Numbered(g, rounds_.base), {.timeout = kShortStep}).status());
+    ASSIGN_OR_RETURN(const auto members,
+                     session.Run({g.members.worker, g.members.present}, {}, {.timeout = kShortStep}));
+    for (int64_t i = 0; i < members[0].num_elements(); ++i) {
+      const bool present = members[1].data<bool>()[i];
+      RETURN_IF_ERROR(session
+                          .Run({present ? g.accumulator_joins : g.accumulator_leaves},
+                               {{g.member, Worker(members[0].data<int64_t>()[i])}}, {.timeout = kShortStep})
+                          .status());
+    }
+    values_are_new_ = false;
+    return absl::OkStatus();
+  }
+
+  // The last session may have ended while a round was applied.
+  absl::Status CompleteRound(Session& session) {
+    if (!rounds_.in_doubt) return absl::OkStatus();
+    RETURN_IF_ERROR(session
+                        .Run({graph_->apply_round}, Numbered(*graph_, rounds_.number()),
+                             {.timeout = kShortStep, .client = rounds_.client, .sequence = rounds_.sequence})
+                        .status());
+    rounds_.in_doubt = false;
+    ++rounds_.sequence;
+    return absl::OkStatus();
+  }
+
   absl::Status Health() const { return aggregation_ == nullptr ? absl::OkStatus() : aggregation_->status(); }
 
   // Keeps running rounds as long as other workers take part.
@@ -354,8 +432,11 @@ class SyncHook final : public Hook {
 
   const std::shared_ptr<const SyncGraph> graph_;
   const bool is_chief_;
-  std::unique_ptr<Aggregation> aggregation_;  // the chief's
-  std::unique_ptr<StepWatch> step_watch_;     // another worker's
+  // For the chief:
+  bool values_are_new_ = true;  // those of the variables, and the rounds do not know it yet
+  Rounds rounds_;
+  std::unique_ptr<Aggregation> aggregation_;
+  std::unique_ptr<StepWatch> step_watch_;  // another worker's
 };
 
 }  // namespace

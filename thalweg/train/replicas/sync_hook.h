@@ -19,12 +19,15 @@ namespace thalweg {
 struct SyncGraph {
   SyncReplicasOptions options;
   int64_t worker = 0;
-  Output round;       // waits for gradients, takes their means, updates, releases the next step
-  Output local_init;  // initializes the local step of this worker
-  Output chief_init;  // the same, and the steps of the accumulators
+  // A round: one update of the variables.
+  std::vector<Output> round_number;  // fed, one per device: the round to which the following operations apply
+  Output await_round;                // waits until all accumulators have enough gradients
+  Output apply_round;                // takes their means, updates the variables, releases the next step
+  Output begin_rounds;               // the variables have got new values: drops gradients, releases the current step
+  Output local_init;                 // initializes the local step of this worker
   Output global_step;
-  Output release;        // releases the current step
-  Output release_again;  // the same, also to workers that wait already
+  Output wake;          // workers that wait begin their step again
+  Output rounds_begun;  // waits until the chief has begun
   Output close_steps;
 
   Output member;                 // fed: the worker to which the following operations apply

@@ -61,7 +61,8 @@ class SyncReplicasOptimizer final : public WrappedOptimizer {
     Output handle;
     Output push;
     Gradient mean;
-    Scope scope;  // places nodes with the variable
+    Scope scope;   // places nodes with the variable
+    Output round;  // the number of the round, on the same device
   };
 
   absl::Status Check(const std::vector<GradientAndVar>& gradients, const ApplyGradientsOptions& options) const {
@@ -79,35 +80,48 @@ class SyncReplicasOptimizer final : public WrappedOptimizer {
   }
 
   Output Build(const Scope& s, const std::vector<GradientAndVar>& gradients, const ApplyGradientsOptions& options);
-  Accumulated Accumulate(const Scope& own, const GradientAndVar& g, Output local_step);
+  // The gradient is sent after `arrived`.
+  Accumulated Accumulate(const Scope& own, const GradientAndVar& g, Output local_step, Output arrived);
+  // The placeholder of the round's number on the device of a variable.
+  Output RoundNumber(const Scope& beside, const Var& v);
   void BuildMembership(const Scope& at_step, Output roster, const std::string& task,
                        const std::vector<Accumulated>& all);
   void BuildLedger(const Scope& at_step, const std::vector<Accumulated>& all);
 
   SyncReplicasOptions options_;
   std::shared_ptr<SyncGraph> graph_;
+  std::map<std::string, Output> round_numbers_;  // by device
 };
+
+Output SyncReplicasOptimizer::RoundNumber(const Scope& beside, const Var& v) {
+  if (!beside.ok()) return {};
+  Output& number = round_numbers_[v.ref.node->device()];
+  if (!number) {
+    number = Placeholder(beside.WithOpName("round_number"), kInt64, Shape());
+    graph_->round_number.push_back(number);
+  }
+  return number;
+}
 
 // Adds the accumulator of a variable, the op with which a worker sends its gradient (`push`), and the op
 // with which the chief takes the mean.
 SyncReplicasOptimizer::Accumulated SyncReplicasOptimizer::Accumulate(const Scope& own, const GradientAndVar& g,
-                                                                     Output local_step) {
+                                                                     Output local_step, Output arrived) {
   const Var& v = g.variable;
-  const Scope beside = own.ColocateWith(v.ref);
+  const Scope beside = own.ColocateWith(v.ref), after = beside.WithControlDependencies({arrived});
   const AccumulatorOptions options = {.shared_name = absl::StrCat(v.name(), ":0/grad_accum")};
-  const Output required = Const(beside, static_cast<int32_t>(options_.replicas_to_aggregate));
-  Accumulated a{.scope = beside};
+  Accumulated a{.scope = beside, .round = RoundNumber(beside, v)};
   if (g.gradient.sparse()) {
     const Gradient rows = Sorted(own, g.gradient);
     a.handle = SparseConditionalAccumulator(beside.WithOpName("sparse_conditional_accumulator"), v.dtype(), v.shape(),
                                             options);
-    a.push = SparseAccumulatorApplyGradient(beside, a.handle, local_step, rows.indices, rows.values);
-    const SparseGradientResult mean = SparseAccumulatorTakeGradient(beside, a.handle, required, v.dtype());
+    a.push = SparseAccumulatorApplyGradient(after, a.handle, local_step, rows.indices, rows.values);
+    const SparseGradientResult mean = SparseAccumulatorTakeRound(beside, a.handle, a.round, v.dtype());
     a.mean = Gradient(mean.values, mean.indices, mean.shape);
   } else {
     a.handle = ConditionalAccumulator(beside.WithOpName("conditional_accumulator"), v.dtype(), v.shape(), options);
-    a.push = AccumulatorApplyGradient(beside, a.handle, local_step, g.gradient.values);
-    a.mean = AccumulatorTakeGradient(beside, a.handle, required, v.dtype());
+    a.push = AccumulatorApplyGradient(after, a.handle, local_step, g.gradient.values);
+    a.mean = AccumulatorTakeRound(beside, a.handle, a.round, v.dtype());
   }
   if (a.push) {
     SetAttr(a.push.node->mutable_def(), kWorkerAttr, graph_->worker);
@@ -122,8 +136,10 @@ SyncReplicasOptimizer::Accumulated SyncReplicasOptimizer::Accumulate(const Scope
 // Builds two subgraphs that meet in the accumulators and the roster:
 // - the train op, run by every worker: push all gradients, wait for the release of the next step, and
 //   store that step as the local step;
-// - the round, run by a thread of the chief: take the means, update the variables and the global step,
-//   and release the new step.
+// - the round, run by a thread of the chief in two steps: wait until all accumulators have enough
+//   gradients; then take the means, update the variables and the global step, and release the new step.
+//   The second step does not wait for others and may be repeated, so a round that was cut off is
+//   completed, and a checkpoint has all of a round or nothing.
 // All workers build the same nodes, so the accumulators and the roster have shared names.
 Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAndVar>& gradients,
                                     const ApplyGradientsOptions& options) {
@@ -136,8 +152,16 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
   const Var local_step =
       MakeVariable(root.ColocateWith(replica.anchor), "sync_rep_local_step", Shape(),
                    {.initializer = initializers::Zeros(), .dtype = kInt64, .trainable = false, .local = true});
+  const Var generation =
+      MakeVariable(root.ColocateWith(replica.anchor), "sync_rep_generation", Shape(),
+                   {.initializer = initializers::Zeros(), .dtype = kInt64, .trainable = false, .local = true});
   if (!s.ok()) return {};
   const Scope own = root.SubScope("sync_replicas"), at_step = own.ColocateWith(global_step.ref);
+
+  const Output roster = RosterOf(at_step.WithOpName("roster"), "sync_roster");
+  const Output worker = Const(at_step.WithOpName("worker"), graph_->worker);
+  // Before the first gradient is sent: if the step is repeated, the roster knows for which step it has sent some.
+  const Output arrived = RosterArrive(at_step, roster, worker, local_step);
 
   std::vector<Accumulated> all;
   std::vector<GradientAndVar> means;
@@ -145,7 +169,7 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
   for (const GradientAndVar& g : gradients) {
     means.push_back({{}, g.variable});
     if (!g.gradient) continue;
-    all.push_back(Accumulate(own, g, local_step));
+    all.push_back(Accumulate(own, g, local_step, arrived));
     means.back().gradient = all.back().mean;
     pushes.push_back(all.back().push);
   }
@@ -156,27 +180,45 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
   const Output update =
       inner().ApplyGradients(root.WithDevice(global_step.ref.node->device()), means, {.global_step = global_step});
   if (!s.ok()) return {};
-  const Output roster = RosterOf(at_step.WithOpName("roster"), "sync_roster");
   BuildMembership(at_step, roster, replica.task, all);
+  const Output round = RoundNumber(at_step, global_step);
   RosterReleaseOptions release = {.wanted = options_.replicas_to_aggregate, .total = options_.total_num_replicas};
   const Output new_step = Identity(at_step.WithOpName("new_step"), update);
-  graph_->round = RosterRelease(at_step.WithOpName("round"), roster, new_step, release);
-  graph_->release = RosterRelease(at_step, roster, global_step.read, release);
+  graph_->apply_round = RosterRelease(at_step.WithOpName("round"), roster, new_step, round, release);
   release.again = true;
-  graph_->release_again = RosterRelease(at_step, roster, global_step.read, release);
+  std::vector<Output> awaited, resets;
+  for (const Accumulated& a : all) {
+    awaited.push_back(AccumulatorAwaitRound(a.scope, a.handle, a.round, options_.replicas_to_aggregate));
+    resets.push_back(AccumulatorReset(a.scope, a.handle, global_step.read, a.round));
+  }
+  // All devices have a number to be fed.
+  awaited.push_back(Identity(at_step, round));
+  graph_->await_round = Group(at_step.WithOpName("await_round"), awaited);
+  graph_->begin_rounds =
+      RosterRelease(at_step.WithControlDependencies(resets), roster, global_step.read, round, release);
+  graph_->wake = RosterWake(at_step, roster);
+  // No worker and no step: only waits until there are steps.
+  graph_->rounds_begun = RosterAwaitStep(at_step.WithOpName("rounds_begun"), roster, Const(at_step, int64_t{-1}),
+                                         Const(at_step, int64_t{-1}), Const(at_step, int64_t{-1}))
+                             .step;
   graph_->close_steps = RosterCloseSteps(at_step, roster);
   BuildLedger(at_step, all);
 
-  graph_->local_init = Assign(own.ColocateWith(local_step.ref), local_step.ref, global_step.read);
-  std::vector<Output> inits = {graph_->local_init};
-  for (const Accumulated& a : all) inits.push_back(AccumulatorSetGlobalStep(a.scope, a.handle, global_step.read));
-  graph_->chief_init = Group(own.WithOpName("chief_init"), inits);
+  const Scope at_worker = own.ColocateWith(local_step.ref);
+  graph_->local_init =
+      Group(at_worker.WithOpName("local_init"), {Assign(at_worker, local_step.ref, global_step.read),
+                                                 Assign(at_worker, generation.ref, RosterGeneration(at_step, roster))});
 
   // The train op: push all gradients, then wait for the next step.
-  const Output next = RosterAwaitStep(at_step.WithControlDependencies(pushes), roster, local_step);
-  if (at_step.ok()) at_step.graph().AddToCollection(kGlobalStepUpdates, next.node->name());
-  return Assign(root.ColocateWith(local_step.ref).WithOpName(options.name.empty() ? name() : options.name),
-                local_step.ref, next);
+  const RosterStep next =
+      RosterAwaitStep(at_step.WithControlDependencies(pushes), roster, worker, local_step, generation);
+  if (!s.ok()) return {};
+  at_step.graph().AddToCollection(kGlobalStepUpdates, next.step.node->name());
+  const Output new_generation = Assign(at_worker, generation.ref, next.generation);
+  return Assign(root.ColocateWith(local_step.ref)
+                    .WithControlDependencies({new_generation})
+                    .WithOpName(options.name.empty() ? name() : options.name),
+                local_step.ref, next.step);
 }
 
 void SyncReplicasOptimizer::BuildMembership(const Scope& at_step, Output roster, const std::string& task,

@@ -6,16 +6,20 @@
 #include <map>
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/proto/summary.pb.h"
 #include "thalweg/train/optimizers/optimizers.h"
+#include "thalweg/train/replicas/replica_device_setter.h"
 #include "thalweg/train/replicas/replica_identity_testlib.h"
+#include "thalweg/train/session/monitored_session.h"
 #include "thalweg/train/session/summary.h"
 
 namespace thalweg {
@@ -320,6 +324,37 @@ TEST(SyncReplicas, WhatFailsInARoundIsTheChiefsError) {
   EXPECT_THAT(status.ToString(), testing::AllOf(testing::AnyOf(HasSubstr("UNAVAILABLE"), HasSubstr("CANCELLED")),
                                                 HasSubstr("/job:ps/replica:0/task:1")));
   other.join();
+}
+
+// Gradients are sent, taken and applied, and the global step counted, on two parameter servers.
+TEST(SyncReplicas, WhatIsCutOffIsCompletedOnce) {
+  TestCluster cluster({{"ps", 2}, {"worker", 1}});
+  Graph graph;
+  const TaskId task{"worker", 0};
+  const Scope s = graph.root().WithDevice(ReplicaDeviceSetter({.cluster = cluster.spec(), .worker = task}));
+  const Var a = MakeVariable(s, "a", {}, {.initializer = initializers::Zeros()});
+  const Var b = MakeVariable(s, "b", {}, {.initializer = initializers::Zeros()});
+  const auto optimizer = SyncReplicas(GradientDescent({.learning_rate = 1}), {.replicas_to_aggregate = 1});
+  const Var step = GetOrCreateGlobalStep(s);
+  const Output train_op = optimizer->Minimize(s, Neg(s, Add(s, a, b)), {.global_step = step});
+  auto session = MonitoredTrainingSession::Start(
+      graph, {.master = cluster.target(task), .hooks = optimizer->Hooks(true), .log_step_count_steps = 0});
+  ASSERT_TRUE(session.ok()) << session.status();
+  std::atomic<int> passed = 0;
+  SetFailPointHandler([&](absl::string_view point, absl::string_view) {
+    return point == "worker.apply" && ++passed % 7 == 0 ? absl::UnavailableError("injected") : absl::OkStatus();
+  });
+  const absl::Cleanup switch_off = [] { SetFailPointHandler(nullptr); };
+  for (int k = 1; k <= 10; ++k) {
+    const auto out = session->Run({train_op});
+    ASSERT_TRUE(out.ok()) << out.status();
+  }
+  EXPECT_GT(passed, 6 * 10);
+  const auto values = session->session().Run({a.read, b.read, step.read});
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ((*values)[0].scalar<float>(), 10);
+  EXPECT_EQ((*values)[1].scalar<float>(), 10);
+  EXPECT_EQ((*values)[2].scalar<int64_t>(), 10);
 }
 
 TEST(SyncReplicas, WithoutACluster) {

@@ -58,11 +58,11 @@ TEST(CoordinatorTest, NamesThreadsThatDoNotStop) {
 
 TEST(WaitBackoffTest, GivesUpInTheEnd) {
   FakeClock clock;
-  WaitBackoff patience(absl::Seconds(30), nullptr, clock);
+  WaitBackoff backoff(absl::Seconds(30), nullptr, clock);
   int pauses = 0;
   absl::Status status;
-  for (absl::Duration before; (status = patience.Pause("for Godot")).ok(); before = patience.waited()) {
-    EXPECT_LE(patience.waited(), std::max(before + absl::Milliseconds(5), 1.13 * before));
+  for (absl::Duration before; (status = backoff.Pause("for Godot")).ok(); before = backoff.waited()) {
+    EXPECT_LE(backoff.waited(), std::max(before + absl::Milliseconds(5), 1.13 * before));
     ++pauses;
   }
   EXPECT_EQ(status.ToString(), "DEADLINE_EXCEEDED: gave up after 30s: for Godot");

@@ -24,6 +24,15 @@ class CheckpointHook : public Hook {
 
   absl::Status AfterCreateSession(Session& session) override {
     ASSIGN_OR_RETURN(const int64_t step, Read(session));
+    // The session was made anew, and the step that failed is about to be repeated. Do not save between the two: some of
+    // its updates may have been made and others not.
+    if (saved_step_ >= 0) {
+      if (step < saved_step_) {
+        saved_step_ = step;
+        timer_.Done(step);
+      }
+      return absl::OkStatus();
+    }
     // Do not save again what was just restored.
     const absl::StatusOr<std::string> latest = LatestCheckpoint(options_.checkpoint_dir);
     if (latest.ok() && *latest == Name(step)) {

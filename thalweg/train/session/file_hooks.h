@@ -14,29 +14,30 @@
 namespace thalweg {
 
 struct CheckpointSaverOptions {
-  std::string checkpoint_dir;
-  std::string basename = "model.ckpt";
-  Every every = {.every_n_secs = 600};
-  std::shared_ptr<SummaryWriter> writer;  // where saves are noted; may be none
+  std::string checkpoint_dir;             // folder of the checkpoints; created if missing
+  std::string basename = "model.ckpt";    // checkpoints are <basename>-<step>
+  Every every = {.every_n_secs = 600};    // time or steps between two checkpoints
+  std::shared_ptr<SummaryWriter> writer;  // records each save as an event; may be null
 };
-// Saves when a session starts, from time to time, and at the end, so that there
-// always is something to go back to. A save that fails in between is logged, the
-// latest checkpoint stays, and the next try comes when it is time again; one that
-// fails at the start or the end is an error. `saver` is asked for once it is
-// needed.
+// Saves a checkpoint when a session starts, regularly while it runs, and at the
+// end. A failed save at the start or the end is an error. A failed save in between
+// is logged and tried again at the next regular time; the latest checkpoint stays.
+// `saver` is called when the first checkpoint is due.
 std::shared_ptr<Hook> CheckpointSaver(std::function<std::shared_ptr<Saver>()> saver, CheckpointSaverOptions options);
 
-// Writes what `summary_op` gives. It is asked for once the graph is complete; an
-// empty one is no summaries.
+// Fetches the summary that `summary_op` returns and writes it as an event.
+// `summary_op` is called once the graph is complete; an empty Output means that
+// the graph has no summaries.
 std::shared_ptr<Hook> SummarySaver(std::function<Output()> summary_op, std::shared_ptr<SummaryWriter> writer,
                                    Every every = {.every_n_steps = 100});
 
-// Logs how many global steps a second all workers do together, and writes it,
-// under "global_step/sec", if there is a writer.
+// Logs the global steps per second of all workers together. With a writer it also
+// records them as "global_step/sec".
 std::shared_ptr<Hook> StepCounter(Every every = {.every_n_steps = 100}, std::shared_ptr<SummaryWriter> writer = {});
 
-// Traces a step now and then into `folder`/timeline-<step>.json, for Chrome's
-// about:tracing and ui.perfetto.dev.
+// Traces one step at each interval into `folder`/timeline-<step>.json, for Chrome's
+// about:tracing and ui.perfetto.dev. Beside the nodes of each device it shows what the flight
+// recorder of each task has of the step: its part, and where that spent its time.
 std::shared_ptr<Hook> Profiler(std::string folder, Every every = {.every_n_steps = 1000});
 
 }  // namespace thalweg

@@ -43,6 +43,7 @@ class StopHook : public Hook {
     return absl::OkStatus();
   }
   bool ShouldStop() const override { return nothing_to_do_; }
+  int64_t stop_step() const override { return last_step_.value_or(-1); }
   absl::Status AfterRun(StepContext& context, absl::Span<const Tensor> results) override {
     int64_t step = context.global_step();
     WatchProgress(step);
@@ -173,12 +174,12 @@ class WaiterHook : public Hook {
   }
   absl::StatusOr<StepRequest> BeforeRun(StepContext& context) override {
     if (reached_) return StepRequest{};
-    WaitBackoff patience(max_wait_);
+    WaitBackoff backoff(max_wait_);
     while (true) {
       ASSIGN_OR_RETURN(const int64_t step, ReadStep(context.session(), global_step_));
       if (step >= step_) break;
       RETURN_IF_ERROR(
-          patience.Pause(absl::StrCat("for global step ", step_, ", which other workers reach; it is at ", step)));
+          backoff.Pause(absl::StrCat("for global step ", step_, ", which other workers reach; it is at ", step)));
     }
     reached_ = true;
     return StepRequest{};

@@ -55,6 +55,7 @@ class MonitoredTrainingSession::State {
     SessionManagerOptions keeper{.session = options_.config,
                                  .is_chief = options_.is_chief,
                                  .checkpoint_dir = options_.checkpoint_dir,
+                                 .gets_values = gets_values_,
                                  .max_wait = options_.max_wait,
                                  .cancellation = &interruption_->waits()};
     keeper_.emplace(s, scaffold_, [&] {
@@ -75,7 +76,7 @@ class MonitoredTrainingSession::State {
   absl::StatusOr<std::vector<Tensor>> Run(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds) {
     if (closed_) return FailedPrecondition("Run after Close: the training has ended");
     RETURN_IF_ERROR(failed_);
-    std::optional<WaitBackoff> patience;
+    std::optional<WaitBackoff> backoff;
     ++sequence_;
     while (true) {
       absl::StatusOr<StepOutcome> step = RunStep(fetches, feeds);
@@ -88,12 +89,15 @@ class MonitoredTrainingSession::State {
       if (!failed_.ok() || interruption_->requested()) stop_ = true;
       if (options_.master.empty() || !IsTaskLost(last_run_)) return last_run_;
       CloseSession().IgnoreError();
+      // Workers that hold variables of their own have made this step together, or some of them, or none. All go back to
+      // the chief's checkpoint.
+      if (options_.own_variables && (gets_values_ || !options_.checkpoint_dir.empty())) keeper_->DistrustValues();
       // Retry the step in a new session with the same sequence number. Back off from the second retry on:
       // the task may still be away.
-      if (!patience) {
+      if (!backoff) {
         LOG(WARNING) << "A task was lost; opening a new session: " << last_run_;
-        patience.emplace(options_.max_wait, &interruption_->waits());
-      } else if (absl::Status waited = patience->Pause(last_run_.message()); !waited.ok()) {
+        backoff.emplace(options_.max_wait, &interruption_->waits());
+      } else if (absl::Status waited = backoff->Pause(last_run_.message()); !waited.ok()) {
         return Fail(waited);
       }
       if (const absl::Status opened = OpenUntilReady(/*again=*/true); !opened.ok()) {
@@ -132,6 +136,7 @@ class MonitoredTrainingSession::State {
   // the real chief writes files.
   void UseOwnVariables() {
     if (!options_.is_chief) {
+      gets_values_ = true;
       options_.is_chief = true;
       options_.checkpoint_dir.clear();
       options_.summary_dir.clear();
@@ -179,7 +184,7 @@ class MonitoredTrainingSession::State {
   // Waits a little for the lock, because the previous chief may still be shutting down.
   absl::Status TakeLease() {
     if (!options_.is_chief || options_.checkpoint_dir.empty()) return absl::OkStatus();
-    WaitBackoff patience(std::min(options_.max_wait, kLeaseWait), &interruption_->waits());
+    WaitBackoff backoff(std::min(options_.max_wait, kLeaseWait), &interruption_->waits());
     while (true) {
       absl::StatusOr<FolderLease> lease = FolderLease::Take(options_.checkpoint_dir);
       if (lease.ok()) {
@@ -187,25 +192,29 @@ class MonitoredTrainingSession::State {
         return absl::OkStatus();
       }
       if (!absl::IsFailedPrecondition(lease.status())) return lease.status();
-      if (!patience.Pause(lease.status().message()).ok()) return lease.status();
+      if (!backoff.Pause(lease.status().message()).ok()) return lease.status();
     }
   }
 
   // Opens a session and runs the hooks' AfterCreateSession(). Retries if a task is lost meanwhile.
   absl::Status OpenUntilReady(bool again) {
-    WaitBackoff patience(options_.max_wait, &interruption_->waits());
+    WaitBackoff backoff(options_.max_wait, &interruption_->waits());
     while (true) {
-      absl::Status status = OpenSession(again);
+      // Variables that this training has given values to keep them: other workers may have updated them since.
+      absl::Status status = OpenSession(again || session_ != nullptr);
       if (status.ok()) return status;
       CloseSession().IgnoreError();
       if (options_.master.empty() || !IsTaskLost(status)) return status;
-      RETURN_IF_ERROR(patience.Pause(status.message()));
+      RETURN_IF_ERROR(backoff.Pause(status.message()));
     }
   }
 
   absl::Status OpenSession(bool again) {
     ASSIGN_OR_RETURN(session_, keeper_->Open(again));
     open_ = true;
+    if (keeper_->TakeGaveValues()) {
+      for (const auto& hook : hooks_) hook->AfterValuesGiven();
+    }
     steps_.emplace(graph_, *session_);
     global_step_ = {};
     if (const Var step = GetGlobalStep(graph_)) {
@@ -218,7 +227,12 @@ class MonitoredTrainingSession::State {
     coordinator_.emplace();
     StartQueueRunners(scaffold_.queue_runners, *session_, *coordinator_);
     for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterCreateSession(*session_));
-    for (const auto& hook : hooks_) finished_ = finished_ || hook->ShouldStop();
+    stop_step_ = 0;
+    for (const auto& hook : hooks_) {
+      finished_ = finished_ || hook->ShouldStop();
+      const int64_t stop = hook->stop_step();
+      if (stop > 0 && (stop_step_ == 0 || stop < stop_step_)) stop_step_ = stop;
+    }
     stop_ = stop_ || finished_;
     return absl::OkStatus();
   }
@@ -273,9 +287,11 @@ class MonitoredTrainingSession::State {
       ends.push_back(all_fetches.size());
       trace = trace || request->trace;
     }
-    ASSIGN_OR_RETURN(StepResults results,
-                     steps_->Run(all_fetches, all_feeds, trace,
-                                 {.cancellation = &interruption_->steps(), .client = client_, .sequence = sequence_}));
+    ASSIGN_OR_RETURN(StepResults results, steps_->Run(all_fetches, all_feeds, trace,
+                                                      {.cancellation = &interruption_->steps(),
+                                                       .client = client_,
+                                                       .sequence = sequence_,
+                                                       .stop_step = stop_step_}));
     if (results.global_step.value >= 0) global_step_ = results.global_step;
     StepContext after(*session_, trace ? &results.metadata : nullptr, global_step_);
     StepOutcome outcome;
@@ -296,6 +312,7 @@ class MonitoredTrainingSession::State {
 
   Graph& graph_;
   MonitoredTrainingSessionOptions options_;
+  bool gets_values_ = false;  // holds variables of its own, which hooks fill with the chief's values
   const std::shared_ptr<Interruption> interruption_ = std::make_shared<Interruption>();
   std::optional<FolderLease> lease_;       // for the chief, if it has a checkpoint_dir
   std::shared_ptr<SummaryWriter> writer_;  // for the chief, if it has a summary_dir
@@ -312,6 +329,7 @@ class MonitoredTrainingSession::State {
   std::optional<PreparedSteps> steps_;
   std::optional<Coordinator> coordinator_;
   StepContext::GlobalStep global_step_;
+  int64_t stop_step_ = 0;  // the first at which a hook ends the training; 0: not known
   bool stop_ = false;
   bool finished_ = false;  // stopped because the work is done
   bool closed_ = false;

@@ -30,33 +30,34 @@
 namespace thalweg {
 
 struct MonitoredTrainingSessionOptions {
-  std::string master;    // the target of a server; "" is this process
-  bool is_chief = true;  // in one worker: it initializes, restores, and writes the files
-  // Every worker has variables of its own, and initializes them itself, as AllReduce() wants it.
-  // The chief still restores and writes the files. The session then sees all tasks of the job, and
-  // collectives are led by the first of them, unless `config` says otherwise.
+  std::string master;    // target of a server, "grpc://host:port"; "": this process
+  bool is_chief = true;  // true in one worker, which initializes, restores and writes the files
+  // Every worker has variables of its own and initializes them itself, as AllReduce() needs it.
+  // The chief still restores and writes the files. The session then uses all tasks of the job, and
+  // the first of them leads collectives, unless `config` says otherwise.
   bool own_variables = false;
-  std::string checkpoint_dir;
-  HookList hooks;
-  HookList chief_only_hooks;
-  Scaffold scaffold;
+  std::string checkpoint_dir;  // folder of the checkpoints; "": none are written or restored
+  HookList hooks;              // hooks of this worker
+  HookList chief_only_hooks;   // more hooks, used only by the chief
+  Scaffold scaffold;           // how variables are initialized, restored and saved
 
-  // What the chief does by itself; 0 is not at all. Steps go before seconds.
-  int64_t save_checkpoint_steps = 0;
-  double save_checkpoint_secs = 600;
-  int64_t save_summaries_steps = 100;
-  int64_t log_step_count_steps = 100;
-  std::string summary_dir;        // where events go; "": checkpoint_dir
-  std::string event_file_suffix;  // of this task's event file
+  // Intervals of the chief's own hooks; 0 turns one off. Steps take precedence over seconds.
+  int64_t save_checkpoint_steps = 0;   // global steps between two checkpoints
+  double save_checkpoint_secs = 600;   // seconds between two checkpoints
+  int64_t save_summaries_steps = 100;  // global steps between two summaries
+  int64_t log_step_count_steps = 100;  // global steps between two log lines with steps per second
+  std::string summary_dir;             // folder of the event files; "": checkpoint_dir
+  std::string event_file_suffix;       // appended to the name of this task's event file
 
-  absl::Duration max_wait = absl::Minutes(10);     // for other tasks to start or to come back
-  absl::Duration stop_grace = absl::Seconds(120);  // for threads to end
-  // The target is `master`. Without device_filters, only the tasks that the
-  // graph names are waited for.
+  absl::Duration max_wait = absl::Minutes(10);     // how long to wait for other tasks to start or come back
+  absl::Duration stop_grace = absl::Seconds(120);  // how long Close() waits for threads to end
+  // Options of the session; its target is `master`. Without device_filters the session
+  // waits only for the tasks that the graph names.
   SessionOptions config;
 };
 
-// A handle; movable. Used by one thread. The graph must outlive it.
+// A session that runs hooks around its steps, writes checkpoints and recovers from lost
+// tasks. Movable. Used by one thread. The graph must outlive it.
 class MonitoredTrainingSession {
  public:
   // Lets hooks and the scaffold add to the graph, opens a session and returns
@@ -64,33 +65,34 @@ class MonitoredTrainingSession {
   static absl::StatusOr<MonitoredTrainingSession> Start(Graph& graph, MonitoredTrainingSessionOptions options = {});
   MonitoredTrainingSession(MonitoredTrainingSession&&) noexcept;
   MonitoredTrainingSession& operator=(MonitoredTrainingSession&&) noexcept;
-  // Without Close() first the training counts as failed, and hooks have no End,
-  // except after the end of the data: then it closes, and logs what goes wrong.
+  // Without Close() before it the training counts as failed and Hook::End is not called.
+  // After the end of the data, however, the destructor calls Close() and logs its error.
   ~MonitoredTrainingSession();
 
-  // True once a hook wants no more steps, the data is at its end, or a hook has
-  // failed.
+  // True once a hook has requested a stop or failed, or the data has ended.
   bool ShouldStop() const;
 
-  // One step, with the hooks around it. If a task was lost, the session is made
-  // anew, from the last checkpoint if need be, and the step is run again. If the
-  // step has run and a task was lost while hooks looked at its results, the
-  // session is made anew and the results are returned: a step that was applied
-  // is not repeated. CANCELLED if the training was interrupted while it waited
-  // for other tasks.
-  // OUT_OF_RANGE is the end of the data: then Close() is as after the last step.
-  // An error of a hook, and one after which recovery was not possible, is given
-  // by every later call.
+  // Runs one step, with the hooks around it.
+  //
+  // If a task is lost, the session is created again, from the last checkpoint if
+  // variables were lost, and the step is run again. If the task is lost after the step,
+  // while hooks handle its results, the results are returned: a step that was applied is
+  // not repeated.
+  //
+  // OUT_OF_RANGE is the end of the data; Close() then ends the training normally.
+  // CANCELLED if the training was interrupted while it waited for other tasks. After an
+  // error of a hook, or one from which the session could not recover, every later call
+  // returns that error.
   absl::StatusOr<std::vector<Tensor>> Run(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds = {});
 
-  // The session below, for steps without hooks. A lost task ends it.
+  // The underlying session, for steps without hooks. It ends when a task is lost.
   Session& session();
 
-  // Ends the training: hooks' End, unless the last step failed, then the
-  // session. After an end without errors the job is told that this worker is
-  // done: when all are, parameter servers return from Join(). A worker that was
-  // interrupted before its last step may be started again, and is not done. A
-  // second call does nothing.
+  // Ends the training: calls Hook::End, unless the last step failed, and closes the
+  // session. If there was no error, it tells the parameter servers that this worker is
+  // done; when all workers are, their Join() returns. A worker that was interrupted
+  // before its last step is not done: it may be started again. A second call does
+  // nothing.
   absl::Status Close();
 
  private:

@@ -9,6 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
+#include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/client/cluster_testlib.h"
@@ -396,7 +397,10 @@ TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
   ASSERT_OK_AND_ASSIGN(const std::string trace, PosixFileSystem().ReadFileToString(Path("traces/" + traces[0])));
   for (const char* task : {"/job:ps/replica:0/task:0", "/job:ps/replica:0/task:1", "/job:worker/replica:0/task:0"}) {
     EXPECT_THAT(trace, HasSubstr(task));
+    // What the flight recorder has of the step is there, too.
+    EXPECT_THAT(trace, HasSubstr(absl::StrCat("\"", task, " (recorded)\"")));
   }
+  EXPECT_THAT(trace, HasSubstr("\"name\":\"compute\""));
   EXPECT_GE(StepOf(session.session(), chief), 40);
   ASSERT_OK(session.Close());
   // One that comes when all is done has nothing to do.
@@ -606,6 +610,53 @@ TEST_F(MonitoredSessionTest, ATaskThatDiesWhileItSaves) {
   ASSERT_OK(session.Close());
   EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-30"));
   for (const std::string& name : Files()) EXPECT_FALSE(absl::StrContains(name, "temp")) << name;
+}
+
+TEST_F(MonitoredSessionTest, ATaskThatIsLostDuringTheStartLeavesVariablesAsTheyAre) {
+  // Another worker makes a step before the chief notices that a task was lost.
+  class LosesATask : public Hook {
+   public:
+    explicit LosesATask(const Model& m) : m_(m) {}
+    absl::Status AfterCreateSession(Session& session) override {
+      if (std::exchange(lost_, true)) return absl::OkStatus();
+      RETURN_IF_ERROR(session.Run({m_.train_op}).status());
+      return absl::UnavailableError("a task was lost");
+    }
+
+   private:
+    const Model& m_;
+    bool lost_ = false;
+  };
+  TestCluster cluster({{"ps", 1}, {"worker", 1}});
+  Model m(1);
+  ASSERT_OK_AND_ASSIGN(auto session,
+                       MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
+                                                                 .checkpoint_dir = folder_,
+                                                                 .hooks = {std::make_shared<LosesATask>(m)}}));
+  EXPECT_EQ(StepOf(session.session(), m), 1) << "not initialized a second time";
+}
+
+TEST_F(MonitoredSessionTest, ARestoreThatFailedHalfwayIsRepeated) {
+  TestCluster cluster({{"ps", 2}, {"worker", 1}});
+  Model m(2);
+  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
+                                                                               .checkpoint_dir = folder_,
+                                                                               .save_checkpoint_steps = 1000}));
+  const absl::Cleanup switch_off = [] { SetFailPointHandler(nullptr); };
+  for (int round = 0; round < 6; ++round) {
+    for (int i = 0; i < 3; ++i) ASSERT_OK(session.Run({m.train_op}).status());
+    // Either parameter server may be the one whose variables are not restored at the first attempt.
+    auto passed = std::make_shared<std::atomic<int>>(0);
+    SetFailPointHandler([passed, fails = round % 2](absl::string_view point, absl::string_view) {
+      if (point != "restore" || passed->fetch_add(1) != fails) return absl::OkStatus();
+      return absl::UnavailableError("injected");
+    });
+    cluster.Stop({"ps", 1});
+    cluster.Start({"ps", 1});
+    ASSERT_OK(session.Run({m.train_op}).status());
+    EXPECT_GE(*passed, 3) << "two attempts";
+    EXPECT_EQ(StepOf(session.session(), m), 1) << "all variables are those of the checkpoint of step 0";
+  }
 }
 
 TEST_F(MonitoredSessionTest, ALostWorkerLeavesVariablesAsTheyAre) {

@@ -23,32 +23,32 @@ SessionManager::SessionManager(const Scope& s, Scaffold scaffold, SessionManager
 }
 
 absl::StatusOr<std::unique_ptr<Session>> SessionManager::Open(bool again) {
-  WaitBackoff patience(options_.max_wait, options_.cancellation);
+  WaitBackoff backoff(options_.max_wait, options_.cancellation);
   std::unique_ptr<Session> session;
   while (true) {
-    const absl::StatusOr<std::string> waits_for = TryOpen(again, patience, &session);
+    const absl::StatusOr<std::string> waits_for = TryOpen(again, backoff, &session);
     if (waits_for.ok()) {
       if (waits_for->empty()) return session;
-      RETURN_IF_ERROR(AwaitChief(*session, patience, *waits_for));
+      RETURN_IF_ERROR(AwaitChief(*session, backoff, *waits_for));
       continue;
     }
     session = nullptr;
     const absl::Status& error = waits_for.status();
-    if (absl::IsDeadlineExceeded(error) && patience.left() <= absl::ZeroDuration()) {
+    if (absl::IsDeadlineExceeded(error) && backoff.left() <= absl::ZeroDuration()) {
       return DeadlineExceeded("no session on ", options_.session.target, " within ",
                               absl::FormatDuration(options_.max_wait),
                               ": not all of its tasks have started: ", error.message());
     }
     if (options_.session.target.empty() || !IsTaskLost(error)) return error;
-    RETURN_IF_ERROR(patience.Pause(absl::StrCat("for a task that has left: ", error.message())));
+    RETURN_IF_ERROR(backoff.Pause(absl::StrCat("for a task that has left: ", error.message())));
   }
 }
 
-absl::StatusOr<std::string> SessionManager::TryOpen(bool again, const WaitBackoff& patience,
+absl::StatusOr<std::string> SessionManager::TryOpen(bool again, const WaitBackoff& backoff,
                                                     std::unique_ptr<Session>* session) {
   if (*session == nullptr) {
     SessionOptions session_options = options_.session;
-    session_options.open_timeout = std::min(session_options.open_timeout, patience.left());
+    session_options.open_timeout = std::min(session_options.open_timeout, backoff.left());
     session_options.cancellation = options_.cancellation;
     ASSIGN_OR_RETURN(*session, Session::Create(scope_.graph(), session_options));
     signalled_ = false;
@@ -57,8 +57,12 @@ absl::StatusOr<std::string> SessionManager::TryOpen(bool again, const WaitBackof
   if (!options_.is_chief || again) {
     ASSIGN_OR_RETURN(missing, ready_.Uninitialized(**session));
   }
-  if (options_.is_chief && (!again || !missing.empty())) {
+  // A restore that failed may have given values to some of the variables: nothing is missing then, but the others
+  // have values of another moment.
+  if (options_.is_chief && (!again || !missing.empty() || giving_values_)) {
+    giving_values_ = gave_values_ = true;
     RETURN_IF_ERROR(GiveValues(**session, again, missing));
+    giving_values_ = false;
     ASSIGN_OR_RETURN(missing, ready_.Uninitialized(**session));
     if (!missing.empty()) {
       return FailedPrecondition("variables without a value after initialization: ", AbbreviatedList(missing));
@@ -72,14 +76,14 @@ absl::StatusOr<std::string> SessionManager::TryOpen(bool again, const WaitBackof
   return std::string();
 }
 
-absl::Status SessionManager::AwaitChief(Session& session, WaitBackoff& patience, const std::string& what) {
+absl::Status SessionManager::AwaitChief(Session& session, WaitBackoff& backoff, const std::string& what) {
   if (await_signal_ && !signalled_) {
-    const absl::Duration timeout = std::min(options_.ask_every, std::max(patience.left(), absl::Milliseconds(1)));
+    const absl::Duration timeout = std::min(options_.ask_every, std::max(backoff.left(), absl::Milliseconds(1)));
     const absl::Status status = session.Run({await_signal_}, {}, {.timeout = timeout}).status();
     signalled_ = absl::IsOutOfRange(status);
     if (signalled_) return absl::OkStatus();
   }
-  return patience.Pause(what);
+  return backoff.Pause(what);
 }
 
 absl::Status SessionManager::GiveValues(Session& session, bool again, const std::vector<std::string>& lost) {
@@ -92,7 +96,7 @@ absl::Status SessionManager::GiveValues(Session& session, bool again, const std:
                    << " were lost before the first checkpoint";
     return RunInit(session);
   }
-  if (again && !lost.empty()) {
+  if (again && !lost.empty() && !options_.gets_values) {
     return FailedPrecondition("variables were lost with the task that held them: ", AbbreviatedList(lost),
                               "; they cannot be restored, because checkpoint_dir is not set");
   }
@@ -113,7 +117,9 @@ absl::Status SessionManager::RestoreFirst(Session& session, const std::vector<st
 }
 
 absl::Status SessionManager::RunInit(Session& session) {
-  if (scaffold_.init_op) RETURN_IF_ERROR(session.Run({scaffold_.init_op}, scaffold_.init_feeds).status());
+  if (scaffold_.init_op) {
+    RETURN_IF_ERROR(session.Run({scaffold_.init_op}, scaffold_.init_feeds, {.one_moment = true}).status());
+  }
   return scaffold_.init_fn ? scaffold_.init_fn(session) : absl::OkStatus();
 }
 

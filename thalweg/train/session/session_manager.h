@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -19,6 +20,7 @@ struct SessionManagerOptions {
   SessionOptions session;
   bool is_chief = true;
   std::string checkpoint_dir;  // empty: do not restore
+  bool gets_values = false;    // hooks fill the variables: they may be initialized again
   absl::Duration max_wait = absl::Minutes(10);
   Cancellation* cancellation = nullptr;  // ends waits for other tasks; borrowed, may be nullptr
   // How often a worker that waits for the chief checks whether it has missed the signal.
@@ -39,16 +41,20 @@ class SessionManager {
   // after a task was lost. In that case variables keep their values if all still have one;
   // otherwise all are restored from the checkpoint. FAILED_PRECONDITION if there is none.
   absl::StatusOr<std::unique_ptr<Session>> Open(bool again);
+  // True if the variables have been initialized or restored since the last call.
+  bool TakeGaveValues() { return std::exchange(gave_values_, false); }
+  // The values of the variables cannot be trusted: Open() initializes or restores them.
+  void DistrustValues() { giving_values_ = true; }
 
  private:
   // Returns what it has to wait for, or "" if the session is open.
-  absl::StatusOr<std::string> TryOpen(bool again, const WaitBackoff& patience, std::unique_ptr<Session>* session);
+  absl::StatusOr<std::string> TryOpen(bool again, const WaitBackoff& backoff, std::unique_ptr<Session>* session);
   absl::Status GiveValues(Session& session, bool again, const std::vector<std::string>& lost);
   // Restores the first of these checkpoints, latest first, that is not damaged.
   absl::Status RestoreFirst(Session& session, const std::vector<std::string>& saved);
   absl::Status RunInit(Session& session);
   // Waits until the chief signals that the variables are initialized, or until the next check.
-  absl::Status AwaitChief(Session& session, WaitBackoff& patience, const std::string& what);
+  absl::Status AwaitChief(Session& session, WaitBackoff& backoff, const std::string& what);
 
   const Scope scope_;
   const Scaffold scaffold_;
@@ -56,6 +62,8 @@ class SessionManager {
   const ReadyCheck ready_;
   Output signal_, await_signal_;  // null if the session runs in this process
   bool signalled_ = false;        // in this session
+  bool gave_values_ = false;
+  bool giving_values_ = false;  // initializing or restoring has begun and has not succeeded yet
 };
 
 }  // namespace thalweg

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "thalweg/cluster/job_completion.h"
+
+#include <atomic>
+#include <functional>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "thalweg/base/status.h"
+#include "thalweg/graph/graph_testlib.h"
+
+namespace thalweg {
+namespace {
+
+const TaskId kSelf{"ps", 0}, kChief{"worker", 0}, kLate{"worker", 1};
+
+// Other tasks that are asked for their state. Only kLate answers.
+class FakePeers : public JobPeers {
+ public:
+  void TaskDone(const TaskId&, const CallOptions&, const TaskDoneRequest&, Worker::Done done) override {
+    done(absl::OkStatus());
+  }
+  void GetTask(const TaskId& to, const CallOptions&, GetTaskResponse* response, Worker::Done done) override {
+    done(to == kLate ? answer(response) : Unavailable("not here"));
+  }
+  std::function<absl::Status(GetTaskResponse*)> answer;
+};
+
+// A worker that starts shortly before the chief is done has last been asked while it was
+// absent. It must be asked again.
+TEST(JobCompletionTest, ATaskThatWasAbsentIsAskedAgainWhenAnotherIsDone) {
+  ClusterSpec cluster;
+  ASSERT_OK(cluster.AddTask(kSelf, "localhost:1"));
+  ASSERT_OK(cluster.AddTask(kChief, "localhost:2"));
+  ASSERT_OK(cluster.AddTask(kLate, "localhost:3"));
+  FakePeers peers;
+  Membership membership;
+  JobCompletion completion({.cluster = cluster,
+                            .self = kSelf,
+                            .peers = &peers,
+                            .membership = &membership,
+                            .last_used = [] { return absl::Now(); },
+                            .orphan_after = absl::Milliseconds(80),  // asks every 20 ms
+                            .gone_after = absl::ZeroDuration()});
+  std::atomic<int> asked = 0;
+  peers.answer = [&](GetTaskResponse* response) -> absl::Status {
+    response->set_state(GetTaskResponse::RUNNING);
+    if (++asked == 1) {
+      completion.TaskDone(kChief);
+      return Unavailable("not started yet");
+    }
+    completion.TaskDone(kLate);
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(completion.Wait(), IsOk());
+  EXPECT_GE(asked, 2);
+}
+
+}  // namespace
+}  // namespace thalweg
