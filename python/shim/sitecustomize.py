@@ -29,10 +29,28 @@ def _patch_coordinator(module):
     thalweg_server.patch_coordinator_class(module)
 
 
+def _patch_session_manager(module):
+    import thalweg_server
+    thalweg_server.patch_session_manager_class(module)
+
+
+def _patch_monitored_session(module):
+    import thalweg_server
+    thalweg_server.patch_recoverable_session_class(module)
+
+
+def _patch_hooks(module):
+    import thalweg_server
+    thalweg_server.patch_stop_hook_class(module)
+
+
 # By the end of the module's name: TensorFlow 1.15 calls its package tensorflow_core.
 _PATCHES = {
     ".python.training.server_lib": _patch_servers,
     ".python.training.coordinator": _patch_coordinator,
+    ".python.training.session_manager": _patch_session_manager,
+    ".python.training.basic_session_run_hooks": _patch_hooks,
+    ".python.training.monitored_session": _patch_monitored_session,
 }
 if os.environ.get("THALWEG_SESSIONS"):
     _PATCHES[".python.client.session"] = _patch_sessions

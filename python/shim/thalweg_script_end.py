@@ -8,6 +8,7 @@ by os._exit(), as the children of multiprocessing do.
 import atexit
 import builtins
 import os
+import re
 import sys
 import threading
 
@@ -43,6 +44,14 @@ def _notice_code(code):
         _failed = code not in (None, 0)
 
 
+def _repeat_missing_op(error):
+    """TensorFlow ends its messages with stack traces, in which an op that the server does not have is easily missed."""
+    missing = re.search(r"Op type not registered '.*", str(error))
+    if missing:
+        sys.stderr.write("thalweg: %s\n" % missing.group())
+        sys.stderr.flush()
+
+
 def _watch_exits():
     excepthook, sys_exit, os_exit = sys.excepthook, sys.exit, os._exit
 
@@ -50,6 +59,7 @@ def _watch_exits():
         global _failed
         _failed = True
         excepthook(*args)
+        _repeat_missing_op(args[1])
 
     def noticing_exit(code=None):
         _notice_code(code)

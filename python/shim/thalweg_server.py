@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers as processes that live as long as the script that made them.
 
-A script that ends well says so to its servers, which tell the other tasks: a parameter server that waits in join()
-ends when all workers have. The servers serve until the process is gone, since sessions are closed last of all.
+A script that ends says so to its servers, which tell the other tasks: a parameter server that waits in join()
+ends when all workers have ended well, and synchronous training does not wait forever for a worker that failed. The servers serve until the process is gone, since sessions are closed last of all.
 """
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -19,6 +20,12 @@ from thalweg_script_end import when_script_ends
 _TENSORFLOW_GRACE_SECONDS = 120
 _GRACE_SECONDS = 5
 _QUEUE_RUNNER_GRACE_SECONDS = 1
+# TensorFlow's workers look every 30 s whether the chief has initialized the variables, so that most lose 30 s.
+_TENSORFLOW_LOOK_SECONDS = 30
+_LOOK_SECONDS = 2
+# TensorFlow creates the session of a lost parameter server again and again without a pause.
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2
 _ORPHAN_CODE = 132  # the exit code of a server that no worker needs any more
 _ANSWER_SECONDS = 15  # how long a server may take to tell the other tasks, or to leave
 
@@ -62,7 +69,7 @@ class ServerProcess:
     def _command(cpus, lifeline, channel):
         command = [os.environ["THALWEG_BINARY"], "server", "--server_def=-", "--cpus=%d" % cpus,
                    "--lifeline=%d" % lifeline, "--script_channel=%d" % channel]
-        for flag in ("orphan_after", "orphan_checkpoint"):
+        for flag in ("orphan_after", "orphan_checkpoint", "failed_after"):
             value = os.environ.get("THALWEG_" + flag.upper())
             if value:
                 command.append("--%s=%s" % (flag, value))
@@ -142,9 +149,16 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
 
-    def start_announcing(self):
-        """The script's work is done, and the other tasks are told. It serves on."""
-        self._tell(b"D")
+    def tell_stop_step(self, step):
+        """The global step at which the script stops."""
+        self._tell(b"S%d\n" % step)
+
+    def send_signal(self, number):
+        self._process.send_signal(number)
+
+    def start_announcing(self, ended_well):
+        """The script's work is done, or it fails, and the other tasks are told. It serves on."""
+        self._tell(b"D" if ended_well else b"F")
 
     def finish_announcing(self):
         """Returns when they know. What ends this process (a container, say) may end the server with it."""
@@ -179,12 +193,12 @@ _released = set()  # of tf.train.Servers that are gone: they serve until the scr
 
 
 def _end_all(ended_well):
-    """A task that failed says nothing: it may be started again."""
-    if not ended_well:
+    """The other tasks give one that failed some time to be started again."""
+    if not ended_well and _keeps_tensorflow_semantics():
         return
     processes = list(_running)
     for process in processes:
-        process.start_announcing()
+        process.start_announcing(ended_well)
     for process in processes:
         process.finish_announcing()
 
@@ -211,6 +225,7 @@ def _start(module, server_def, cpus=1):
         errors = _errors_of(package)
         raise errors.exception_type_from_error_code(getattr(errors, code))(None, None, message)
     when_script_ends(_end_all)
+    _dump_on_signal()
     _running.add(process)
     return process
 
@@ -243,6 +258,45 @@ def patch_server_class(module):
     module.Server.start = lambda self: None  # it listens since it was made
     module.Server.join = join
     module.Server.target = property(lambda self: self._server.target)
+
+
+def patch_stop_hook_class(module):
+    """Tells the servers at which step the script stops, for the time left in the job's status."""
+    original = module.StopAtStepHook.after_create_session
+
+    def after_create_session(self, session, coord):
+        original(self, session, coord)
+        for process in list(_running):
+            process.tell_stop_step(self._last_step)
+
+    module.StopAtStepHook.after_create_session = after_create_session
+
+
+def _dump_on_signal():
+    """SIGUSR1 makes the servers write their flight recorders, also while the script waits in a step.
+
+    Python runs handlers between two instructions of the main thread, which may be far away. The number of the signal
+    comes through the pipe at once.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGUSR1) != signal.SIG_DFL:
+        return
+    numbers, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    before = signal.set_wakeup_fd(write_end)
+    if before != -1:  # the script has its own
+        signal.set_wakeup_fd(before)
+        os.close(numbers)
+        os.close(write_end)
+        return
+    signal.signal(signal.SIGUSR1, lambda number, frame: None)
+
+    def forward():
+        while True:
+            if signal.SIGUSR1 in os.read(numbers, 64):
+                for process in list(_running):
+                    process.send_signal(signal.SIGUSR1)
+
+    threading.Thread(target=forward, daemon=True).start()
 
 
 def patch_session_class(module):
@@ -297,21 +351,22 @@ def patch_coordinator_class(module):
         return everybody, {t for t in everybody if t.name.startswith("QueueRunnerThread-") and t.is_alive()}
 
     def join(self, threads=None, stop_grace_period_secs=_TENSORFLOW_GRACE_SECONDS, ignore_live_threads=False):
-        if stop_grace_period_secs != _TENSORFLOW_GRACE_SECONDS:
-            return original(self, threads, stop_grace_period_secs, ignore_live_threads)
         everybody, runners = queue_runners(self, threads)
         while any(t.is_alive() for t in everybody) and not self.wait_for_stop(1.0):
             pass
-        end = time.monotonic() + _QUEUE_RUNNER_GRACE_SECONDS
+        end = time.monotonic() + min(_QUEUE_RUNNER_GRACE_SECONDS, stop_grace_period_secs)
         for runner in runners:
             runner.join(max(0, end - time.monotonic()))
-        self._thalweg_left_alone = {t for t in runners if t.is_alive()}
+        left_alone = {t for t in runners if t.is_alive()}
+        self._thalweg_left_alone = left_alone.union(getattr(self, "_thalweg_left_alone", ()))  # some scripts stop twice
         with self._lock:
-            self._registered_threads -= self._thalweg_left_alone
-        others = everybody - self._thalweg_left_alone
-        if any(t.is_alive() for t in others):
-            say_grace()
-        return original(self, others, _GRACE_SECONDS, ignore_live_threads)
+            self._registered_threads -= left_alone
+        others = everybody - left_alone
+        if stop_grace_period_secs == _TENSORFLOW_GRACE_SECONDS:
+            stop_grace_period_secs = _GRACE_SECONDS
+            if any(t.is_alive() for t in others):
+                say_grace()
+        return original(self, others, stop_grace_period_secs, ignore_live_threads)
 
     def request_stop(self, ex=None):
         if threading.current_thread() not in getattr(self, "_thalweg_left_alone", ()):
@@ -319,3 +374,61 @@ def patch_coordinator_class(module):
 
     module.Coordinator.join = join
     module.Coordinator.request_stop = request_stop
+
+
+def patch_session_manager_class(module):
+    """Lets workers start soon after the chief, unless the script says how often they look for the variables."""
+    if _keeps_tensorflow_semantics():
+        return
+    original = module.SessionManager.__init__
+
+    def init(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        if self._recovery_wait_secs == _TENSORFLOW_LOOK_SECONDS:
+            self._recovery_wait_secs = _LOOK_SECONDS
+
+    module.SessionManager.__init__ = init
+
+
+class _PatientSessionCreator:
+    """Repeats another session creator until its session works, with a growing pause. Only the first try logs."""
+
+    def __init__(self, creator, module):
+        self._creator, self._module = creator, module
+
+    def create_session(self):
+        pause, tries = _FIRST_PAUSE_SECONDS, 1
+        while True:
+            try:
+                session = self._create(quietly=tries > 1)
+                if tries > 1:
+                    _log("a new session works, after %d tries" % tries)
+                return session
+            except self._module._PREEMPTION_ERRORS as error:
+                if tries == 1:
+                    _log("a session could not be created, and is tried again until it works: %s" % error)
+            time.sleep(pause)
+            pause, tries = min(2 * pause, _LONGEST_PAUSE_SECONDS), tries + 1
+
+    def _create(self, quietly):
+        if not quietly:
+            return self._creator.create_session()
+        logging = self._module.logging
+        verbosity = logging.get_verbosity()
+        logging.set_verbosity(max(verbosity, logging.WARN))
+        try:
+            return self._creator.create_session()
+        finally:
+            logging.set_verbosity(verbosity)
+
+
+def patch_recoverable_session_class(module):
+    """Pauses between the tries of a MonitoredSession to replace a session whose parameter server was lost."""
+    if _keeps_tensorflow_semantics():
+        return
+    original = module._RecoverableSession.__init__
+
+    def init(self, sess_creator):
+        original(self, _PatientSessionCreator(sess_creator, module))
+
+    module._RecoverableSession.__init__ = init

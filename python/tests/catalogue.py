@@ -6,7 +6,7 @@
 Each program is written as public TensorFlow 1 programs are, learns from a few hundred examples, and prints one line
 "RESULT name=value ..." in every task that trains. Programs that compute the same whatever the order of their steps
 must give TensorFlow's numbers; of the others the results must be as good. Every task must end by itself on Thalweg,
-with code 0; Thalweg's parameter servers of TensorFlow workers do so too. TensorFlow's never end, and are killed.
+with code 0 and without a traceback; Thalweg's parameter servers of TensorFlow workers do so too. TensorFlow's never end, and are killed.
 """
 
 import argparse
@@ -48,7 +48,7 @@ CATALOGUE = collections.OrderedDict([
     ("TFRecords in queue runners", program("tfrecord_queue.py", within={"loss": (0, 0.8)})),
     ("CNN, synchronous, checkpoints", program("cnn_sync.py", within={"loss": (0, 0.8)})),
     ("PTB, two workers", program("ptb_lstm.py", within={"perplexity": (1, 12)})),
-    ("PTB, one worker", program("ptb_lstm.py", workers=1, same={"perplexity": 1e-2})),
+    ("PTB, one worker", program("ptb_lstm.py", workers=1, same={"sixth": 1e-3}, within={"perplexity": (1, 3)})),
     ("matrix factorization, 2 ps", program("matrix_factorization.py", ps=2, within={"loss": (0, 0.6)})),
     ("word2vec, NCE", program("word2vec_nce.py", within={"loss": (0, 4), "trace": (29.9, 30.1)})),
     ("denoising autoencoder", program("autoencoder.py", within={"cost": (0, 0.15)})),
@@ -84,6 +84,10 @@ CATALOGUE = collections.OrderedDict([
                                                       tensorflow=False, note="as above")),
     ("synchronous, Supervisor, uneven", program("sync_uneven.py", args=["--batches=30,10", "--supervisor"],
                                                 tensorflow=False, note="as above")),
+    ("synchronous, Supervisor that stops twice", program("sync_uneven.py",
+                                                         args=["--batches=20,20", "--supervisor", "--stop"],
+                                                         tensorflow=False, note="as above")),
+    ("synchronous, a session that stays open", program("open_end.py", within={"accuracy": (0.8, 1)})),
     ("synchronous, backup worker, averages", program("sync_averages.py", workers=3, within={"loss": (0, 1)})),
     ("replicated variables behind a barrier", program("replicated.py", same={"loss": 1e-3, "w0": 1e-3})),
     ("tf.keras in a server's session", program("keras_session.py", workers=1, same={"loss": 1e-2, "accuracy": 1e-2})),
@@ -117,6 +121,28 @@ CATALOGUE = collections.OrderedDict([
     ("one trains, one follows its checkpoints", program("checkpoint_follower.py", same={"loss": 1e-3})),
     ("feature columns, from Examples", program("feature_columns.py", within={"loss": (0, 0.5)})),
     ("in-graph replication", program("in_graph.py", same={"loss": 1e-4, "w0": 1e-4})),
+    ("tf.contrib.slim", program("slim_learning.py", within={"loss": (0, 1)}, tensorflow=False,
+                                note="the worker waits for the chief that has left")),
+    ("tf.contrib.training, 2 ps", program("contrib_training.py", ps=2, within={"accuracy": (0.9, 1),
+                                                                               "step": (150, 152)})),
+    ("tf.contrib.learn, Experiment", program("learn_experiment.py", launch="tf_config", within={"accuracy": (0.8, 1)},
+                                             tensorflow=False, note="as above")),
+    ("partitioned embeddings, 2 ps", program("partitioned_embeddings.py", ps=2,
+                                             within={"accuracy": (0.9, 1), "partitions": (3, 3)})),
+    ("Scaffold and session creators", program("scaffold_session.py", within={"loss": (0, 0.01)})),
+    ("SessionManager", program("session_manager.py", within={"accuracy": (0.9, 1)})),
+    ("warm start, BestExporter", program("warm_start.py", launch="tf_config", within={"accuracy": (0.8, 1),
+                                                                                     "loaded": (0.8, 1)})),
+    ("loops across tasks", program("loops_across_devices.py", workers=1, same={"loss": 1e-3})),
+    ("TFConfigClusterResolver, towers", program("cluster_resolver.py", launch="tf_config", within={"loss": (0, 1)},
+                                                tensorflow=False, note="as above")),
+    ("elastic averaging", program("elastic_averaging.py", within={"loss": (0, 1)})),
+    ("model averaging, one worker", program("elastic_averaging.py", workers=1, args=["--optimizer=average"],
+                                            within={"loss": (0, 0.1)})),
+    ("AGN, one worker", program("elastic_averaging.py", workers=1, args=["--optimizer=agn"],
+                                within={"loss": (0, 0.5)})),
+    ("SequenceExamples in buckets", program("readers_and_buckets.py", within={"loss": (0, 0.3),
+                                                                              "records": (2880, 2880)})),
 ])
 
 
@@ -205,6 +231,9 @@ def run(entry, thalweg):
         if thalweg in (True, "ps") and not outcome.problems:
             for job, index, process in tasks:
                 wait_for_end(outcome, job, index, process, end)
+            for job, index, process in tasks:
+                if "Traceback (most recent call last)" in process.output:
+                    outcome.problems.append("%s %d prints a traceback" % (job, index))
         outcome.ending = time.time() - trained
         outcome.seconds = time.time() - start
         if outcome.problems:

@@ -17,7 +17,7 @@ class CatalogueTest(unittest.TestCase):
     def test_synchronous_training_whose_workers_leave_one_by_one(self):
         self.check("synchronous, a worker leaves early", "synchronous, without extra tokens",
                    "synchronous, the chief leaves first", "synchronous, a worker without batches",
-                   "synchronous, Supervisor, uneven")
+                   "synchronous, Supervisor, uneven", "synchronous, Supervisor that stops twice")
 
     def test_programs(self):
         self.check("softmax, a worker that joins late", "queues of examples, Coordinator", "A3C, threads",

@@ -56,6 +56,17 @@ class ClusterProgramsTest(JobTest):
                 for process in ps + workers:
                     process.stop()
 
+    def test_the_debugger_sees_what_it_sees_of_tensorflow(self):
+        seen = {}
+        for thalweg in (False, True):
+            hosts = self.cluster(1, 1)
+            self.start_job("debugged.py", hosts, "ps", 1, thalweg=thalweg)
+            worker, = self.start_job("debugged.py", hosts, "worker", 1, thalweg=thalweg)
+            self.assert_ends(worker, "done")
+            seen[thalweg] = re.findall(r"^(?:DEVICES|METADATA|INPUTS|WATCHED|LOSS) .*$", worker.output, re.M)
+        self.assertEqual(seen[True], seen[False])
+        self.assertIn("WATCHED loss:0:DebugIdentity 1017.75", seen[True])
+
     def test_boosted_trees(self):
         """All outputs of the ops equal TensorFlow's. Later versions have no kernels for them."""
         if not tensorflow.__version__.startswith("1."):
@@ -74,6 +85,19 @@ class ClusterProgramsTest(JobTest):
                 if a != b:
                     self.assertAlmostEqual(float(a), float(b), delta=1e-4 + 1e-3 * abs(float(b)),
                                            msg=" ".join(theirs[i - 5:i]))
+
+    def test_ops_of_contrib(self):
+        """They compute what TensorFlow's do, random numbers included. Later versions have no tf.contrib."""
+        if not tensorflow.__version__.startswith("1."):
+            return
+        outputs = []
+        for thalweg in (True, False):
+            process = self.start("contrib_ops.py", thalweg=thalweg)
+            self.assert_ends(process, "contrib ends")
+            lines = [line for line in process.output.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
+            outputs.append(lines[lines.index("contrib begins"):lines.index("contrib ends")])
+        self.assertEqual(*outputs)
+        self.assertGreater(len(outputs[0]), 150)
 
     def test_collectives(self):
         def run(*thalweg):

@@ -57,7 +57,7 @@ class JobEndTest(unittest.TestCase):
              "--task_index", "0", "--idle_after", "1s"] + list(flags),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self._processes.append(ps)
-        self.assertIn(b"Started server", ps.stdout.readline())
+        self.assertTrue(any(b"Started server" in line for line in iter(ps.stdout.readline, b"")), "the server ended")
         return ps
 
     def start_worker(self, ends):

@@ -68,6 +68,9 @@ class Process:
         self._reader.join()
         self._process.stdout.close()
 
+    def send_signal(self, number):
+        self._process.send_signal(number)
+
     def interrupt(self):
         """Sends SIGINT to the script and everything that it has started, like Ctrl-C in a terminal."""
         os.killpg(self._process.pid, signal.SIGINT)

@@ -13,6 +13,7 @@ import tensorflow.core.framework.summary_pb2  # noqa: F401
 import tensorflow.core.protobuf.config_pb2  # noqa: F401
 import tensorflow.core.protobuf.meta_graph_pb2  # noqa: F401
 import tensorflow.core.protobuf.saver_pb2  # noqa: F401
+import tensorflow.core.protobuf.snapshot_pb2  # noqa: F401
 import tensorflow.core.protobuf.tensor_bundle_pb2  # noqa: F401
 import tensorflow.core.protobuf.tensorflow_server_pb2  # noqa: F401
 import tensorflow.core.util.event_pb2  # noqa: F401

@@ -2,6 +2,7 @@
 """Tests how scripts under `thalweg python` end, and how their jobs end."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,12 @@ class ScriptEndTest(JobTest):
                           ("crash", 137)):
             with self.subTest(how=how):
                 self.assert_ends(self.start("open_session.py", "--how=" + how), "one is 1", code)
+
+    def test_a_missing_op_is_the_last_word(self):
+        process = self.start("missing_op.py")
+        self.assert_ends(process, "one is 1", code=1)
+        lines = [line for line in process.output.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
+        self.assertRegex(lines[-1], r"^thalweg: Op type not registered 'Fact' \(node 'claim'\)")
 
     def test_join_ends_the_script_with_its_job(self):
         hosts = self.cluster(1, 1)
@@ -39,6 +46,45 @@ class ScriptEndTest(JobTest):
                 self.assert_ends(again, "counted to 2")
                 self.assert_ends(ps, "the job is over")
 
+    def start_sync_job(self, failed_after):
+        """Worker 1 raises an exception after 3 batches. Without extra tokens the chief cannot train alone."""
+        hosts = [*self.cluster(1, 2), "--num_tokens=0"]
+        env = {"THALWEG_FAILED_AFTER": failed_after}
+        ps, = self.start_job("catalogue/sync_uneven.py", hosts, "ps", 1, env=env)
+        chief = self.start("catalogue/sync_uneven.py", *hosts, "--job_name=worker", "--task_index=0", env=env)
+        worker = [*hosts, "--job_name=worker", "--task_index=1"]
+        failing = self.start("catalogue/sync_uneven.py", *worker, "--raise_after=3", env=env)
+        self.assert_ends(failing, "RuntimeError: no more data", code=1)
+        return ps, chief, worker
+
+    def test_synchronous_training_fails_with_a_worker(self):
+        ps, chief, _ = self.start_sync_job("10s")
+        self.assert_ends(chief, "waits for gradients of /job:worker/replica:0/task:1, which ended with an error", code=1)
+        self.assert_ends(ps, "no worker is left", code=132)
+
+    def test_synchronous_training_goes_on_with_a_restarted_worker(self):
+        ps, chief, worker = self.start_sync_job("10m")
+        again = self.start("catalogue/sync_uneven.py", *worker)
+        self.assert_ends(again, "RESULT batches=10")
+        self.assert_ends(chief, "RESULT batches=30")
+        self.assert_ends(ps, "the job is over")
+
+    def test_a_worker_waits_for_a_lost_parameter_server(self):
+        hosts = self.cluster(1, 1)
+        with tempfile.TemporaryDirectory() as folder:
+            ps, = self.start_job("recovering.py", hosts, "ps", 1, "--folder=" + folder)
+            worker, = self.start_job("recovering.py", hosts, "worker", 1, "--folder=" + folder)
+            self.assertTrue(worker.wait_for("step 10"), worker.output)
+            ps.kill()
+            self.assertTrue(worker.wait_for("is tried again until it works"), worker.output)
+            again, = self.start_job("recovering.py", hosts, "ps", 1, "--folder=" + folder)
+            self.assertTrue(worker.wait_for("a new session works, after"), worker.output)
+            open(os.path.join(folder, "stop"), "w").close()
+            self.assert_ends(worker, "done")
+            self.assert_ends(again, "the job is over")
+        self.assertEqual(worker.output.count("is tried again until it works"), 1, worker.output)
+        self.assertNotIn("An error was raised while a session was being created", worker.output)
+
     def test_ctrl_c_is_left_to_the_script(self):
         hosts = self.cluster(1, 1)
         with tempfile.TemporaryDirectory() as folder:
@@ -57,6 +103,15 @@ class ScriptEndTest(JobTest):
                 job = self.start("one_script.py", *self.cluster(1, 2), "--method=" + method)
                 self.assert_ends(job, "codes [0, 0, 0]")
                 self.assertIn("counted to 2", job.output)
+
+    def test_workers_look_for_the_variables_often(self):
+        code = ("import tensorflow.compat.v1 as tf; m = tf.train.SessionManager; "
+                "print('seconds', m()._recovery_wait_secs, m(recovery_wait_secs=7)._recovery_wait_secs)")
+        for flags, seconds in (((), "seconds 2 7"), (("--keep_tensorflow_semantics",), "seconds 30 7")):
+            with self.subTest(flags=flags):
+                out = subprocess.check_output([THALWEG, "python", "--python", sys.executable, *flags, "-c", code],
+                                              universal_newlines=True, timeout=180)
+                self.assertIn(seconds, out)
 
     def test_flags_of_the_interpreter(self):
         python = [THALWEG, "python", "--python", sys.executable]

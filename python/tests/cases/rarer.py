@@ -42,7 +42,9 @@ def stateful_random(c):
             read = c.apply("ReadVariableOp", resource=handle, dtype=tf.int64)
         c.add(op, [t for t in outputs if isinstance(t, tf.Tensor)] + read)
     if "StatefulRandomBinomial" in c.registered:
-        handle, assigned = resource_variable(c, STATE + 1)  # TensorFlow writes to what was fed
+        # TensorFlow writes to the memory of the assigned value: assign a copy, not a feed that other steps use, too.
+        (copy,) = c.apply("ReverseV2", tensor=STATE[::-1] + 1, axis=ints(0))
+        handle, assigned = resource_variable(c, copy)
         with tf.control_dependencies([assigned]):
             outputs = c.apply("StatefulRandomBinomial", resource=handle, algorithm=index(1, np.int64),
                               shape=ints(4, 3), counts=array("float64", [5, 100, 1000]),

@@ -16,7 +16,9 @@ parser.add_argument("--task_index", type=int, required=True)
 parser.add_argument("--batches", default="30,10", help="of each worker")
 parser.add_argument("--aggregate", type=int, default=0, help="gradients per step; 0: one of each worker")
 parser.add_argument("--num_tokens", type=int, default=-1)
+parser.add_argument("--raise_after", type=int, default=-1, help="number of batches after which an exception ends the script")
 parser.add_argument("--supervisor", action="store_true")
+parser.add_argument("--stop", action="store_true", help="stop the supervisor inside of its session, which stops it again")
 FLAGS = parser.parse_args()
 
 cluster = tf.train.ClusterSpec({"ps": FLAGS.ps_hosts.split(","), "worker": FLAGS.worker_hosts.split(",")})
@@ -51,6 +53,8 @@ def train(sess):
         xs = random.randn(32, 4)
         _, value, step = sess.run([train_op, loss, global_step], {x: xs, y: xs @ truth})
         steps += 1
+        if steps == FLAGS.raise_after:
+            raise RuntimeError("no more data")
         print("worker %d batch %d: step %d, loss %.4f" % (FLAGS.task_index, steps, step, value), flush=True)
     return steps
 
@@ -67,6 +71,8 @@ if FLAGS.supervisor:
             supervisor.start_queue_runners(session, [optimizer.get_chief_queue_runner()])
             session.run(init_tokens)
         train(session)
+        if FLAGS.stop:
+            supervisor.stop()
 else:
     hooks = [optimizer.make_session_run_hook(is_chief, num_tokens=FLAGS.num_tokens)]
     with tf.train.MonitoredTrainingSession(server.target, is_chief, hooks=hooks, config=config) as session:
