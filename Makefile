@@ -32,8 +32,15 @@ test: build tensorflow ## build and run all tests, including those against Tenso
 .PHONY: test-tf1
 test-tf1: build ## run the tests with TensorFlow 1.15.5 as client or peer; needs Python 3.7
 	@tools/setup; python=$$(tools/tensorflow 1.15); \
-	for script in python/tests/{cluster_programs,dataset_clients,script_end,py_func,placement,catalogue,ordering}_test.py python/tests/tensorflow1/mixed_cluster_test.py; do \
+	for script in python/tests/{batch,cluster_programs,dataset_clients,script_end,py_func,placement,catalogue,ordering,why}_test.py python/tests/tensorflow1/{mixed_cluster,contrib_factorization}_test.py; do \
 	  THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python $$script; \
+	done
+
+.PHONY: test-observe
+test-observe: build ## look at running jobs with a browser (Chromium), Prometheus and a terminal (tmux), which it installs
+	@tools/setup observe
+	@for script in tests/observe/*_test.py; do \
+	  THALWEG_BIN=$$PWD/build/release/bin python3 $$script || exit 1; \
 	done
 
 .PHONY: test-programs
@@ -55,7 +62,23 @@ test-asan-cpp: setup ## the C++ tests with the address and undefined-behaviour s
 	@ctest --preset asan -j $(JOBS) -L cpp
 
 .PHONY: check-all
-check-all: test test-tf1 test-asan test-tsan test-clang lint ## run every check; takes hours
+check-all: test test-observe test-tf1 test-asan test-tsan test-clang lint ## run every check; takes hours
+
+.PHONY: robustness
+robustness: build ## train under thousands of faults and check the history; FAULTS=10000 PROCESS_FAULTS=500 SEED=1 REPLICATION=async
+	@build/release/bin/robustness/one_process --seed=$(or $(SEED),1) --faults=$(or $(FAULTS),10000) \
+	  --replication=$(or $(REPLICATION),async)
+	@THALWEG_BIN=$$PWD/build/release/bin tests/robustness/processes.py --seed $(or $(SEED),1) --faults $(or $(PROCESS_FAULTS),500) \
+	  --replication $(or $(REPLICATION),async)
+
+.PHONY: soak
+soak: build ## train for an hour with a fault every 15 s, and print how memory, descriptors and threads grow
+	@build/release/bin/robustness/one_process --soak=$(or $(TIME),1h) --fault_every=15s --faults_per_episode=4
+
+.PHONY: fuzz
+fuzz: setup-develop ## fuzz the parsers of messages, files and texts for SECONDS=60 each, with libFuzzer
+	@$(call build,fuzz,fuzzers)
+	@tests/fuzz/run $(or $(SECONDS),60)
 
 .PHONY: bench
 bench: build tensorflow ## run the benchmarks
@@ -71,9 +94,13 @@ format: setup-develop ## format the source files with clang-format
 check-format: setup-develop ## check the format of the source files
 	@git ls-files -- '*.h' '*.cc' | xargs -r clang-format --dry-run -Werror
 
+.PHONY: check-license
+check-license: ## check that every source file names its license
+	@tools/spdx
+
 .PHONY: lint
 lint: setup-develop ## check layout and license lines, and run clang-tidy on what differs from origin/main
-	@$(call build,clang,thalweg_proto thalweg_common_headers thalweg_op_headers thalweg_test_headers thalweg_api_headers)
+	@$(call build,clang,thalweg_generated thalweg_common_headers thalweg_op_headers thalweg_test_headers thalweg_api_headers)
 	@tools/lint $(LINT_BASE)
 
 .PHONY: clangd
@@ -95,7 +122,7 @@ install: setup ## install the program and the C++ library to PREFIX (/usr/local)
 
 .PHONY: clean
 clean: ## remove everything that was built, except the TensorFlow environment
-	@rm -rf build/release build/debug build/asan build/tsan build/clang
+	@rm -rf build/release build/debug build/asan build/tsan build/clang build/fuzz
 
 .PHONY: setup setup-develop setup-docs tensorflow
 setup: ## install missing Debian packages

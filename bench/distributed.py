@@ -137,4 +137,5 @@ def main():
                 "", name, rate, rate / base, *(seconds([r[i] for r in runs]) for i in (1, 2, 3))), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -44,6 +44,11 @@ if(THALWEG_SANITIZE)
   endif()
 endif()
 
+option(THALWEG_FUZZ "Build the targets of tests/fuzz for libFuzzer, with clang" OFF)
+if(THALWEG_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/ccache)

@@ -18,7 +18,8 @@ find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)  # dnnl's own config fails to load
+find_library(MICROHTTPD_LIBRARY microhttpd REQUIRED)  # the HTTP port
 # BLAS and LAPACK. Prefers the serial build, which starts no threads.
 find_library(OPENBLAS_LIBRARY openblas PATH_SUFFIXES openblas-serial REQUIRED)
 set(THALWEG_LIBRARIES ${THALWEG_API_LIBRARIES} gRPC::grpc++ JPEG::JPEG PNG::PNG ZLIB::ZLIB ${DNNL_LIBRARY} ${OPENBLAS_LIBRARY}
-                      farmhash leveldb re2 snappy)
+                      ${MICROHTTPD_LIBRARY} farmhash leveldb re2 snappy sqlite3)
