@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/base/intra_op_pool.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <climits>
 
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/clock.h"
 #include "thalweg/base/denormals.h"
+#include "thalweg/base/futex.h"
 #include "thalweg/base/logging.h"
 
 namespace thalweg {
@@ -19,17 +16,6 @@ namespace {
 constexpr int64_t kSpinNanos = 20'000;
 constexpr int kShardsPerThread = 8;  // several, to balance uneven shards and late helpers
 constexpr uint32_t kCallerSleeps = uint32_t{1} << 31;
-
-static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
-
-// Sleeps until woken, if `word` still has `value`. May return early.
-void FutexWait(std::atomic<uint32_t>& word, uint32_t value) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
-}
-
-void FutexWake(std::atomic<uint32_t>& word, int threads) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, threads, nullptr, nullptr, 0);
-}
 
 void Pause() {
 #if defined(__x86_64__)

@@ -2,6 +2,9 @@
 #include "thalweg/base/mutex.h"
 
 #include <algorithm>
+#include <climits>
+
+#include "thalweg/base/futex.h"
 
 namespace thalweg {
 
@@ -10,12 +13,26 @@ bool CondVar::WaitWithTimeout(Mutex* mu, absl::Duration timeout) {
     Wait(mu);
     return false;
   }
-  // Bounded, so that the sum with the time of now does not overflow.
-  const auto nanos = absl::ToChronoNanoseconds(std::min(timeout, absl::Hours(24 * 365)));
-  std::unique_lock<std::mutex> lock(mu->mutex_, std::adopt_lock);
-  const bool over = changed_.wait_for(lock, nanos) == std::cv_status::timeout;
-  lock.release();
-  return over;
+  return !WaitNanos(mu, std::max<int64_t>(absl::ToInt64Nanoseconds(timeout), 0));
+}
+
+bool CondVar::WaitNanos(Mutex* mu, int64_t nanos) {
+  const uint32_t seen = signals_.load(std::memory_order_relaxed);
+  waiters_.fetch_add(1, std::memory_order_relaxed);
+  mu->mutex_.unlock();
+  const bool in_time = FutexWait(signals_, seen, nanos);
+  mu->mutex_.lock();
+  waiters_.fetch_sub(1, std::memory_order_relaxed);
+  return in_time;
+}
+
+void CondVar::SignalAll() { Wake(INT_MAX); }
+
+// The caller has changed the data under the mutex, after the waiters that it must wake had counted themselves there.
+void CondVar::Wake(int threads) {
+  if (waiters_.load(std::memory_order_relaxed) == 0) return;
+  signals_.fetch_add(1, std::memory_order_relaxed);
+  FutexWake(signals_, threads);
 }
 
 }  // namespace thalweg

@@ -4,7 +4,8 @@
 // does not see its locks. The same holds for absl::Notification and the like.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 
 #include "absl/base/thread_annotations.h"
@@ -46,13 +47,16 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 // Waits for a change of data that a mutex guards. Spurious wakeups are possible:
 //
 //   while (queue_.empty()) changed_.Wait(&mu_);
+//
+// A futex, and not std::condition_variable: up to version 2.40, glibc's condition variables can lose a wakeup
+// (https://sourceware.org/bugzilla/show_bug.cgi?id=25847).
 class CondVar {
  public:
-  void Wait(Mutex* mu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    std::unique_lock<std::mutex> lock(mu->mutex_, std::adopt_lock);
-    changed_.wait(lock);
-    lock.release();
-  }
+  CondVar() = default;
+  CondVar(const CondVar&) = delete;
+  CondVar& operator=(const CondVar&) = delete;
+
+  void Wait(Mutex* mu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { WaitNanos(mu, -1); }
 
   // Return true on timeout.
   bool WaitWithTimeout(Mutex* mu, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -60,11 +64,19 @@ class CondVar {
     return WaitWithTimeout(mu, deadline - absl::Now());
   }
 
-  void Signal() { changed_.notify_one(); }
-  void SignalAll() { changed_.notify_all(); }
+  // Wake one or all of the threads that wait. Call them after the change, with or without the mutex.
+  void Signal() { Wake(1); }
+  void SignalAll();
 
  private:
-  std::condition_variable changed_;
+  // Negative `nanos` mean no limit. False if the time is over.
+  bool WaitNanos(Mutex* mu, int64_t nanos);
+  void Wake(int threads);
+
+  // A waiter reads the number under the mutex, releases the mutex, and sleeps while the number stays the same. A signal
+  // that comes before it sleeps changes the number, so that it does not sleep at all.
+  std::atomic<uint32_t> signals_{0};
+  std::atomic<int> waiters_{0};  // written under the mutex
 };
 
 }  // namespace thalweg

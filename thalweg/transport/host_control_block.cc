@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/transport/host_control_block.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <climits>
 #include <cstring>
@@ -13,6 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "thalweg/base/clock.h"
+#include "thalweg/base/futex.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
@@ -26,13 +22,10 @@ constexpr absl::Duration kNap = absl::Milliseconds(200);
 constexpr absl::Duration kLockTimeout = absl::Seconds(5);
 
 void Sleep(std::atomic<uint32_t>& word, uint32_t value, absl::Duration timeout) {
-  const timespec time = absl::ToTimespec(timeout);
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, value, &time, nullptr, 0);
+  FutexWait(word, value, absl::ToInt64Nanoseconds(timeout), FutexScope::kSharedMemory);
 }
 
-void WakeAll(std::atomic<uint32_t>& word) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
+void WakeAll(std::atomic<uint32_t>& word) { FutexWake(word, INT_MAX, FutexScope::kSharedMemory); }
 
 void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
