@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -27,15 +28,20 @@ std::string Since(absl::Duration waited) {
       absl::Trunc(waited, waited < absl::Seconds(10) ? absl::Milliseconds(1) : absl::Seconds(1)));
 }
 
+constexpr int64_t kEveryWorker = -1;
+
 Tensor Worker(int64_t worker) { return Tensor::Scalar<int64_t>(worker); }
 
 absl::Status RunShort(Session& session, const std::vector<Fetch>& fetches) {
   return session.Run(fetches, {}, {.timeout = kShortStep}).status();
 }
 
+// The roster learns of it first, see TellAccumulators().
 absl::Status Leave(Session& session, const SyncGraph& g, int64_t worker) {
-  return session.Run({g.roster_leave, g.accumulator_leaves}, {{g.member, Worker(worker)}}, {.timeout = kShortStep})
-      .status();
+  for (const Output& leave : {g.roster_leave, g.accumulator_leaves}) {
+    RETURN_IF_ERROR(session.Run({leave}, {{g.member, Worker(worker)}}, {.timeout = kShortStep}).status());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Join(Session& session, const SyncGraph& g, const RosterJoinResult& join, int64_t worker) {
@@ -47,14 +53,33 @@ absl::Status Join(Session& session, const SyncGraph& g, const RosterJoinResult& 
   return absl::OkStatus();
 }
 
-// The workers that have joined and not left.
-absl::StatusOr<std::set<int64_t>> Present(Session& session, const SyncGraph& g) {
+// The workers of the roster, and whether they are present: have joined and not left.
+using Members = std::map<int64_t, bool>;
+absl::StatusOr<Members> ReadMembers(Session& session, const SyncGraph& g) {
   ASSIGN_OR_RETURN(const auto out, session.Run({g.members.worker, g.members.present}, {}, {.timeout = kShortStep}));
-  std::set<int64_t> present;
+  Members members;
   for (int64_t i = 0; i < out[0].num_elements(); ++i) {
-    if (out[1].data<bool>()[i]) present.insert(out[0].data<int64_t>()[i]);
+    members[out[0].data<int64_t>()[i]] = out[1].data<bool>()[i];
   }
-  return present;
+  return members;
+}
+
+// Tells the accumulators who is present. A worker that leaves or joins meanwhile tells the roster first and the
+// accumulators second, so its own message may be overtaken by an older state of ours. It is then in the roster when
+// we read it again.
+absl::Status TellAccumulators(Session& session, const SyncGraph& g) {
+  Members told;
+  while (true) {
+    ASSIGN_OR_RETURN(const Members members, ReadMembers(session, g));
+    if (members == told) return absl::OkStatus();
+    for (const auto& [worker, present] : members) {
+      RETURN_IF_ERROR(session
+                          .Run({present ? g.accumulator_joins : g.accumulator_leaves}, {{g.member, Worker(worker)}},
+                               {.timeout = kShortStep})
+                          .status());
+    }
+    told = members;
+  }
 }
 
 // The workers that a step waits for.
@@ -241,6 +266,8 @@ class Aggregation {
     const absl::StatusOr<Attendance> a = ReadAttendance(session_, g, &cancellation_);
     if (!a.ok()) return;  // the round fails, too
     if (say) SayWhomFor(*a, waited);
+    // A worker that was killed while it left may have told the roster only.
+    if (a->missing.empty()) TellAccumulators(session_, g).IgnoreError();  // the round fails, too
     const auto last_step = [&](int64_t worker) {
       const auto found = a->last_steps.find(worker);
       return found == a->last_steps.end() ? -1 : found->second;
@@ -363,15 +390,10 @@ class SyncHook final : public Hook {
     const SyncGraph& g = *graph_;
     rounds_.Restart();
     RETURN_IF_ERROR(session.Run({g.begin_rounds}, Numbered(g, rounds_.base), {.timeout = kShortStep}).status());
-    ASSIGN_OR_RETURN(const auto members,
-                     session.Run({g.members.worker, g.members.present}, {}, {.timeout = kShortStep}));
-    for (int64_t i = 0; i < members[0].num_elements(); ++i) {
-      const bool present = members[1].data<bool>()[i];
-      RETURN_IF_ERROR(session
-                          .Run({present ? g.accumulator_joins : g.accumulator_leaves},
-                               {{g.member, Worker(members[0].data<int64_t>()[i])}}, {.timeout = kShortStep})
-                          .status());
-    }
+    // What a worker of an earlier training told the accumulators after that had ended is forgotten.
+    RETURN_IF_ERROR(
+        session.Run({g.accumulator_joins}, {{g.member, Worker(kEveryWorker)}}, {.timeout = kShortStep}).status());
+    RETURN_IF_ERROR(TellAccumulators(session, g));
     values_are_new_ = false;
     return absl::OkStatus();
   }
@@ -408,24 +430,29 @@ class SyncHook final : public Hook {
         rounds = now;
         progress = absl::Now();
       }
-      const absl::StatusOr<std::set<int64_t>> present = Present(session, *graph_);
-      if (!present.ok()) continue;
+      const absl::StatusOr<Members> members = ReadMembers(session, *graph_);
+      if (!members.ok()) continue;
+      std::vector<int64_t> present;
+      for (const auto& [worker, is_present] : *members) {
+        if (is_present) present.push_back(worker);
+      }
       if (absl::Now() - progress >= linger) {
-        LOG(WARNING) << "the chief ends although worker " << absl::StrJoin(*present, ", ")
+        LOG(WARNING) << "the chief ends although worker " << absl::StrJoin(present, ", ")
                      << " has not left: no step for " << Since(absl::Now() - progress);
         // Should one of them still come, it finds the end.
         RunShort(session, {graph_->close_steps}).IgnoreError();
         return;
       }
       LOG(INFO) << "the chief has waited for " << Since(absl::Now() - start) << " for the end of worker "
-                << absl::StrJoin(*present, ", ");
+                << absl::StrJoin(present, ", ");
     }
   }
 
   // Clears the roster and resets the accumulators for the next training on these servers.
   void CleanUp(Session& session) {
     session
-        .Run({graph_->roster_leave, graph_->accumulator_joins}, {{graph_->member, Worker(-1)}}, {.timeout = kShortStep})
+        .Run({graph_->roster_leave, graph_->accumulator_joins}, {{graph_->member, Worker(kEveryWorker)}},
+             {.timeout = kShortStep})
         .status()
         .IgnoreError();
   }

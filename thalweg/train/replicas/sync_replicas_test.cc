@@ -299,6 +299,25 @@ TEST(SyncReplicas, AWorkerSaysWhomItWaitsFor) {
   chief->End();
 }
 
+// As if a worker had been killed while it left, or its message to the accumulators overtaken by an older one.
+TEST(SyncReplicas, AccumulatorsThatMissedALeaverAreTold) {
+  TestCluster cluster({{"ps", 2}, {"worker", 2}});
+  const SyncReplicasOptions options = {
+      .replicas_to_aggregate = 2, .total_num_replicas = 2, .say_after = absl::Milliseconds(50)};
+  TestReplica chief(&cluster, 0, Sync(options)), worker(&cluster, 1, Sync(options));
+  chief.Start();
+  worker.Start();
+  worker.End();
+  Node* const joins = chief.graph.FindNode("sync_replicas/joins");
+  Node* const member = chief.graph.FindNode("sync_replicas/member");
+  ASSERT_TRUE(joins != nullptr && member != nullptr);
+  const auto told = chief.session->Run({Output(joins)}, {{Output(member), Tensor::Scalar<int64_t>(1)}});
+  ASSERT_TRUE(told.ok()) << told.status();
+  chief.Step(1, 1);
+  EXPECT_EQ(chief.GlobalStep(), 1);
+  chief.End();
+}
+
 TEST(SyncReplicas, AStragglerFindsTheEnd) {
   TestCluster cluster({{"ps", 1}, {"worker", 2}});
   const SyncReplicasOptions options = {
