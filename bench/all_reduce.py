@@ -76,12 +76,24 @@ def openmpi(args, ranks, folder):
                 *args.bytes.split(",")])
 
 
-def gloo(args, ranks, folder):
+def torch_processes(python, program, ranks, folder, seconds, sizes):
+    """Runs a program for PyTorch as `ranks` processes, which meet in a file. Returns what the first one has printed."""
     store = tempfile.mktemp(dir=folder)
-    processes = [subprocess.Popen([args.pytorch, "-c", GLOO, str(rank), str(ranks), store, str(args.seconds), args.bytes],
-                                  stdout=subprocess.PIPE, text=True) for rank in range(ranks)]
-    outputs = [process.communicate(timeout=600)[0] for process in processes]
-    return parse(outputs[0])
+    processes = [subprocess.Popen([python, "-c", program, str(rank), str(ranks), store, str(seconds), sizes],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(ranks)]
+    outputs = [process.communicate(timeout=600) for process in processes]
+    for process, (_, errors) in zip(processes, outputs):
+        if process.returncode != 0:
+            sys.exit(f"PyTorch: exit code {process.returncode}\n{errors}")
+    return parse(outputs[0][0])
+
+
+def gloo(args, ranks, folder):
+    return torch_processes(args.pytorch, GLOO, ranks, folder, args.seconds, args.bytes)
+
+
+def has_torch(python):
+    return bool(shutil.which(python)) and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
 
 
 def main():
@@ -97,8 +109,7 @@ def main():
         systems["openmpi"] = openmpi
     else:
         print("OpenMPI is not installed: not compared", flush=True)
-    if subprocess.run([args.pytorch, "-c", "import torch"], capture_output=True).returncode == 0 \
-            if os.path.exists(args.pytorch) else False:
+    if has_torch(args.pytorch):
         systems["gloo"] = gloo
     else:
         print("PyTorch is not installed: gloo is not compared", flush=True)
@@ -120,4 +131,5 @@ def main():
                 print(line, flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

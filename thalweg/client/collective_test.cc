@@ -90,6 +90,60 @@ TEST(Collectives, EveryWorkerHasAGraphOfItsOwn) {
   }
 }
 
+// Inputs of several shapes, as they are and with fewer bits. The first step copies values, the next ones are computed
+// in memory that the members share.
+TEST(Collectives, ABucketIsReducedAsOne) {
+  constexpr int kMembers = 4, kElements = 6000;
+  TestCluster cluster({{"worker", kMembers}});
+  int key = 0;
+  for (const DType wire : {kInvalid, kHalf, kBfloat16}) {
+    ++key;
+    const auto members = Members(cluster, kMembers, [&](const Scope& s, Output x) {
+      const std::vector<Output> parts =
+          Split(s, x, Const(s, Tensor::Vector<int64_t>({4999, 1, 0, 1000})), Const(s, 0), 4);
+      const std::vector<Output> shaped = {parts[0], Reshape(s, parts[1], Const(s, Tensor(kInt32, {0}))), parts[2],
+                                          Reshape(s, parts[3], {10, 100})};
+      const std::vector<Output> means =
+          CollectiveReduceBucket(s, shaped, {.group_size = kMembers, .instance_key = key}, {.mean = true}, wire);
+      EXPECT_EQ(means.size(), 4);
+      EXPECT_EQ(means[1].shape().ToString(), "[]");
+      EXPECT_EQ(means[3].shape().ToString(), "[10,100]");
+      std::vector<Output> flat;
+      for (const Output& mean : means) flat.push_back(Reshape(s, mean, {-1}));
+      return Concat(s, flat, 0);
+    });
+    for (int step = 0; step < 4; ++step) {
+      const auto results = RunAll(members, [&](int i) {
+        Tensor value(kFloat, {kElements});
+        for (int k = 0; k < kElements; ++k) value.flat<float>()[k] = static_cast<float>(i + k % 7 + step);
+        return value;
+      });
+      for (const auto& result : results) {
+        ASSERT_OK(result.status());
+        ASSERT_EQ(result->num_elements(), kElements);
+        // Sums of quarters, which all types hold exactly.
+        for (int k = 0; k < kElements; ++k) {
+          ASSERT_EQ(result->flat<float>()[k], 1.5f + static_cast<float>(k % 7 + step)) << k;
+        }
+      }
+    }
+  }
+}
+
+TEST(Collectives, ABucketOfWhatCannotBeIsAnError) {
+  Graph graph;
+  const Scope s = graph.root();
+  CollectiveReduceBucket(s, {}, {.group_size = 2});
+  EXPECT_THAT(s.status().ToString(), HasSubstr("there are no inputs"));
+
+  TestCluster cluster({{"worker", 1}});
+  const auto members = Members(cluster, 1, [](const Scope& s, Output x) {
+    return CollectiveReduceBucket(s, {Cast(s, x, kInt32)}, {.group_size = 1}, {}, kHalf)[0];
+  });
+  EXPECT_THAT(RunAll(members, [](int) { return Tensor::Vector<float>({1}); })[0],
+              Fails(absl::StatusCode::kInvalidArgument, "int32 cannot travel as half"));
+}
+
 TEST(Collectives, ATaskMayHaveSeveralMembers) {
   TestCluster cluster({{"worker", 2}}, {}, TasksIn::kThisProcess, {.cpu_devices = 2});
   Graph graph;

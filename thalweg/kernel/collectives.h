@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,13 @@ class Collectives : public Resource {
   static constexpr char kName[] = "collectives";
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
 
+  // A tensor in memory that this member shares with the other members of a group, which read it and write to it
+  // in Run() without a copy. The elements are not initialized. nullopt if the group has no such memory, or does not
+  // have it yet.
+  virtual std::optional<Tensor> AllocateShared(int32_t group_key, const Device& device, DType dtype,
+                                               const Shape& shape) {
+    return std::nullopt;
+  }
   // Calls `done` exactly once: when the result is complete and the peers have fetched
   // this member's data, or with an error. Cancelling the step ends it soon.
   virtual void Run(CollectiveCall call, Cancellation& cancellation, Done done) = 0;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "thalweg/graph/scope.h"
@@ -35,6 +36,13 @@ struct CollectiveReduceOptions {
 // which have one type and shape.
 Output CollectiveReduce(const Scope& s, Output input, const CollectiveOptions& options,
                         const CollectiveReduceOptions& reduce = {});
+// All-reduce of several inputs as one collective. Output i has the shape of input i. `wire` is the type in which
+// elements of float inputs travel and are added: kHalf and kBfloat16 halve the bytes and lose precision. kInvalid:
+// the inputs' own type. With .mean and such a type, every input is divided before it is added, so that sums do not
+// overflow. REQUIRES: all inputs have one type, and options.kind is kSum if `wire` is given.
+std::vector<Output> CollectiveReduceBucket(const Scope& s, const std::vector<Output>& inputs,
+                                           const CollectiveOptions& options, const CollectiveReduceOptions& reduce = {},
+                                           DType wire = kInvalid);
 // All-gather: every member gets the inputs of all, joined along the first dimension, in
 // the order of job and task.
 Output CollectiveGather(const Scope& s, Output input, const CollectiveOptions& options);

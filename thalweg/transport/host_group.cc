@@ -22,7 +22,6 @@ namespace {
 
 using Entry = HostControlBlock::Entry;
 
-constexpr size_t kPage = 4096;
 constexpr int kWorkers = 2;
 // Bytes merged at a time. The values of two members then fit into a core's cache.
 constexpr size_t kBlockBytes = size_t{1} << 15;
@@ -66,21 +65,24 @@ struct HostGroup::Pending {
 };
 
 absl::StatusOr<std::unique_ptr<HostGroup>> HostGroup::Join(const HostGroupOptions& options) {
-  ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> arena, SharedMemory::Create(std::max(options.arena_bytes, kPage)));
-  ASSIGN_OR_RETURN(HostMembers members, JoinHostMembers(options.name, options.rank, options.ranks, std::move(arena),
+  ASSIGN_OR_RETURN(std::shared_ptr<HostArena> arena, HostArena::Create(options.arena_bytes));
+  ASSIGN_OR_RETURN(HostMembers members, JoinHostMembers(options.name, options.rank, options.ranks, arena->memory(),
                                                         absl::Now() + options.timeout, options.cancellation));
-  return std::unique_ptr<HostGroup>(new HostGroup(options, std::move(members.control), std::move(members.arenas),
-                                                  std::move(members.sockets), std::move(members.socket_ranks)));
+  members.arenas[options.rank] = arena->memory();  // values are found in this mapping, not in a second one
+  return std::unique_ptr<HostGroup>(new HostGroup(options, std::move(arena), std::move(members.control),
+                                                  std::move(members.arenas), std::move(members.sockets),
+                                                  std::move(members.socket_ranks)));
 }
 
-HostGroup::HostGroup(const HostGroupOptions& options, std::unique_ptr<HostControlBlock> control,
-                     std::vector<std::shared_ptr<SharedMemory>> arenas, std::vector<FileHandle> peers,
-                     std::vector<int> peer_ranks)
+HostGroup::HostGroup(const HostGroupOptions& options, std::shared_ptr<HostArena> arena,
+                     std::unique_ptr<HostControlBlock> control, std::vector<std::shared_ptr<SharedMemory>> arenas,
+                     std::vector<FileHandle> peers, std::vector<int> peer_ranks)
     : rank_(options.rank),
       ranks_(options.ranks),
       names_(options.names),
       spin_(AvailableCores() >= options.ranks),
       control_(std::move(control)),
+      arena_(std::move(arena)),
       arenas_(std::move(arenas)),
       peers_(std::move(peers)),
       peer_ranks_(std::move(peer_ranks)),
@@ -124,37 +126,6 @@ void HostGroup::Watch() {
   }
 }
 
-absl::StatusOr<HostGroup::Memory> HostGroup::Allocate(size_t bytes) {
-  const SharedMemory& arena = *arenas_[rank_];
-  const size_t need = (std::max<size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
-  size_t begin = 0;
-  {
-    MutexLock lock(&mutex_);
-    // First fit, so that pages that were touched before are reused.
-    for (const auto& [used_begin, used_end] : used_) {
-      if (used_begin - begin >= need) break;
-      begin = used_end;
-    }
-    if (need < bytes || arena.bytes() < begin || arena.bytes() - begin < need) {
-      return ResourceExhausted("The memory that rank ", rank_, " shares with its group has no room for ", bytes,
-                               " of its ", arena.bytes(), " bytes");
-    }
-    used_.emplace(begin, begin + need);
-  }
-  char* const data = arena.data() + begin;
-  return Memory{data, std::shared_ptr<const void>(data, [this, begin](const void*) {
-                  MutexLock lock(&mutex_);
-                  used_.erase(begin);
-                })};
-}
-
-bool HostGroup::OwnsMemory(const void* data, size_t bytes) const {
-  const SharedMemory& arena = *arenas_[rank_];
-  const char* const at = static_cast<const char*>(data);
-  return at >= arena.data() && at <= arena.data() + arena.bytes() &&
-         bytes <= static_cast<size_t>(arena.data() + arena.bytes() - at);
-}
-
 absl::Status HostGroup::Prepare(Pending& p) {
   const HostCall& call = p.call;
   size_t bytes = 0;
@@ -177,14 +148,14 @@ absl::Status HostGroup::Prepare(Pending& p) {
   if (p.is_inline) return absl::OkStatus();
   const bool apart = call.operation == HostOperation::kAllToAll;
   p.values = static_cast<char*>(call.values);
-  if (!OwnsMemory(p.values, bytes)) {
+  if (!arena_->Owns(p.values, bytes)) {
     ASSIGN_OR_RETURN(p.staged_values, Allocate(bytes));
     p.values = p.staged_values.data;
     const bool gives_values = call.operation != HostOperation::kBroadcast || p.keeps_values;
     if (gives_values && bytes > 0) std::memcpy(p.values, call.values, bytes);
   }
   p.results = apart ? static_cast<char*>(call.results) : p.values;
-  if (apart && !OwnsMemory(p.results, bytes)) {
+  if (apart && !arena_->Owns(p.results, bytes)) {
     ASSIGN_OR_RETURN(p.staged_results, Allocate(bytes));
     p.results = p.staged_results.data;
   }

@@ -20,7 +20,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +31,7 @@
 #include "thalweg/base/cancellation.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/thread.h"
+#include "thalweg/transport/host_arena.h"
 #include "thalweg/transport/host_control_block.h"
 #include "thalweg/transport/host_schedule.h"
 #include "thalweg/transport/shared_memory.h"
@@ -71,11 +71,7 @@ struct HostCall {
 class HostGroup {
  public:
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
-  // Memory in this member's arena. It is freed with the last copy of `owner`.
-  struct Memory {
-    char* data = nullptr;
-    std::shared_ptr<const void> owner;
-  };
+  using Memory = HostArena::Memory;
 
   // Waits until all members have joined. After the timeout, returns DEADLINE_EXCEEDED and names the missing ranks.
   static absl::StatusOr<std::unique_ptr<HostGroup>> Join(const HostGroupOptions& options);
@@ -86,8 +82,8 @@ class HostGroup {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // Returns RESOURCE_EXHAUSTED if the arena is full. The group must outlive the memory.
-  absl::StatusOr<Memory> Allocate(size_t bytes);
+  // Memory in this member's arena. Returns RESOURCE_EXHAUSTED if the arena is full.
+  absl::StatusOr<Memory> Allocate(size_t bytes) { return arena_->Allocate(bytes); }
 
   // Runs an operation and waits for its result.
   absl::Status Run(const HostCall& call);
@@ -105,9 +101,9 @@ class HostGroup {
  private:
   struct Pending;
 
-  HostGroup(const HostGroupOptions& options, std::unique_ptr<HostControlBlock> control,
-            std::vector<std::shared_ptr<SharedMemory>> arenas, std::vector<FileHandle> peers,
-            std::vector<int> peer_ranks);
+  HostGroup(const HostGroupOptions& options, std::shared_ptr<HostArena> arena,
+            std::unique_ptr<HostControlBlock> control, std::vector<std::shared_ptr<SharedMemory>> arenas,
+            std::vector<FileHandle> peers, std::vector<int> peer_ranks);
 
   absl::Status Prepare(Pending& p);
   bool CanAdvance(const Pending& p) const;
@@ -120,7 +116,6 @@ class HostGroup {
   static void CopyBack(Pending& p);
   absl::Status Overdue(const Pending& p) const;
   void EndWith(Pending& p, const absl::Status& why);
-  bool OwnsMemory(const void* data, size_t bytes) const;
 
   std::string Name(int rank) const;  // for errors
 
@@ -131,6 +126,7 @@ class HostGroup {
   const std::vector<std::string> names_;
   const bool spin_;
   const std::unique_ptr<HostControlBlock> control_;
+  const std::shared_ptr<HostArena> arena_;                   // this member's
   const std::vector<std::shared_ptr<SharedMemory>> arenas_;  // by rank
   const std::vector<FileHandle> peers_;                      // sockets; a member that dies closes its socket
   const std::vector<int> peer_ranks_;
@@ -139,7 +135,6 @@ class HostGroup {
   Mutex mutex_;
   CondVar changed_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  std::map<size_t, size_t> used_ ABSL_GUARDED_BY(mutex_);                  // in this member's arena: begin -> end
   std::vector<std::unique_ptr<Pending>> pending_ ABSL_GUARDED_BY(mutex_);  // started by Start()
   bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // whether a worker waits for the pending operations
   std::vector<std::unique_ptr<Thread>> workers_ ABSL_GUARDED_BY(mutex_);

@@ -49,6 +49,24 @@ void ForMembers(int ranks, const std::function<void(HostGroup&)>& body, size_t a
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(HostArena, MemoryIsReusedAndOutlivesTheArena) {
+  auto arena = HostArena::Create(10000);
+  ASSERT_TRUE(arena.ok()) << arena.status();
+  HostArena::Memory first = (*arena)->Allocate(1).value();
+  HostArena::Memory second = (*arena)->Allocate(4096).value();
+  EXPECT_EQ(second.data - first.data, 4096);
+  EXPECT_TRUE(absl::IsResourceExhausted((*arena)->Allocate(4096).status()));
+  EXPECT_TRUE((*arena)->Owns(first.data, 10000));
+  EXPECT_FALSE((*arena)->Owns(first.data, 10001));
+  EXPECT_FALSE((*arena)->Owns(&arena, 1));
+  char* const place = first.data;
+  first = {};
+  EXPECT_EQ((*arena)->Allocate(2).value().data, place);
+  *arena = nullptr;
+  std::fill(second.data, second.data + 4096, 'x');
+  EXPECT_EQ(second.data[4095], 'x');
+}
+
 HostCall Call(HostOperation operation, uint64_t key, std::vector<double>& values) {
   return {.operation = operation,
           .key = key,

@@ -11,11 +11,15 @@
 
 namespace thalweg {
 
+bool IsCollective(absl::string_view op) {
+  return absl::StartsWith(op, "Collective") || op == "ThalwegCollectiveReduceBucket";
+}
+
 int64_t CollectiveGraphKey(const Graph& graph) {
   std::set<int32_t> instances;
   bool any = false;
   for (const auto& node : graph.nodes()) {
-    if (!absl::StartsWith(node->op(), "Collective")) continue;
+    if (!IsCollective(node->op())) continue;
     any = true;
     // Others have their key as an input: the same sequence serves all of them.
     const absl::StatusOr<int64_t> key = GetAttr<int64_t>(node->def(), "instance_key");
@@ -31,9 +35,8 @@ int64_t CollectiveGraphKey(const Graph& graph) {
 }
 
 bool UsesCollectives(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
-    return absl::StartsWith(node->op(), "Collective") || node->op() == "ThalwegCollectiveEnd";
-  });
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const auto& node) { return IsCollective(node->op()) || node->op() == "ThalwegCollectiveEnd"; });
 }
 
 std::optional<int64_t> CollectiveStepIds::Next(const std::string& session, int64_t graph_key) const {

@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/graph/graph.h"
 
@@ -20,6 +21,9 @@ namespace thalweg {
 // A key that is the same for all graphs with the same collective instances, computed as in
 // TensorFlow. 0 if the graph has no collectives.
 int64_t CollectiveGraphKey(const Graph& graph);
+
+// Whether ops of this type exchange values with the members of a group.
+bool IsCollective(absl::string_view op);
 
 // Whether steps of the graph run collectives, or end those of other steps.
 bool UsesCollectives(const Graph& graph);

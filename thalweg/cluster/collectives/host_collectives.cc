@@ -77,6 +77,19 @@ class HostCollectives::Membership {
     return failed_.ok() && group_ == nullptr;
   }
 
+  std::optional<HostGroup::Memory> Allocate(size_t bytes) {
+    HostGroup* group = nullptr;
+    {
+      MutexLock lock(&mutex_);
+      group = group_.get();
+    }
+    // After a failure other members may still write to memory of operations that have ended here.
+    if (group == nullptr || !group->status().ok()) return std::nullopt;
+    absl::StatusOr<HostGroup::Memory> memory = group->Allocate(bytes);
+    if (!memory.ok()) return std::nullopt;
+    return *std::move(memory);
+  }
+
   void Start(const HostCall& call, Done done) {
     HostGroup* group = nullptr;
     absl::Status failed;
@@ -163,6 +176,18 @@ bool HostCollectives::Serves(const CollectiveGroup& group, int64_t bytes) const 
     if (member.host != host_) return false;
   }
   return true;
+}
+
+std::optional<HostGroup::Memory> HostCollectives::Allocate(const CollectiveGroup& group, int32_t group_key,
+                                                           size_t bytes) {
+  if (bytes <= HostControlBlock::kInlineBytes) return std::nullopt;
+  std::shared_ptr<Membership> membership;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = groups_.find(IdentityOf(group, group_key));
+    if (it != groups_.end()) membership = it->second.membership;
+  }
+  return membership == nullptr ? std::nullopt : membership->Allocate(bytes);
 }
 
 void HostCollectives::Run(const CollectiveGroup& group, int32_t group_key, int rank, const HostCall& call,

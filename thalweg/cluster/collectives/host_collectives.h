@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ class HostCollectives {
   // All members get the same answer.
   bool Serves(const CollectiveGroup& group, int64_t bytes) const;
 
+  // Memory of this member that the others map, for values of operations of the group. nullopt if the values
+  // need none (HostControlBlock::kInlineBytes), if not all members have joined, or if the memory is full.
+  std::optional<HostGroup::Memory> Allocate(const CollectiveGroup& group, int32_t group_key, size_t bytes);
   // Runs an operation of the step `call.step`. `done` runs exactly once, also after a cancellation.
   // `cancellation` must live until then. The caller chooses call.key, which must be the same for all members.
   void Run(const CollectiveGroup& group, int32_t group_key, int rank, const HostCall& call, Cancellation& cancellation,

@@ -57,6 +57,19 @@ void GraphCollectives::Forget(int32_t group_key) {
   std::erase_if(sources_, [&](const auto& entry) { return std::get<0>(entry.first) == group_key; });
 }
 
+std::optional<Tensor> TaskCollectives::StepPart::AllocateShared(int32_t group_key, const Device& device, DType dtype,
+                                                                const Shape& shape) {
+  const auto group = graph_->FindGroup(group_key, device.name());
+  const int64_t bytes = shape.num_elements() * static_cast<int64_t>(ElementSize(dtype));
+  if (group == nullptr || !task_.host_.Serves(*group, bytes)) return std::nullopt;
+  std::optional<HostGroup::Memory> memory = task_.host_.Allocate(*group, group_key, static_cast<size_t>(bytes));
+  if (!memory.has_value()) return std::nullopt;
+  char* const data = memory->data;
+  // The captured owner frees the memory.
+  BufferPtr buffer(Buffer::Wrap(data, static_cast<size_t>(bytes), [owner = std::move(memory->owner)] {}));
+  return Tensor(dtype, shape, std::move(buffer), data);
+}
+
 void TaskCollectives::StepPart::Run(CollectiveCall call, Cancellation& cancellation, Done done) {
   task_.StartWatch();
   std::make_shared<TaskCollectives::Run>(task_, *this, graph_, std::move(call), cancellation, std::move(done))->Start();

@@ -131,6 +131,8 @@ class TaskCollectives::StepPart : public Collectives {
   StepPart(TaskCollectives& task, std::shared_ptr<GraphCollectives> graph, int64_t step_id)
       : task_(task), graph_(std::move(graph)), step_id_(step_id) {}
 
+  std::optional<Tensor> AllocateShared(int32_t group_key, const Device& device, DType dtype,
+                                       const Shape& shape) override;
   void Run(CollectiveCall call, Cancellation& cancellation, Done done) override;
   void End(int32_t group_key, int32_t first_instance, int32_t last_instance, const std::string& why) override {
     task_.EndInstances(group_key, first_instance, last_instance, why);

@@ -10,6 +10,7 @@
 #include "thalweg/base/logging.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/collectives/collective_step_ids.h"
 #include "thalweg/cluster/master/master_session.h"
 #include "thalweg/cluster/worker/update_ledger.h"
 #include "thalweg/runtime/graph_optimizer.h"
@@ -48,7 +49,7 @@ bool HasSharedUpdates(const Graph& graph, const std::string& self) {
   const bool alone = !AnyNode(graph, [&](const Node& node) { return !is_own(node); });
   return AnyNode(graph, [&](const Node& node) { return ChangesVariable(node) && (alone || !is_own(node)); }) &&
          !AnyNode(graph, [](const Node& node) {
-           return absl::EndsWith(node.op(), "AccumulatorTakeGradient") || absl::StartsWith(node.op(), "Collective");
+           return absl::EndsWith(node.op(), "AccumulatorTakeGradient") || IsCollective(node.op());
          });
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "thalweg/cluster/collectives/collective_step_ids.h"
 #include "thalweg/proto/graph.pb.h"
 
 namespace thalweg {
@@ -27,7 +28,7 @@ WaitReason WaitReasonOf(const Node& node) {
   using Phase = WaitReason::Phase;
   const absl::string_view op = node.op();
   if (op == "_Recv" || op == "_HostRecv") return {Phase::kWait, "tensor", SourceTaskOf(node)};
-  if (absl::StartsWith(op, "Collective")) return {Phase::kWait, "collective", "the members of its group"};
+  if (IsCollective(op)) return {Phase::kWait, "collective", "the members of its group"};
   if (absl::StrContains(op, "TakeGradient")) return {Phase::kWait, "gradients", "gradients"};
   if (absl::StartsWith(op, "ThalwegRoster")) return {Phase::kWait, "token", "the next synchronous step"};
   if (absl::StartsWith(op, "QueueEnqueue") || absl::EndsWith(op, "Stage")) {

@@ -6,6 +6,7 @@
 //
 //   CollectiveReduce       every member gets the sum (or product, maximum,
 //                          minimum) of all; divided by their number if wanted
+//   ThalwegCollectiveReduceBucket   the same for a list of inputs, as one exchange
 //   CollectiveGather       the inputs of all, one after the other by rank
 //   CollectiveBcastSend    gives its input to all ...
 //   CollectiveBcastRecv    ... of these
@@ -89,17 +90,39 @@ class CollectiveKernel : public AsyncKernel {
     if (!collectives.ok()) {
       return done(FailedPrecondition(c.node().op(), " needs a session on a server: this one has no other tasks"));
     }
-    absl::StatusOr<CollectiveCall> call = MakeCall(c);
+    Finish finish;
+    absl::StatusOr<CollectiveCall> call = MakeCall(c, **collectives, &finish);
     if (!call.ok()) return done(call.status());
+    if (finish != nullptr) {
+      done = [finish = std::move(finish), done = std::move(done)](const absl::Status& status) mutable {
+        if (status.ok()) finish();
+        done(status);
+      };
+    }
     // The collectives live as long as the step.
     (*collectives)->Run(*std::move(call), *c.step().cancellation, std::move(done));
   }
 
  protected:
-  // Fills in the values, and sets the output.
-  virtual absl::Status Prepare(KernelContext& c, CollectiveCall* call) = 0;
+  using Finish = absl::AnyInvocable<void()>;
+
+  // Fills in the values, and sets the outputs. `finish`, if it is set, runs when the result is there.
+  virtual absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) = 0;
   // The first of the inputs group_size, group_key and instance_key.
   virtual int first_key_input() const { return 1; }
+
+  // Sets the output, and makes it the memory for the result; if possible, where the other members can write to.
+  static absl::Status AllocateResult(KernelContext& c, Collectives& collectives, const Shape& shape,
+                                     CollectiveCall* call) {
+    if (auto shared = collectives.AllocateShared(call->group_key, *call->device, c.output_type(0), shape)) {
+      c.set_output(0, *shared);
+      call->values = *std::move(shared);
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(Tensor* const output, c.Allocate(0, shape));
+    call->values = *output;
+    return absl::OkStatus();
+  }
 
  private:
   static absl::Status CheckSize(int32_t group_size) {
@@ -107,7 +130,7 @@ class CollectiveKernel : public AsyncKernel {
     return InvalidArgument("group_size must be positive integer but got ", group_size);
   }
 
-  absl::StatusOr<CollectiveCall> MakeCall(KernelContext& c) {
+  absl::StatusOr<CollectiveCall> MakeCall(KernelContext& c, Collectives& collectives, Finish* finish) {
     CollectiveCall call{.kind = kind_,
                         .node = c.node().name(),
                         .device = &c.device(),
@@ -130,7 +153,7 @@ class CollectiveKernel : public AsyncKernel {
       }
       RETURN_IF_ERROR(CheckSize(call.group_size));
     }
-    RETURN_IF_ERROR(Prepare(c, &call));
+    RETURN_IF_ERROR(Prepare(c, collectives, &call, finish));
     return call;
   }
 
@@ -156,6 +179,11 @@ class ReduceKernel : public CollectiveKernel {
     if (offsets.ok()) offsets_.assign(offsets->begin(), offsets->end());
     const auto subdivisions = init.Attr<int64_t>("max_subdivs_per_device");
     if (subdivisions.ok()) max_subdivisions_ = static_cast<int>(*subdivisions);
+    return InitReduction(dtype, merge, finish);
+  }
+
+ protected:
+  absl::Status InitReduction(DType dtype, const std::string& merge, const std::string& finish) {
     reduction_ = (merge == "Add" ? 1 : merge == "Mul" ? 2 : merge == "Max" ? 3 : 4) + (finish == "Div" ? 8 : 0);
     return Dispatch(ReduceTypes(), dtype, [&]<typename T>() {
       merge_ = merge == "Add"   ? Merge<'+', T>
@@ -167,19 +195,29 @@ class ReduceKernel : public CollectiveKernel {
     });
   }
 
- protected:
-  absl::Status Prepare(KernelContext& c, CollectiveCall* call) override {
-    const void* const from = c.input(0).raw();
-    const Shape shape = c.input(0).shape();
-    ASSIGN_OR_RETURN(Tensor* const output, c.ForwardOrAllocate({0}, 0, shape));
-    if (output->raw() != from && output->TotalBytes() > 0) std::memcpy(output->raw(), from, output->TotalBytes());
-    call->values = *output;
+  absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) override {
+    const Tensor input = c.input(0);
+    const void* const from = input.raw();
+    // The result lies where the other members write it. One copy instead of two: there and back.
+    if (auto shared = collectives.AllocateShared(call->group_key, *call->device, input.dtype(), input.shape())) {
+      std::memcpy(shared->raw(), from, input.TotalBytes());
+      c.set_output(0, *shared);
+      call->values = *std::move(shared);
+    } else {
+      ASSIGN_OR_RETURN(Tensor* const output, c.ForwardOrAllocate({0}, 0, input.shape()));
+      if (output->raw() != from && output->TotalBytes() > 0) std::memcpy(output->raw(), from, output->TotalBytes());
+      call->values = *output;
+    }
+    SetReduction(call);
+    return absl::OkStatus();
+  }
+
+  void SetReduction(CollectiveCall* call) const {
     call->subdivision_offsets = offsets_;
     call->max_subdivisions_per_device = max_subdivisions_;
     call->merge = merge_;
     call->finish = finish_;
     call->reduction = reduction_;
-    return absl::OkStatus();
   }
 
  private:
@@ -190,12 +228,117 @@ class ReduceKernel : public CollectiveKernel {
   uint32_t reduction_ = 0;
 };
 
+// Where the elements of a bucket's inputs begin: at the next cache line each, so that outputs can be parts of the
+// result.
+int64_t PaddedElements(int64_t elements, DType wire) {
+  const int64_t line = 64 / static_cast<int64_t>(ElementSize(wire));
+  return (elements + line - 1) / line * line;
+}
+
+template <typename T>
+void Compress(const float* from, T* to, int64_t n, float scale) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i] * scale);
+}
+template <typename T>
+void Expand(const T* from, float* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]);
+}
+
+// All inputs are copied one after the other into the memory of one collective, converted to the wire type if that is
+// another one. Without conversion, the outputs are parts of that memory.
+class ReduceBucketKernel final : public ReduceKernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    RETURN_IF_ERROR(CollectiveKernel::Init(init));
+    ASSIGN_OR_RETURN(const std::string merge, init.Attr<std::string>("merge_op"));
+    ASSIGN_OR_RETURN(const std::string finish, init.Attr<std::string>("final_op"));
+    ASSIGN_OR_RETURN(const DType dtype, init.Attr<DType>("T"));
+    ASSIGN_OR_RETURN(wire_, init.Attr<DType>("Twire"));
+    if (wire_ == dtype) return InitReduction(dtype, merge, finish);
+    if (dtype != kFloat || (wire_ != kHalf && wire_ != kBfloat16) || merge != "Add") {
+      return InvalidArgument(init.node().op(), ": ", dtype, " cannot travel as ", wire_, " to be combined by ", merge,
+                             "; only sums of float can, as half or bfloat16");
+    }
+    compresses_ = true;
+    mean_ = finish == "Div";
+    return InitReduction(wire_, merge, "Id");
+  }
+
+ protected:
+  absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) override {
+    int64_t total = 0;
+    for (int i = 0; i < c.num_inputs(); ++i) total += PaddedElements(c.input(i).num_elements(), wire_);
+    std::optional<Tensor> values = collectives.AllocateShared(call->group_key, *call->device, wire_, Shape({total}));
+    if (!values.has_value()) {
+      ASSIGN_OR_RETURN(values, Tensor::Allocate(wire_, Shape({total})));
+    }
+    char* to = static_cast<char*>(values->raw());
+    std::vector<Tensor> outputs;
+    const auto size = static_cast<int64_t>(ElementSize(wire_));
+    for (int i = 0; i < c.num_inputs(); ++i) {
+      const Tensor input = c.input(i);
+      const int64_t n = input.num_elements(), padded = PaddedElements(n, wire_);
+      CopyIn(input, to, call->group_size);
+      std::memset(to + n * size, 0, (padded - n) * size);
+      if (compresses_) {
+        ASSIGN_OR_RETURN(Tensor* const output, c.Allocate(i, input.shape()));
+        outputs.push_back(*output);
+      } else {
+        c.set_output(i, Tensor(wire_, input.shape(), values->buffer(), to));
+      }
+      to += padded * size;
+    }
+    if (compresses_) {
+      *finish = [wire = wire_, values = *values, outputs = std::move(outputs)] { CopyOut(wire, values, outputs); };
+    }
+    call->values = *std::move(values);
+    SetReduction(call);
+    return absl::OkStatus();
+  }
+
+ private:
+  static void CopyOut(DType wire, const Tensor& values, const std::vector<Tensor>& outputs) {
+    const char* from = static_cast<const char*>(values.raw());
+    for (const Tensor& output : outputs) {
+      const int64_t n = output.num_elements();
+      auto* const to = static_cast<float*>(output.raw());
+      if (wire == kHalf) {
+        Expand(reinterpret_cast<const Half*>(from), to, n);
+      } else {
+        Expand(reinterpret_cast<const BFloat16*>(from), to, n);
+      }
+      from += PaddedElements(n, wire) * static_cast<int64_t>(ElementSize(wire));
+    }
+  }
+
+  void CopyIn(const Tensor& input, char* to, int members) const {
+    const int64_t n = input.num_elements();
+    const float scale = mean_ ? 1.f / static_cast<float>(members) : 1.f;
+    if (!compresses_) {
+      if (n > 0) std::memcpy(to, input.raw(), input.TotalBytes());
+    } else if (wire_ == kHalf) {
+      Compress(input.data<float>(), reinterpret_cast<Half*>(to), n, scale);
+    } else {
+      Compress(input.data<float>(), reinterpret_cast<BFloat16*>(to), n, scale);
+    }
+  }
+
+  DType wire_ = kInvalid;
+  bool compresses_ = false;
+  bool mean_ = false;
+};
+
+absl::Status BucketShapes(ShapeContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i) c.set_output(i, c.input(i));
+  return absl::OkStatus();
+}
+
 class GatherKernel : public CollectiveKernel {
  public:
   GatherKernel() : CollectiveKernel(CollectiveKind::kGather) {}
 
  protected:
-  absl::Status Prepare(KernelContext& c, CollectiveCall* call) override {
+  absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) override {
     const Tensor& input = c.input(0);
     if (input.rank() == 0) return InvalidArgument("input should have rank > 0, recieved 0");
     Dims dims(input.shape().dims().begin(), input.shape().dims().end());
@@ -204,8 +347,7 @@ class GatherKernel : public CollectiveKernel {
                              ", are more than a tensor can hold");
     }
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
-    ASSIGN_OR_RETURN(Tensor* const output, c.Allocate(0, shape));
-    call->values = *output;
+    RETURN_IF_ERROR(AllocateResult(c, collectives, shape, call));
     call->own = input;
     return absl::OkStatus();
   }
@@ -223,7 +365,7 @@ class BcastSendKernel : public CollectiveKernel {
   }
 
  protected:
-  absl::Status Prepare(KernelContext& c, CollectiveCall* call) override {
+  absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) override {
     if (!shape_.Accepts(c.input(0).shape())) {
       return Internal("Declared shape of op ", c.node().name(),
                       ": Broadcast(1) does not match shape of input: ", shape_, " vs. ", c.input(0).shape());
@@ -252,7 +394,7 @@ class BcastRecvKernel : public CollectiveKernel {
 
  protected:
   int first_key_input() const override { return 0; }
-  absl::Status Prepare(KernelContext& c, CollectiveCall* call) override {
+  absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) override {
     std::optional<Shape> shape = shape_;
     if (!shape.has_value()) {
       const Tensor& sizes = c.input(3);
@@ -263,9 +405,7 @@ class BcastRecvKernel : public CollectiveKernel {
       }
       ASSIGN_OR_RETURN(shape, Shape::Make(dims));
     }
-    ASSIGN_OR_RETURN(Tensor* const output, c.Allocate(0, *shape));
-    call->values = *output;
-    return absl::OkStatus();
+    return AllocateResult(c, collectives, *shape, call);
   }
 
  private:
@@ -377,7 +517,15 @@ class CollectiveEndKernel final : public Kernel {
   std::string why_;
 };
 
+Op ReduceBucket() {
+  Op op =
+      Collective("ThalwegCollectiveReduceBucket").Input("inputs: N * T").Output("outputs: N * T").Attr("N: int >= 1");
+  op.Attr(kReduceT).Attr("Twire: {bfloat16, float, half, double, int32, int64}");
+  return Hints(MergeAttrs(Keys(op))).Shape(BucketShapes).Kernel<ReduceBucketKernel>().NotDifferentiable();
+}
+
 const OpRegistration kCollectiveOps[] = {Reduce(),
+                                         ReduceBucket(),
                                          Gather(),
                                          BcastSend(),
                                          BcastRecv(),
@@ -427,6 +575,22 @@ Output CollectiveReduce(const Scope& s, Output input, const CollectiveOptions& o
                AttrsOf(options, {{"merge_op", NameOf(reduce.kind)},
                                  {"final_op", reduce.mean ? "Div" : "Id"},
                                  {"subdiv_offsets", std::vector<int64_t>{}}}));
+}
+
+std::vector<Output> CollectiveReduceBucket(const Scope& s, const std::vector<Output>& inputs,
+                                           const CollectiveOptions& options, const CollectiveReduceOptions& reduce,
+                                           DType wire) {
+  if (inputs.empty()) {
+    s.Fail(InvalidArgument("CollectiveReduceBucket: there are no inputs"));
+    return {};
+  }
+  if (wire == kInvalid) wire = RemoveRef(inputs[0].dtype());
+  Node* const node = s.Add(
+      "ThalwegCollectiveReduceBucket", {inputs},
+      AttrsOf(options, {{"merge_op", NameOf(reduce.kind)}, {"final_op", reduce.mean ? "Div" : "Id"}, {"Twire", wire}}));
+  std::vector<Output> outputs;
+  for (int i = 0; node != nullptr && i < node->num_outputs(); ++i) outputs.emplace_back(node, i);
+  return outputs;
 }
 
 Output CollectiveEnd(const Scope& s, const CollectiveEndOptions& options) {

@@ -217,6 +217,10 @@ class AllReduceOptimizer : public WrappedOptimizer {
       s.Fail(InvalidArgument("AllReduce: got ", options_.workers, " workers and buckets of ", options_.bucket_bytes,
                              " bytes, expected at least 1 of each"));
     }
+    if (options_.wire != kFloat && options_.wire != kHalf && options_.wire != kBfloat16) {
+      s.Fail(InvalidArgument("AllReduce: float gradients cannot travel as ", options_.wire,
+                             ", expected float, half or bfloat16"));
+    }
     if (std::exchange(applied_, true)) s.Fail(FailedPrecondition("AllReduce: ApplyGradients was called before"));
     std::vector<GradientAndVar> used;
     for (const GradientAndVar& g : gradients) {
@@ -247,12 +251,14 @@ class AllReduceOptimizer : public WrappedOptimizer {
     }
     const std::vector<Bucket> buckets = MakeBuckets(dense, options_.bucket_bytes);
     for (size_t b = 0; b < buckets.size() && s.ok(); ++b) {
-      const Output mean = CollectiveReduce(s, Flatten(s, dense, buckets[b]),
-                                           {.group_size = options_.workers,
-                                            .group_key = options_.group_key,
-                                            .instance_key = kGradientKeys + static_cast<int>(b)},
-                                           {.mean = true});
-      const std::vector<Output> parts = Unflatten(s, mean, dense, buckets[b], /*shaped=*/true);
+      std::vector<Output> members;
+      for (const size_t i : buckets[b].members) members.push_back(dense[i]);
+      const std::vector<Output> parts =
+          CollectiveReduceBucket(s, members,
+                                 {.group_size = options_.workers,
+                                  .group_key = options_.group_key,
+                                  .instance_key = kGradientKeys + static_cast<int>(b)},
+                                 {.mean = true}, buckets[b].dtype == kFloat ? options_.wire : kInvalid);
       for (size_t k = 0; k < parts.size(); ++k) {
         gradients[order[buckets[b].members[k]]].gradient = Gradient(parts[k]);
       }

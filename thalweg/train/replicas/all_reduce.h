@@ -32,6 +32,9 @@ namespace thalweg {
 struct AllReduceOptions {
   int workers = 1;                  // with the chief
   int64_t bucket_bytes = 25 << 20;  // gradients that are averaged together; at least one
+  // The type in which float gradients travel and are added: kHalf or kBfloat16 halve the bytes between hosts at the
+  // price of precision. All workers still apply the same bits. kFloat: no compression.
+  DType wire = kFloat;
   // If not 0: every so many steps, check that the variables of all workers have the same bits.
   // DATA_LOSS, naming a variable, if not.
   int64_t check_every_n_steps = 0;

@@ -29,6 +29,7 @@ class AllReduceTest : public FolderTest {
     int workers = 2;
     int64_t last_step = 10;
     int64_t bucket_bytes = 25 << 20;
+    DType wire = kFloat;
     int64_t check_every = 1;
     int64_t begin_again_after = 0;  // worker 1 begins again, once, after so many steps
     // Called after every step, with the worker's session.
@@ -52,9 +53,10 @@ class AllReduceTest : public FolderTest {
     const Output ids = Placeholder(s, kInt32, {2});
     const Output rows = Gather(s, table, ids);
     const Output loss = ReduceMean(s, Square(s, Sub(s, MatMul(s, rows, w), Const(s, 1.f))));
-    auto optimizer = AllReduce(
-        Adam({.learning_rate = 0.1f}),
-        {.workers = program.workers, .bucket_bytes = program.bucket_bytes, .check_every_n_steps = program.check_every});
+    auto optimizer = AllReduce(Adam({.learning_rate = 0.1f}), {.workers = program.workers,
+                                                               .bucket_bytes = program.bucket_bytes,
+                                                               .wire = program.wire,
+                                                               .check_every_n_steps = program.check_every});
     const Var step = GetOrCreateGlobalStep(s);
     const Output train_op = optimizer->Minimize(s, loss, {.global_step = step});
     auto session = MonitoredTrainingSession::Start(
@@ -116,6 +118,25 @@ TEST_F(AllReduceTest, WorkersStayBitwiseEqual) {
   }
 }
 
+// With fewer bits the values differ from those with all bits, but not from each other.
+TEST_F(AllReduceTest, WorkersStayBitwiseEqualWithCompression) {
+  std::vector<std::vector<float>> values;
+  for (const DType wire : {kFloat, kHalf, kBfloat16}) {
+    const std::vector<Result> results = RunAll({.workers = 3, .wire = wire});
+    for (const Result& result : results) {
+      ASSERT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.values, results[0].values);
+    }
+    values.push_back(results[0].values);
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+  }
+  for (const size_t i : {1, 2}) {
+    EXPECT_NE(values[i], values[0]);
+    for (size_t k = 0; k < values[0].size(); ++k) EXPECT_NEAR(values[i][k], values[0][k], 0.5) << k;
+  }
+}
+
 // The chief saves and restores; the others get its values.
 TEST_F(AllReduceTest, ATrainingGoesOnFromTheCheckpointOfTheChief) {
   const std::vector<Result> first = RunAll({.last_step = 5});
@@ -158,12 +179,13 @@ TEST_F(AllReduceTest, AWorkerBeginsAgain) {
 
 TEST_F(AllReduceTest, BadOptionsAreErrors) {
   for (const AllReduceOptions& options :
-       {AllReduceOptions{.workers = 0}, AllReduceOptions{.workers = 2, .bucket_bytes = 0}}) {
+       {AllReduceOptions{.workers = 0}, AllReduceOptions{.workers = 2, .bucket_bytes = 0},
+        AllReduceOptions{.workers = 2, .wire = kInt32}}) {
     Graph graph;
     const Scope s = graph.root();
     const Var w = MakeVariable(s, "w", {2});
     AllReduce(GradientDescent({.learning_rate = 0.1f}), options)->Minimize(s, ReduceSum(s, Square(s, w)));
-    EXPECT_THAT(s.status().ToString(), HasSubstr("AllReduce: got"));
+    EXPECT_THAT(s.status().ToString(), HasSubstr(options.wire == kInt32 ? "cannot travel as int32" : "AllReduce: got"));
   }
 }
 
