@@ -20,9 +20,9 @@ help: ## list the targets
 build: build-release ## build everything; the program is build/release/bin/thalweg
 
 .PHONY: train
-train: setup ## train a classifier of images with 2 parameter servers and 2 workers; builds no more than that takes
+train: setup ## train a classifier of images with 2 parameter servers and 2 workers (ARGS=--all_reduce: with workers only); builds no more than that takes
 	@$(call build,release,thalweg example_distributed_mnist)
-	@build/release/bin/thalweg run --ps 2 --workers 2 -- build/release/bin/examples/distributed_mnist \
+	@build/release/bin/thalweg run --ps $(if $(findstring --all_reduce,$(ARGS)),0,2) --workers 2 -- build/release/bin/examples/distributed_mnist \
 	  --checkpoint_dir=build/train/$$(date +%Y%m%d-%H%M%S) $(ARGS)
 
 .PHONY: test
