@@ -181,6 +181,7 @@ class ServerProcess:
             return
         self._stopping = True
         self._functions.stop()
+        self._tell(b"Q")  # the script goes on: it was not killed
         self._close_lifeline()
         try:
             self._process.wait(timeout=_ANSWER_SECONDS)

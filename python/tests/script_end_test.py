@@ -3,6 +3,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,15 +47,15 @@ class ScriptEndTest(JobTest):
                 self.assert_ends(again, "counted to 2")
                 self.assert_ends(ps, "the job is over")
 
-    def start_sync_job(self, failed_after):
-        """Worker 1 raises an exception after 3 batches. Without extra tokens the chief cannot train alone."""
+    def start_sync_job(self, failed_after, *how, text="RuntimeError: no more data", code=1):
+        """Worker 1 raises an exception, or is killed, after 3 batches. Without extra tokens the chief cannot train alone."""
         hosts = [*self.cluster(1, 2), "--num_tokens=0"]
         env = {"THALWEG_FAILED_AFTER": failed_after}
         ps, = self.start_job("catalogue/sync_uneven.py", hosts, "ps", 1, env=env)
         chief = self.start("catalogue/sync_uneven.py", *hosts, "--job_name=worker", "--task_index=0", env=env)
         worker = [*hosts, "--job_name=worker", "--task_index=1"]
-        failing = self.start("catalogue/sync_uneven.py", *worker, "--raise_after=3", env=env)
-        self.assert_ends(failing, "RuntimeError: no more data", code=1)
+        failing = self.start("catalogue/sync_uneven.py", *worker, "--raise_after=3", *how, env=env)
+        self.assert_ends(failing, text, code=code)
         return ps, chief, worker
 
     def test_synchronous_training_fails_with_a_worker(self):
@@ -62,12 +63,23 @@ class ScriptEndTest(JobTest):
         self.assert_ends(chief, "waits for gradients of /job:worker/replica:0/task:1, which ended with an error", code=1)
         self.assert_ends(ps, "no worker is left", code=132)
 
+    def test_synchronous_training_fails_with_a_worker_that_was_killed(self):
+        # The server of a killed script announces it. If it was killed too, the parameter server notices.
+        for killed, why in (("script", "ended with an error"), ("all", "has not answered for")):
+            with self.subTest(killed=killed):
+                ps, chief, _ = self.start_sync_job("10s", "--killed=" + killed, text="batch 2", code=-signal.SIGKILL)
+                self.assert_ends(chief, "waits for gradients of /job:worker/replica:0/task:1, which " + why, code=1)
+                self.assert_ends(ps, "no worker is left", code=132)
+                self.assertIn("/job:worker/replica:0/task:1 " + why, ps.output)
+
     def test_synchronous_training_goes_on_with_a_restarted_worker(self):
-        ps, chief, worker = self.start_sync_job("10m")
-        again = self.start("catalogue/sync_uneven.py", *worker)
-        self.assert_ends(again, "RESULT batches=10")
-        self.assert_ends(chief, "RESULT batches=30")
-        self.assert_ends(ps, "the job is over")
+        for how in ({}, {"text": "batch 2", "code": -signal.SIGKILL}):
+            with self.subTest(how=how):
+                ps, chief, worker = self.start_sync_job("10m", *(["--killed=all"] if how else []), **how)
+                again = self.start("catalogue/sync_uneven.py", *worker)
+                self.assert_ends(again, "RESULT batches=10")
+                self.assert_ends(chief, "RESULT batches=30")
+                self.assert_ends(ps, "the job is over")
 
     def test_a_worker_waits_for_a_lost_parameter_server(self):
         hosts = self.cluster(1, 1)

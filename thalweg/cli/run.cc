@@ -15,7 +15,8 @@
 ABSL_FLAG(int, ps, 1, "number of parameter servers");
 ABSL_FLAG(int, workers, 1, "number of workers; worker 0 is the chief");
 ABSL_FLAG(std::string, restart, "never",
-          "\"never\", or \"on-failure\": restart a task that a signal ended or that exited with code 128 or more");
+          "\"never\", or \"on-failure\": restart a task that a signal ended, or that exited with code 1 (a Python "
+          "exception) or with code 128 or more");
 ABSL_FLAG(int, max_restarts, 3, "with --restart on-failure: maximum number of restarts per task");
 ABSL_FLAG(absl::Duration, ps_grace, absl::Seconds(3),
           "how long to wait for parameter servers to exit after the workers have, before sending SIGTERM");

@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "thalweg/base/log_format.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/cli/command.h"
@@ -44,7 +45,7 @@ ABSL_FLAG(bool, forever, false, "keep serving after all workers are done, until 
 ABSL_FLAG(absl::Duration, orphan_after, absl::InfiniteDuration(),
           "exit with code 132 if no worker has been seen for this long");
 ABSL_FLAG(absl::Duration, failed_after, absl::Seconds(60),
-          "how long a worker whose program ended with an error may take to be restarted; then synchronous training "
+          "how long a worker whose program failed or was killed may take to be restarted; then synchronous training "
           "that waits for it fails, and a server without other workers exits with code 132; \"inf\": no limit");
 ABSL_FLAG(absl::Duration, idle_after, absl::Seconds(10),
           "as a parameter server of TensorFlow workers: exit with code 0 when they have closed their sessions, cannot "
@@ -161,7 +162,7 @@ class Events {
     close(ended_);
   }
 
-  enum class Event { kSignal, kEnded, kToldToJoin, kToldDone, kToldFailed, kToldToLeave, kToldStopStep, kCut };
+  enum class Event { kSignal, kEnded, kToldToJoin, kToldDone, kToldFailed, kToldToLeave, kToldToStop, kToldStopStep, kCut };
   Event Wait() {
     while (true) {
       pollfd waits[] = {{.fd = signals_, .events = POLLIN, .revents = 0},
@@ -181,6 +182,7 @@ class Events {
       if (told == 'D') return Event::kToldDone;
       if (told == 'F') return Event::kToldFailed;
       if (told == 'L') return Event::kToldToLeave;
+      if (told == 'Q') return Event::kToldToStop;
       if (told == 'S' && ReadStopStep()) return Event::kToldStopStep;
     }
   }
@@ -218,6 +220,7 @@ class Serving {
     LOG(INFO) << server_.task().ToString() << " exits: " << why;
     stopping_ = true;
     server_.Stop();
+    announcement_.reset();
     drain_.reset();
     join_.reset();
     return joined_;
@@ -235,9 +238,11 @@ class Serving {
         StartJoin();
         return "";
       case Events::Event::kToldDone:
+        announced_ = true;
         HasTold(AnnounceDone(server_.target()));
         return "";
       case Events::Event::kToldFailed:
+        announced_ = true;
         HasTold(AnnounceFailed(server_.target()));
         return "";
       case Events::Event::kToldStopStep:
@@ -246,10 +251,28 @@ class Serving {
       case Events::Event::kToldToLeave:
         StartDrain();
         return "";
+      case Events::Event::kToldToStop:
+        return "its program has stopped it";
       case Events::Event::kCut:
-        return "its program has exited";
+        return HandleCut();
     }
     return "";
+  }
+
+  // A program that was killed has announced nothing, so the server does it. The port must soon be
+  // free for a restarted program: tasks that do not answer are not waited for.
+  std::string HandleCut() {
+    constexpr absl::Duration kAnnounceTime = absl::Seconds(1);
+    if (announced_ || join_ != nullptr || absl::GetFlag(FLAGS_keep_tensorflow_semantics)) {
+      return "its program has exited";
+    }
+    const auto told = std::make_shared<Notification>();
+    announcement_ = std::make_unique<Thread>("announce", [target = server_.target(), told] {
+      AnnounceFailed(target).IgnoreError();  // if the others cannot be reached, they notice by themselves
+      told->Notify();
+    });
+    if (!told->WaitForNotificationWithTimeout(kAnnounceTime)) LOG(WARNING) << "some tasks could not be told in time";
+    return "its program was killed";
   }
 
   void HasTold(const absl::Status& told) {
@@ -302,7 +325,8 @@ class Serving {
   std::ostream& out_;  // written under mutex_
   std::atomic<bool> stopping_ = false;
   absl::Status joined_;  // written by join_
-  std::unique_ptr<Thread> join_, drain_;
+  bool announced_ = false;  // the program has said how it ends
+  std::unique_ptr<Thread> join_, drain_, announcement_;
 };
 
 // Raises the limit of open files as far as the system allows, because every client

@@ -20,6 +20,9 @@ constexpr absl::Duration kDoneCallTimeout = absl::Seconds(1);
 // How often the tasks that an ending job waits for are asked.
 constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
 constexpr absl::Duration kAskRarely = absl::Seconds(10);
+// How often tasks are asked that have never answered. A task must have answered once before it
+// can be missed.
+constexpr absl::Duration kAskNew = absl::Seconds(1);
 // How often to check whether clients have left, and after which time without a worker to log
 // that.
 constexpr absl::Duration kLook = absl::Seconds(1);
@@ -64,7 +67,11 @@ void JobCompletion::TaskFailed(const TaskId& task) {
   if (stop_.cancelled() || options_.failed_after == absl::InfiniteDuration()) return;
   LOG(WARNING) << task.ToString() << " has ended with an error; work that needs it fails unless the task is restarted "
                << "within " << absl::FormatDuration(options_.failed_after) << " (--failed_after)";
-  failed_[task] = absl::Now();
+  AddFailed(task, {.when = absl::Now()});
+}
+
+void JobCompletion::AddFailed(const TaskId& task, const TaskFailure& failure) {
+  failed_[task] = failure;
   changed_.SignalAll();
   if (failed_watch_ == nullptr) failed_watch_ = std::make_unique<Thread>("failed tasks", [this] { WatchFailed(); });
 }
@@ -79,14 +86,14 @@ void JobCompletion::WatchFailed() {
     std::vector<TaskId> tasks;
     {
       MutexLock lock(&mutex_);
-      for (const auto& [task, since] : failed_) tasks.push_back(task);
+      for (const auto& [task, failure] : failed_) tasks.push_back(task);
       if (tasks.empty()) {
         changed_.Wait(&mutex_);
         continue;
       }
     }
     Ask(tasks);
-    std::map<TaskId, absl::Time> failed;
+    std::map<TaskId, TaskFailure> failed;
     {
       MutexLock lock(&mutex_);
       failed = failed_;
@@ -189,14 +196,15 @@ void JobCompletion::RecordAnswers(const std::vector<TaskId>& tasks, const std::v
   for (size_t i = 0; i < tasks.size(); ++i) {
     Presence& presence = presence_[tasks[i]];
     if (statuses[i].ok()) {
+      presence.announces = true;
       // One that only waited and has left since stays what it was.
       presence.joined = answers[i].state() == GetTaskResponse::JOINED;
       const bool done = answers[i].state() == GetTaskResponse::DONE;
       if (done && done_.insert(tasks[i]).second) found_done->push_back(tasks[i]);
       // A question from before the announcement may have been answered before it, too.
       const auto failed = failed_.find(tasks[i]);
-      if (failed != failed_.end() && failed->second <= asked && answers[i].state() != GetTaskResponse::FAILED) {
-        LOG(INFO) << tasks[i].ToString() << " has been restarted";
+      if (failed != failed_.end() && failed->second.when <= asked && answers[i].state() != GetTaskResponse::FAILED) {
+        LOG(INFO) << tasks[i].ToString() << (failed->second.unreachable ? " answers again" : " has been restarted");
         failed_.erase(failed);
       }
     }
@@ -205,6 +213,11 @@ void JobCompletion::RecordAnswers(const std::vector<TaskId>& tasks, const std::v
       presence.absent_since = absl::InfiniteFuture();
     } else {
       presence.absent_since = std::min(presence.absent_since, now);
+      if (presence.announces && !presence.joined && !done_.contains(tasks[i]) && !failed_.contains(tasks[i]) &&
+          !stop_.cancelled() && options_.failed_after != absl::InfiniteDuration()) {
+        LOG(WARNING) << tasks[i].ToString() << " does not answer: " << statuses[i].message();
+        AddFailed(tasks[i], {.when = now, .unreachable = true});
+      }
     }
   }
 }
@@ -238,13 +251,16 @@ absl::Time JobCompletion::Idle() const {
 }
 
 absl::Time JobCompletion::Failed() const {
-  if (failed_.empty() || !done_.empty()) return absl::InfiniteFuture();
+  // Tasks that were killed may take long to be restarted: orphan_after limits that.
+  const bool announced =
+      std::any_of(failed_.begin(), failed_.end(), [](const auto& failed) { return !failed.second.unreachable; });
+  if (!announced || !done_.empty()) return absl::InfiniteFuture();
   absl::Time last = absl::InfinitePast();
   for (const TaskId& task : holders_) {
     const auto failed = failed_.find(task);
     const auto peer = presence_.find(task);
     if (failed != failed_.end()) {
-      last = std::max(last, failed->second);
+      last = std::max(last, failed->second.when);
     } else if (peer == presence_.end()) {
       return absl::InfiniteFuture();
     } else if (!peer->second.joined) {
@@ -256,8 +272,7 @@ absl::Time JobCompletion::Failed() const {
 
 std::string JobCompletion::DescribeFailed() const {
   return absl::StrJoin(failed_, ", ", [now = absl::Now()](std::string* out, const auto& failed) {
-    absl::StrAppend(out, failed.first.ToString(), " ended with an error ",
-                    absl::FormatDuration(absl::Trunc(now - failed.second, absl::Seconds(1))), " ago");
+    absl::StrAppend(out, failed.first.ToString(), " ", failed.second.Describe(now));
   });
 }
 
@@ -266,8 +281,13 @@ absl::Time JobCompletion::NextAsk(const std::vector<TaskId>& waits) const {
   if (options_.clients_left()) return asked_ + kAskEvery;
   if (!done_.empty()) return known_ != done_.size() ? absl::InfinitePast() : asked_ + kAskEvery;
   if (!failed_.empty()) return asked_ + kWatchFailedEvery;
-  // While no worker is done, ask only to find out whether any worker is alive.
-  return asked_ + std::clamp(options_.orphan_after / 4, absl::Milliseconds(20), kAskRarely);
+  // While no worker is done, ask only to find out which workers are alive.
+  const bool all_known = std::all_of(waits.begin(), waits.end(), [this](const TaskId& task) {
+    const auto peer = presence_.find(task);
+    return peer != presence_.end() && peer->second.seen != absl::InfinitePast();
+  });
+  return asked_ +
+         std::clamp(options_.orphan_after / 4, absl::Milliseconds(20), all_known ? kAskRarely : kAskNew);
 }
 
 void JobCompletion::Report(absl::Time now, const std::vector<TaskId>& waits) {
@@ -328,7 +348,8 @@ absl::Status JobCompletion::Wait() {
       }
       if (Failed() <= now) {
         result = DeadlineExceeded(options_.self.ToString(), ": no worker is left: ", DescribeFailed(),
-                                  " and was not restarted (--failed_after)");
+                                  "; not restarted within ",
+                                  absl::FormatDuration(options_.failed_after), " (--failed_after)");
         break;
       }
       Report(now, waits);

@@ -5,8 +5,9 @@
 // serves, such as a parameter server, waits (Wait()) until all workers have announced
 // their end, wait themselves, or are gone for good.
 //
-// A program that ends with an error announces that too. Its task may be restarted, so the
-// others ask for it every second, until it answers again.
+// A program that ends with an error announces that too. A task that is killed announces
+// nothing: tasks that wait notice that it does not answer any more. Either task may be
+// restarted, so the others ask for it every second, until it answers again.
 #pragma once
 
 #include <functional>
@@ -25,6 +26,7 @@
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/cluster/membership.h"
 #include "thalweg/cluster/worker/worker.h"
+#include "thalweg/kernel/task_observer.h"
 #include "thalweg/proto/job.pb.h"
 
 namespace thalweg {
@@ -46,9 +48,8 @@ struct JobCompletionOptions {
   Membership* membership = nullptr;  // borrowed
   // Called when a task, possibly this one, is done.
   std::function<void(const TaskId&)> on_task_done = [](const TaskId&) {};
-  // Called every second while there are tasks that ended with an error and have not been
-  // restarted, with the times of their ends.
-  std::function<void(const std::map<TaskId, absl::Time>&)> on_tasks_failed = [](const auto&) {};
+  // Called every second while there are tasks that were lost and have not been restarted.
+  std::function<void(const std::map<TaskId, TaskFailure>&)> on_tasks_failed = [](const auto&) {};
   // When this task last served a call.
   std::function<absl::Time()> last_used = [] { return absl::InfinitePast(); };
   // Whether TensorFlow masters, which do not announce their end, have used this task and
@@ -85,6 +86,7 @@ class JobCompletion {
  private:
   // What is known of a task whose end others wait for.
   struct Presence {
+    bool announces = false;  // it has answered as servers of Thalweg's do, so it will announce its end
     bool joined = false;
     absl::Time seen = absl::InfinitePast();
     absl::Time absent_since = absl::InfiniteFuture();
@@ -110,7 +112,9 @@ class JobCompletion {
   void RecordAnswers(const std::vector<TaskId>& tasks, const std::vector<absl::Status>& statuses,
                      const std::vector<GetTaskResponse>& answers, absl::Time asked, std::vector<TaskId>* found_done)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // The body of the thread that looks after failed tasks.
+  // Adds a task to failed_, and starts the thread that looks after such tasks.
+  void AddFailed(const TaskId& task, const TaskFailure& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The body of that thread.
   void WatchFailed() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const JobCompletionOptions options_;
@@ -122,7 +126,7 @@ class JobCompletion {
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<TaskId> done_ ABSL_GUARDED_BY(mutex_);
   bool self_failed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::map<TaskId, absl::Time> failed_ ABSL_GUARDED_BY(mutex_);  // other tasks, until they are restarted
+  std::map<TaskId, TaskFailure> failed_ ABSL_GUARDED_BY(mutex_);  // other tasks, until they are restarted
   std::map<TaskId, Presence> presence_ ABSL_GUARDED_BY(mutex_);
   // State of Wait().
   absl::Time start_ ABSL_GUARDED_BY(mutex_);

@@ -57,5 +57,41 @@ TEST(JobCompletionTest, ATaskThatWasAbsentIsAskedAgainWhenAnotherIsDone) {
   EXPECT_GE(asked, 2);
 }
 
+// A task that was killed announces nothing. Those that wait notice that it does not answer any
+// more, and that it answers again.
+TEST(JobCompletionTest, ATaskThatDoesNotAnswerAnyMoreHasFailed) {
+  ClusterSpec cluster;
+  ASSERT_OK(cluster.AddTask(kSelf, "localhost:1"));
+  ASSERT_OK(cluster.AddTask(kChief, "localhost:2"));  // it never answers, so it has not failed
+  ASSERT_OK(cluster.AddTask(kLate, "localhost:3"));
+  FakePeers peers;
+  Membership membership;
+  std::atomic<bool> answers = true, is_back = false;
+  std::atomic<int> reports = 0;
+  peers.answer = [&](GetTaskResponse* response) -> absl::Status {
+    response->set_state(is_back ? GetTaskResponse::DONE : GetTaskResponse::RUNNING);
+    return answers.exchange(false) || is_back ? absl::OkStatus() : Unavailable("killed");
+  };
+  JobCompletion completion({.cluster = cluster,
+                            .self = kSelf,
+                            .peers = &peers,
+                            .membership = &membership,
+                            .on_tasks_failed =
+                                [&](const std::map<TaskId, TaskFailure>& failed) {
+                                  ++reports;
+                                  ASSERT_EQ(failed.size(), 1);
+                                  EXPECT_EQ(failed.begin()->first, kLate);
+                                  EXPECT_TRUE(failed.begin()->second.unreachable);
+                                  is_back = true;
+                                },
+                            .last_used = [] { return absl::Now(); },
+                            .orphan_after = absl::Milliseconds(80),  // asks every 20 ms
+                            .gone_after = absl::ZeroDuration(),
+                            // It concerns training that waits. Join() waits on for a task that was killed.
+                            .failed_after = absl::ZeroDuration()});
+  EXPECT_THAT(completion.Wait(), IsOk());
+  EXPECT_GE(reports, 1);
+}
+
 }  // namespace
 }  // namespace thalweg

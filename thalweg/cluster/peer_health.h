@@ -33,7 +33,8 @@ using Peers = std::shared_ptr<const std::vector<Peer>>;
 // dead if it cannot be reached, or if it has not answered for `timeout`. The timeout
 // counts from the last answer or, if that is later, from the beginning of the wait, so
 // every wait grants the whole timeout. Only time during which this process runs counts:
-// a process that was stopped itself has heard nobody, which says nothing about its peers.
+// a process that was stopped itself, or gets no CPU time, has heard nobody, which says nothing
+// about its peers. Heartbeats have a connection of their own.
 // A peer that answers is alive, however long its kernels take.
 class PeerHealth {
  public:

@@ -56,7 +56,8 @@ TEST_F(PeerHealthTest, APeerThatCannotBeReachedIsDeadAtOnce) {
 
 // However long the wait.
 TEST_F(PeerHealthTest, APeerThatAnswersIsAlive) {
-  workers_->at(kPs).get_status = [&](const CallOptions&, auto*, Worker::Done done) {
+  workers_->at(kPs).get_status = [&](const CallOptions& options, auto*, Worker::Done done) {
+    EXPECT_TRUE(options.apart);  // not behind the tensors of other calls
     ++asked_;
     done(absl::OkStatus());
   };

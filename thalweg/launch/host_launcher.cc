@@ -58,6 +58,11 @@ int64_t StepsOf(const std::vector<std::string>& command) {
   return 0;
 }
 
+// Whether another try may end better. 1 is the code of a Python script that raised an exception,
+// whatever it was. Codes from 2 on say that the arguments or the program are wrong (ExitCode()
+// in job.h).
+bool IsWorthRestart(int code) { return code == 1 || code >= 128; }
+
 struct Task {
   TaskId id;
   std::string name;     // "worker 0"
@@ -242,7 +247,7 @@ class HostJob {
       table_.SetState(i, task.code == 0 ? "done" : "ended");
       return;
     }
-    if (task.code >= 128 && task.restarts < options_.max_restarts) {
+    if (IsWorthRestart(task.code) && task.restarts < options_.max_restarts) {
       const absl::Duration pause = kFirstPause * (1 << std::min(task.restarts, 6));
       ++task.restarts;
       task.start_at = absl::Now() + pause;
@@ -253,8 +258,10 @@ class HostJob {
     task.ended = true;
     table_.SetState(i, absl::StrCat("failed: ", task.code));
     std::string why;
-    if (options_.max_restarts > 0 && task.code < 128) why = ", which a restart would not change";
-    if (options_.max_restarts > 0 && task.code >= 128) why = absl::StrCat(", after ", task.restarts, " restarts");
+    if (options_.max_restarts > 0) {
+      why = IsWorthRestart(task.code) ? absl::StrCat(", after ", task.restarts, " restarts")
+                                      : ", which a restart would not change";
+    }
     Say(absl::StrCat(task.name, " ", how, why, "; the job ends"));
     code_ = task.code;
     EndWorkers(SIGTERM);

@@ -20,8 +20,8 @@ struct HostJobOptions {
   // {task_index} are replaced by the values of each task.
   std::vector<std::string> command;
   int base_port = 0;  // the first task's port, the others follow; 0: any free ports
-  // A task that a signal ended, or that exited with code 128 or more, is restarted this many
-  // times.
+  // A task that a signal ended, or that exited with code 1 (a Python exception) or with code 128 or
+  // more, is restarted this many times.
   int max_restarts = 0;
   // How long parameter servers may run after the workers have ended, before they get SIGTERM.
   absl::Duration ps_grace = absl::Seconds(3);

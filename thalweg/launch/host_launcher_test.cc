@@ -113,6 +113,9 @@ TEST_F(HostLauncherTest, WhatIsWorthATryIsStartedAgain) {
   EXPECT_EQ(out_, "worker 0 | done\n");
   EXPECT_EQ(*Run("kill -SEGV $$", {.ps = 0, .max_restarts = 1}), 139);
   EXPECT_THAT(err_, HasSubstr("(Segmentation fault), after 1 restarts; the job ends"));
+  EXPECT_EQ(*Run("exit 1", {.ps = 0, .max_restarts = 2}), 1);
+  EXPECT_THAT(err_, AllOf(HasSubstr("ended with code 1; restarting it (2 of 2)"),
+                          HasSubstr("ended with code 1, after 2 restarts; the job ends")));
   EXPECT_EQ(*Run("exit 3", {.ps = 0, .max_restarts = 1}), 3);
   EXPECT_THAT(err_, HasSubstr("ended with code 3, which a restart would not change; the job ends"));
 }

@@ -192,6 +192,7 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
         address_(address),
         traffic_(state->TrafficWith(address)),
         channel_(Make(address)),
+        apart_(Make(address)),
         local_(MakeLocal(state, traffic_, address, channel_)) {}
   ~Channel() override {
     if (local_ != nullptr) local_->Abandon();
@@ -209,8 +210,10 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
 
  private:
   void Send(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) {
+    // Over links, tensors are in shared memory and messages are short, so there is nothing to wait behind.
     if (local_ != nullptr && local_->Call(method, request, options, done)) return;
-    (new PendingCall(state_, traffic_, channel_, method, request, options, std::move(done)))->Start();
+    (new PendingCall(state_, traffic_, options.apart ? apart_ : channel_, method, request, options, std::move(done)))
+        ->Start();
   }
   // nullptr if the server is elsewhere.
   static std::shared_ptr<SameHostChannel> MakeLocal(State* state, Traffic* traffic, const std::string& address,
@@ -257,6 +260,7 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
   const std::string address_;
   Traffic* const traffic_;
   const std::shared_ptr<grpc::Channel> channel_;
+  const std::shared_ptr<grpc::Channel> apart_;  // connects at its first call (CallOptions::apart)
   const std::shared_ptr<SameHostChannel> local_;
 };
 

@@ -14,7 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
@@ -29,9 +32,9 @@ constexpr absl::Duration kTooLong = absl::Seconds(30);
 // One call over gRPC.
 class TestCall {
  public:
-  TestCall(RpcChannel& channel, const char* method) {
+  TestCall(RpcChannel& channel, const char* method, const CallOptions& options = {}) {
     const grpc::Slice nothing;
-    channel.Call(method, grpc::ByteBuffer(&nothing, 1), {}, [this](const absl::Status& status, grpc::ByteBuffer&) {
+    channel.Call(method, grpc::ByteBuffer(&nothing, 1), options, [this](const absl::Status& status, grpc::ByteBuffer&) {
       status_ = status;
       ended_.Notify();
     });
@@ -82,6 +85,34 @@ TEST(RpcServerTest, AMethodThatWasOverSoonMayBlock) {
 }
 
 // A handler that runs out of memory or threads ends its call, and nothing else.
+// The open connections to a port of this machine.
+int ConnectionsTo(int port) {
+  int connections = 0;
+  for (const char* const path : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream file(path);
+    const std::string local = absl::StrCat(":", absl::AsciiStrToUpper(absl::StrCat(absl::Hex(port, absl::kZeroPad4))));
+    for (std::string line; std::getline(file, line);) {
+      const std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
+      constexpr char kEstablished[] = "01";
+      connections += fields.size() > 3 && absl::EndsWith(fields[1], local) && fields[3] == kEstablished;
+    }
+  }
+  return connections;
+}
+
+TEST(RpcServerTest, CallsApartHaveAConnectionOfTheirOwn) {
+  const std::vector<RpcMethod> methods = {{"/test/Work", [](ServerCall& call) { call.Finish(absl::OkStatus()); }}};
+  ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.hosts = {"localhost"}, .links = false}, methods));
+  RpcClient client;
+  const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
+  EXPECT_OK(TestCall(*channel, "/test/Work").Wait());
+  EXPECT_OK(TestCall(*channel, "/test/Work").Wait());
+  EXPECT_EQ(ConnectionsTo(server->port()), 1);
+  EXPECT_OK(TestCall(*channel, "/test/Work", {.apart = true}).Wait());
+  EXPECT_EQ(ConnectionsTo(server->port()), 2);
+  server->Shutdown();
+}
+
 TEST(RpcServerTest, AHandlerThatThrowsEndsItsCall) {
   ServerCall* kept = nullptr;
   const std::vector<RpcMethod> methods = {{"/test/Throw", [](ServerCall&) { throw std::bad_alloc(); }},

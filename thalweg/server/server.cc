@@ -187,8 +187,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                             },
                                         .on_tasks_failed =
                                             [s, limit = options.failed_after](const auto& failed) {
-                                              std::map<std::string, absl::Time> names;
-                                              for (const auto& [name, when] : failed) names[name.ToString()] = when;
+                                              std::map<std::string, TaskFailure> names;
+                                              for (const auto& [name, how] : failed) names[name.ToString()] = how;
                                               for (const auto& device : s->devices->devices()) {
                                                 TellTasksFailed(device->resources(), names, limit);
                                               }

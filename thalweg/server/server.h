@@ -53,9 +53,10 @@ struct ServerOptions {
   // Once a worker is done, Join() no longer waits for a worker that has been unreachable
   // for this long.
   absl::Duration gone_after = absl::Seconds(30);
-  // How long a worker whose program ended with an error (AnnounceFailed()) may take to be
-  // restarted. Then synchronous training of TensorFlow programs that waits for it fails with
-  // DEADLINE_EXCEEDED, and if no other worker is left, so does Join().
+  // How long a worker whose program ended with an error (AnnounceFailed()), or that does not
+  // answer any more, may take to be restarted. Then synchronous training of TensorFlow
+  // programs that waits for it fails with DEADLINE_EXCEEDED. If a program ended with an error
+  // and no other worker is left, so does Join().
   absl::Duration failed_after = absl::Seconds(60);
   // TensorFlow's masters do not announce that they are done. A parameter server that only
   // they have used returns from Join() when their sessions are closed, their tasks are

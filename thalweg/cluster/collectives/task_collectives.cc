@@ -221,7 +221,7 @@ void TaskCollectives::AskPeers() {
       if (closing_ || !asked_.insert(worker).second) continue;
     }
     auto response = std::make_shared<tensorflow::GetStatusResponse>();
-    worker->GetStatus({.timeout = peer_timeout(), .cancellation = &closed_}, response.get(),
+    worker->GetStatus({.timeout = peer_timeout(), .cancellation = &closed_, .apart = true}, response.get(),
                       [this, response, worker = worker, question = question](const absl::Status& status) {
                         Answered(question.task, worker, status, *response);
                       });

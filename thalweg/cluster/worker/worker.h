@@ -25,6 +25,9 @@ struct CallOptions {
   absl::Duration timeout = absl::InfiniteDuration();
   Cancellation* cancellation = nullptr;  // must outlive the call
   bool wait_for_ready = false;           // wait until the task is reachable instead of failing with UNAVAILABLE
+  // Use a connection that carries no tensors. Heartbeats would otherwise queue behind megabytes of other calls, and a
+  // slow transfer would look like a dead task.
+  bool apart = false;
 };
 
 // A tensor on its way from one task to another, by its rendezvous key.

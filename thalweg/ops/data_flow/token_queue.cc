@@ -78,7 +78,7 @@ void TokenQueue::TaskLeft(const std::string& task) {
   Enqueue(*std::move(token), {}, [](const absl::Status&) {});  // fails if the queue is closed, which is fine
 }
 
-absl::Time TokenQueue::AllWaitSince(const std::map<std::string, absl::Time>& failed) const {
+absl::Time TokenQueue::AllWaitSince(const std::map<std::string, TaskFailure>& failed) const {
   std::map<std::string, absl::Time> waits;
   for (const auto& [task, since] : WaitingTasks()) {
     if (!failed.contains(task)) waits.emplace(task, since);
@@ -93,12 +93,12 @@ absl::Time TokenQueue::AllWaitSince(const std::map<std::string, absl::Time>& fai
   return all;
 }
 
-void TokenQueue::TasksFailed(const std::map<std::string, absl::Time>& failed, absl::Duration limit) {
+void TokenQueue::TasksFailed(const std::map<std::string, TaskFailure>& failed, absl::Duration limit) {
   constexpr absl::Duration kReportAfter = absl::Seconds(10);
-  const auto first =
-      std::min_element(failed.begin(), failed.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto first = std::min_element(failed.begin(), failed.end(), [](const auto& a, const auto& b) {
+    return a.second.when < b.second.when;
+  });
   const absl::Time now = absl::Now();
-  const absl::Duration ago = absl::Trunc(now - first->second, absl::Seconds(1));
   std::string whom;
   absl::Duration left;
   {
@@ -106,8 +106,8 @@ void TokenQueue::TasksFailed(const std::map<std::string, absl::Time>& failed, ab
     const absl::Time since = AllWaitSince(failed);
     if (since == absl::InfiniteFuture()) return;
     whom = absl::StrCat(sources_.contains(first->first) ? "tokens of " : "gradients of ", first->first,
-                        ", which ended with an error ", absl::FormatDuration(ago), " ago");
-    const absl::Duration waited = now - std::max(since, first->second);
+                        ", which ", first->second.Describe(now));
+    const absl::Duration waited = now - std::max(since, first->second.when);
     left = limit - waited;
     if (left > absl::ZeroDuration()) {
       if (waited < kReportAfter || now < next_report_) return;

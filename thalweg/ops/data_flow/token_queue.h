@@ -36,7 +36,7 @@ class TokenQueue final : public Queue, public TaskObserver {
 
   bool wants_tasks() const override { return true; }
   void TaskLeft(const std::string& task) override;
-  void TasksFailed(const std::map<std::string, absl::Time>& failed, absl::Duration limit) override;
+  void TasksFailed(const std::map<std::string, TaskFailure>& failed, absl::Duration limit) override;
 
  private:
   using Queue::Queue;
@@ -45,7 +45,7 @@ class TokenQueue final : public Queue, public TaskObserver {
   // The token that the task holds and will not use.
   std::optional<Tuple> TokenOf(const std::string& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Since when all workers that have not failed wait for tokens. InfiniteFuture: some do not.
-  absl::Time AllWaitSince(const std::map<std::string, absl::Time>& failed) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Time AllWaitSince(const std::map<std::string, TaskFailure>& failed) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A token that names no particular step, in place of a worker that never arrived: the first
   // gradient of a worker needs no token.
   Tuple TokenOfAnyStep() const;

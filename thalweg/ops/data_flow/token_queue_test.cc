@@ -125,7 +125,7 @@ TEST_F(TokenQueueTest, AWaitForAWorkerThatFailedEnds) {
   Put(7, 2);
   Take(kWorker);
   Take(kChief);
-  const std::map<std::string, absl::Time> failed = {{kWorker, absl::Now() - absl::Seconds(90)}};
+  const std::map<std::string, TaskFailure> failed = {{kWorker, {.when = absl::Now() - absl::Seconds(90)}}};
   queue_->TasksFailed(failed, kPassed);  // nobody waits
   Take(kChief);
   queue_->TasksFailed(failed, absl::Hours(1));
@@ -141,11 +141,20 @@ TEST_F(TokenQueueTest, AWaitForAWorkerThatFailedEnds) {
   EXPECT_EQ(got_.back(), "8");
 }
 
+TEST_F(TokenQueueTest, AWaitForAWorkerThatIsUnreachableEnds) {
+  Put(7, 2);
+  for (const char* const task : {kWorker, kChief, kChief}) Take(task);
+  queue_->TasksFailed({{kWorker, {.when = absl::Now() - absl::Seconds(90), .unreachable = true}}}, kPassed);
+  ASSERT_EQ(got_.size(), 3);
+  EXPECT_THAT(got_.back(),
+              HasSubstr("waits for gradients of /job:worker/replica:0/task:1, which has not answered for 1m30s"));
+}
+
 TEST_F(TokenQueueTest, AWorkerThatComputesMayStillEndTheWait) {
   constexpr char kOther[] = "/job:worker/replica:0/task:2";
   Put(7, 3);
   for (const char* const task : {kWorker, kOther, kChief, kChief}) Take(task);
-  const std::map<std::string, absl::Time> failed = {{kWorker, absl::Now() - absl::Seconds(90)}};
+  const std::map<std::string, TaskFailure> failed = {{kWorker, {.when = absl::Now() - absl::Seconds(90)}}};
   queue_->TasksFailed(failed, kPassed);
   EXPECT_EQ(got_.size(), 3);
   Take(kOther);
@@ -156,7 +165,7 @@ TEST_F(TokenQueueTest, AWorkerThatComputesMayStillEndTheWait) {
 TEST_F(TokenQueueTest, AWaitForAChiefThatFailedEnds) {
   Put(7, 2);
   for (const char* const task : {kChief, kWorker, kWorker}) Take(task);
-  queue_->TasksFailed({{kChief, absl::Now()}}, kPassed);
+  queue_->TasksFailed({{kChief, {.when = absl::Now()}}}, kPassed);
   ASSERT_EQ(got_.size(), 3);
   EXPECT_THAT(got_.back(), HasSubstr("waits for tokens of /job:worker/replica:0/task:0"));
 }

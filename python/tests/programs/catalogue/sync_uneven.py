@@ -2,6 +2,8 @@
 """Synchronous training whose workers do not have the same number of batches."""
 
 import argparse
+import os
+import signal
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -17,6 +19,7 @@ parser.add_argument("--batches", default="30,10", help="of each worker")
 parser.add_argument("--aggregate", type=int, default=0, help="gradients per step; 0: one of each worker")
 parser.add_argument("--num_tokens", type=int, default=-1)
 parser.add_argument("--raise_after", type=int, default=-1, help="number of batches after which an exception ends the script")
+parser.add_argument("--killed", choices=("script", "all"), help="SIGKILL instead of an exception; all: with the server")
 parser.add_argument("--supervisor", action="store_true")
 parser.add_argument("--stop", action="store_true", help="stop the supervisor inside of its session, which stops it again")
 FLAGS = parser.parse_args()
@@ -54,6 +57,10 @@ def train(sess):
         _, value, step = sess.run([train_op, loss, global_step], {x: xs, y: xs @ truth})
         steps += 1
         if steps == FLAGS.raise_after:
+            if FLAGS.killed == "script":
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif FLAGS.killed == "all":
+                os.killpg(0, signal.SIGKILL)  # the group has no other task
             raise RuntimeError("no more data")
         print("worker %d batch %d: step %d, loss %.4f" % (FLAGS.task_index, steps, step, value), flush=True)
     return steps
