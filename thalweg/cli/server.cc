@@ -162,7 +162,17 @@ class Events {
     close(ended_);
   }
 
-  enum class Event { kSignal, kEnded, kToldToJoin, kToldDone, kToldFailed, kToldToLeave, kToldToStop, kToldStopStep, kCut };
+  enum class Event {
+    kSignal,
+    kEnded,
+    kToldToJoin,
+    kToldDone,
+    kToldFailed,
+    kToldToLeave,
+    kToldToStop,
+    kToldStopStep,
+    kCut
+  };
   Event Wait() {
     while (true) {
       pollfd waits[] = {{.fd = signals_, .events = POLLIN, .revents = 0},
@@ -324,7 +334,7 @@ class Serving {
   Mutex mutex_;
   std::ostream& out_;  // written under mutex_
   std::atomic<bool> stopping_ = false;
-  absl::Status joined_;  // written by join_
+  absl::Status joined_;     // written by join_
   bool announced_ = false;  // the program has said how it ends
   std::unique_ptr<Thread> join_, drain_, announcement_;
 };

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "thalweg/base/exception_boundary.h"
+#include "thalweg/base/faults/network_faults.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/client/session_backend.h"
@@ -12,6 +15,7 @@
 #include "thalweg/cluster/peer_health.h"
 #include "thalweg/rpc/grpc_master.h"
 #include "thalweg/rpc/grpc_worker.h"
+#include "thalweg/rpc/in_process_master.h"
 
 namespace thalweg {
 namespace {
@@ -24,10 +28,43 @@ constexpr absl::Duration kDeadlineGrace = absl::Seconds(5);
 constexpr absl::Duration kWatchAfter = absl::Seconds(1);
 constexpr absl::Duration kServerTimeout = absl::Seconds(10);
 
+// The end of a call. A call that is dropped without an answer, because memory has run out, ends too.
+class CallEnd {
+ public:
+  // Runs as the call's `done`. It may be moved, and counts once.
+  class Done {
+   public:
+    explicit Done(CallEnd* end) : end_(end) {}
+    Done(Done&& other) noexcept : end_(std::exchange(other.end_, nullptr)) {}
+    ~Done() {
+      if (end_ != nullptr) End(Internal("The call was dropped"));
+    }
+    Done& operator=(Done&&) = delete;
+    void operator()(const absl::Status& status) { End(status); }
+
+   private:
+    void End(absl::Status status) {
+      CallEnd* const end = std::exchange(end_, nullptr);
+      end->status_ = std::move(status);
+      end->ended_.Notify();
+    }
+    CallEnd* end_;
+  };
+
+  Done done() { return Done(this); }
+  bool Wait(absl::Duration timeout) const { return ended_.WaitForNotificationWithTimeout(timeout); }
+  const absl::Status& status() const { return status_; }  // once it has ended
+
+ private:
+  absl::Status status_;
+  Notification ended_;
+};
+
 class RemoteBackend : public SessionBackend {
  public:
   explicit RemoteBackend(const SessionOptions& options)
       : options_(options),
+        in_process_(InProcessMaster::Find(Address(options))),
         master_(MakeGrpcMaster(client_.Connect(Address(options)))),
         server_(MakeGrpcWorker(options.target, Address(options), client_.Connect(Address(options)))) {}
   ~RemoteBackend() override {
@@ -99,27 +136,68 @@ class RemoteBackend : public SessionBackend {
     }
     RETURN_IF_ERROR(CheckOpen());
     RunStepCall call{.session_handle = handle_, .fetches = signature.fetches, .targets = signature.targets};
+    call.feeds.reserve(feeds.size());
     for (size_t i = 0; i < feeds.size(); ++i) call.feeds.emplace_back(signature.feeds[i], feeds[i]);
-    if (options.trace) call.options.set_trace_level(tensorflow::RunOptions::FULL_TRACE);
-    call.options.set_output_partition_graphs(options.output_partition_graphs);
-    if (options.one_moment) call.options.mutable_thalweg()->set_cut(true);
-    if (options.stop_step > 0) call.options.mutable_thalweg()->set_stop_step(options.stop_step);
-    if (options.client != 0) {
-      call.options.mutable_thalweg()->set_client(options.client);
-      call.options.mutable_thalweg()->set_sequence(options.sequence);
-    }
-    const absl::Duration timeout =
-        options.timeout != absl::InfiniteDuration() ? options.timeout : options_.operation_timeout;
-    if (timeout != absl::InfiniteDuration()) {
-      call.options.set_timeout_in_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(timeout)));
-    }
+    call.options = ProtoOf(options);
     RunStepResult result;
-    RETURN_IF_ERROR(Wait("runs a step", options.cancellation, timeout, [&](const CallOptions& call_options, auto done) {
-      master_->RunStep(call_options, std::move(call), &result, std::move(done));
-    }));
+    RETURN_IF_ERROR(RunOnMaster(
+        options, [](const InProcessMasterOptions& master) { return master.run_step.get(); },
+        [&](Master& master, const CallOptions& call_options, auto done) {
+          master.RunStep(call_options, std::move(call), &result, std::move(done));
+        }));
     *results = std::move(result.fetches);
     if (metadata != nullptr) *metadata = std::move(result.metadata);
     return absl::OkStatus();
+  }
+
+  // The same for a callable of the master.
+  absl::Status RunCallable(int64_t callable, absl::Span<const Tensor> feeds, const RunOptions& options,
+                           std::vector<Tensor>* results, tensorflow::RunMetadata* metadata) {
+    RunCallableCall call{.session_handle = handle_,
+                         .handle = callable,
+                         .feeds = {feeds.begin(), feeds.end()},
+                         .options = ProtoOf(options)};
+    RunStepResult result;
+    RETURN_IF_ERROR(RunOnMaster(
+        options, [](const InProcessMasterOptions& master) { return master.run_callable.get(); },
+        [&](Master& master, const CallOptions& call_options, auto done) {
+          master.RunCallable(call_options, std::move(call), &result, std::move(done));
+        }));
+    *results = std::move(result.fetches);
+    if (metadata != nullptr) *metadata = std::move(result.metadata);
+    return absl::OkStatus();
+  }
+
+  // Has the master compile a signature. nullopt if steps of this master's callables have no options of
+  // their own (TensorFlow's), or if the signature depends on the values of its feeds.
+  absl::StatusOr<std::optional<int64_t>> MakeCallable(const Signature& signature, const RunOptions& options) {
+    tensorflow::MakeCallableRequest request;
+    tensorflow::MakeCallableResponse response;
+    request.set_session_handle(handle_);
+    tensorflow::CallableOptions& callable = *request.mutable_options();
+    for (const std::string& name : signature.feeds) callable.add_feed(name);
+    for (const std::string& name : signature.fetches) callable.add_fetch(name);
+    for (const std::string& name : signature.targets) callable.add_target(name);
+    if (const absl::Duration timeout = TimeoutOf(options); timeout != absl::InfiniteDuration()) {
+      callable.mutable_run_options()->set_timeout_in_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(timeout)));
+    }
+    const absl::Status made = Wait(
+        "prepares a step", options.cancellation, TimeoutOf(options),
+        [&](const CallOptions& call, auto done) { master_->MakeCallable(call, request, &response, std::move(done)); });
+    if (absl::IsInvalidArgument(made) || absl::IsUnimplemented(made)) return std::nullopt;
+    RETURN_IF_ERROR(made);
+    if (response.thalweg_takes_options()) return response.handle();
+    ReleaseCallable(response.handle());
+    return std::nullopt;
+  }
+
+  // Does not wait for the answer.
+  void ReleaseCallable(int64_t callable) {
+    if (!CheckOpen().ok()) return;
+    const auto request = std::make_shared<tensorflow::ReleaseCallableRequest>();
+    request->set_session_handle(handle_);
+    request->set_handle(callable);
+    master_->ReleaseCallable({.timeout = kDeadlineGrace}, *request, [request](const absl::Status&) {});
   }
 
   absl::Status Close() override {
@@ -134,40 +212,92 @@ class RemoteBackend : public SessionBackend {
                 [&](const CallOptions& call, auto done) { master_->CloseSession(call, request, std::move(done)); });
   }
 
- private:
-  static std::string Address(const SessionOptions& options) {
-    return std::string(absl::StripPrefix(options.target, "grpc://"));
-  }
   absl::Status CheckOpen() {
     MutexLock lock(&close_mutex_);
     return closed_ ? FailedPrecondition("Session has been closed.") : absl::OkStatus();
   }
 
+ private:
+  static std::string Address(const SessionOptions& options) {
+    return std::string(absl::StripPrefix(options.target, "grpc://"));
+  }
+  absl::Duration TimeoutOf(const RunOptions& options) const {
+    return options.timeout != absl::InfiniteDuration() ? options.timeout : options_.operation_timeout;
+  }
+  tensorflow::RunOptions ProtoOf(const RunOptions& options) const {
+    tensorflow::RunOptions proto;
+    if (options.trace) proto.set_trace_level(tensorflow::RunOptions::FULL_TRACE);
+    proto.set_output_partition_graphs(options.output_partition_graphs);
+    if (options.one_moment) proto.mutable_thalweg()->set_cut(true);
+    if (options.stop_step > 0) proto.mutable_thalweg()->set_stop_step(options.stop_step);
+    if (options.client != 0) {
+      proto.mutable_thalweg()->set_client(options.client);
+      proto.mutable_thalweg()->set_sequence(options.sequence);
+    }
+    if (const absl::Duration timeout = TimeoutOf(options); timeout != absl::InfiniteDuration()) {
+      proto.set_timeout_in_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(timeout)));
+    }
+    return proto;
+  }
+
+  // Runs a step on the master: directly if it is in this process, unless faults of the network are
+  // injected, which such a step would not meet.
+  template <typename Counts, typename F>
+  absl::Status RunOnMaster(const RunOptions& options, Counts&& counts, F&& call) {
+    if (in_process_ != nullptr && ActiveNetworkFaults() == nullptr) {
+      if (const InProcessMaster::Use master(in_process_.get()); master) {
+        absl::Status status = master->gate->EnterStep();
+        if (status.ok()) {
+          status = RunDirectly(options, *master->master, call);
+          master->gate->LeaveStep();
+        }
+        counts(*master.operator->())->Add(static_cast<int>(status.code()));
+        return Locate(status);
+      }
+    }
+    return Wait("runs a step", options.cancellation, TimeoutOf(options),
+                [&](const CallOptions& call_options, auto done) { call(*master_, call_options, std::move(done)); });
+  }
+
+  // The master ends the step at its deadline, and when it is cancelled.
+  template <typename F>
+  absl::Status RunDirectly(const RunOptions& options, Master& master, F&& call) {
+    CallEnd end;
+    const absl::Status thrown =
+        CatchExceptions([&] { call(master, CallOptions{.cancellation = options.cancellation}, end.done()); });
+    LogWhileWaiting("runs a step", absl::ZeroDuration(), end);
+    return thrown.ok() ? end.status() : thrown;
+  }
+
+  void LogWhileWaiting(const char* what, absl::Duration waited, const CallEnd& end) const {
+    if (end.Wait(absl::Seconds(10))) return;
+    const absl::Time start = absl::Now() - waited - absl::Seconds(10);
+    do {
+      LOG(INFO) << "Has waited for " << absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Seconds(1)))
+                << " for " << options_.target << ", which " << what;
+    } while (!end.Wait(absl::Seconds(10)));
+  }
+
+  // Says of a lost task which session has lost it.
+  absl::Status Locate(const absl::Status& status) const {
+    if (!absl::IsUnavailable(status) || handle_.empty()) return status;
+    return Append(status, absl::StrCat(" (session on ", options_.target, ")"));
+  }
+
   // Makes a call and waits for its end; says every 10 s that it does.
   template <typename F>
   absl::Status Wait(const char* what, Cancellation* cancellation, absl::Duration timeout, F&& call) {
-    Notification ended;
-    absl::Status result;
+    CallEnd end;
     const WatchedCalls watched(nullptr, {}, cancellation);
     CallOptions options{.cancellation = watched.cancellation().get(), .wait_for_ready = handle_.empty()};
     if (timeout != absl::InfiniteDuration()) options.timeout = timeout + kDeadlineGrace;
-    call(options, [&](const absl::Status& status) {
-      result = status;
-      ended.Notify();
-    });
+    call(options, end.done());
     std::optional<WatchedServer> server;
     // A server that is not there yet is waited for.
-    if (!ended.WaitForNotificationWithTimeout(kWatchAfter) && !handle_.empty()) server.emplace(*this, watched);
-    const absl::Time start = absl::Now() - kWatchAfter;
-    while (!ended.WaitForNotificationWithTimeout(absl::Seconds(10))) {
-      LOG(INFO) << "Has waited for " << absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Seconds(1)))
-                << " for " << options_.target << ", which " << what;
-    }
+    if (!end.Wait(kWatchAfter) && !handle_.empty()) server.emplace(*this, watched);
+    LogWhileWaiting(what, kWatchAfter, end);
     // Why the call was cancelled says more than that it was.
-    if (absl::IsCancelled(result)) result = watched.Explain(result);
-    if (absl::IsCancelled(result)) return result;
-    if (!absl::IsUnavailable(result) || handle_.empty()) return result;
-    return Append(result, absl::StrCat(" (session on ", options_.target, ")"));
+    return Locate(absl::IsCancelled(end.status()) ? watched.Explain(end.status()) : end.status());
   }
 
   // Watches the server while a call of it waits: one that hangs or is cut off is
@@ -191,6 +321,7 @@ class RemoteBackend : public SessionBackend {
   }
 
   const SessionOptions options_;
+  const std::shared_ptr<InProcessMaster> in_process_;  // nullptr: the server is not in this process
   RpcClient client_;
   const std::unique_ptr<Master> master_;
   const std::unique_ptr<Worker> server_;  // for its status
@@ -202,17 +333,44 @@ class RemoteBackend : public SessionBackend {
   std::unique_ptr<PeerHealth> health_ ABSL_GUARDED_BY(close_mutex_);  // once a call has waited
 };
 
+// The first step has the master compile the signature. Later ones name the compiled callable.
 class RemoteCallable : public BackendCallable {
  public:
   RemoteCallable(RemoteBackend& backend, Signature signature) : backend_(backend), signature_(std::move(signature)) {}
+  ~RemoteCallable() override {
+    if (const int64_t callable = callable_.load(); callable >= 0) backend_.ReleaseCallable(callable);
+  }
+
   absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options, std::vector<Tensor>* results,
                    tensorflow::RunMetadata* metadata) const override {
-    return backend_.Run(signature_, feeds, options, results, metadata);
+    if (feeds.size() != signature_.feeds.size()) {
+      return InvalidArgument("expected ", signature_.feeds.size(), " feeds, got ", feeds.size());
+    }
+    RETURN_IF_ERROR(backend_.CheckOpen());
+    int64_t callable = callable_.load(std::memory_order_acquire);
+    if (callable == kUnknown) {
+      ASSIGN_OR_RETURN(callable, Make(options));
+    }
+    if (callable == kByNames) return backend_.Run(signature_, feeds, options, results, metadata);
+    return backend_.RunCallable(callable, feeds, options, results, metadata);
   }
 
  private:
+  static constexpr int64_t kUnknown = -1;
+  static constexpr int64_t kByNames = -2;  // the master cannot run it as a callable
+
+  absl::StatusOr<int64_t> Make(const RunOptions& options) const {
+    ASSIGN_OR_RETURN(const std::optional<int64_t> made, backend_.MakeCallable(signature_, options));
+    int64_t known = kUnknown;
+    const int64_t callable = made.value_or(kByNames);
+    if (callable_.compare_exchange_strong(known, callable)) return callable;
+    if (callable >= 0) backend_.ReleaseCallable(callable);  // another thread was faster
+    return known;
+  }
+
   RemoteBackend& backend_;
   const Signature signature_;
+  mutable std::atomic<int64_t> callable_{kUnknown};
 };
 
 absl::StatusOr<std::shared_ptr<const BackendCallable>> RemoteBackend::Prepare(const Signature& signature) {

@@ -286,8 +286,7 @@ absl::Time JobCompletion::NextAsk(const std::vector<TaskId>& waits) const {
     const auto peer = presence_.find(task);
     return peer != presence_.end() && peer->second.seen != absl::InfinitePast();
   });
-  return asked_ +
-         std::clamp(options_.orphan_after / 4, absl::Milliseconds(20), all_known ? kAskRarely : kAskNew);
+  return asked_ + std::clamp(options_.orphan_after / 4, absl::Milliseconds(20), all_known ? kAskRarely : kAskNew);
 }
 
 void JobCompletion::Report(absl::Time now, const std::vector<TaskId>& waits) {
@@ -348,8 +347,8 @@ absl::Status JobCompletion::Wait() {
       }
       if (Failed() <= now) {
         result = DeadlineExceeded(options_.self.ToString(), ": no worker is left: ", DescribeFailed(),
-                                  "; not restarted within ",
-                                  absl::FormatDuration(options_.failed_after), " (--failed_after)");
+                                  "; not restarted within ", absl::FormatDuration(options_.failed_after),
+                                  " (--failed_after)");
         break;
       }
       Report(now, waits);

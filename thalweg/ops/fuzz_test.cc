@@ -50,7 +50,8 @@ constexpr char kOnlyRefused[] =
         BoostedTreesQuantileStreamResourceGetBucketBoundaries BoostedTreesSerializeEnsemble
         BoostedTreesTrainingPredict BoostedTreesUpdateEnsemble CSVDataset CSVDatasetV2 CacheDataset
         CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend CollectiveBcastSendV2 CollectiveGather
-        CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 DatasetToSingleElement DatasetToTFRecord
+        CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 ThalwegCollectiveReduceBucket
+        DatasetToSingleElement DatasetToTFRecord
         DeleteSessionTensor DeserializeIterator DeserializeManySparse DeserializeSparse
         DestroyTemporaryVariable EagerPyFunc ExperimentalCSVDataset ExperimentalDatasetToTFRecord
         ExperimentalGroupByReducerDataset ExperimentalGroupByWindowDataset ExperimentalMapAndBatchDataset

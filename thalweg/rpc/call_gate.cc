@@ -56,6 +56,16 @@ std::vector<RpcMethod> CallGate::Guard(std::vector<RpcMethod> methods) {
   return methods;
 }
 
+absl::Status CallGate::EnterStep() {
+  const int64_t now = absl::GetCurrentTimeNanos();
+  last_call_nanos_.store(now, std::memory_order_relaxed);
+  last_work_nanos_.store(now, std::memory_order_relaxed);
+  active_.fetch_add(1);
+  if (!closed_.load()) return absl::OkStatus();
+  Leave();
+  return why_;
+}
+
 void CallGate::Leave() {
   if (active_.fetch_sub(1) > 1 || !closed_.load()) return;
   MutexLock lock(&mutex_);

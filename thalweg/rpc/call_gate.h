@@ -20,6 +20,10 @@ class CallGate {
   // Wraps the methods. Calls that start sessions and steps are counted. All others always
   // pass, because running steps need them.
   std::vector<RpcMethod> Guard(std::vector<RpcMethod> methods);
+  // The same for a call from this process that starts a step. If it is admitted, call
+  // LeaveStep() when it has ended.
+  absl::Status EnterStep();
+  void LeaveStep() { Leave(); }
 
   // From now on, calls that start sessions fail with `why`. Calls that start steps still
   // pass.

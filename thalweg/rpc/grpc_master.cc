@@ -67,13 +67,13 @@ class GrpcMaster : public Master {
                    });
   }
 
-  void RunCallable(const CallOptions& options, const std::string& session_handle, int64_t handle,
-                   std::vector<Tensor> feeds, RunStepResult* result, Done done) override {
+  void RunCallable(const CallOptions& options, RunCallableCall call, RunStepResult* result, Done done) override {
     MessageWriter writer;
-    writer.Bytes(RunCallableRequest::kSessionHandleFieldNumber, session_handle);
-    writer.Varint(RunCallableRequest::kHandleFieldNumber, static_cast<uint64_t>(handle));
-    for (const Tensor& feed : feeds) writer.AddTensor(RunCallableRequest::kFeedFieldNumber, feed);
+    writer.Bytes(RunCallableRequest::kSessionHandleFieldNumber, call.session_handle);
+    writer.Varint(RunCallableRequest::kHandleFieldNumber, static_cast<uint64_t>(call.handle));
+    for (const Tensor& feed : call.feeds) writer.AddTensor(RunCallableRequest::kFeedFieldNumber, feed);
     writer.Varint(RunCallableRequest::kRequestIdFieldNumber, static_cast<uint64_t>(NewRequestId()));
+    if (call.options.has_value()) writer.Message(RunCallableRequest::kThalwegOptionsFieldNumber, *call.options);
     const absl::StatusOr<grpc::ByteBuffer> request = writer.Finish();
     if (!request.ok()) return done(request.status());
     channel_->Call("/tensorflow.MasterService/RunCallable", *request, options,
@@ -130,6 +130,11 @@ class GrpcMaster : public Master {
     RunCallableResponse response;
     RETURN_IF_ERROR(ParseMessage(bytes, &response));
     result->metadata = std::move(*response.mutable_metadata());
+    if (response.thalweg_status_code() != 0) {
+      result->step_failed = true;
+      return absl::Status(static_cast<absl::StatusCode>(response.thalweg_status_code()),
+                          response.thalweg_status_error_message());
+    }
     int64_t allowance = kExpansionBytes;
     for (TensorProto& tensor : *response.mutable_fetch()) {
       ASSIGN_OR_RETURN(Tensor value, TensorFromProto(std::move(tensor), &allowance));

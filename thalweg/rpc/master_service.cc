@@ -77,29 +77,59 @@ void ServeRunStep(Master& master, CallDeduplicator& recent, ServerCall& call) {
                  });
 }
 
-void ServeRunCallable(Master& master, ServerCall& call) {
-  RunCallableRequest request;
-  absl::Status status = ParseMessage(call.request(), &request);
-  if (status.ok()) status = master.CheckSession(request.session_handle());
-  std::vector<Tensor> feeds;
-  int64_t allowance = kExpansionBytes;
-  for (int i = 0; i < request.feed_size() && status.ok(); ++i) {
-    absl::StatusOr<Tensor> value = TensorFromProto(std::move(*request.mutable_feed(i)), &allowance);
-    status = value.status();
-    if (status.ok()) feeds.push_back(*std::move(value));
+// The answer of a step of a callable that ended with `status`.
+absl::StatusOr<grpc::ByteBuffer> WriteRunCallable(const absl::Status& status, const RunStepResult& result) {
+  MessageWriter writer;
+  for (size_t i = 0; i < result.fetches.size() && status.ok(); ++i) {
+    RETURN_IF_ERROR(CheckEncodable(result.fetches[i]));
+    writer.AddTensor(RunCallableResponse::kFetchFieldNumber, result.fetches[i]);
   }
-  if (!status.ok()) return call.Reply(status, {});
-  auto result = std::make_unique<RunStepResult>();
-  RunStepResult* borrowed = result.get();
-  master.RunCallable({.cancellation = &call.cancellation()}, request.session_handle(), request.handle(),
-                     std::move(feeds), borrowed, [&call, result = std::move(result)](const absl::Status& status) {
-                       if (!status.ok()) return call.Reply(status, {});
-                       MessageWriter writer;
-                       for (const Tensor& value : result->fetches)
-                         writer.AddTensor(RunCallableResponse::kFetchFieldNumber, value);
-                       writer.Message(RunCallableResponse::kMetadataFieldNumber, result->metadata);
-                       call.Reply(writer.Finish());
-                     });
+  writer.Message(RunCallableResponse::kMetadataFieldNumber, result.metadata);
+  if (!status.ok()) {
+    writer.Varint(RunCallableResponse::kThalwegStatusCodeFieldNumber, static_cast<uint64_t>(status.code()));
+    writer.Bytes(RunCallableResponse::kThalwegStatusErrorMessageFieldNumber, status.message());
+  }
+  return writer.Finish();
+}
+
+void ServeRunCallable(Master& master, CallDeduplicator& recent, ServerCall& call) {
+  struct State {
+    RunStepResult result;
+    bool errors_in_body = false;
+    int64_t request_id = 0;
+  };
+  auto state = std::make_unique<State>();
+  RunCallableCall step;
+  {
+    RunCallableRequest request;
+    absl::Status status = ParseMessage(call.request(), &request);
+    if (!status.ok()) return call.Reply(status, {});
+    state->request_id = request.request_id();
+    if (!recent.Begin(state->request_id, call)) return;
+    status = master.CheckSession(request.session_handle());
+    step.session_handle = std::move(*request.mutable_session_handle());
+    step.handle = request.handle();
+    if (request.has_thalweg_options()) {
+      state->errors_in_body = true;
+      step.options = std::move(*request.mutable_thalweg_options());
+    }
+    int64_t allowance = kExpansionBytes;
+    for (int i = 0; i < request.feed_size() && status.ok(); ++i) {
+      absl::StatusOr<Tensor> value = TensorFromProto(std::move(*request.mutable_feed(i)), &allowance);
+      status = value.status();
+      if (status.ok()) step.feeds.push_back(*std::move(value));
+    }
+    if (!status.ok()) return recent.Reply(state->request_id, call, status, {});
+  }
+  RunStepResult* result = &state->result;
+  master.RunCallable(
+      {.cancellation = &call.cancellation()}, std::move(step), result,
+      [&call, &recent, state = std::move(state)](const absl::Status& status) {
+        const bool has_body = status.ok() || (state->errors_in_body && state->result.step_failed);
+        const absl::StatusOr<grpc::ByteBuffer> answer =
+            has_body ? WriteRunCallable(status, state->result) : absl::StatusOr<grpc::ByteBuffer>(status);
+        recent.Reply(state->request_id, call, answer.status(), answer.ok() ? *answer : grpc::ByteBuffer());
+      });
 }
 
 }  // namespace
@@ -138,7 +168,7 @@ std::vector<RpcMethod> MasterService(Master& master) {
                                  [m](const auto& request, const CallOptions& options, auto* response, auto done) {
                                    m->MakeCallable(options, request, response, std::move(done));
                                  })},
-      {path("RunCallable"), [m](ServerCall& call) { ServeRunCallable(*m, call); }},
+      {path("RunCallable"), [m, recent](ServerCall& call) { ServeRunCallable(*m, *recent, call); }},
       {path("ReleaseCallable"), Unary<ReleaseCallableRequest, ReleaseCallableResponse>(
                                     [m](const auto& request, const CallOptions& options, auto*, auto done) {
                                       m->ReleaseCallable(options, request, std::move(done));

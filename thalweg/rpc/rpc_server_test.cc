@@ -101,16 +101,15 @@ int ConnectionsTo(int port) {
 }
 
 TEST(RpcServerTest, CallsApartHaveAConnectionOfTheirOwn) {
-  const std::vector<RpcMethod> methods = {{"/test/Work", [](ServerCall& call) { call.Finish(absl::OkStatus()); }}};
-  ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.hosts = {"localhost"}, .links = false}, methods));
-  RpcClient client;
+  const std::vector<RpcMethod> methods = {{"/test/Work", [](ServerCall& call) { call.Reply(absl::OkStatus(), {}); }}};
+  ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods));
+  RpcClient client(/*links=*/false);
   const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
-  EXPECT_OK(TestCall(*channel, "/test/Work").Wait());
-  EXPECT_OK(TestCall(*channel, "/test/Work").Wait());
+  ASSERT_OK(TestCall(*channel, "/test/Work").Wait());
+  ASSERT_OK(TestCall(*channel, "/test/Work").Wait());
   EXPECT_EQ(ConnectionsTo(server->port()), 1);
-  EXPECT_OK(TestCall(*channel, "/test/Work", {.apart = true}).Wait());
+  ASSERT_OK(TestCall(*channel, "/test/Work", {.apart = true}).Wait());
   EXPECT_EQ(ConnectionsTo(server->port()), 2);
-  server->Shutdown();
 }
 
 TEST(RpcServerTest, AHandlerThatThrowsEndsItsCall) {

@@ -20,6 +20,7 @@
 #include "thalweg/rpc/call_gate.h"
 #include "thalweg/rpc/grpc_job_peers.h"
 #include "thalweg/rpc/grpc_worker.h"
+#include "thalweg/rpc/in_process_master.h"
 #include "thalweg/rpc/rpc_server.h"
 #include "thalweg/rpc/services.h"
 #include "thalweg/server/http_port.h"
@@ -59,6 +60,7 @@ class Server::State {
   std::optional<JobMonitor> job;  // asks the reporter only for those that are below
   std::optional<TaskReporter> reporter;
   std::unique_ptr<RpcServer> rpc;
+  std::shared_ptr<InProcessMaster> in_process;  // the master, for sessions of this process
   std::unique_ptr<HttpPort> http;
   std::atomic<bool> draining{false};
 
@@ -205,11 +207,18 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   for (RpcMethod& method : JobService(*s->watch)) methods.push_back(std::move(method));
   methods.push_back(MonitorMethod([s](const GetMonitorRequest& request) { return s->Status(request); }));
   s->StartReports(cluster, methods, options);
+  InProcessMasterOptions in_process{.master = &*s->master, .gate = &s->gate};
+  for (const RpcMethod& method : methods) {
+    if (method.path == "/tensorflow.MasterService/RunStep") in_process.run_step = method.counts;
+    if (method.path == "/tensorflow.MasterService/RunCallable") in_process.run_callable = method.counts;
+  }
   const std::vector<std::string> hosts = ListenHosts(cluster, task, options.bind);
   ASSIGN_OR_RETURN(s->rpc, RpcServer::Start({.hosts = hosts, .port = host_port.port, .links = options.local_links},
                                             std::move(methods)));
-  s->target = absl::StrCat("grpc://", TargetHost(hosts), ":", s->rpc->port());
+  in_process.address = absl::StrCat(TargetHost(hosts), ":", s->rpc->port());
+  s->target = absl::StrCat("grpc://", in_process.address);
   RETURN_IF_ERROR(s->StartHttp(options));
+  s->in_process = InProcessMaster::Register(std::move(in_process));
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
 
@@ -252,10 +261,12 @@ void Server::Stop() {
   state_->watch->Stop();
   state_->job->Stop();
   state_->http.reset();
+  state_->in_process->Close();
   // Steps end first, so that every call can be answered.
   state_->worker->Shutdown(Unavailable("Server ", state_->task, " was stopped"));
   state_->gate_of_updates.Open();  // a step that it holds back could not end
   state_->master->CloseAll();
+  state_->in_process->WaitForCalls();
   state_->rpc->Shutdown();
   state_->health->Stop();
   state_->stopped.Notify();

@@ -328,22 +328,22 @@ int LocalMaster::num_sessions() const {
   return static_cast<int>(sessions_.size());
 }
 
-void LocalMaster::MakeCallable(const CallOptions&, const tensorflow::MakeCallableRequest& request,
+void LocalMaster::MakeCallable(const CallOptions& options, const tensorflow::MakeCallableRequest& request,
                                tensorflow::MakeCallableResponse* response, Done done) {
   const auto make = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const auto session, Find(request.session_handle()));
-    ASSIGN_OR_RETURN(const int64_t handle, session->MakeCallable(request.options()));
+    ASSIGN_OR_RETURN(const int64_t handle, session->MakeCallable(options, request.options()));
     response->set_handle(handle);
+    response->set_thalweg_takes_options(true);
     return absl::OkStatus();
   };
   done(make());
 }
 
-void LocalMaster::RunCallable(const CallOptions& options, const std::string& session_handle, int64_t handle,
-                              std::vector<Tensor> feeds, RunStepResult* result, Done done) {
-  const auto session = Find(session_handle);
+void LocalMaster::RunCallable(const CallOptions& options, RunCallableCall call, RunStepResult* result, Done done) {
+  const auto session = Find(call.session_handle);
   if (!session.ok()) return done(session.status());
-  (*session)->RunCallable(options, handle, std::move(feeds), result, std::move(done));
+  (*session)->RunCallable(options, std::move(call), result, std::move(done));
 }
 
 void LocalMaster::ReleaseCallable(const CallOptions&, const tensorflow::ReleaseCallableRequest& request, Done done) {

@@ -53,8 +53,7 @@ class LocalMaster : public Master {
   void Reset(const CallOptions& options, const tensorflow::ResetRequest& request, Done done) override;
   void MakeCallable(const CallOptions& options, const tensorflow::MakeCallableRequest& request,
                     tensorflow::MakeCallableResponse* response, Done done) override;
-  void RunCallable(const CallOptions& options, const std::string& session_handle, int64_t handle,
-                   std::vector<Tensor> feeds, RunStepResult* result, Done done) override;
+  void RunCallable(const CallOptions& options, RunCallableCall call, RunStepResult* result, Done done) override;
   void ReleaseCallable(const CallOptions& options, const tensorflow::ReleaseCallableRequest& request,
                        Done done) override;
 

@@ -3,6 +3,7 @@
 // forwards calls to another process.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,13 @@ struct RunStepCall {
   std::vector<std::string> targets;
   tensorflow::RunOptions options;
   std::string partial_run_handle;
+};
+
+struct RunCallableCall {
+  std::string session_handle;
+  int64_t handle = 0;                             // as MakeCallable() returned it
+  std::vector<Tensor> feeds;                      // in the order of the callable's feeds
+  std::optional<tensorflow::RunOptions> options;  // of this step; nullopt: those of the callable
 };
 
 struct RunStepResult {
@@ -55,8 +63,7 @@ class Master {
   virtual void Reset(const CallOptions& options, const tensorflow::ResetRequest& request, Done done) = 0;
   virtual void MakeCallable(const CallOptions& options, const tensorflow::MakeCallableRequest& request,
                             tensorflow::MakeCallableResponse* response, Done done) = 0;
-  virtual void RunCallable(const CallOptions& options, const std::string& session_handle, int64_t handle,
-                           std::vector<Tensor> feeds, RunStepResult* result, Done done) = 0;
+  virtual void RunCallable(const CallOptions& options, RunCallableCall call, RunStepResult* result, Done done) = 0;
   virtual void ReleaseCallable(const CallOptions& options, const tensorflow::ReleaseCallableRequest& request,
                                Done done) = 0;
 };

@@ -314,12 +314,13 @@ void MasterSession::RunPartial(const CallOptions& options, RunStepCall call, Run
   run->Exchange(options, std::move(call), is_last, result, std::move(done));
 }
 
-absl::StatusOr<int64_t> MasterSession::MakeCallable(const tensorflow::CallableOptions& options) {
+absl::StatusOr<int64_t> MasterSession::MakeCallable(const CallOptions& call,
+                                                    const tensorflow::CallableOptions& options) {
   if (options.tensor_connection_size() > 0) return Unimplemented("A callable with tensor connections");
   const Signature signature{.feeds = {options.feed().begin(), options.feed().end()},
                             .fetches = {options.fetch().begin(), options.fetch().end()},
                             .targets = {options.target().begin(), options.target().end()}};
-  ASSIGN_OR_RETURN(const std::unique_ptr<StepScope> scope, Begin({}, {}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<StepScope> scope, Begin(call, options.run_options()));
   const tensorflow::DebugOptions& debug = options.run_options().debug_options();
   ASSIGN_OR_RETURN(std::shared_ptr<const ClusterCallable> callable,
                    WatchesTensors(debug) ? PrepareDebugged(signature, debug, scope->cancellation())
@@ -330,25 +331,34 @@ absl::StatusOr<int64_t> MasterSession::MakeCallable(const tensorflow::CallableOp
   return handle;
 }
 
-void MasterSession::RunCallable(const CallOptions& options, int64_t handle, std::vector<Tensor> feeds,
-                                RunStepResult* result, Done done) {
-  ClientCallable found;
+void MasterSession::RunCallable(const CallOptions& options, RunCallableCall call, RunStepResult* result, Done done) {
+  std::shared_ptr<const ClusterCallable> callable;
   {
     MutexLock lock(&mutex_);
-    if (const auto it = client_callables_.find(handle); it != client_callables_.end()) found = it->second;
+    if (const auto it = client_callables_.find(call.handle); it != client_callables_.end()) {
+      callable = it->second.callable;
+      if (!call.options.has_value()) call.options = it->second.run_options;
+    }
   }
-  if (found.callable == nullptr) return done(InvalidArgument("No such callable handle: ", handle));
-  const std::vector<std::string>& expected = found.callable->signature.feeds;
-  if (feeds.size() != expected.size()) {
-    return done(InvalidArgument("Expected ", expected.size(), " feeds, got ", feeds.size()));
+  if (callable == nullptr) {
+    const absl::Status open = steps_.CheckOpen();  // a closed session has no callables
+    return done(open.ok() ? InvalidArgument("No such callable handle: ", call.handle) : open);
   }
-  absl::StatusOr<std::unique_ptr<StepScope>> scope = Begin(options, found.run_options);
+  const std::vector<std::string>& expected = callable->signature.feeds;
+  if (call.feeds.size() != expected.size()) {
+    return done(InvalidArgument("Expected ", expected.size(), " feeds, got ", call.feeds.size()));
+  }
+  absl::StatusOr<std::unique_ptr<StepScope>> scope = Begin(options, *call.options);
   if (!scope.ok()) return done(scope.status());
+  if (const absl::Status ready = FailPoint("master.run_step", options_.self); !ready.ok()) {
+    scope->reset();
+    return done(ready);
+  }
   Run({.options = options,
        .scope = *std::move(scope),
-       .callable = std::move(found.callable),
-       .feeds = std::move(feeds),
-       .run_options = std::move(found.run_options),
+       .callable = std::move(callable),
+       .feeds = std::move(call.feeds),
+       .run_options = *std::move(call.options),
        .result = result,
        .done = std::move(done)});
 }

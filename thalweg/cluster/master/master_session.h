@@ -71,9 +71,8 @@ class MasterSession : public std::enable_shared_from_this<MasterSession> {
 
   void RunStep(const CallOptions& options, RunStepCall call, RunStepResult* result, Done done);
   absl::StatusOr<std::string> SetUpPartialRun(const Signature& signature);
-  absl::StatusOr<int64_t> MakeCallable(const tensorflow::CallableOptions& options);
-  void RunCallable(const CallOptions& options, int64_t handle, std::vector<Tensor> feeds, RunStepResult* result,
-                   Done done);
+  absl::StatusOr<int64_t> MakeCallable(const CallOptions& call, const tensorflow::CallableOptions& options);
+  void RunCallable(const CallOptions& options, RunCallableCall call, RunStepResult* result, Done done);
   absl::Status ReleaseCallable(int64_t handle);
   void ListDevices(tensorflow::ListDevicesResponse* response) const;
 

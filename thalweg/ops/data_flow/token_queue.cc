@@ -95,9 +95,8 @@ absl::Time TokenQueue::AllWaitSince(const std::map<std::string, TaskFailure>& fa
 
 void TokenQueue::TasksFailed(const std::map<std::string, TaskFailure>& failed, absl::Duration limit) {
   constexpr absl::Duration kReportAfter = absl::Seconds(10);
-  const auto first = std::min_element(failed.begin(), failed.end(), [](const auto& a, const auto& b) {
-    return a.second.when < b.second.when;
-  });
+  const auto first = std::min_element(failed.begin(), failed.end(),
+                                      [](const auto& a, const auto& b) { return a.second.when < b.second.when; });
   const absl::Time now = absl::Now();
   std::string whom;
   absl::Duration left;
@@ -105,8 +104,8 @@ void TokenQueue::TasksFailed(const std::map<std::string, TaskFailure>& failed, a
     MutexLock lock(&mutex_);
     const absl::Time since = AllWaitSince(failed);
     if (since == absl::InfiniteFuture()) return;
-    whom = absl::StrCat(sources_.contains(first->first) ? "tokens of " : "gradients of ", first->first,
-                        ", which ", first->second.Describe(now));
+    whom = absl::StrCat(sources_.contains(first->first) ? "tokens of " : "gradients of ", first->first, ", which ",
+                        first->second.Describe(now));
     const absl::Duration waited = now - std::max(since, first->second.when);
     left = limit - waited;
     if (left > absl::ZeroDuration()) {
