@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Trains in real processes that are killed, stopped, cut off or lose their disk, and checks the history.
 

@@ -250,12 +250,24 @@ class Aggregation {
     const std::vector<Tensor> number(graph_->round_number.size(), Tensor::Scalar<int64_t>(current_.number()));
     RETURN_IF_ERROR(await.Run(number, {.cancellation = &cancellation_}).status());
     current_.in_doubt = true;
-    RETURN_IF_ERROR(
-        apply.Run(number, {.cancellation = &cancellation_, .client = current_.client, .sequence = current_.sequence})
-            .status());
+    RETURN_IF_ERROR(Apply(apply, number));
     current_.in_doubt = false;
     ++current_.sequence;
     return absl::OkStatus();
+  }
+
+  // A round that was cut off is completed at once if the tasks are still there. The chief may be saving a checkpoint,
+  // which waits for all of the round, and could not complete it in a new session before that has ended.
+  absl::Status Apply(const Session::Callable& apply, const std::vector<Tensor>& number) {
+    constexpr int kTries = 3;
+    absl::Status status;
+    for (int i = 0; i < kTries; ++i) {
+      status =
+          apply.Run(number, {.cancellation = &cancellation_, .client = current_.client, .sequence = current_.sequence})
+              .status();
+      if (!absl::IsUnavailable(status) && !absl::IsAborted(status)) break;
+    }
+    return status;
   }
 
   // Says whom the round waits for, takes workers for lost or takes them back.

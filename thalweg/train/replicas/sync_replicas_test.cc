@@ -376,6 +376,47 @@ TEST(SyncReplicas, WhatIsCutOffIsCompletedOnce) {
   EXPECT_EQ((*values)[2].scalar<int64_t>(), 10);
 }
 
+// In a new session it would be too late for a checkpoint that the chief is writing, which waits for all of the round.
+TEST(SyncReplicas, ARoundThatIsCutOffIsCompletedInItsSession) {
+  TestCluster cluster({{"ps", 2}, {"worker", 1}});
+  Graph graph;
+  const TaskId task{"worker", 0};
+  const Scope s = graph.root().WithDevice(ReplicaDeviceSetter({.cluster = cluster.spec(), .worker = task}));
+  const Var a = MakeVariable(s, "a", {}, {.initializer = initializers::Zeros()});
+  const Var b = MakeVariable(s, "b", {}, {.initializer = initializers::Zeros()});
+  const auto optimizer = SyncReplicas(GradientDescent({.learning_rate = 1}), {.replicas_to_aggregate = 1});
+  const Output train_op = optimizer->Minimize(s, Neg(s, Add(s, a, b)), {.global_step = GetOrCreateGlobalStep(s)});
+  struct CountSessions final : Hook {
+    absl::Status AfterCreateSession(Session&) override {
+      ++sessions;
+      return absl::OkStatus();
+    }
+    int sessions = 0;
+  };
+  const auto counter = std::make_shared<CountSessions>();
+  std::vector<std::shared_ptr<Hook>> hooks = optimizer->Hooks(true);
+  hooks.push_back(counter);
+  auto session = MonitoredTrainingSession::Start(
+      graph, {.master = cluster.target(task), .hooks = hooks, .log_step_count_steps = 0});
+  ASSERT_TRUE(session.ok()) << session.status();
+  // A step first updates the two accumulators. Then the round updates the variables and the global step.
+  std::atomic<int> updates = 0;
+  SetFailPointHandler([&](absl::string_view point, absl::string_view) {
+    return point == "worker.apply" && ++updates == 4 ? absl::UnavailableError("injected") : absl::OkStatus();
+  });
+  const absl::Cleanup switch_off = [] { SetFailPointHandler(nullptr); };
+  for (int k = 1; k <= 2; ++k) {
+    const auto out = session->Run({train_op});
+    ASSERT_TRUE(out.ok()) << out.status();
+  }
+  EXPECT_GT(updates, 2 * (2 + 3));
+  EXPECT_EQ(counter->sessions, 1);
+  const auto values = session->session().Run({a.read, b.read});
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ((*values)[0].scalar<float>(), 2);
+  EXPECT_EQ((*values)[1].scalar<float>(), 2);
+}
+
 TEST(SyncReplicas, WithoutACluster) {
   TestReplica replica(nullptr, 0, Sync({.replicas_to_aggregate = 1}));
   replica.Start();
