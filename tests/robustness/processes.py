@@ -138,7 +138,7 @@ class Job:
         reader.start()
         try:
             code = process.wait(hang_after)
-            if code != 0:
+            if code != 0 and not self.could_not_save(code, reader, lines):
                 problems.append("the job ended with code %d" % code)
         except subprocess.TimeoutExpired:
             problems.append("HANG: the job did not end within %d s" % hang_after)
@@ -157,6 +157,15 @@ class Job:
             if checked.returncode != 0:
                 problems.append("WRONG:\n" + checked.stdout + checked.stderr)
         return problems, self.struck(lines, time.monotonic() - start), verdict, "".join(lines)
+
+    @staticmethod
+    def could_not_save(code, reader, lines):
+        """Whether the job failed, as it should, because the disk was full when its last checkpoint was written."""
+        resource_exhausted = 8
+        if code != resource_exhausted:
+            return False
+        reader.join()
+        return any("No space left on device (injected" in line for line in lines[-10:])
 
     def struck(self, lines, duration):
         """What has struck, and how long it took until a task reported the loss of another."""
