@@ -207,6 +207,7 @@ class Aggregation {
     {
       MutexLock lock(&mutex_);
       stopping_ = true;
+      stops_.SignalAll();
     }
     cancellation_.Cancel(Cancelled("the aggregation of gradients ends"));
   }
@@ -242,8 +243,16 @@ class Aggregation {
       MutexLock lock(&mutex_);
       status_ = status;
     }
-    // End the chief's own step if it waits for this round. It finds the error in status_.
-    RunShort(session_, {graph_->wake}).IgnoreError();
+    // End the chief's own step if it waits for this round. It finds the error in status_. The call may be lost as that
+    // of the round was. If the roster is, the chief's step fails, too.
+    while (!RunShort(session_, {graph_->wake}).ok() && !StoppingWithin(kWakeEvery)) {
+    }
+  }
+
+  bool StoppingWithin(absl::Duration timeout) {
+    MutexLock lock(&mutex_);
+    if (!stopping_) stops_.WaitWithTimeout(&mutex_, timeout);
+    return stopping_;
   }
 
   absl::Status RunRound(const Session::Callable& await, const Session::Callable& apply) {
@@ -304,7 +313,10 @@ class Aggregation {
   const std::shared_ptr<const SyncGraph> graph_;
   Rounds& current_;  // used by rounds_thread_ only
   Cancellation cancellation_;
+  static constexpr absl::Duration kWakeEvery = absl::Milliseconds(100);
+
   mutable Mutex mutex_;
+  CondVar stops_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   int64_t rounds_ ABSL_GUARDED_BY(mutex_) = 0;

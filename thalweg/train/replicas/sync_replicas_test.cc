@@ -417,6 +417,34 @@ TEST(SyncReplicas, ARoundThatIsCutOffIsCompletedInItsSession) {
   EXPECT_EQ((*values)[1].scalar<float>(), 2);
 }
 
+// The chief's own step waits for the round, and must learn that the round has failed.
+TEST(SyncReplicas, AFailedRoundEndsTheChiefsStepThoughCallsAreLost) {
+  TestCluster cluster({{"ps", 2}, {"worker", 1}});
+  Graph graph;
+  const TaskId task{"worker", 0};
+  const Scope s = graph.root().WithDevice(ReplicaDeviceSetter({.cluster = cluster.spec(), .worker = task}));
+  const Var a = MakeVariable(s, "a", {}, {.initializer = initializers::Zeros()});
+  const auto optimizer = SyncReplicas(GradientDescent({.learning_rate = 1}), {.replicas_to_aggregate = 1});
+  const Output train_op = optimizer->Minimize(s, Neg(s, a), {.global_step = GetOrCreateGlobalStep(s)});
+  auto session = MonitoredTrainingSession::Start(
+      graph, {.master = cluster.target(task), .hooks = optimizer->Hooks(true), .log_step_count_steps = 0});
+  ASSERT_TRUE(session.ok()) << session.status();
+  // When the gradient has arrived, the chief's master is asked for the round, three times, and then to wake the step.
+  std::atomic<bool> arrived = false;
+  std::atomic<int> asked = 0;
+  SetFailPointHandler([&](absl::string_view point, absl::string_view) {
+    if (point == "worker.apply") arrived = true;
+    const bool fails = point == "master.run_step" && arrived && ++asked <= 5;
+    return fails ? absl::UnavailableError("injected") : absl::OkStatus();
+  });
+  const absl::Cleanup switch_off = [] { SetFailPointHandler(nullptr); };
+  for (int k = 0; k < 3; ++k) {  // the round is repeated in a new session
+    const auto out = session->Run({train_op});
+    ASSERT_TRUE(out.ok()) << out.status();
+  }
+  EXPECT_GT(asked, 5);
+}
+
 TEST(SyncReplicas, WithoutACluster) {
   TestReplica replica(nullptr, 0, Sync({.replicas_to_aggregate = 1}));
   replica.Start();
