@@ -307,14 +307,25 @@ def main():
     parser.add_argument("--skip_tensorflow", action="store_true", help="do not run them on TensorFlow's servers")
     parser.add_argument("--mixed", choices=["ps", "worker"], help="only these tasks run on Thalweg's servers")
     parser.add_argument("--table", help="a Markdown file to write")
+    parser.add_argument("--resume", help="a JSON file that keeps the table's rows; programs that passed there do not run again")
     args = parser.parse_args()
-    failed, rows = 0, []
+    rows, passed = collections.OrderedDict(), {}
+    if args.resume and os.path.exists(args.resume):
+        with open(args.resume) as file:
+            passed = {name: row for name, (row, ok) in json.load(file).items() if ok}
+    kept = dict((name, (row, True)) for name, row in passed.items())
     for name, entry in CATALOGUE.items():
         if args.only not in name or (args.mixed and not entry.tensorflow):
             continue
+        if name in passed:
+            rows[name] = (passed[name], True)
+            continue
         ours, theirs, problems = check(entry, not args.skip_tensorflow, args.mixed or True)
-        failed += bool(problems)
-        rows.append(table_row(name, entry, ours, theirs, problems))
+        rows[name] = (table_row(name, entry, ours, theirs, problems), not problems)
+        if args.resume:
+            kept[name] = rows[name]
+            with open(args.resume, "w") as file:
+                json.dump(kept, file, indent=1)
         print("%-4s %-45s %5.1f s, all ended %.1f s after the last worker%s" % (
             "FAIL" if problems else "ok", name, ours.seconds, ours.ending,
             "; TensorFlow %.1f s" % theirs.seconds if theirs else ""), flush=True)
@@ -322,7 +333,8 @@ def main():
             print("     " + problem, flush=True)
     if args.table:
         with open(args.table, "w") as file:
-            file.write(TABLE_HEAD % tensorflow.__version__ + "".join(rows))
+            file.write(TABLE_HEAD % tensorflow.__version__ + "".join(row for row, _ in rows.values()))
+    failed = sum(not ok for _, ok in rows.values())
     print("%d of %d programs pass" % (len(rows) - failed, len(rows)))
     sys.exit(1 if failed else 0)
 
