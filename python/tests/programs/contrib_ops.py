@@ -3,6 +3,7 @@
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import descriptor_pb2
 from tensorflow.contrib.layers.python.ops import sparse_feature_cross_op
 from tensorflow.contrib.seq2seq.python.ops import beam_search_ops
 from tensorflow.contrib.text.python.ops import skip_gram_ops
@@ -41,9 +42,28 @@ def pairs():
             yield skip_gram_ops.skip_gram_sample(tf.constant(values), seed=42, **arguments)
 
 
+def protos():
+    """Messages of a type that the server knows, and of one that the graph brings along."""
+    tensors = [tf.make_tensor_proto(value).SerializeToString() for value in ([1.5, 2.5], 3, "text")]
+    names, types = ["dtype", "int_val", "string_val", "tensor_shape"], [tf.int32, tf.int32, tf.string, tf.string]
+    sizes, values = tf.contrib.proto.decode_proto(tensors, "tensorflow.TensorProto", names, types)
+    yield sizes, values
+    yield tf.contrib.proto.encode_proto(sizes, values, names, "tensorflow.TensorProto")
+    files = descriptor_pb2.FileDescriptorSet()
+    message = files.file.add(name="pair.proto").message_type.add(name="Pair")
+    message.field.add(name="number", number=1, type=descriptor_pb2.FieldDescriptorProto.TYPE_SINT64, label=3)
+    message.field.add(name="text", number=2, type=descriptor_pb2.FieldDescriptorProto.TYPE_STRING, label=1)
+    source = b"bytes://" + files.SerializeToString()
+    for sanitize in (False, True):
+        yield tf.contrib.proto.decode_proto(["number: [-5, 6] text: 'a'", ""], "Pair", ["text", "number"],
+                                            [tf.string, tf.int64], source, "text", sanitize)
+    yield tf.contrib.proto.encode_proto([[2, 1]], [tf.constant([[-5, 6]], tf.int64), [["a"]]], ["number", "text"],
+                                        "Pair", source)
+
+
 with tf.Session(server.target) as session:
     print("contrib begins")
-    for results in (crosses(), trees(), pairs()):
+    for results in (crosses(), trees(), pairs(), protos()):
         for result in results:
             for array in tf.contrib.framework.nest.flatten(session.run(result)):
                 print(array.shape, array.flatten().tolist())

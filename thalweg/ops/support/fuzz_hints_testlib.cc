@@ -167,6 +167,12 @@ constexpr FuzzHint kHints[] = {
     {"DecodeCSV", "records:[2]\"1.5\" record_defaults:[0]", "OUT_TYPE=[float] field_delim=, select_cols=[]"},
     {"DecodePaddedRaw", "input_bytes:[2]\"abcd\" fixed_length:[]=4", "out_type=uint8"},
     {"ParseTensor", "serialized:\"@tensor\"", "out_type=float"},
+    {"DecodeProtoV2", "bytes:[2]\"@tensor\"",
+     "message_type=tensorflow.TensorProto field_names=[dtype,float_val,tensor_shape] output_types=[int32,float,string] "
+     "descriptor_source=local:// message_format=binary"},
+    {"EncodeProto", "sizes:[2,2]=1,1,2,0 values:[2,2]",
+     "message_type=tensorflow.TensorProto field_names=[float_val,double_val] Tinput_types=[float,double] "
+     "descriptor_source=local://"},
     {"ParseExample", "serialized:[1]\"\" names:[0]", "Nsparse=0 Ndense=0 sparse_types=[] Tdense=[] dense_shapes=[]"},
     {"ParseExampleV2", "serialized:[1]\"\" names:[0] sparse_keys:[0] dense_keys:[0] ragged_keys:[0]",
      "num_sparse=0 sparse_types=[] Tdense=[] dense_shapes=[] ragged_value_types=[] ragged_split_types=[]"},
