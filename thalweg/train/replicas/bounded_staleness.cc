@@ -23,6 +23,7 @@ namespace {
 
 constexpr char kClocksList[] = "bounded_staleness_members";
 constexpr absl::Duration kSayAfter = absl::Seconds(10);
+constexpr absl::Duration kReachEvery = absl::Seconds(1);
 
 struct StalenessGraph {
   BoundedStalenessOptions options;
@@ -33,6 +34,7 @@ struct StalenessGraph {
   RosterMembersResult members;
   Output lead;        // how many steps this worker is ahead of the slowest
   Output await_turn;  // waits while that is more than the slack
+  Output reach_all;   // does nothing, in every task that has variables
 };
 
 absl::StatusOr<std::vector<WorkerClock>> Clocks(Session& session, const std::vector<Fetch>& members,
@@ -147,8 +149,7 @@ class StalenessHook final : public Hook {
   // begun: they must not wait for other workers.
   absl::StatusOr<StepRequest> BeforeRun(StepContext& context) override {
     if (may_be_ahead_) {
-      Cancellation* const cancellation = interruption_ == nullptr ? nullptr : &interruption_->waits();
-      RETURN_IF_ERROR(context.session().Run({graph_->await_turn}, {}, {.cancellation = cancellation}).status());
+      RETURN_IF_ERROR(AwaitTurn(context.session()));
       may_be_ahead_ = false;
     }
     return StepRequest{.fetches = {graph_->lead}};
@@ -167,6 +168,19 @@ class StalenessHook final : public Hook {
   void BeforeCloseSession(Session&) override { watch_.reset(); }
 
  private:
+  // The roster is in one task. If another one is lost, the others wait for the chief to restore its variables, and so
+  // the chief must not wait for them.
+  absl::Status AwaitTurn(Session& session) const {
+    Cancellation* const cancellation = interruption_ == nullptr ? nullptr : &interruption_->waits();
+    while (true) {
+      const absl::Status turn =
+          session.Run({graph_->await_turn}, {}, {.timeout = kReachEvery, .cancellation = cancellation}).status();
+      if (!absl::IsDeadlineExceeded(turn)) return turn;
+      RETURN_IF_ERROR(
+          session.Run({graph_->reach_all}, {}, {.timeout = kShortStep, .cancellation = cancellation}).status());
+    }
+  }
+
   const std::shared_ptr<const StalenessGraph> graph_;
   const bool is_chief_;
   std::shared_ptr<Interruption> interruption_;
@@ -202,6 +216,9 @@ class BoundedStalenessOptimizer final : public WrappedOptimizer {
         RosterAdvance(at.WithOpName("step").WithControlDependencies({update}), roster, worker, options_.slack);
     g.lead = RosterLead(at.WithOpName("lead"), roster, worker);
     g.await_turn = RosterAwaitTurn(at.WithOpName("await_turn"), roster, worker, options_.slack);
+    std::vector<Output> reached;
+    for (const GradientAndVar& gradient : gradients) reached.push_back(NoOp(own.ColocateWith(gradient.variable.ref)));
+    g.reach_all = Group(at.WithOpName("reach_all"), reached);
     if (s.ok()) s.graph().AddToCollection(kClocksList, g.members.worker.node->name());
     return step;
   }

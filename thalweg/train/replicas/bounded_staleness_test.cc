@@ -69,6 +69,23 @@ TEST(BoundedStaleness, AWorkerThatIsLostDoesNotStopTheOthers) {
   }
 }
 
+// Its variables are lost, and the others wait for the chief to restore them.
+TEST(BoundedStaleness, AWaitEndsWhenAParameterServerIsLost) {
+  TestCluster cluster({{"ps", 2}, {"worker", 2}});
+  TestReplica chief(&cluster, 0, Bounded({.slack = 0})), slow(&cluster, 1, Bounded({.slack = 0}));
+  chief.Start();
+  slow.Start();
+  absl::Status status;
+  std::thread steps([&] {
+    while (status.ok()) status = chief.TryStep(1, 1);
+  });
+  while (ClockOf(slow, 0).steps < 1) absl::SleepFor(absl::Milliseconds(1));  // its next step waits
+  cluster.Stop({"ps", 1});
+  cluster.Start({"ps", 1});
+  steps.join();
+  EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsAborted(status)) << status;
+}
+
 TEST(BoundedStaleness, WrongUses) {
   Graph graph;
   const Scope s = graph.root();
