@@ -158,7 +158,8 @@ def decode_sources(c):
     tensor = text(tf.make_tensor_proto([1., 2.5]).SerializeToString(), tf.make_tensor_proto(3).SerializeToString())
     for local in ("", "local://"):
         c.case("DecodeProtoV2", f"local {local}", bytes=tensor, descriptor_source=local,
-               message_type="tensorflow.TensorProto", field_names=["int_val", "tensor_content", "tensor_shape", "dtype"],
+               message_type="tensorflow.TensorProto",
+               field_names=["int_val", "tensor_content", "tensor_shape", "dtype"],
                output_types=[tf.int32, tf.string, tf.string, tf.int32])
     other = dict(message_type="test.All", descriptor_source=source)
     numbers = {field.name: field.number for field in cls.DESCRIPTOR.fields}
