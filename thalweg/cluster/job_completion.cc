@@ -70,6 +70,13 @@ void JobCompletion::TaskFailed(const TaskId& task) {
   AddFailed(task, {.when = absl::Now()});
 }
 
+void JobCompletion::MasterSeen(const std::string& task) {
+  MutexLock lock(&mutex_);
+  for (const TaskId& holder : holders_) {
+    if (holder.ToString() == task) presence_[holder].announces = true;
+  }
+}
+
 void JobCompletion::AddFailed(const TaskId& task, const TaskFailure& failure) {
   failed_[task] = failure;
   changed_.SignalAll();

@@ -73,6 +73,8 @@ class JobCompletion {
   // Handle the announcement of another task.
   void TaskDone(const TaskId& task);
   void TaskFailed(const TaskId& task);
+  // A master of Thalweg's uses this task. If its task ends before it is asked for its state, it is missed all the same.
+  void MasterSeen(const std::string& task);
   GetTaskResponse::State state() const;
 
   // Waits until the job is over or Stop() is called; returns OK. A job of workers that do
@@ -86,7 +88,7 @@ class JobCompletion {
  private:
   // What is known of a task whose end others wait for.
   struct Presence {
-    bool announces = false;  // it has answered as servers of Thalweg's do, so it will announce its end
+    bool announces = false;  // it runs a server of Thalweg's, so it will announce its end
     bool joined = false;
     absl::Time seen = absl::InfinitePast();
     absl::Time absent_since = absl::InfiniteFuture();

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
+#include <set>
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
@@ -91,6 +93,36 @@ TEST(JobCompletionTest, ATaskThatDoesNotAnswerAnyMoreHasFailed) {
                             .failed_after = absl::ZeroDuration()});
   EXPECT_THAT(completion.Wait(), IsOk());
   EXPECT_GE(reports, 1);
+}
+
+// A task may be killed before it is asked for the first time. Its master has used this task.
+TEST(JobCompletionTest, ATaskThatWasKilledBeforeItAnsweredHasFailed) {
+  ClusterSpec cluster;
+  ASSERT_OK(cluster.AddTask(kSelf, "localhost:1"));
+  ASSERT_OK(cluster.AddTask(kChief, "localhost:2"));
+  ASSERT_OK(cluster.AddTask(kLate, "localhost:3"));
+  FakePeers peers;
+  peers.answer = [](GetTaskResponse*) { return Unavailable("killed"); };
+  Membership membership;
+  std::set<TaskId> lost;
+  JobCompletion completion({.cluster = cluster,
+                            .self = kSelf,
+                            .peers = &peers,
+                            .membership = &membership,
+                            .on_tasks_failed =
+                                [&](const std::map<TaskId, TaskFailure>& failed) {
+                                  for (const auto& [task, how] : failed) lost.insert(task);
+                                  completion.TaskDone(kChief);
+                                  completion.TaskDone(kLate);
+                                },
+                            .last_used = [] { return absl::Now(); },
+                            .orphan_after = absl::Milliseconds(80),  // asks every 20 ms
+                            .gone_after = absl::ZeroDuration()});
+  completion.MasterSeen(kLate.ToString());
+  completion.MasterSeen("/job:other/replica:0/task:0");  // no task of this cluster
+  EXPECT_THAT(completion.Wait(), IsOk());
+  completion.Stop();
+  EXPECT_EQ(lost, std::set<TaskId>{kLate});
 }
 
 }  // namespace

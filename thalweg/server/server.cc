@@ -161,7 +161,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .host = options.local_links ? HostIdentity() : "",
                                        .gate = &s->gate_of_updates,
                                        .monitor = monitor,
-                                       .master_lease = options.master_lease});
+                                       .master_lease = options.master_lease,
+                                       .on_master = [s](const std::string& name) { s->watch->MasterSeen(name); }});
   ASSIGN_OR_RETURN(s->workers, make_workers(cluster, task));
   s->worker->SetWorkers(s->workers);
   s->master.emplace(LocalMasterOptions{.task = task,

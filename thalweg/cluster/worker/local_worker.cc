@@ -172,6 +172,7 @@ void LocalWorker::RegisterGraph(const CallOptions&, const tensorflow::RegisterGr
                                                                     : session->task();
     // Only Thalweg's masters send their task name.
     (master.empty() ? had_foreign_clients_ : had_own_clients_).store(true);
+    if (!master.empty()) options_.on_master(master);
     ASSIGN_OR_RETURN(*response->mutable_graph_handle(), session->Register(request, leader));
     return absl::OkStatus();
   };

@@ -52,6 +52,8 @@ struct LocalWorkerOptions {
   absl::Duration log_wait_after = kLogWaitAfter;  // how long a wait may last before it is logged
   // The sessions of a master are closed when it has not answered for this long.
   absl::Duration master_lease = absl::Minutes(10);
+  // Called when a master of Thalweg's prepares steps; the argument is the name of its task.
+  std::function<void(const std::string&)> on_master = [](const std::string&) {};
 };
 
 class LocalWorker : public Worker {
