@@ -65,7 +65,9 @@ void LocalWorker::CompleteGroup(const CallOptions& options, const tensorflow::Co
   };
   const auto check = std::make_shared<Check>(members.size());
   auto join = [&groups, options, &request, response, members, done = std::move(done)](bool all_there) mutable {
-    groups.Checked(request.group_key(), members, all_there);
+    // If the caller has given up, so did the questions. They say nothing about the members.
+    const bool asked = options.cancellation == nullptr || !options.cancellation->cancelled();
+    if (asked) groups.Checked(request.group_key(), members, all_there);
     groups.Join(options, request, response, std::move(done));
   };
   const auto shared_join = std::make_shared<decltype(join)>(std::move(join));
