@@ -150,7 +150,9 @@ class PageTest(unittest.TestCase):
         wait_for(lambda: page.run(ROWS) == 4, "four tasks on the page")
         # A task that is slow to answer on a loaded machine is down for a moment.
         wait_for(lambda: page.text("#up") == "4 of 4", "all tasks")
-        wait_for(lambda: "Nothing blocks the job" in page.text("#findings"), "a job without findings")
+        # On a loaded machine a worker may well be slow, but the job is not stuck.
+        wait_for(lambda: re.match("Nothing blocks the job|Slow: ", page.text("#findings")), "a job that is not stuck")
+        self.assertEqual(page.run("document.querySelectorAll('#findings .stuck').length"), 0, page.text("#findings"))
         self.assertEqual(page.run("document.querySelectorAll('#picture [data-node]').length"), 4)
         # It updates itself: the step grows without a reload.
         first = wait_for(lambda: number(page.text("#step")), "the global step")
