@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -145,12 +146,13 @@ grpc::ByteBuffer FromHeld(HeldBytes bytes) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-absl::Status SendOver(SameHostLink& link, const LinkMessage& message, const grpc::ByteBuffer& body) {
-  std::vector<grpc::Slice> slices;
-  if (body.Valid() && !body.Dump(&slices).ok()) return Internal("The body of a message cannot be read");
+absl::Status SendOver(Link& link, const LinkMessage& message, const grpc::ByteBuffer& body) {
+  // The slices keep the bytes alive until the link has sent them.
+  const auto slices = std::make_shared<std::vector<grpc::Slice>>();
+  if (body.Valid() && !body.Dump(slices.get()).ok()) return Internal("The body of a message cannot be read");
   absl::InlinedVector<absl::string_view, 8> pieces;
-  for (const grpc::Slice& s : slices) pieces.emplace_back(reinterpret_cast<const char*>(s.begin()), s.size());
-  return link.Send(message, pieces);
+  for (const grpc::Slice& s : *slices) pieces.emplace_back(reinterpret_cast<const char*>(s.begin()), s.size());
+  return link.Send(message, pieces, slices);
 }
 
 void MessageWriter::Tag(int field, int type) { AppendVarint(&text_, TagOf(field, type)); }

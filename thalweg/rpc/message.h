@@ -22,7 +22,7 @@
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/kernel/rendezvous.h"
 #include "thalweg/tensor/tensor.h"
-#include "thalweg/transport/same_host_link.h"
+#include "thalweg/transport/link.h"
 
 namespace thalweg {
 
@@ -39,8 +39,8 @@ grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message);
 
 // Wraps the bytes without copying them.
 grpc::ByteBuffer FromHeld(HeldBytes bytes);
-// Sends a message with `body` over a same-host link.
-absl::Status SendOver(SameHostLink& link, const LinkMessage& message, const grpc::ByteBuffer& body);
+// Sends a message with `body` over a link.
+absl::Status SendOver(Link& link, const LinkMessage& message, const grpc::ByteBuffer& body);
 
 // Writes a message field by field.
 class MessageWriter {

@@ -20,7 +20,8 @@
 #include "thalweg/monitor/traffic.h"
 #include "thalweg/rpc/event_loop.h"
 #include "thalweg/rpc/faulty_network.h"
-#include "thalweg/rpc/same_host_channel.h"
+#include "thalweg/rpc/link_channel.h"
+#include "thalweg/rpc/same_host_target.h"
 #include "thalweg/rpc/status.h"
 
 namespace thalweg {
@@ -30,7 +31,7 @@ class RpcClient::State {
   explicit State(std::string address) : network(std::in_place, std::move(address)) {}
 
   std::unique_ptr<SocketLoop> links;  // nullptr: none
-  std::vector<std::weak_ptr<SameHostChannel>> local ABSL_GUARDED_BY(mutex);
+  std::vector<std::weak_ptr<LinkChannel>> local ABSL_GUARDED_BY(mutex);
   grpc::CompletionQueue queue;
   std::unique_ptr<EventLoop> loop;
 
@@ -216,17 +217,20 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
         ->Start();
   }
   // nullptr if the server is elsewhere.
-  static std::shared_ptr<SameHostChannel> MakeLocal(State* state, Traffic* traffic, const std::string& address,
-                                                    const std::shared_ptr<grpc::Channel>& channel) {
-    std::optional<LinkTarget> target = state->links == nullptr ? std::nullopt : FindLinkTarget(address);
+  static std::shared_ptr<LinkChannel> MakeLocal(State* state, Traffic* traffic, const std::string& address,
+                                                const std::shared_ptr<grpc::Channel>& channel) {
+    std::optional<SameHostTarget> target = state->links == nullptr ? std::nullopt : FindSameHostTarget(address);
     if (!target.has_value()) return nullptr;
-    auto local = std::make_shared<SameHostChannel>(
-        state->links.get(), &state->timer, *std::move(target),
+    auto local = std::make_shared<LinkChannel>(
+        state->links.get(), &state->timer,
+        [loop = state->links.get(), target = *std::move(target)](Link::Handlers handlers) {
+          return ConnectToSameHost(target, loop, std::move(handlers));
+        },
         [state, traffic, channel](const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
                                   Done done) {
           (new PendingCall(state, traffic, channel, method, request, options, std::move(done)))->Start();
         },
-        traffic);
+        Traffic::kSharedMemory, traffic);
     MutexLock lock(&state->mutex);
     std::erase_if(state->local, [](const auto& entry) { return entry.expired(); });
     state->local.push_back(local);
@@ -261,7 +265,7 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
   Traffic* const traffic_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::shared_ptr<grpc::Channel> apart_;  // connects at its first call (CallOptions::apart)
-  const std::shared_ptr<SameHostChannel> local_;
+  const std::shared_ptr<LinkChannel> local_;
 };
 
 RpcClient::RpcClient(bool links, std::string address) : state_(std::make_unique<State>(std::move(address))) {
@@ -271,7 +275,7 @@ RpcClient::RpcClient(bool links, std::string address) : state_(std::make_unique<
 
 RpcClient::~RpcClient() {
   state_->network.reset();
-  std::vector<std::weak_ptr<SameHostChannel>> local;
+  std::vector<std::weak_ptr<LinkChannel>> local;
   {
     MutexLock lock(&state_->mutex);
     state_->closed = true;

@@ -22,8 +22,9 @@
 #include "thalweg/base/own_addresses.h"
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/event_loop.h"
-#include "thalweg/rpc/same_host_server.h"
+#include "thalweg/rpc/link_server.h"
 #include "thalweg/rpc/status.h"
+#include "thalweg/transport/same_host_link.h"
 
 namespace thalweg {
 namespace {
@@ -33,7 +34,7 @@ constexpr int kDepth = 8;
 // A refused request of at least this size returns its memory to the system.
 constexpr size_t kReturned = size_t{64} << 20;
 
-// The addresses on which gRPC listens, in the form that links use: "" for all addresses.
+// The addresses on which gRPC listens, in the form that same-host links use: "" for all addresses.
 std::vector<std::string> LinkHosts(const std::vector<std::string>& hosts) {
   std::set<std::string> names;
   for (const std::string& host : hosts) {
@@ -41,6 +42,17 @@ std::vector<std::string> LinkHosts(const std::vector<std::string>& hosts) {
     for (const std::string& address : all ? std::vector<std::string>{""} : ResolveHost(host)) names.insert(address);
   }
   return {names.begin(), names.end()};
+}
+
+// Listens for processes of this machine. UNAVAILABLE if another process uses a name.
+absl::StatusOr<std::unique_ptr<LinkServer>> StartLinks(int port, const std::vector<std::string>& hosts,
+                                                       const std::vector<RpcMethod>& methods) {
+  std::vector<std::unique_ptr<LinkListener>> listeners;
+  for (const std::string& host : LinkHosts(hosts)) {
+    ASSIGN_OR_RETURN(FileHandle socket, ListenLocally(port, host));
+    listeners.push_back(MakeSameHostListener(std::move(socket)));
+  }
+  return LinkServer::Start(std::move(listeners), methods);
 }
 
 // Decides whether the calls of a method are served on the polling thread. That is best if
@@ -110,7 +122,7 @@ class RpcServer::State {
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<EventLoop> loop;
-  std::unique_ptr<SameHostServer> local;  // nullptr: none
+  std::unique_ptr<LinkServer> links;  // nullptr: none
   int port = 0;
 
   Mutex mutex;
@@ -290,11 +302,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   state->loop = std::make_unique<EventLoop>("rpc-server", state->queue.get());
   state->loop->Begin();  // there may always be another call
   if (options.links) {
-    absl::StatusOr<std::unique_ptr<SameHostServer>> local =
-        SameHostServer::Start(state->port, LinkHosts(options.hosts), state->methods);
-    if (local.ok()) state->local = *std::move(local);
-    if (!local.ok())
-      LOG(WARNING) << "Same-host links are off, processes on this machine will use gRPC: " << local.status().message();
+    absl::StatusOr<std::unique_ptr<LinkServer>> links = StartLinks(state->port, options.hosts, state->methods);
+    if (links.ok()) state->links = *std::move(links);
+    if (!links.ok())
+      LOG(WARNING) << "Same-host links are off, processes on this machine will use gRPC: " << links.status().message();
   }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(state)));
 }
@@ -312,7 +323,7 @@ void RpcServer::Shutdown() {
     state_->closed = true;
   }
   state_->server->Shutdown(std::chrono::system_clock::now());
-  if (state_->local != nullptr) state_->local->Shutdown();
+  if (state_->links != nullptr) state_->links->Shutdown();
   {
     MutexLock lock(&state_->mutex);
     while (state_->active > 0) {

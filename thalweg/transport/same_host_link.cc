@@ -106,7 +106,8 @@ absl::Status SameHostLink::Place(absl::Span<const absl::string_view> pieces, Hea
   return absl::OkStatus();
 }
 
-absl::Status SameHostLink::Send(const LinkMessage& message, absl::Span<const absl::string_view> pieces) {
+absl::Status SameHostLink::Send(const LinkMessage& message, absl::Span<const absl::string_view> pieces,
+                                std::shared_ptr<const void> /*holder*/) {
   Header header;
   header.kind = message.kind;
   header.call = message.call;
@@ -346,6 +347,28 @@ absl::StatusOr<std::optional<FileHandle>> AcceptLocally(int listener) {
   }
   if (!socket.valid() || !OfThisUser(socket.get())) return std::nullopt;
   return socket;
+}
+
+namespace {
+
+class SameHostListener : public LinkListener {
+ public:
+  explicit SameHostListener(FileHandle socket) : socket_(std::move(socket)) {}
+  int fd() const override { return socket_.get(); }
+  absl::StatusOr<std::shared_ptr<Link>> Accept(SocketLoop* loop, Link::Handlers handlers) override {
+    ASSIGN_OR_RETURN(std::optional<FileHandle> client, AcceptLocally(socket_.get()));
+    if (!client.has_value()) return nullptr;
+    return SameHostLink::Create(loop, *std::move(client), std::move(handlers));
+  }
+
+ private:
+  const FileHandle socket_;
+};
+
+}  // namespace
+
+std::unique_ptr<LinkListener> MakeSameHostListener(FileHandle socket) {
+  return std::make_unique<SameHostListener>(std::move(socket));
 }
 
 }  // namespace thalweg

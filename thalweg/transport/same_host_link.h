@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link between two processes of this machine that carries calls.
+// A link between two processes of this machine.
 //
 // A message is one packet of a Unix socket. What is more than a few kilobytes lies
 // in memory that both processes see: the sender copies it there, and the receiver
@@ -9,71 +9,36 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/transport/link.h"
 #include "thalweg/transport/shared_memory.h"
 #include "thalweg/transport/socket_loop.h"
 
 namespace thalweg {
 
-struct LinkMessage {
-  enum Kind : uint32_t {
-    kHello = 1,  // the first one of each side: brings its memory
-    kCall,       // `text` is the method
-    kReply,      // `code` and `text` are the status
-    kCancel,     // of a call
-  };
-  Kind kind = kHello;
-  uint32_t code = 0;
-  uint64_t call = 0;  // chosen by the caller
-  std::string text;
-};
-
 // Thread-safe.
-class SameHostLink : public SocketLoop::Source, public std::enable_shared_from_this<SameHostLink> {
+class SameHostLink : public Link, public SocketLoop::Source, public std::enable_shared_from_this<SameHostLink> {
  public:
-  using Work = absl::AnyInvocable<void()>;
-  struct Handlers {
-    // Called for one message after the other. The work that it returns runs
-    // while the next ones are received.
-    std::function<Work(LinkMessage message, HeldBytes body)> receive;
-    // The other side has gone, or sent what is no message. Called once, but not
-    // after Close().
-    std::function<void(const absl::Status&)> lost;
-  };
-
   // The loop must live until the link is closed or lost.
   static absl::StatusOr<std::shared_ptr<SameHostLink>> Create(SocketLoop* loop, FileHandle socket, Handlers handlers);
   ~SameHostLink() override = default;
 
-  // Begins to receive. Nothing can be sent before. The side that has connected
-  // greets; the other greets it back before it receives anything else.
-  enum class Side { kConnected, kAccepted };
-  absl::Status Start(Side side);
-
-  // The other side has sent something. If a link that has connected is lost before
-  // that, nothing of what it has sent was received.
-  bool greeted() const { return greeted_.load(std::memory_order_acquire); }
-
-  // The body is what `pieces` have together. UNAVAILABLE if the link is closed.
-  // Does not wait: what the socket does not take now goes later. RESOURCE_EXHAUSTED
-  // if too much waits already, or there is no memory for the body: the message was
-  // not sent, and the link lives. Any other failure ends the link for both sides:
-  // nobody waits for a message that was lost.
-  absl::Status Send(const LinkMessage& message, absl::Span<const absl::string_view> pieces = {});
-  // Both sides find the link lost.
-  void Break();
-  void Close();
+  absl::Status Start(Side side) override;
+  bool greeted() const override { return greeted_.load(std::memory_order_acquire); }
+  absl::Status Send(const LinkMessage& message, absl::Span<const absl::string_view> pieces,
+                    std::shared_ptr<const void> holder) override;
+  using Link::Send;
+  void Break() override;
+  void Close() override;
 
   void Ready() override;
 
@@ -126,6 +91,8 @@ class SameHostLink : public SocketLoop::Source, public std::enable_shared_from_t
 // UNAVAILABLE if nobody of this user listens there.
 absl::StatusOr<FileHandle> ConnectLocally(int port, absl::string_view host = "");
 absl::StatusOr<FileHandle> ListenLocally(int port, absl::string_view host = "");
+// Accepts links on what ListenLocally() returned.
+std::unique_ptr<LinkListener> MakeSameHostListener(FileHandle socket);
 // nullopt if nobody waits, or somebody who may not. RESOURCE_EXHAUSTED if there
 // is no file descriptor for whoever waits.
 absl::StatusOr<std::optional<FileHandle>> AcceptLocally(int listener);

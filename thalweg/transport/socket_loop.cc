@@ -65,8 +65,9 @@ absl::StatusOr<uint64_t> SocketLoop::Add(int fd, std::shared_ptr<Source> source)
   return id;
 }
 
-void SocketLoop::Wait(uint64_t source, int fd, bool write) {
-  epoll_event event{.events = EPOLLONESHOT | EPOLLIN | EPOLLRDHUP | (write ? EPOLLOUT : 0u), .data = {.u64 = source}};
+void SocketLoop::Wait(uint64_t source, int fd, bool write, bool read) {
+  epoll_event event{.events = EPOLLONESHOT | (read ? EPOLLIN | EPOLLRDHUP : 0u) | (write ? EPOLLOUT : 0u),
+                    .data = {.u64 = source}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);  // fails if it was removed meanwhile
 }
 

@@ -36,8 +36,9 @@ class SocketLoop {
 
   // Waits for nothing yet. RESOURCE_EXHAUSTED if the system waits for too much.
   absl::StatusOr<uint64_t> Add(int fd, std::shared_ptr<Source> source);
-  // The next time that the socket of the source can be read, or written.
-  void Wait(uint64_t source, int fd, bool write);
+  // Calls Ready() the next time that the socket of the source can be read, or written.
+  // With `read` false, only if it can be written or is closed.
+  void Wait(uint64_t source, int fd, bool write, bool read = true);
   // REQUIRES: the socket is still open.
   void Remove(uint64_t source, int fd);
   // Runs on one of the threads.

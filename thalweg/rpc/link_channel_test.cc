@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "thalweg/rpc/same_host_channel.h"
+#include "thalweg/rpc/link_channel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/rpc/rpc_client.h"
 #include "thalweg/rpc/rpc_server.h"
-#include "thalweg/rpc/same_host_server.h"
+#include "thalweg/rpc/same_host_target.h"
 #include "thalweg/transport/same_host_link.h"
 
 namespace thalweg {
@@ -53,11 +53,17 @@ std::string Numbered(size_t bytes) {
   return text;
 }
 
+LinkChannel::Connect SameHost(SocketLoop* loop, SameHostTarget target) {
+  return [loop, target = std::move(target)](Link::Handlers handlers) {
+    return ConnectToSameHost(target, loop, std::move(handlers));
+  };
+}
+
 // A server with a method that gives back what it gets, one that waits until it is
 // cancelled, and one that fails.
-class SameHostChannelTest : public testing::Test {
+class LinkChannelTest : public testing::Test {
  protected:
-  SameHostChannelTest() {
+  LinkChannelTest() {
     methods_.push_back({"/test/Echo", [](ServerCall& call) {
                           const grpc::ByteBuffer request = call.request();
                           call.Reply(absl::OkStatus(), request);
@@ -87,16 +93,16 @@ class SameHostChannelTest : public testing::Test {
     server_ = *std::move(server);
   }
 
-  std::shared_ptr<SameHostChannel> Connect() {
-    return std::make_shared<SameHostChannel>(
-        &loop_, &timer_, LinkTarget{server_->port(), {""}},
+  std::shared_ptr<LinkChannel> Connect() {
+    return std::make_shared<LinkChannel>(
+        &loop_, &timer_, SameHost(&loop_, {server_->port(), {""}}),
         [](const char*, const grpc::ByteBuffer&, const CallOptions&, RpcChannel::Done done) {
           grpc::ByteBuffer nothing;
           done(Aborted("the link was refused"), nothing);
         });
   }
 
-  static absl::StatusOr<std::string> Call(SameHostChannel& channel, const char* method, const std::string& text,
+  static absl::StatusOr<std::string> Call(LinkChannel& channel, const char* method, const std::string& text,
                                           const CallOptions& options = {}) {
     absl::StatusOr<std::string> result;
     Notification ended;
@@ -117,7 +123,7 @@ class SameHostChannelTest : public testing::Test {
   std::unique_ptr<RpcServer> server_;
 };
 
-TEST_F(SameHostChannelTest, BodiesOfAnySize) {
+TEST_F(LinkChannelTest, BodiesOfAnySize) {
   const auto channel = Connect();
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4096}, size_t{4097}, size_t{3} << 20, size_t{80} << 20}) {
     const std::string text = Numbered(bytes);
@@ -128,7 +134,7 @@ TEST_F(SameHostChannelTest, BodiesOfAnySize) {
   channel->Close();
 }
 
-TEST_F(SameHostChannelTest, ErrorsAndUnknownMethods) {
+TEST_F(LinkChannelTest, ErrorsAndUnknownMethods) {
   const auto channel = Connect();
   EXPECT_THAT(Call(*channel, "/test/Fail", "so"), Fails(absl::StatusCode::kFailedPrecondition, "it is so"));
   EXPECT_THAT(Call(*channel, "/test/Fail", std::string(100'000, 'x')),
@@ -137,7 +143,7 @@ TEST_F(SameHostChannelTest, ErrorsAndUnknownMethods) {
   channel->Close();
 }
 
-TEST_F(SameHostChannelTest, ACallEndsWhenItIsCancelledAndTheServerHearsOfIt) {
+TEST_F(LinkChannelTest, ACallEndsWhenItIsCancelledAndTheServerHearsOfIt) {
   const auto channel = Connect();
   Cancellation cancellation;
   std::thread canceller([&] {
@@ -153,7 +159,7 @@ TEST_F(SameHostChannelTest, ACallEndsWhenItIsCancelledAndTheServerHearsOfIt) {
   channel->Close();
 }
 
-TEST_F(SameHostChannelTest, ACallEndsAtItsDeadline) {
+TEST_F(LinkChannelTest, ACallEndsAtItsDeadline) {
   const auto channel = Connect();
   EXPECT_THAT(Call(*channel, "/test/Wait", "", {.timeout = absl::Milliseconds(20)}),
               Fails(absl::StatusCode::kDeadlineExceeded, ""));
@@ -163,7 +169,7 @@ TEST_F(SameHostChannelTest, ACallEndsAtItsDeadline) {
 }
 
 // Also a deadline that passes while the call is being made: the call is not made.
-TEST_F(SameHostChannelTest, ADeadlineMayBeOverAtOnce) {
+TEST_F(LinkChannelTest, ADeadlineMayBeOverAtOnce) {
   const auto channel = Connect();
   for (int i = 0; i < 500; ++i) {
     const absl::Status status = Call(*channel, "/test/Hold", "", {.timeout = absl::Nanoseconds(200 * i)}).status();
@@ -172,7 +178,7 @@ TEST_F(SameHostChannelTest, ADeadlineMayBeOverAtOnce) {
   channel->Close();
 }
 
-TEST_F(SameHostChannelTest, AClientThatGoesCancelsItsCalls) {
+TEST_F(LinkChannelTest, AClientThatGoesCancelsItsCalls) {
   const auto channel = Connect();
   std::thread closer([&] {
     waiting_.WaitForNotification();
@@ -184,9 +190,9 @@ TEST_F(SameHostChannelTest, AClientThatGoesCancelsItsCalls) {
   EXPECT_THAT(Call(*channel, "/test/Echo", ""), Fails(absl::StatusCode::kAborted, "no link"));
 }
 
-TEST_F(SameHostChannelTest, AnAbandonedChannelEndsWithItsLastCall) {
+TEST_F(LinkChannelTest, AnAbandonedChannelEndsWithItsLastCall) {
   auto channel = Connect();
-  const std::weak_ptr<SameHostChannel> alive = channel;
+  const std::weak_ptr<LinkChannel> alive = channel;
   Notification ended;
   RpcChannel::Done done = [&](const absl::Status&, grpc::ByteBuffer&) { ended.Notify(); };
   Cancellation cancellation;
@@ -201,7 +207,7 @@ TEST_F(SameHostChannelTest, AnAbandonedChannelEndsWithItsLastCall) {
   while (!alive.expired()) std::this_thread::yield();  // the thread that ended it releases it
 }
 
-TEST_F(SameHostChannelTest, AServerThatStopsAnswersAndComesBack) {
+TEST_F(LinkChannelTest, AServerThatStopsAnswersAndComesBack) {
   const auto channel = Connect();
   const int port = server_->port();
   EXPECT_TRUE(Call(*channel, "/test/Echo", "").ok());
@@ -215,7 +221,7 @@ TEST_F(SameHostChannelTest, AServerThatStopsAnswersAndComesBack) {
   channel->Close();
 }
 
-TEST_F(SameHostChannelTest, ManyCallsAtOnce) {
+TEST_F(LinkChannelTest, ManyCallsAtOnce) {
   const auto channel = Connect();
   constexpr int kThreads = 8, kCalls = 200;
   std::atomic<int> right = 0;
@@ -235,7 +241,7 @@ TEST_F(SameHostChannelTest, ManyCallsAtOnce) {
 }
 
 // More answers than the socket holds for a client that does not read yet.
-TEST_F(SameHostChannelTest, NothingIsLostForAClientThatReadsLate) {
+TEST_F(LinkChannelTest, NothingIsLostForAClientThatReadsLate) {
   constexpr int kCalls = 3000;
   absl::BlockingCounter answers(kCalls);
   Notification hold, held;
@@ -244,7 +250,7 @@ TEST_F(SameHostChannelTest, NothingIsLostForAClientThatReadsLate) {
   std::atomic<bool> first = true;
   ASSERT_OK_AND_ASSIGN(const auto link,
                        SameHostLink::Create(&slow, std::move(socket),
-                                            {.receive = [&](LinkMessage, HeldBytes body) -> SameHostLink::Work {
+                                            {.receive = [&](LinkMessage, HeldBytes body) -> Link::Work {
                                                if (first.exchange(false)) {
                                                  held.Notify();
                                                  hold.WaitForNotification();
@@ -254,11 +260,11 @@ TEST_F(SameHostChannelTest, NothingIsLostForAClientThatReadsLate) {
                                                return nullptr;
                                              },
                                              .lost = [](const absl::Status&) {}}));
-  ASSERT_OK(link->Start(SameHostLink::Side::kConnected));
+  ASSERT_OK(link->Start(Link::Side::kConnected));
   const std::string body = Numbered(2000);
   for (int i = 0; i < kCalls; ++i) {
     ASSERT_OK(link->Send({.kind = LinkMessage::kCall, .call = static_cast<uint64_t>(i), .text = "/test/Echo"},
-                         {absl::string_view(body)}));
+                         {absl::string_view(body)}, nullptr));
     if (i == 0) held.WaitForNotification();
   }
   hold.Notify();
@@ -266,7 +272,7 @@ TEST_F(SameHostChannelTest, NothingIsLostForAClientThatReadsLate) {
   link->Close();
 }
 
-TEST_F(SameHostChannelTest, WhatIsNoMessageEndsTheLinkAndNothingElse) {
+TEST_F(LinkChannelTest, WhatIsNoMessageEndsTheLinkAndNothingElse) {
   const auto channel = Connect();
   for (const size_t bytes : {size_t{1}, size_t{47}, size_t{48}, size_t{200}, size_t{60'000}}) {
     ASSERT_OK_AND_ASSIGN(const FileHandle socket, ConnectLocally(server_->port()));
@@ -310,7 +316,7 @@ void SendDescriptors(int socket, int count) {
   ASSERT_GT(sendmsg(socket, &header, MSG_NOSIGNAL), 0) << strerror(errno);
 }
 
-TEST_F(SameHostChannelTest, DescriptorsThatNobodyExpectsAreClosed) {
+TEST_F(LinkChannelTest, DescriptorsThatNobodyExpectsAreClosed) {
   const auto channel = Connect();
   ASSERT_TRUE(Call(*channel, "/test/Echo", "linked").ok());
   const int before = OpenDescriptors();
@@ -328,7 +334,7 @@ TEST_F(SameHostChannelTest, DescriptorsThatNobodyExpectsAreClosed) {
   channel->Close();
 }
 
-TEST_F(SameHostChannelTest, OtherUsersAreNotLinked) {
+TEST_F(LinkChannelTest, OtherUsersAreNotLinked) {
   if (geteuid() != 0) return;  // only root can become somebody else
   ASSERT_EQ(seteuid(65534), 0);
   const auto socket = ConnectLocally(server_->port());
@@ -363,7 +369,7 @@ absl::Duration ProcessorTime() {
   return absl::DurationFromTimespec(used);
 }
 
-TEST_F(SameHostChannelTest, AServerWithoutFileDescriptorsPausesAndTakesTheClientLater) {
+TEST_F(LinkChannelTest, AServerWithoutFileDescriptorsPausesAndTakesTheClientLater) {
   FileHandle client;
   {
     const FewFileDescriptors few;
@@ -381,7 +387,7 @@ TEST_F(SameHostChannelTest, AServerWithoutFileDescriptorsPausesAndTakesTheClient
 }
 
 // A server that accepts and can go no further, as without memory for the link.
-TEST_F(SameHostChannelTest, CallsOverALinkThatIsRefusedGoOverGrpc) {
+TEST_F(LinkChannelTest, CallsOverALinkThatIsRefusedGoOverGrpc) {
   ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods_));
   ASSERT_OK_AND_ASSIGN(const FileHandle listener, ListenLocally(server->port()));
   std::atomic<int> refused = 0;
@@ -417,23 +423,23 @@ TEST_F(SameHostChannelTest, CallsOverALinkThatIsRefusedGoOverGrpc) {
   refuser.join();
 }
 
-TEST(LinkTargetTest, AddressesOfThisMachine) {
+TEST(SameHostTargetTest, AddressesOfThisMachine) {
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
   for (const std::string& host :
        {std::string("localhost"), std::string("127.0.0.1"), std::string("127.0.0.9"), std::string(name)}) {
-    const std::optional<LinkTarget> target = FindLinkTarget(host + ":2222");
+    const std::optional<SameHostTarget> target = FindSameHostTarget(host + ":2222");
     ASSERT_TRUE(target.has_value()) << host;
     EXPECT_EQ(target->port, 2222);
     EXPECT_EQ(target->hosts.back(), "") << "it may listen at all addresses";
   }
   for (const char* address : {"192.0.2.1:2222", "ps0.example.com:2222", "nonsense"}) {
-    EXPECT_FALSE(FindLinkTarget(address).has_value()) << address;
+    EXPECT_FALSE(FindSameHostTarget(address).has_value()) << address;
   }
 }
 
 // Links know which of two servers with the same port is meant.
-TEST(LinkTargetTest, ServersOfOneAddressEach) {
+TEST(SameHostTargetTest, ServersOfOneAddressEach) {
   const auto methods = [](const std::string& name) {
     return std::vector<RpcMethod>{
         {"/test/Name", [name](ServerCall& call) { call.Reply(absl::OkStatus(), Bytes(name)); }}};
@@ -447,8 +453,8 @@ TEST(LinkTargetTest, ServersOfOneAddressEach) {
     const auto no_link = [](const char*, const grpc::ByteBuffer&, const CallOptions&, RpcChannel::Done) {
       ADD_FAILURE();
     };
-    const auto channel = std::make_shared<SameHostChannel>(
-        &loop, &timer, *FindLinkTarget(absl::StrCat(host, ":", first->port())), no_link);
+    const auto channel = std::make_shared<LinkChannel>(
+        &loop, &timer, SameHost(&loop, *FindSameHostTarget(absl::StrCat(host, ":", first->port()))), no_link);
     Notification ended;
     std::string name;
     RpcChannel::Done done = [&](const absl::Status& status, grpc::ByteBuffer& answer) {

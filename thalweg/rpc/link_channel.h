@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls to a server on this machine over a same-host link instead of gRPC.
+// Calls to a server over a link instead of gRPC.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,31 @@
 #include "absl/time/time.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/timer.h"
+#include "thalweg/monitor/traffic.h"
 #include "thalweg/rpc/rpc_client.h"
-#include "thalweg/transport/same_host_link.h"
+#include "thalweg/transport/link.h"
 
 namespace thalweg {
 
-class Traffic;
-
-// A server on this machine, as links address it.
-struct LinkTarget {
-  int port = 0;
-  std::vector<std::string> hosts;  // addresses on which it may listen; "" for all addresses
-};
-// nullopt if the address does not belong to this machine.
-std::optional<LinkTarget> FindLinkTarget(const std::string& address);
-
 // Thread-safe.
-class SameHostChannel : public std::enable_shared_from_this<SameHostChannel> {
+class LinkChannel : public std::enable_shared_from_this<LinkChannel> {
  public:
   // Makes a call without a link, over gRPC.
   using Otherwise = std::function<void(const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
                                        RpcChannel::Done done)>;
+  // Opens a started link, or fails if there is none now. Must not block.
+  using Connect = std::function<absl::StatusOr<std::shared_ptr<Link>>(Link::Handlers handlers)>;
   // `loop` must live until Close(), `timer` longer. If the server refuses a link, for example
   // because it has no file descriptors left, calls are made with `otherwise`.
-  // `traffic`, which may be nullptr, counts what is exchanged.
-  SameHostChannel(SocketLoop* loop, Timer* timer, LinkTarget target, Otherwise otherwise, Traffic* traffic = nullptr)
-      : loop_(loop), timer_(timer), target_(std::move(target)), otherwise_(std::move(otherwise)), traffic_(traffic) {}
+  // `traffic`, which may be nullptr, counts what is exchanged as traffic of `path`.
+  LinkChannel(SocketLoop* loop, Timer* timer, Connect connect, Otherwise otherwise,
+              Traffic::Path path = Traffic::kSharedMemory, Traffic* traffic = nullptr)
+      : loop_(loop),
+        timer_(timer),
+        connect_(std::move(connect)),
+        otherwise_(std::move(otherwise)),
+        path_(path),
+        traffic_(traffic) {}
 
   // Like RpcChannel::Call(). Returns false if the server has no link; then the call was not
   // made, and `done` is unchanged.
@@ -65,9 +64,9 @@ class SameHostChannel : public std::enable_shared_from_this<SameHostChannel> {
   };
 
   // The link, and the number of the next call over it; nullptr if there is none.
-  std::pair<std::shared_ptr<SameHostLink>, uint64_t> NextCall();
-  std::shared_ptr<SameHostLink> Link() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  SameHostLink::Work Receive(const LinkMessage& message, HeldBytes body);
+  std::pair<std::shared_ptr<Link>, uint64_t> NextCall();
+  std::shared_ptr<Link> OpenLink() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Link::Work Receive(const LinkMessage& message, HeldBytes body);
   void Lost(const absl::Status& status);
   void GiveUp(uint64_t call, const absl::Status& why);
   std::optional<Pending> Take(uint64_t call);
@@ -76,13 +75,14 @@ class SameHostChannel : public std::enable_shared_from_this<SameHostChannel> {
 
   SocketLoop* const loop_;
   Timer* const timer_;  // runs the deadlines
-  const LinkTarget target_;
+  const Connect connect_;
   const Otherwise otherwise_;
+  const Traffic::Path path_;
   Traffic* const traffic_;
   Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<SameHostLink> link_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Link> link_ ABSL_GUARDED_BY(mutex_);
   absl::Time retry_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // when to try to link again
   uint64_t last_call_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(mutex_);

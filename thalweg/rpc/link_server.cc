@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "thalweg/rpc/same_host_server.h"
+#include "thalweg/rpc/link_server.h"
 
 #include <atomic>
 #include <string>
@@ -13,11 +13,10 @@
 #include "thalweg/base/status.h"
 #include "thalweg/base/timer.h"
 #include "thalweg/rpc/message.h"
-#include "thalweg/transport/same_host_link.h"
 
 namespace thalweg {
 
-class SameHostServer::State {
+class LinkServer::State {
  public:
   absl::flat_hash_map<std::string, const RpcMethod*> methods;
 
@@ -28,7 +27,7 @@ class SameHostServer::State {
   absl::flat_hash_set<std::shared_ptr<Connection>> connections ABSL_GUARDED_BY(mutex);
 
   std::vector<std::shared_ptr<Listener>> listeners;  // constant once it listens
-  SocketLoop loop{"local-server"};
+  SocketLoop loop{"link-server"};
   Timer timer;  // ends the listener's pauses; the last member, so that it is destroyed first
 
   bool Enter() {
@@ -43,7 +42,7 @@ class SameHostServer::State {
   }
 };
 
-class SameHostServer::Call : public ServerCall {
+class LinkServer::Call : public ServerCall {
  public:
   Call(State* state, const RpcMethod* method, std::shared_ptr<Connection> connection, uint64_t id,
        grpc::ByteBuffer request)
@@ -64,21 +63,23 @@ class SameHostServer::Call : public ServerCall {
 };
 
 // One client.
-class SameHostServer::Connection : public std::enable_shared_from_this<Connection> {
+class LinkServer::Connection : public std::enable_shared_from_this<Connection> {
  public:
   explicit Connection(State* state) : state_(state) {}
 
-  absl::Status Start(FileHandle socket) {
+  // Accepts the client that waits. False if there is none.
+  absl::StatusOr<bool> Start(LinkListener& listener) {
     const auto self = shared_from_this();
     ASSIGN_OR_RETURN(
-        link_,
-        SameHostLink::Create(
-            &state_->loop, std::move(socket),
-            {.receive = [self](LinkMessage message, HeldBytes body) { return self->Receive(message, std::move(body)); },
-             .lost = [self](const absl::Status&) { self->Lost(); }}));
-    const absl::Status status = link_->Start(SameHostLink::Side::kAccepted);
+        link_, listener.Accept(&state_->loop,
+                               {.receive = [self](LinkMessage message,
+                                                  HeldBytes body) { return self->Receive(message, std::move(body)); },
+                                .lost = [self](const absl::Status& why) { self->Lost(why); }}));
+    if (link_ == nullptr) return false;
+    const absl::Status status = link_->Start(Link::Side::kAccepted);
     if (!status.ok()) link_->Close();
-    return status;
+    RETURN_IF_ERROR(status);
+    return true;
   }
 
   void Reply(uint64_t id, const absl::Status& status, const grpc::ByteBuffer& response) {
@@ -123,7 +124,7 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
     call.cancellation().Cancel(Cancelled("The client has cancelled the call or gone away"));
   }
 
-  SameHostLink::Work Receive(const LinkMessage& message, HeldBytes body) {
+  Link::Work Receive(const LinkMessage& message, HeldBytes body) {
     MutexLock lock(&mutex_);
     if (message.kind == LinkMessage::kCancel) {
       const auto it = calls_.find(message.call);
@@ -152,7 +153,8 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
     call->Reply(status, {});  // lets go of the connection
   }
 
-  void Lost() {
+  void Lost(const absl::Status& why) {
+    VLOG(1) << "A link to a client has ended: " << why;
     CancelAll();
     const auto self = shared_from_this();
     MutexLock lock(&state_->mutex);
@@ -160,12 +162,12 @@ class SameHostServer::Connection : public std::enable_shared_from_this<Connectio
   }
 
   State* const state_;
-  std::shared_ptr<SameHostLink> link_;  // set before anything comes over it
+  std::shared_ptr<Link> link_;  // set before anything comes over it
   Mutex mutex_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
 };
 
-void SameHostServer::Call::Reply(const absl::Status& status, const grpc::ByteBuffer& response) {
+void LinkServer::Call::Reply(const absl::Status& status, const grpc::ByteBuffer& response) {
   if (replied_.exchange(true, std::memory_order_acq_rel)) return;  // an exception has ended it already
   State* state = state_;
   method_->counts->Add(static_cast<int>(status.code()));
@@ -174,37 +176,35 @@ void SameHostServer::Call::Reply(const absl::Status& status, const grpc::ByteBuf
   state->Leave();
 }
 
-// One name at which the server listens.
-class SameHostServer::Listener : public SocketLoop::Source, public std::enable_shared_from_this<Listener> {
+// Accepts the clients of one listener.
+class LinkServer::Listener : public SocketLoop::Source, public std::enable_shared_from_this<Listener> {
  public:
-  Listener(State* state, FileHandle socket) : state_(state), socket_(std::move(socket)) {}
+  Listener(State* state, std::unique_ptr<LinkListener> socket) : state_(state), socket_(std::move(socket)) {}
 
   absl::Status Start() {
     MutexLock lock(&state_->mutex);  // the loop's threads read the id
-    ASSIGN_OR_RETURN(id_, state_->loop.Add(socket_.get(), shared_from_this()));
+    ASSIGN_OR_RETURN(id_, state_->loop.Add(socket_->fd(), shared_from_this()));
     Wait();
     return absl::OkStatus();
   }
-  void Stop() { state_->loop.Remove(id_, socket_.get()); }
+  void Stop() { state_->loop.Remove(id_, socket_->fd()); }
 
   void Ready() override {
-    absl::StatusOr<std::optional<FileHandle>> socket = AcceptLocally(socket_.get());
-    if (!socket.ok()) return Pause(socket.status());
-    if (socket->has_value()) {
-      const auto connection = std::make_shared<Connection>(state_);
+    const auto connection = std::make_shared<Connection>(state_);
+    absl::StatusOr<bool> started = false;
+    {
       MutexLock lock(&state_->mutex);
       if (state_->closed) return;
-      if (const absl::Status status = connection->Start(**std::move(socket)); status.ok()) {
-        state_->connections.insert(connection);
-      } else {
-        VLOG(1) << "Cannot link a client: " << status;
-      }
+      started = connection->Start(*socket_);
+      if (started.ok() && *started) state_->connections.insert(connection);
     }
+    if (absl::IsResourceExhausted(started.status())) return Pause(started.status());
+    if (!started.ok()) VLOG(1) << "Cannot link a client: " << started.status();
     Wait();
   }
 
  private:
-  void Wait() { state_->loop.Wait(id_, socket_.get(), /*write=*/false); }
+  void Wait() { state_->loop.Wait(id_, socket_->fd(), /*write=*/false); }
 
   static constexpr absl::Duration kPause = absl::Milliseconds(50);
 
@@ -218,26 +218,25 @@ class SameHostServer::Listener : public SocketLoop::Source, public std::enable_s
   }
 
   State* const state_;
-  const FileHandle socket_;
+  const std::unique_ptr<LinkListener> socket_;
   uint64_t id_ = 0;
 };
 
-absl::StatusOr<std::unique_ptr<SameHostServer>> SameHostServer::Start(int port, const std::vector<std::string>& hosts,
-                                                                      const std::vector<RpcMethod>& methods) {
+absl::StatusOr<std::unique_ptr<LinkServer>> LinkServer::Start(std::vector<std::unique_ptr<LinkListener>> listeners,
+                                                              const std::vector<RpcMethod>& methods) {
   auto state = std::make_unique<State>();
   for (const RpcMethod& method : methods) state->methods.emplace(method.path, &method);
-  for (const std::string& host : hosts) {
-    ASSIGN_OR_RETURN(FileHandle socket, ListenLocally(port, host));
-    state->listeners.push_back(std::make_shared<Listener>(state.get(), std::move(socket)));
+  for (auto& listener : listeners) {
+    state->listeners.push_back(std::make_shared<Listener>(state.get(), std::move(listener)));
   }
   for (const auto& listener : state->listeners) RETURN_IF_ERROR(listener->Start());
-  return std::unique_ptr<SameHostServer>(new SameHostServer(std::move(state)));
+  return std::unique_ptr<LinkServer>(new LinkServer(std::move(state)));
 }
 
-SameHostServer::SameHostServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
-SameHostServer::~SameHostServer() { Shutdown(); }
+LinkServer::LinkServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+LinkServer::~LinkServer() { Shutdown(); }
 
-void SameHostServer::Shutdown() {
+void LinkServer::Shutdown() {
   absl::flat_hash_set<std::shared_ptr<Connection>> connections;
   {
     MutexLock lock(&state_->mutex);
@@ -251,8 +250,7 @@ void SameHostServer::Shutdown() {
     MutexLock lock(&state_->mutex);
     while (state_->active > 0) {
       if (state_->changed.WaitWithTimeout(&state_->mutex, absl::Seconds(10))) {
-        LOG(INFO) << "The server of same-host links is shutting down and waits for " << state_->active
-                  << " calls to end";
+        LOG(INFO) << "The link server is shutting down and waits for " << state_->active << " calls to end";
       }
     }
     state_->connections.clear();

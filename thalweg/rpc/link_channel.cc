@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "thalweg/rpc/same_host_channel.h"
-
-#include <unistd.h>
+#include "thalweg/rpc/link_channel.h"
 
 #include <utility>
-#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/time/clock.h"
-#include "thalweg/base/own_addresses.h"
 #include "thalweg/base/status.h"
-#include "thalweg/cluster/cluster_spec.h"
-#include "thalweg/monitor/traffic.h"
 #include "thalweg/rpc/message.h"
 
 namespace thalweg {
@@ -22,49 +15,27 @@ constexpr absl::Duration kRetry = absl::Milliseconds(200);
 
 }  // namespace
 
-std::optional<LinkTarget> FindLinkTarget(const std::string& address) {
-  const absl::StatusOr<HostPort> parsed = HostPort::Parse(address);
-  if (!parsed.ok()) return std::nullopt;
-  const std::string& host = parsed->host;
-  if (host == "localhost") return LinkTarget{parsed->port, {"127.0.0.1", "[::1]", ""}};
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  LinkTarget target{parsed->port, OwnAddresses()};
-  std::erase_if(target.hosts, [&](const std::string& own) { return own != host && host != name; });
-  // Every machine has all addresses that begin so.
-  if (target.hosts.empty() && absl::StartsWith(host, "127.")) target.hosts.push_back(host);
-  if (target.hosts.empty() && host != name) return std::nullopt;
-  target.hosts.emplace_back();
-  return target;
-}
-
-std::shared_ptr<SameHostLink> SameHostChannel::Link() {
+std::shared_ptr<Link> LinkChannel::OpenLink() {
   if (closed_ || link_ != nullptr) return link_;
   const absl::Time now = absl::Now();
   if (now < retry_) return nullptr;
   retry_ = now + kRetry;
-  absl::StatusOr<FileHandle> socket = Unavailable("no address");
-  for (size_t i = 0; i < target_.hosts.size() && !socket.ok(); ++i) {
-    socket = ConnectLocally(target_.port, target_.hosts[i]);
-  }
-  if (!socket.ok()) return nullptr;
   const auto self = shared_from_this();
-  absl::StatusOr<std::shared_ptr<SameHostLink>> link = SameHostLink::Create(
-      loop_, *std::move(socket),
+  absl::StatusOr<std::shared_ptr<Link>> link = connect_(
       {.receive = [self](LinkMessage message, HeldBytes body) { return self->Receive(message, std::move(body)); },
        .lost = [self](const absl::Status& status) { self->Lost(status); }});
-  if (!link.ok() || !(*link)->Start(SameHostLink::Side::kConnected).ok()) return nullptr;
+  if (!link.ok()) return nullptr;
   retry_ = absl::InfinitePast();
   return link_ = *std::move(link);
 }
 
-std::pair<std::shared_ptr<SameHostLink>, uint64_t> SameHostChannel::NextCall() {
+std::pair<std::shared_ptr<Link>, uint64_t> LinkChannel::NextCall() {
   MutexLock lock(&mutex_);
-  return {Link(), ++last_call_};
+  return {OpenLink(), ++last_call_};
 }
 
-bool SameHostChannel::Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
-                           RpcChannel::Done& done) {
+bool LinkChannel::Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
+                       RpcChannel::Done& done) {
   const auto [link, call] = NextCall();
   if (link == nullptr) return false;
   const auto give_up = [self = shared_from_this(), call = call](const absl::Status& why) { self->GiveUp(call, why); };
@@ -97,7 +68,7 @@ bool SameHostChannel::Call(const char* method, const grpc::ByteBuffer& request, 
   }
   if (waits) {
     if (SendOver(*link, {.kind = LinkMessage::kCall, .call = call, .text = method}, request).ok()) {
-      if (traffic_ != nullptr) traffic_->Sent(Traffic::kSharedMemory, static_cast<int64_t>(request.Length()));
+      if (traffic_ != nullptr) traffic_->Sent(path_, static_cast<int64_t>(request.Length()));
       return true;
     }
     std::optional<Pending> unsent = Take(call);
@@ -109,7 +80,7 @@ bool SameHostChannel::Call(const char* method, const grpc::ByteBuffer& request, 
   return false;
 }
 
-SameHostLink::Work SameHostChannel::Receive(const LinkMessage& message, HeldBytes body) {
+Link::Work LinkChannel::Receive(const LinkMessage& message, HeldBytes body) {
   if (message.kind != LinkMessage::kReply) return nullptr;
   std::optional<Pending> pending = Take(message.call);
   if (!pending.has_value()) return nullptr;  // was cancelled
@@ -118,7 +89,7 @@ SameHostLink::Work SameHostChannel::Receive(const LinkMessage& message, HeldByte
           body = std::move(body)]() mutable { self->End(std::move(pending), status, FromHeld(std::move(body))); };
 }
 
-void SameHostChannel::Lost(const absl::Status& status) {
+void LinkChannel::Lost(const absl::Status& status) {
   absl::flat_hash_map<uint64_t, Pending> ended;
   bool was_refused = false;
   {
@@ -140,7 +111,7 @@ void SameHostChannel::Lost(const absl::Status& status) {
   }
 }
 
-void SameHostChannel::Abandon() {
+void LinkChannel::Abandon() {
   {
     MutexLock lock(&mutex_);
     abandoned_ = true;
@@ -149,9 +120,9 @@ void SameHostChannel::Abandon() {
   Close();
 }
 
-void SameHostChannel::Close() {
+void LinkChannel::Close() {
   absl::flat_hash_map<uint64_t, Pending> ended;
-  std::shared_ptr<SameHostLink> link;
+  std::shared_ptr<Link> link;
   {
     MutexLock lock(&mutex_);
     closed_ = true;
@@ -164,10 +135,10 @@ void SameHostChannel::Close() {
 
 // The call ends at once, whatever the server does; though not on this thread,
 // which may be the one that cancels.
-void SameHostChannel::GiveUp(uint64_t call, const absl::Status& why) {
+void LinkChannel::GiveUp(uint64_t call, const absl::Status& why) {
   std::optional<Pending> pending = Take(call);
   if (!pending.has_value()) return;
-  std::shared_ptr<SameHostLink> link;
+  std::shared_ptr<Link> link;
   {
     MutexLock lock(&mutex_);
     link = link_;
@@ -188,9 +159,9 @@ void SameHostChannel::GiveUp(uint64_t call, const absl::Status& why) {
   End(*std::move(pending), why, {});
 }
 
-std::optional<SameHostChannel::Pending> SameHostChannel::Take(uint64_t call) {
+std::optional<LinkChannel::Pending> LinkChannel::Take(uint64_t call) {
   std::optional<Pending> pending;
-  std::shared_ptr<SameHostLink> unused;  // an abandoned channel's, after its last call
+  std::shared_ptr<Link> unused;  // an abandoned channel's, after its last call
   {
     MutexLock lock(&mutex_);
     const auto it = pending_.find(call);
@@ -203,15 +174,15 @@ std::optional<SameHostChannel::Pending> SameHostChannel::Take(uint64_t call) {
   return pending;
 }
 
-void SameHostChannel::StopWaiting(const Pending& pending) {
+void LinkChannel::StopWaiting(const Pending& pending) {
   if (pending.callback.has_value()) pending.cancellation->Deregister(*pending.callback);
   if (pending.alarm.has_value()) timer_->Unset(*pending.alarm);
 }
 
-void SameHostChannel::End(Pending pending, const absl::Status& status, grpc::ByteBuffer body) {
+void LinkChannel::End(Pending pending, const absl::Status& status, grpc::ByteBuffer body) {
   StopWaiting(pending);
   if (traffic_ != nullptr) {
-    traffic_->Received(Traffic::kSharedMemory, static_cast<int64_t>(body.Length()), status.ok());
+    traffic_->Received(path_, static_cast<int64_t>(body.Length()), status.ok());
   }
   pending.done(status, body);
 }
