@@ -2,7 +2,7 @@
 // A link carries messages between two processes, in order, each exactly once, until it is lost.
 //
 // The calls of a client (rpc/link_channel.h) and the replies of a server (rpc/link_server.h) travel over
-// links of any kind: shared memory (same_host_link.h).
+// links of any kind: shared memory (same_host_link.h) or TCP (tcp_link.h).
 #pragma once
 
 #include <cstdint>
