@@ -77,6 +77,9 @@ ABSL_DECLARE_FLAG(std::string, faults);              // defined in run.cc
 ABSL_FLAG(bool, local_links, true,
           "use shared memory instead of the network between tasks of one user on this machine");
 ABSL_FLAG(
+    bool, tcp_links, false,
+    "use TCP links instead of gRPC between Thalweg tasks; the task listens on another port, which it tells its peers");
+ABSL_FLAG(
     std::string, http, "localhost:0",
     "\"host:port\" on which to show the status of the job (docs/observing.md); port 0: any free port; \"off\": none");
 ABSL_FLAG(
@@ -108,6 +111,7 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer(std::unique_ptr<FaultInjecto
                         .client_lease = absl::GetFlag(FLAGS_client_lease),
                         .master_lease = absl::GetFlag(FLAGS_master_lease),
                         .local_links = absl::GetFlag(FLAGS_local_links),
+                        .tcp_links = absl::GetFlag(FLAGS_tcp_links),
                         .orphan_after = absl::GetFlag(FLAGS_orphan_after),
                         .orphan_checkpoint = absl::GetFlag(FLAGS_orphan_checkpoint),
                         .release_tokens_of_tasks_that_left = !absl::GetFlag(FLAGS_keep_tensorflow_semantics),
@@ -387,7 +391,7 @@ Command ServerCommand() {
                     "client_lease",  "master_lease",   "local_links",
                     "lifeline",      "script_channel", "keep_tensorflow_semantics",
                     "faults",        "http",           "http_token",
-                    "flight_folder", "recorder"},
+                    "flight_folder", "recorder",       "tcp_links"},
           .run = RunServer};
 }
 

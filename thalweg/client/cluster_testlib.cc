@@ -45,10 +45,12 @@ pid_t StartProcess(const ClusterSpec& spec, const TaskId& task, const ServerOpti
   const std::string index = absl::StrCat("--task_index=", task.index);
   const std::string timeout = absl::StrCat("--peer_timeout=", absl::FormatDuration(options.peer_timeout));
   const char* links = options.local_links ? "--local_links" : "--nolocal_links";
+  const char* tcp = options.tcp_links ? "--tcp_links" : "--notcp_links";
   const std::string inject = absl::StrCat("--faults=", faults);
   const std::string level = absl::StrCat("--minloglevel=", static_cast<int>(MinLogLevel()));
-  std::vector<const char*> args{program.c_str(), "server", cluster.c_str(), job.c_str(),   index.c_str(),
-                                timeout.c_str(), links,    inject.c_str(),  level.c_str(), nullptr};
+  std::vector<const char*> args{program.c_str(), "server",        cluster.c_str(), job.c_str(),
+                                index.c_str(),   timeout.c_str(), links,           tcp,
+                                inject.c_str(),  level.c_str(),   nullptr};
 
   int output[2];
   CHECK(pipe2(output, O_CLOEXEC) == 0);
@@ -78,7 +80,11 @@ pid_t StartProcess(const ClusterSpec& spec, const TaskId& task, const ServerOpti
 TestCluster::TestCluster(const std::map<std::string, int>& jobs, const std::vector<TaskId>& later, TasksIn tasks_in,
                          const ServerOptions& options)
     : tasks_in_(tasks_in), options_(options) {
-  if (tasks_in_ == TasksIn::kProcessesOverGrpc) options_.local_links = false;
+  if (tasks_in_ == TasksIn::kProcessesOverGrpc) options_.local_links = options_.tcp_links = false;
+  if (tasks_in_ == TasksIn::kProcessesOverTcp) {
+    options_.local_links = false;
+    options_.tcp_links = true;
+  }
   int tasks = 0;
   for (const auto& [job, count] : jobs) tasks += count;
   absl::StatusOr<std::vector<int>> free_ports = FreePorts(tasks);

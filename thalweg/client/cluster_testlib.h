@@ -24,6 +24,7 @@ enum class TasksIn {
   kThisProcess,
   kProcesses,
   kProcessesOverGrpc,  // without same-host links, as on several machines
+  kProcessesOverTcp,   // with TCP links only
 };
 
 class TestCluster {

@@ -22,12 +22,19 @@ ServerOptions WithMonitoringOf(const Job::Environment& environment, ServerOption
   if (const auto recorder = Variable(environment, "THALWEG_RECORDER"); recorder && recorder->value == "off") {
     options.recorder = false;
   }
+  if (const auto links = Variable(environment, "THALWEG_LOCAL_LINKS"); links && links->value == "off") {
+    options.local_links = false;
+  }
+  if (const auto links = Variable(environment, "THALWEG_TCP_LINKS"); links && options.tcp_links == defaults.tcp_links) {
+    if (links->value == "on" || links->value == "off") options.tcp_links = links->value == "on";
+  }
   return options;
 }
 
 ServerOptions WithMonitoringOfEnvironment(ServerOptions options) {
   Job::Environment environment;
-  for (const char* name : {"THALWEG_HTTP", "THALWEG_HTTP_TOKEN", "THALWEG_FLIGHT_FOLDER", "THALWEG_RECORDER"}) {
+  for (const char* name : {"THALWEG_HTTP", "THALWEG_HTTP_TOKEN", "THALWEG_FLIGHT_FOLDER", "THALWEG_RECORDER",
+                           "THALWEG_LOCAL_LINKS", "THALWEG_TCP_LINKS"}) {
     if (const char* const value = std::getenv(name); value != nullptr) environment[name] = value;
   }
   return WithMonitoringOf(environment, std::move(options));

@@ -23,6 +23,13 @@ TEST(MonitoringEnvironment, SetsWhatTheProgramLeavesAtItsDefault) {
   EXPECT_EQ(own.flight_folder, "/own");
 }
 
+TEST(MonitoringEnvironment, Links) {
+  EXPECT_FALSE(WithMonitoringOf({{"THALWEG_LOCAL_LINKS", "off"}}, {}).local_links);
+  EXPECT_TRUE(WithMonitoringOf({{"THALWEG_TCP_LINKS", "on"}}, {}).tcp_links);
+  EXPECT_FALSE(WithMonitoringOf({{"THALWEG_TCP_LINKS", "off"}}, {}).tcp_links);
+  EXPECT_EQ(WithMonitoringOf({{"THALWEG_TCP_LINKS", "maybe"}}, {}).tcp_links, ServerOptions().tcp_links);
+}
+
 TEST(MonitoringEnvironment, OffAndNothing) {
   EXPECT_EQ(WithMonitoringOf({{"THALWEG_HTTP", "off"}}, {}).http, "");
   EXPECT_EQ(WithMonitoringOf({}, {}).http, ServerOptions().http);

@@ -15,9 +15,9 @@ namespace thalweg {
 // Thread-safe, without locks.
 class Traffic {
  public:
-  enum Path { kSharedMemory = 0, kGrpc = 1 };
-  static constexpr int kPaths = 2;
-  static const char* NameOf(int path) { return path == kGrpc ? "grpc" : "shared memory"; }
+  enum Path { kSharedMemory = 0, kGrpc = 1, kTcp = 2 };
+  static constexpr int kPaths = 3;
+  static const char* NameOf(int path) { return path == kGrpc ? "grpc" : path == kTcp ? "tcp" : "shared memory"; }
 
   explicit Traffic(std::string address) : address_(std::move(address)) {}
 
@@ -31,9 +31,15 @@ class Traffic {
     if (ok) last_answer_nanos_.store(NowNanos(), std::memory_order_relaxed);
   }
 
+  // Bytes that wait because the peer does not read them, as of the last call or answer.
+  void SetUnsent(Path path, uint64_t bytes) {
+    unsent_[path].store(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  }
+
   const std::string& address() const { return address_; }  // "host:port" of the peer
   int64_t sent(int path) const { return sent_[path].load(std::memory_order_relaxed); }
   int64_t received(int path) const { return received_[path].load(std::memory_order_relaxed); }
+  int64_t unsent(int path) const { return unsent_[path].load(std::memory_order_relaxed); }
   int64_t calls(int path) const { return calls_[path].load(std::memory_order_relaxed); }
   int64_t failures(int path) const { return failures_[path].load(std::memory_order_relaxed); }
   // Time of the last successful answer (NowNanos()); 0: there was none.
@@ -42,7 +48,7 @@ class Traffic {
  private:
   using Counts = std::array<std::atomic<int64_t>, kPaths>;
   const std::string address_;
-  Counts sent_{}, received_{}, calls_{}, answers_{}, failures_{};
+  Counts sent_{}, received_{}, calls_{}, answers_{}, failures_{}, unsent_{};
   std::atomic<int64_t> last_answer_nanos_{0};
 };
 

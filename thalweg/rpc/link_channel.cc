@@ -68,7 +68,10 @@ bool LinkChannel::Call(const char* method, const grpc::ByteBuffer& request, cons
   }
   if (waits) {
     if (SendOver(*link, {.kind = LinkMessage::kCall, .call = call, .text = method}, request).ok()) {
-      if (traffic_ != nullptr) traffic_->Sent(path_, static_cast<int64_t>(request.Length()));
+      if (traffic_ != nullptr) {
+        traffic_->Sent(path_, static_cast<int64_t>(request.Length()));
+        traffic_->SetUnsent(path_, link->unsent_bytes());
+      }
       return true;
     }
     std::optional<Pending> unsent = Take(call);
@@ -183,6 +186,12 @@ void LinkChannel::End(Pending pending, const absl::Status& status, grpc::ByteBuf
   StopWaiting(pending);
   if (traffic_ != nullptr) {
     traffic_->Received(path_, static_cast<int64_t>(body.Length()), status.ok());
+    std::shared_ptr<Link> link;
+    {
+      MutexLock lock(&mutex_);
+      link = link_;
+    }
+    traffic_->SetUnsent(path_, link == nullptr ? 0 : link->unsent_bytes());
   }
   pending.done(status, body);
 }

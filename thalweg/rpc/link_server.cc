@@ -12,12 +12,14 @@
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/timer.h"
+#include "thalweg/rpc/call_window.h"
 #include "thalweg/rpc/message.h"
 
 namespace thalweg {
 
 class LinkServer::State {
  public:
+  static constexpr absl::Duration kCheckInterval = absl::Seconds(5);
   absl::flat_hash_map<std::string, const RpcMethod*> methods;
 
   Mutex mutex;
@@ -28,13 +30,19 @@ class LinkServer::State {
 
   std::vector<std::shared_ptr<Listener>> listeners;  // constant once it listens
   SocketLoop loop{"link-server"};
-  Timer timer;  // ends the listener's pauses; the last member, so that it is destroyed first
+  bool checking ABSL_GUARDED_BY(mutex) = false;  // an alarm for CheckLinks() is set
+  Timer timer;  // ends the listener's pauses, checks links; the last member, so that it is destroyed first
 
   bool Enter() {
     MutexLock lock(&mutex);
     if (!closed) ++active;
     return !closed;
   }
+  void SetCheck() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (closed || connections.empty() || std::exchange(checking, true)) return;
+    timer.Set(absl::Now() + kCheckInterval, [this] { CheckLinks(); });
+  }
+  void CheckLinks();
   void Leave() {
     MutexLock lock(&mutex);
     --active;
@@ -117,6 +125,10 @@ class LinkServer::Connection : public std::enable_shared_from_this<Connection> {
     for (const auto& [id, call] : calls) CancelCall(*call);
   }
 
+  // Ends the link if its client has begun a message and does not go on.
+  void BreakIfStalled() {
+    if (link_->stalled()) link_->Break();
+  }
   void Close() { link_->Close(); }
 
  private:
@@ -131,7 +143,7 @@ class LinkServer::Connection : public std::enable_shared_from_this<Connection> {
       if (it == calls_.end()) return nullptr;
       return [call = it->second] { CancelCall(*call); };
     }
-    if (message.kind != LinkMessage::kCall || calls_.contains(message.call)) return nullptr;
+    if (message.kind != LinkMessage::kCall || !window_.Add(message.call)) return nullptr;
     const auto method = state_->methods.find(message.text);
     const auto self = shared_from_this();
     if (method == state_->methods.end()) {
@@ -165,6 +177,7 @@ class LinkServer::Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<Link> link_;  // set before anything comes over it
   Mutex mutex_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  CallWindow window_ ABSL_GUARDED_BY(mutex_);  // a call that comes twice is served once
 };
 
 void LinkServer::Call::Reply(const absl::Status& status, const grpc::ByteBuffer& response) {
@@ -174,6 +187,17 @@ void LinkServer::Call::Reply(const absl::Status& status, const grpc::ByteBuffer&
   const std::shared_ptr<Connection> connection = std::move(connection_);
   connection->Reply(id_, status, response);  // this is gone, unless a thread holds it
   state->Leave();
+}
+
+void LinkServer::State::CheckLinks() {
+  absl::flat_hash_set<std::shared_ptr<Connection>> checked;
+  {
+    MutexLock lock(&mutex);
+    checking = false;
+    checked = connections;
+    SetCheck();
+  }
+  for (const auto& connection : checked) connection->BreakIfStalled();
 }
 
 // Accepts the clients of one listener.
@@ -197,6 +221,7 @@ class LinkServer::Listener : public SocketLoop::Source, public std::enable_share
       if (state_->closed) return;
       started = connection->Start(*socket_);
       if (started.ok() && *started) state_->connections.insert(connection);
+      state_->SetCheck();
     }
     if (absl::IsResourceExhausted(started.status())) return Pause(started.status());
     if (!started.ok()) VLOG(1) << "Cannot link a client: " << started.status();

@@ -18,20 +18,25 @@
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/monitor/traffic.h"
+#include "thalweg/proto/link.pb.h"
 #include "thalweg/rpc/event_loop.h"
 #include "thalweg/rpc/faulty_network.h"
 #include "thalweg/rpc/link_channel.h"
+#include "thalweg/rpc/message.h"
 #include "thalweg/rpc/same_host_target.h"
 #include "thalweg/rpc/status.h"
+#include "thalweg/rpc/tcp_connector.h"
 
 namespace thalweg {
 
 class RpcClient::State {
  public:
-  explicit State(std::string address) : network(std::in_place, std::move(address)) {}
+  explicit State(const RpcClientOptions& options) : options(options), network(std::in_place, options.address) {}
 
+  const RpcClientOptions options;
   std::unique_ptr<SocketLoop> links;  // nullptr: none
-  std::vector<std::weak_ptr<LinkChannel>> local ABSL_GUARDED_BY(mutex);
+  std::vector<std::weak_ptr<LinkChannel>> link_channels ABSL_GUARDED_BY(mutex);
+  std::vector<std::weak_ptr<TcpConnector>> connectors ABSL_GUARDED_BY(mutex);
   grpc::CompletionQueue queue;
   std::unique_ptr<EventLoop> loop;
 
@@ -194,9 +199,11 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
         traffic_(state->TrafficWith(address)),
         channel_(Make(address)),
         apart_(Make(address)),
-        local_(MakeLocal(state, traffic_, address, channel_)) {}
+        local_(MakeLocal()),
+        tcp_(MakeTcp()) {}
   ~Channel() override {
     if (local_ != nullptr) local_->Abandon();
+    if (tcp_ != nullptr) tcp_->Abandon();
   }
 
   void Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) override {
@@ -213,28 +220,51 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
   void Send(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) {
     // Over links, tensors are in shared memory and messages are short, so there is nothing to wait behind.
     if (local_ != nullptr && local_->Call(method, request, options, done)) return;
+    if (tcp_ != nullptr && !options.apart && tcp_->Call(method, request, options, done)) return;
     (new PendingCall(state_, traffic_, options.apart ? apart_ : channel_, method, request, options, std::move(done)))
         ->Start();
   }
   // nullptr if the server is elsewhere.
-  static std::shared_ptr<LinkChannel> MakeLocal(State* state, Traffic* traffic, const std::string& address,
-                                                const std::shared_ptr<grpc::Channel>& channel) {
-    std::optional<SameHostTarget> target = state->links == nullptr ? std::nullopt : FindSameHostTarget(address);
+  std::shared_ptr<LinkChannel> MakeLocal() const {
+    if (!state_->options.local_links) return nullptr;
+    std::optional<SameHostTarget> target = FindSameHostTarget(address_);
     if (!target.has_value()) return nullptr;
-    auto local = std::make_shared<LinkChannel>(
-        state->links.get(), &state->timer,
-        [loop = state->links.get(), target = *std::move(target)](Link::Handlers handlers) {
-          return ConnectToSameHost(target, loop, std::move(handlers));
-        },
-        [state, traffic, channel](const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
-                                  Done done) {
+    SocketLoop* const loop = state_->links.get();
+    return MakeLinkChannel(Traffic::kSharedMemory, [loop, target = *std::move(target)](Link::Handlers handlers) {
+      return ConnectToSameHost(target, loop, std::move(handlers));
+    });
+  }
+
+  std::shared_ptr<LinkChannel> MakeTcp() const {
+    if (!state_->options.tcp_links) return nullptr;
+    const auto ask = [state = state_, traffic = traffic_, channel = channel_](Done done) {
+      const CallOptions options{.timeout = absl::Seconds(10)};
+      (new PendingCall(state, traffic, channel, kOpenLinkMethod, SerializeMessage(OpenLinkRequest()), options,
+                       std::move(done)))
+          ->Start();
+    };
+    const auto connector = std::make_shared<TcpConnector>(state_->links.get(), address_, ask);
+    {
+      MutexLock lock(&state_->mutex);
+      std::erase_if(state_->connectors, [](const auto& entry) { return entry.expired(); });
+      state_->connectors.push_back(connector);
+    }
+    return MakeLinkChannel(Traffic::kTcp,
+                           [connector](Link::Handlers handlers) { return connector->Connect(std::move(handlers)); });
+  }
+
+  std::shared_ptr<LinkChannel> MakeLinkChannel(Traffic::Path path, LinkChannel::Connect connect) const {
+    auto made = std::make_shared<LinkChannel>(
+        state_->links.get(), &state_->timer, std::move(connect),
+        [state = state_, traffic = traffic_, channel = channel_](const char* method, const grpc::ByteBuffer& request,
+                                                                 const CallOptions& options, Done done) {
           (new PendingCall(state, traffic, channel, method, request, options, std::move(done)))->Start();
         },
-        Traffic::kSharedMemory, traffic);
-    MutexLock lock(&state->mutex);
-    std::erase_if(state->local, [](const auto& entry) { return entry.expired(); });
-    state->local.push_back(local);
-    return local;
+        path, traffic_);
+    MutexLock lock(&state_->mutex);
+    std::erase_if(state_->link_channels, [](const auto& entry) { return entry.expired(); });
+    state_->link_channels.push_back(made);
+    return made;
   }
 
   static std::shared_ptr<grpc::Channel> Make(const std::string& address) {
@@ -265,23 +295,29 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
   Traffic* const traffic_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::shared_ptr<grpc::Channel> apart_;  // connects at its first call (CallOptions::apart)
-  const std::shared_ptr<LinkChannel> local_;
+  const std::shared_ptr<LinkChannel> local_;    // nullptr: none
+  const std::shared_ptr<LinkChannel> tcp_;      // nullptr: none
 };
 
-RpcClient::RpcClient(bool links, std::string address) : state_(std::make_unique<State>(std::move(address))) {
-  if (links) state_->links = std::make_unique<SocketLoop>("local-client");
+RpcClient::RpcClient(RpcClientOptions options) : state_(std::make_unique<State>(options)) {
+  if (options.local_links || options.tcp_links) state_->links = std::make_unique<SocketLoop>("link-client");
   state_->loop = std::make_unique<EventLoop>("rpc-client", &state_->queue);
 }
 
 RpcClient::~RpcClient() {
   state_->network.reset();
-  std::vector<std::weak_ptr<LinkChannel>> local;
+  std::vector<std::weak_ptr<LinkChannel>> channels;
+  std::vector<std::weak_ptr<TcpConnector>> connectors;
   {
     MutexLock lock(&state_->mutex);
     state_->closed = true;
-    local.swap(state_->local);
+    channels.swap(state_->link_channels);
+    connectors.swap(state_->connectors);
   }
-  for (const auto& entry : local) {
+  for (const auto& entry : connectors) {
+    if (const auto connector = entry.lock(); connector != nullptr) connector->Close();
+  }
+  for (const auto& entry : channels) {
     if (const auto channel = entry.lock(); channel != nullptr) channel->Close();
   }
   state_->links.reset();  // waits for the calls that were ending

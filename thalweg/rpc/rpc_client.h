@@ -27,13 +27,18 @@ class RpcChannel {
   virtual void Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) = 0;
 };
 
+struct RpcClientOptions {
+  bool local_links = true;  // call servers on this machine over same-host links, if they have any
+  bool tcp_links = false;   // call other servers over TCP links, if they have any
+  // The "host:port" of the server that makes the calls, "" for a client's: injected faults may
+  // cut it off from others.
+  std::string address;
+};
+
 // The threads on which calls come back. Thread-safe.
 class RpcClient {
  public:
-  // With `links`, calls to servers on this machine go over links if those have any.
-  // `address` is the "host:port" of the server that makes the calls, "" for a
-  // client's: injected faults may cut it off from others.
-  explicit RpcClient(bool links = true, std::string address = "");
+  explicit RpcClient(RpcClientOptions options = {});
   ~RpcClient();  // cancels the calls under way and waits for their ends
 
   // The client must outlive it.

@@ -18,13 +18,18 @@
 #include "absl/time/clock.h"
 #include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/logging.h"
+#include "thalweg/base/machine_memory.h"
 #include "thalweg/base/memory.h"
 #include "thalweg/base/own_addresses.h"
 #include "thalweg/base/status.h"
+#include "thalweg/proto/link.pb.h"
 #include "thalweg/rpc/event_loop.h"
 #include "thalweg/rpc/link_server.h"
+#include "thalweg/rpc/message.h"
 #include "thalweg/rpc/status.h"
+#include "thalweg/rpc/tcp_connector.h"
 #include "thalweg/transport/same_host_link.h"
+#include "thalweg/transport/tcp_connect.h"
 
 namespace thalweg {
 namespace {
@@ -45,14 +50,47 @@ std::vector<std::string> LinkHosts(const std::vector<std::string>& hosts) {
 }
 
 // Listens for processes of this machine. UNAVAILABLE if another process uses a name.
-absl::StatusOr<std::unique_ptr<LinkServer>> StartLinks(int port, const std::vector<std::string>& hosts,
-                                                       const std::vector<RpcMethod>& methods) {
-  std::vector<std::unique_ptr<LinkListener>> listeners;
+absl::Status ListenOnThisHost(int port, const std::vector<std::string>& hosts,
+                              std::vector<std::unique_ptr<LinkListener>>* listeners) {
+  std::vector<std::unique_ptr<LinkListener>> local;
   for (const std::string& host : LinkHosts(hosts)) {
     ASSIGN_OR_RETURN(FileHandle socket, ListenLocally(port, host));
-    listeners.push_back(MakeSameHostListener(std::move(socket)));
+    local.push_back(MakeSameHostListener(std::move(socket)));
   }
-  return LinkServer::Start(std::move(listeners), methods);
+  for (auto& listener : local) listeners->push_back(std::move(listener));
+  return absl::OkStatus();
+}
+
+// Listens for TCP links on one port of all hosts, and returns what clients must know.
+absl::StatusOr<LinkOffer> ListenForTcp(const std::vector<std::string>& hosts,
+                                       std::vector<std::unique_ptr<LinkListener>>* listeners) {
+  ASSIGN_OR_RETURN(const std::string token, NewTcpToken());
+  const uint64_t memory = std::max<uint64_t>(uint64_t{1} << 30, MachineMemoryBytes() / 4);
+  const TcpLinkOptions options{
+      .token = token, .budget = std::make_shared<ReceiveBudget>(memory), .max_unsent_bytes = memory};
+  absl::Status status = Unavailable("no address");
+  // Another process may use the port of the first host on the second.
+  constexpr int kAttempts = 10;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::vector<FileHandle> sockets;
+    int port = 0;
+    for (const std::string& host : hosts) {
+      absl::StatusOr<FileHandle> socket = ListenTcp(host, port);
+      status = socket.status();
+      if (!status.ok()) break;
+      if (port == 0) {
+        ASSIGN_OR_RETURN(port, TcpPort(socket->get()));
+      }
+      sockets.push_back(*std::move(socket));
+    }
+    if (!status.ok()) continue;
+    for (FileHandle& socket : sockets) listeners->push_back(MakeTcpListener(std::move(socket), options));
+    LinkOffer offer;
+    offer.set_port(port);
+    offer.set_token(token);
+    return offer;
+  }
+  return status;
 }
 
 // Decides whether the calls of a method are served on the polling thread. That is best if
@@ -265,6 +303,17 @@ class RpcServer::Call : public ServerCall {
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptions& options,
                                                             std::vector<RpcMethod> methods) {
+  std::vector<std::unique_ptr<LinkListener>> listeners;
+  if (options.tcp_links) {
+    const absl::StatusOr<LinkOffer> offer = ListenForTcp(options.hosts, &listeners);
+    if (offer.ok()) {
+      methods.push_back({kOpenLinkMethod, [answer = SerializeMessage(*offer)](ServerCall& call) {
+                           call.Reply(absl::OkStatus(), answer);
+                         }});
+    } else {
+      LOG(WARNING) << "TCP links are off, tasks on other machines will use gRPC: " << offer.status().message();
+    }
+  }
   auto state = std::make_unique<State>(std::move(methods));
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
@@ -302,10 +351,13 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   state->loop = std::make_unique<EventLoop>("rpc-server", state->queue.get());
   state->loop->Begin();  // there may always be another call
   if (options.links) {
-    absl::StatusOr<std::unique_ptr<LinkServer>> links = StartLinks(state->port, options.hosts, state->methods);
-    if (links.ok()) state->links = *std::move(links);
-    if (!links.ok())
-      LOG(WARNING) << "Same-host links are off, processes on this machine will use gRPC: " << links.status().message();
+    const absl::Status status = ListenOnThisHost(state->port, options.hosts, &listeners);
+    if (!status.ok()) {
+      LOG(WARNING) << "Same-host links are off, processes on this machine will use gRPC: " << status.message();
+    }
+  }
+  if (!listeners.empty()) {
+    ASSIGN_OR_RETURN(state->links, LinkServer::Start(std::move(listeners), state->methods));
   }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(state)));
 }

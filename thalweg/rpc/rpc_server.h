@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server of methods whose requests and responses are bytes. It serves gRPC clients, and
-// clients on the same machine over same-host links.
+// A server of methods whose requests and responses are bytes. It serves gRPC clients, clients on
+// the same machine over same-host links, and tasks on other machines over TCP links.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -43,6 +43,7 @@ struct RpcServerOptions {
   std::vector<std::string> hosts = {"0.0.0.0"};  // addresses to listen on
   int port = 0;                                  // 0: any free port; `hosts` must then have one element
   bool links = true;                             // also serve same-host links
+  bool tcp_links = false;                        // also serve TCP links, and tell their port over gRPC
 };
 
 class RpcServer {

@@ -71,7 +71,7 @@ TEST(RpcServerTest, AMethodThatWasOverSoonMayBlock) {
                                              call.Reply(absl::OkStatus(), {});
                                            }}};
   ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods));
-  RpcClient client(/*links=*/false);
+  RpcClient client({.local_links = false});
   const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
   for (int i = 0; i < 100; ++i) {
     ASSERT_OK(TestCall(*channel, "/test/Work").Wait());
@@ -103,7 +103,7 @@ int ConnectionsTo(int port) {
 TEST(RpcServerTest, CallsApartHaveAConnectionOfTheirOwn) {
   const std::vector<RpcMethod> methods = {{"/test/Work", [](ServerCall& call) { call.Reply(absl::OkStatus(), {}); }}};
   ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods));
-  RpcClient client(/*links=*/false);
+  RpcClient client({.local_links = false});
   const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
   ASSERT_OK(TestCall(*channel, "/test/Work").Wait());
   ASSERT_OK(TestCall(*channel, "/test/Work").Wait());
@@ -128,7 +128,7 @@ TEST(RpcServerTest, AHandlerThatThrowsEndsItsCall) {
                                           {"/test/Work", [](ServerCall& call) { call.Reply(absl::OkStatus(), {}); }}};
   for (const bool links : {false, true}) {
     ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = links}, methods));
-    RpcClient client(links);
+    RpcClient client({.local_links = links});
     const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
     for (int i = 0; i < 50; ++i) {
       EXPECT_THAT(TestCall(*channel, "/test/Throw").Wait(), Fails(absl::StatusCode::kResourceExhausted, "memory"));
@@ -177,7 +177,7 @@ TEST(RpcServerTest, CallsForWhichThereIsNoThreadAreRefused) {
                                            }},
                                           {"/test/Work", [](ServerCall& call) { call.Reply(absl::OkStatus(), {}); }}};
   ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods));
-  RpcClient client(/*links=*/false);
+  RpcClient client({.local_links = false});
   const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
   ASSERT_OK(TestCall(*channel, "/test/Work").Wait());
   std::vector<std::unique_ptr<TestCall>> calls;

@@ -37,8 +37,7 @@ namespace thalweg {
 // called after its destruction.
 class Server::State {
  public:
-  State(const TaskId& task, bool links, const std::string& address)
-      : task(task), monitor(task.ToString()), client(links, address) {}
+  State(const TaskId& task, const RpcClientOptions& client) : task(task), monitor(task.ToString()), client(client) {}
 
   const TaskId task;
   TaskMonitor monitor;
@@ -137,7 +136,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   const LocalDevicesOptions devices{
       .job = task.job, .task = task.index, .cpus = options.cpu_devices, .threads = options.threads};
   RETURN_IF_ERROR(devices.Check());
-  auto state = std::make_unique<State>(task, options.local_links, address);
+  auto state = std::make_unique<State>(
+      task, RpcClientOptions{.local_links = options.local_links, .tcp_links = options.tcp_links, .address = address});
   State* s = state.get();
   s->orphan_checkpoint = options.orphan_checkpoint;
   s->devices.emplace(devices);
@@ -214,8 +214,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
     if (method.path == "/tensorflow.MasterService/RunCallable") in_process.run_callable = method.counts;
   }
   const std::vector<std::string> hosts = ListenHosts(cluster, task, options.bind);
-  ASSIGN_OR_RETURN(s->rpc, RpcServer::Start({.hosts = hosts, .port = host_port.port, .links = options.local_links},
-                                            std::move(methods)));
+  ASSIGN_OR_RETURN(
+      s->rpc,
+      RpcServer::Start(
+          {.hosts = hosts, .port = host_port.port, .links = options.local_links, .tcp_links = options.tcp_links},
+          std::move(methods)));
   in_process.address = absl::StrCat(TargetHost(hosts), ":", s->rpc->port());
   s->target = absl::StrCat("grpc://", in_process.address);
   RETURN_IF_ERROR(s->StartHttp(options));

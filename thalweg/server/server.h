@@ -41,6 +41,9 @@ struct ServerOptions {
   absl::Duration master_lease = absl::Minutes(10);
   // Exchange messages with tasks of the same user on this machine through shared memory.
   bool local_links = true;
+  // Exchange messages with other Thalweg tasks over TCP links instead of gRPC. The task listens on
+  // another port, which it tells its peers over gRPC. If that port cannot be reached, they use gRPC.
+  bool tcp_links = false;
   // How long Join() waits while the job has no worker and no client uses this task.
   absl::Duration orphan_after = absl::InfiniteDuration();
   // Before Join() gives up for that reason, it saves all variables of this task in the
