@@ -33,15 +33,25 @@ class Job:
         names = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(workers)]
         for (job, i), host in zip(names, hosts):
             self.addresses["%s %d" % (job, i)] = host
-        for job, i in names:
-            name = "%s %d" % (job, i)
-            log = open(os.path.join(self.folder.name, name), "w+")
-            self.logs[name] = log
-            self.processes[name] = subprocess.Popen(
-                [os.path.join(BIN, "examples", "distributed_mnist"), "--ps_hosts=" + ",".join(hosts[:ps]),
-                 "--worker_hosts=" + ",".join(hosts[ps:]), "--job_name=" + job, "--task_index=%d" % i,
-                 "--steps=%d" % STEPS, "--checkpoint_dir=" + os.path.join(self.folder.name, "checkpoints"), *args],
-                stdout=log, stderr=subprocess.STDOUT, env=dict(os.environ, THALWEG_FLIGHT_FOLDER=self.folder.name))
+        self.command_line = [
+            os.path.join(BIN, "examples", "distributed_mnist"), "--ps_hosts=" + ",".join(hosts[:ps]),
+            "--worker_hosts=" + ",".join(hosts[ps:]), "--steps=%d" % STEPS,
+            "--checkpoint_dir=" + os.path.join(self.folder.name, "checkpoints"), *args]
+        for name in self.addresses:
+            self.start(name)
+
+    def start(self, name):
+        job, i = name.split()
+        if name in self.logs:
+            self.logs[name].close()
+        log = self.logs[name] = open(os.path.join(self.folder.name, name), "w+")
+        self.processes[name] = subprocess.Popen(
+            [*self.command_line, "--job_name=" + job, "--task_index=" + i], stdout=log, stderr=subprocess.STDOUT,
+            env=dict(os.environ, THALWEG_FLIGHT_FOLDER=self.folder.name))
+
+    def kill(self, name):
+        self.processes[name].kill()
+        self.processes[name].wait()
 
     def page(self, name="ps 0"):
         """Address of the task's page, as it says at its start."""
@@ -149,6 +159,20 @@ class TrainingJobTest(unittest.TestCase):
         self.assertRegex(out, r"; done in \d")
         self.assertRegex(out, r"(?m)^checkpoint \S+-\d+: saved by worker 0 \d+ s ago")
 
+    def test_scalar_summaries_have_series(self):
+        # The program does not fetch them in its training steps: it summarizes the loss under this name.
+        def series():
+            return [s for task in self.job.status().values() for s in task["scalars"]
+                    if s["name"] == "loss" and len(s["values"]) > 1]
+        self.assertGreater(min(wait_for(series, "series of the summary \"loss\"")[0]["values"]), 0)
+
+    def test_waits_for_gradients_are_not_input(self):
+        status = self.job.status()
+        for name in ("ps 0", "ps 1"):
+            seconds = {p["phase"] + p["on"]: p["seconds"] for p in status[name]["phases"]}
+            self.assertLess(seconds["input"], 0.1 * sum(seconds.values()), seconds)
+        self.assertNotIn("waiting for input", self.job.command("why")[1])
+
     def test_a_signal_writes_the_recorders_of_all_tasks(self):
         for name in ("ps 0", "worker 1"):
             process = self.job.processes[name]
@@ -238,6 +262,27 @@ class FaultyJobTest(unittest.TestCase):
         self.assertIn("thalweg_steps_total", self.job.get("metrics"))  # does not wait for it
         self.job.processes["worker 1"].send_signal(signal.SIGCONT)
         wait_for(lambda: self.job.command("why")[0] == 0, "end of the fault")
+
+    def test_a_task_that_comes_again_is_told_and_so_is_the_restored_checkpoint(self):
+        wait_for(lambda: self.job.status()["worker 0"]["checkpoint"], "checkpoint")
+        self.job.kill("ps 1")
+        wait_for(lambda: self.job.status("worker 0")["ps 1"]["state"] == "down", "lost parameter server")
+        self.job.start("ps 1")
+
+        def kinds():
+            events = {event["kind"]: event["text"] for event in self.job.status("worker 0")["worker 0"]["events"]}
+            return {"task lost", "task restarted", "restored"} <= set(events) and events
+        events = wait_for(kinds, "events")
+        self.assertEqual(events["task restarted"], "ps 1 has a new process")
+        self.assertRegex(events["restored"], r"^the variables, from .*/model\.ckpt-\d+$")
+
+    def test_a_page_with_a_stopped_task_is_complete_within_a_second(self):
+        self.job.processes["worker 1"].send_signal(signal.SIGSTOP)
+
+        def soon():  # a busy machine may need several tries
+            begin = time.time()
+            return self.job.status()["worker 1"]["state"] == "down" and time.time() - begin < 1
+        wait_for(soon, "page with the stopped worker within a second")
 
     def test_a_slow_worker_is_named(self):
         # It shares one core with a competitor that gets most of it.

@@ -171,8 +171,16 @@ class PageTest(unittest.TestCase):
                                                                a.top < b.bottom && b.top < a.bottom)).length;
         })()"""), 0)
         # Everything that is drawn has a text for screen readers, and the table can be reached by keyboard.
-        self.assertEqual(page.run("[...document.querySelectorAll('svg')].filter(s => !s.getAttribute('aria-label')).length"), 0)
+        self.assertEqual(page.run("[...document.querySelectorAll('svg:not([aria-hidden])')].filter(s => !s.getAttribute('aria-label')).length"), 0)
         self.assertEqual(page.run("document.querySelectorAll('[tabindex=\"0\"]').length > 0"), True)
+        # A link keeps the focus when the table is updated.
+        page.run("document.querySelector('#tasks tr[data-task=\"worker 0\"] a').focus()")
+        steps = page.text("#tasks tr[data-task='worker 0']")
+        wait_for(lambda: page.text("#tasks tr[data-task='worker 0']") != steps, "an update of the table")
+        self.assertEqual(page.run("document.activeElement.getAttribute('aria-label')"), "open the page of worker 0")
+        # The summary has a line per worker; the variables are on both parameter servers.
+        wait_for(lambda: re.search(r"loss.*worker 0: [\d.]+", page.text("#plots"), re.DOTALL), "the plot of a summary")
+        self.assertRegex(page.text("#balance"), r"on 2 parameter servers. The largest has 1\.\d+ times the mean")
         # Nothing comes from elsewhere.
         origins = page.run("[...new Set(performance.getEntriesByType('resource').map(e => new URL(e.name).origin))]")
         self.assertEqual(origins, [page.run("location.origin")])
@@ -181,6 +189,7 @@ class PageTest(unittest.TestCase):
         wait_for(lambda: "not answering" in page.text("#tasks tr[data-task='worker 1']"), "the stopped worker")
         wait_for(lambda: "Stuck: worker 1 does not answer" in page.text("#findings"), "the finding")
         wait_for(lambda: page.text("#up") == "3 of 4", "three tasks")
+        self.assertIn("worker 1 does not answer", page.run("document.getElementById('announced').textContent"))
 
     def test_names_are_text_whatever_they_contain(self):
         hostile = "<img src=x onerror=document.title='hurt'><script>document.title='hurt'</script>"
@@ -196,15 +205,16 @@ class PageTest(unittest.TestCase):
                 "scalars": [{"name": hostile, "steps": [1, 2], "values": [1, 2]}],
                 "events": [{"time": 1, "kind": hostile, "text": hostile}],
                 "checkpoint": {"path": hostile, "time": 1, "seconds": 1, "bytes": 1, "verified": "", "damage": hostile}}
-        job = {"tasks": [task, dict(task, name=hostile)], "findings": [{"stuck": True, "text": hostile}],
+        job = {"tasks": [task, dict(task, name=hostile), dict(task, name="ps " + hostile)],
+               "findings": [{"stuck": True, "culprit": hostile, "text": hostile}],
                "seconds_left": 1}
         # The real page, with an answer as a hostile task would give it.
         fake = "<script>window.fetch = async () => ({ ok: true, json: async () => (%s) });</script>" % (
             json.dumps(job).replace("<", "\\u003c"))
         page.call("Page.setDocumentContent", frameId=page.call("Page.getFrameTree")["frameTree"]["frame"]["id"],
                   html=markup.replace("<script>", fake + "<script>", 1))
-        wait_for(lambda: page.run(ROWS) == 2, "the tasks")
-        for place in ("tasks", "findings", "events", "plots", "gradients", "checkpoints", "picture"):
+        wait_for(lambda: page.run(ROWS) == 3, "the tasks")
+        for place in ("tasks", "findings", "events", "plots", "gradients", "checkpoints", "picture", "announced", "servers"):
             self.assertIn("<img src=x", page.run("document.getElementById('%s').textContent" % place), place)
         self.assertEqual(page.run("document.querySelectorAll('img, main script, a[href^=javascript]').length"), 0)
         self.assertNotIn("hurt", page.run("document.title"))
@@ -219,6 +229,9 @@ class PageTest(unittest.TestCase):
         phone = self.open(servers.page, width=390, height=800, phone=True)
         wait_for(lambda: phone.run(ROWS) == 64, "64 tasks on the phone")
         self.assertLessEqual(phone.run("document.documentElement.scrollWidth"), 390)
+        # The texts of the picture can be read without zooming.
+        self.assertGreaterEqual(phone.run("""Math.min(...[...document.querySelectorAll('#picture text')].map(
+            t => t.getBoundingClientRect().height))"""), 11)
 
 
 def write_pictures(folder):
@@ -236,6 +249,10 @@ def write_pictures(folder):
         wait_for(lambda: "answering for " in page.text("#tasks tr[data-task='worker 1']"), "the stopped worker")
         page.picture(os.path.join(folder, "status_stopped.png"))
         page.close()
+        phone = Browser(job.page(), width=390, height=800, phone=True)
+        wait_for(lambda: phone.run(ROWS) == 4, "four tasks on the phone")
+        phone.picture(os.path.join(folder, "status_phone.png"))
+        phone.close()
     finally:
         job.stop()
     servers = ManyServers()
@@ -244,12 +261,6 @@ def write_pictures(folder):
         wait_for(lambda: page.text("#up") == "64 of 64", "all tasks")
         page.picture(os.path.join(folder, "status_64_tasks.png"))
         page.close()
-        phone = Browser(servers.page, width=390, height=800, phone=True)
-        wait_for(lambda: phone.text("#up") == "64 of 64", "all tasks")
-        phone.call("Page.captureScreenshot")
-        with open(os.path.join(folder, "status_phone.png"), "wb") as file:
-            file.write(base64.b64decode(phone.call("Page.captureScreenshot")["data"]))
-        phone.close()
     finally:
         servers.stop()
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from observe_test import BIN, THALWEG, Job, wait_for  # noqa: E402
@@ -77,9 +78,9 @@ class TerminalTest(unittest.TestCase):
         for name in ("ps 0", "worker 0", "worker 1"):
             self.assertEqual(len(re.findall("(?m)^%s +running " % name, screen)), 1, screen)
 
-        # The job's only servers of this user on this machine need no address.
-        out = subprocess.run([THALWEG, "status", "--json"], stdout=subprocess.PIPE, check=True, timeout=30).stdout
-        pids = {task["name"]: task["pid"] for task in json.loads(out)["tasks"]}
+        page = re.search(r"(?m)^ps 0 +running .*(http://localhost:\d+/)", screen).group(1)
+        with urllib.request.urlopen(page + "status.json", timeout=10) as reply:
+            pids = {task["name"]: task["pid"] for task in json.load(reply)["tasks"]}
         os.kill(pids["worker 1"], signal.SIGSTOP)
         self.find(r"(?m)^worker 1 +not answering for \d+ s", "the stopped worker")
         os.kill(pids["worker 1"], signal.SIGCONT)

@@ -268,6 +268,13 @@ absl::StatusOr<ClusterDevices> Membership::Devices(const Discovery& discovery) {
     seen_.insert(inquiry->task);
     logged_absent_.erase(inquiry->task);
     RenameDevices(inquiry->task, inquiry->response);
+    if (inquiry->response.device_attributes_size() > 0) {
+      const uint64_t incarnation = inquiry->response.device_attributes(0).incarnation();
+      const auto [known, first] = incarnations_.try_emplace(inquiry->task, incarnation);
+      if (!first && std::exchange(known->second, incarnation) != incarnation) {
+        devices.restarted.push_back(inquiry->task);
+      }
+    }
     devices.tasks.push_back(
         {inquiry->task,
          {inquiry->response.device_attributes().begin(), inquiry->response.device_attributes().end()},

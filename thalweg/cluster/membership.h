@@ -33,7 +33,8 @@ struct ClusterDevices {
     bool takes_pushes = false;  // it accepts pushed tensors
   };
   std::vector<Task> tasks;
-  std::vector<std::string> absent;  // tasks that have left
+  std::vector<std::string> absent;     // tasks that have left
+  std::vector<std::string> restarted;  // tasks whose process is another one than when they were last asked
 
   uint64_t Incarnation(const std::string& device) const;  // 0 if there is no such device
 };
@@ -66,6 +67,7 @@ class Membership {
 
   mutable Mutex mutex_;
   std::set<std::string> seen_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, uint64_t> incarnations_ ABSL_GUARDED_BY(mutex_);  // of the tasks' first devices
   // Tasks that have left, with the time when that was last logged.
   std::map<std::string, absl::Time> logged_absent_ ABSL_GUARDED_BY(mutex_);
 };

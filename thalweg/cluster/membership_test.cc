@@ -101,6 +101,19 @@ TEST_F(MembershipTest, ATaskThatWasSeenAndDoesNotAnswerHasLeft) {
   EXPECT_THAT(devices.absent, ElementsAre(kPs1));
 }
 
+TEST_F(MembershipTest, ATaskWithAnotherIncarnationHasRestarted) {
+  uint64_t incarnation = 1;
+  workers_->at(kPs0).get_status = [&](const CallOptions&, tensorflow::GetStatusResponse* response, Worker::Done done) {
+    response->add_device_attributes()->set_incarnation(incarnation);
+    done(absl::OkStatus());
+  };
+  for (const bool restarts : {false, false, true, false}) {
+    if (restarts) ++incarnation;
+    ASSERT_OK_AND_ASSIGN(const ClusterDevices devices, Discover());
+    EXPECT_EQ(devices.restarted, restarts ? std::vector<std::string>{kPs0} : std::vector<std::string>());
+  }
+}
+
 TEST_F(MembershipTest, ItsCancellationEndsAWait) {
   for (const absl::Status& why : {Cancelled("enough"), DeadlineExceeded("too late")}) {
     SCOPED_TRACE(why);

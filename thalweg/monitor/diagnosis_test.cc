@@ -180,6 +180,13 @@ TEST(PrometheusText, EscapesLabelsAndAddsUpBuckets) {
   EXPECT_THAT(text, HasSubstr("thalweg_step_seconds_count{task=\"worker 0\",phase=\"total\"} 1\n"));
 }
 
+TEST(PrometheusText, TimesAreExact) {
+  TaskStatus status;
+  status.set_time(1795024131.25);
+  status.set_seconds_since_step(1);
+  EXPECT_THAT(PrometheusText(status), HasSubstr("thalweg_last_step_timestamp_seconds{task=\"\"} 1795024130.25\n"));
+}
+
 TEST(ChromeTraceOfSteps, PutsAllTasksOnOneClock) {
   JobStatus job = TwoAndTwo();
   for (int i = 0; i < 2; ++i) {

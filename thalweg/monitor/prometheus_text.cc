@@ -14,9 +14,10 @@ namespace {
 
 using Labels = std::vector<std::pair<const char*, std::string>>;
 
+// Seconds since 1970 have ten digits before the point.
 std::string Number(double value) {
   return std::isfinite(value) && value == std::floor(value) && std::abs(value) < 1e15 ? absl::StrFormat("%.0f", value)
-                                                                                      : absl::StrFormat("%.9g", value);
+                                                                                      : absl::StrFormat("%.15g", value);
 }
 
 // Writes families of metrics, each with its help and its type.

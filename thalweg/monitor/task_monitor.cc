@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "google/protobuf/wire_format_lite.h"
 #include "thalweg/base/clock.h"
 
 namespace thalweg {
@@ -40,6 +42,13 @@ std::string ShortTaskName(absl::string_view task) {
   absl::string_view index = task.substr(at + kTask.size());
   index = index.substr(0, index.find('/'));
   return absl::StrCat(job, " ", index);
+}
+
+std::string Utf8Text(absl::string_view text) {
+  if (google::protobuf::internal::IsStructurallyValidUTF8(text.data(), static_cast<int>(text.size()))) {
+    return std::string(text);
+  }
+  return absl::CHexEscape(text);
 }
 
 TaskMonitor::TaskMonitor(std::string task) : task_(std::move(task)), start_nanos_(NowNanos()), ring_(kMaxSteps) {
@@ -115,10 +124,11 @@ void TaskMonitor::AddStep(const StepRecord& step) {
   histograms_[kTransfer].Add(step.transfer_nanos);
 }
 
-void TaskMonitor::AddEvent(absl::string_view kind, absl::string_view text) {
-  constexpr size_t kMaxText = 2000;
+void TaskMonitor::AddEvent(absl::string_view any_kind, absl::string_view any_text) {
+  // Errors of clients' steps are text of theirs.
+  constexpr size_t kMaxKind = 40, kMaxText = 2000;
+  const std::string kind = Utf8Text(any_kind.substr(0, kMaxKind)), text = Utf8Text(any_text.substr(0, kMaxText));
   MutexLock lock(&mutex_);
-  ++num_events_;
   const auto same = std::find_if(events_.rbegin(), events_.rend(),
                                  [&](const MonitorEvent& e) { return e.kind() == kind && e.text() == text; });
   if (same != events_.rend()) {
@@ -127,15 +137,21 @@ void TaskMonitor::AddEvent(absl::string_view kind, absl::string_view text) {
   }
   MonitorEvent event;
   event.set_time(WallSeconds());
-  event.set_kind(std::string(kind));
-  event.set_text(std::string(text.substr(0, kMaxText)));
+  event.set_kind(kind);
+  event.set_text(text);
   events_.push_back(std::move(event));
   if (events_.size() > kMaxEvents) events_.pop_front();
 }
 
-int64_t TaskMonitor::num_events() const {
+void TaskMonitor::AddFault(absl::string_view kind, absl::string_view text) {
+  AddEvent(kind, text);
   MutexLock lock(&mutex_);
-  return num_events_;
+  ++num_faults_;
+}
+
+int64_t TaskMonitor::num_faults() const {
+  MutexLock lock(&mutex_);
+  return num_faults_;
 }
 
 void TaskMonitor::SetScalar(absl::string_view name, double value) {
@@ -304,7 +320,7 @@ void TaskMonitor::Fill(TaskStatus* status, int trace_steps, bool details) const 
   if (checkpoint_.time() > 0) *status->mutable_checkpoint() = checkpoint_;
   for (const auto& [name, series] : scalars_) {
     ScalarSeries* const out = status->add_scalars();
-    out->set_name(name);
+    out->set_name(Utf8Text(name));
     const size_t n = series.values.size();
     for (size_t i = details ? 0 : n - std::min<size_t>(n, 1); i < n; ++i) {
       if (!std::isfinite(series.values[i])) continue;
@@ -320,7 +336,9 @@ void TaskMonitor::FillRunning(TaskStatus* status) const {
   MutexLock lock(&running_mutex_);
   for (const MonitoredStep* step = running_; step != nullptr && status->running_size() < kMaxRunning;
        step = step->next_) {
-    step->Describe(status->add_running());
+    RunningStep* const running = status->add_running();
+    step->Describe(running);
+    for (StepWait& wait : *running->mutable_waits()) wait.set_on(Utf8Text(wait.on()));
   }
 }
 

@@ -28,6 +28,10 @@ namespace thalweg {
 // "worker 1" for "/job:worker/replica:0/task:1"; other names stay as they are.
 std::string ShortTaskName(absl::string_view task);
 
+// The text, with escapes if it is not UTF-8. Names of queues and summaries may be any bytes, and a message with such
+// a name could not be parsed.
+std::string Utf8Text(absl::string_view text);
+
 // A step that has ended: the whole step, or the part of it that ran in this task.
 struct StepRecord {
   // The time that a step waited for another task. `on` is borrowed during the call.
@@ -74,11 +78,13 @@ class TaskMonitor {
   void Remove(MonitoredStep* step);
 
   void AddStep(const StepRecord& step);
-  // Repetitions of the last event of a kind with the same text are counted, not added.
+  // Adds to the events. A repetition only renews the time of the earlier event.
   void AddEvent(absl::string_view kind, absl::string_view text);
-  // Number of calls of AddEvent() so far.
-  int64_t num_events() const;
-  // The last value of a number that the program has fetched.
+  // Adds an event for which the flight recorder is dumped.
+  void AddFault(absl::string_view kind, absl::string_view text);
+  // Number of calls of AddFault() so far.
+  int64_t num_faults() const;
+  // The last value of a number that the program has fetched or summarized.
   void SetScalar(absl::string_view name, double value);
   // The program has saved a checkpoint.
   void SetCheckpoint(absl::string_view path, int64_t start_nanos, int64_t end_nanos);
@@ -152,7 +158,7 @@ class TaskMonitor {
   absl::flat_hash_map<std::string, int32_t> peer_index_ ABSL_GUARDED_BY(mutex_);
   std::deque<Totals> samples_ ABSL_GUARDED_BY(mutex_);  // the last seconds, oldest first
   std::deque<MonitorEvent> events_ ABSL_GUARDED_BY(mutex_);
-  int64_t num_events_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t num_faults_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::pair<std::string, Series>> scalars_ ABSL_GUARDED_BY(mutex_);
   CheckpointStatus checkpoint_ ABSL_GUARDED_BY(mutex_);
 };

@@ -103,6 +103,32 @@ TEST(TaskMonitor, RepeatedEventsAreOne) {
   EXPECT_EQ(StatusOf(monitor).events_size(), static_cast<int>(TaskMonitor::kMaxEvents));
 }
 
+TEST(TaskMonitor, OnlyFaultsAreReasonsForADump) {
+  TaskMonitor monitor("/job:worker/replica:0/task:0");
+  monitor.AddEvent("restored", "the variables, from model.ckpt-5");
+  EXPECT_EQ(monitor.num_faults(), 0);
+  monitor.AddFault("task lost", "ps 0");
+  monitor.AddFault("task lost", "ps 0");
+  EXPECT_EQ(monitor.num_faults(), 2);
+  EXPECT_EQ(StatusOf(monitor).events_size(), 2);
+}
+
+// A message with a string that is not UTF-8 could not be parsed.
+TEST(TaskMonitor, TextsOfClientsBecomeUtf8) {
+  TaskMonitor monitor("/job:worker/replica:0/task:0");
+  monitor.AddEvent("bad\xff", "text\xc3");
+  monitor.AddEvent("long", std::string(1999, 'a') + "\xc3\xa4");  // the limit is within a character
+  monitor.SetScalar("loss\xff", 1);
+  monitor.Sample(1, 0);
+  const TaskStatus status = StatusOf(monitor);
+  TaskStatus parsed;
+  ASSERT_TRUE(parsed.ParseFromString(status.SerializeAsString()));
+  EXPECT_EQ(parsed.events(0).kind(), "bad\\xff");
+  EXPECT_EQ(parsed.events(0).text(), "text\\xc3");
+  EXPECT_EQ(parsed.scalars(0).name(), "loss\\xff");
+  EXPECT_EQ(Utf8Text("h\xc3\xa4"), "h\xc3\xa4");
+}
+
 TEST(TaskMonitor, TheRateOfGlobalStepsBeginsWithTheGlobalStep) {
   TaskMonitor monitor("/job:ps/replica:0/task:0");
   monitor.Sample(/*global_step=*/-1, 0);  // not initialized yet

@@ -65,7 +65,7 @@ void CheckpointCheck::Read(const std::string& prefix) {
   const absl::Status status = read();
   // The program may have deleted it meanwhile, as one of its old checkpoints.
   if (absl::IsCancelled(status) || !files_->FileExists(IndexPath(prefix)).ok()) return;
-  if (!status.ok()) monitor_->AddEvent("checkpoint damaged", absl::StrCat(prefix, ": ", status.message()));
+  if (!status.ok()) monitor_->AddFault("checkpoint damaged", absl::StrCat(prefix, ": ", status.message()));
   monitor_->SetCheckpointVerified(prefix, status.ok() ? "" : absl::StrCat(prefix, ": ", status.message()));
 }
 

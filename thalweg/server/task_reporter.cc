@@ -24,6 +24,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/learning_rate.h"
 #include "thalweg/kernel/resource_report.h"
+#include "thalweg/kernel/summary_scalars.h"
 #include "thalweg/kernel/variable.h"
 #include "thalweg/monitor/status_json.h"
 #include "thalweg/monitor/step_trace.h"
@@ -102,15 +103,15 @@ void TaskReporter::Run() {
     }
     Sample();
     checkpoint_.Look();
-    if (!options_.flight_folder.empty()) DumpAfterEvents();
+    if (!options_.flight_folder.empty()) DumpAfterFaults();
   }
 }
 
-void TaskReporter::DumpAfterEvents() {
+void TaskReporter::DumpAfterFaults() {
   constexpr int64_t kPauseNanos = 10'000'000'000;
-  const int64_t events = options_.monitor->num_events();
-  if (events == dumped_events_ || (dumped_nanos_ != 0 && NowNanos() - dumped_nanos_ < kPauseNanos)) return;
-  dumped_events_ = events;
+  const int64_t faults = options_.monitor->num_faults();
+  if (faults == dumped_faults_ || (dumped_nanos_ != 0 && NowNanos() - dumped_nanos_ < kPauseNanos)) return;
+  dumped_faults_ = faults;
   dumped_nanos_ = NowNanos();
   if (const absl::StatusOr<std::string> path = Dump(); path.ok()) {
     LOG(INFO) << "Something went wrong: the last steps and events of all tasks are in " << *path;
@@ -172,6 +173,11 @@ void TaskReporter::Sample() {
   // A series is made of it where the global step is known.
   if (const double rate = LastLearningRate(); global_step >= 0 && !std::isnan(rate)) {
     options_.monitor->SetScalar("learning rate", rate);
+  }
+  for (const auto& device : options_.devices) {
+    const auto found = device->resources().Find<SummaryScalars>("", SummaryScalars::kName);
+    if (!found.ok()) continue;
+    for (const auto& [tag, value] : (*found)->Take()) options_.monitor->SetScalar(tag, value);
   }
   options_.monitor->Sample(global_step, CpuSeconds());
   const int64_t now = NowNanos();
@@ -237,13 +243,13 @@ void TaskReporter::FillResources(TaskStatus* status) const {
   }
   for (size_t i = 0; i < std::min(report.queues.size(), kMaxQueues); ++i) {
     QueueStatus* const queue = status->add_queues();
-    queue->set_name(report.queues[i].name);
+    queue->set_name(Utf8Text(report.queues[i].name));
     queue->set_size(static_cast<double>(report.queues[i].size));
     queue->set_capacity(static_cast<double>(report.queues[i].capacity));
   }
   for (const auto& [worker, gradients] : report.gradients) {
     GradientCount* const count = status->add_gradients();
-    count->set_worker(worker.empty() ? "any worker" : ShortTaskName(worker));
+    count->set_worker(worker.empty() ? "any worker" : Utf8Text(ShortTaskName(worker)));
     count->set_accepted(static_cast<double>(gradients.accepted));
     count->set_stale(static_cast<double>(gradients.stale));
   }

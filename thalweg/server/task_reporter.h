@@ -59,8 +59,8 @@ class TaskReporter {
  private:
   void Run();
   void Sample();
-  // Dumps if something has happened since the last dump, but not too often.
-  void DumpAfterEvents();
+  // Dumps if there was a fault since the last dump, but not too often.
+  void DumpAfterFaults();
   int64_t GlobalStep() const;  // -1: it is not here
   std::string PeerName(const std::string& address) const;
   void FillTraffic(TaskStatus* status) const;
@@ -78,7 +78,7 @@ class TaskReporter {
   std::map<std::pair<const Traffic*, int>, double> rates_ ABSL_GUARDED_BY(mutex_);
   int dumps_ ABSL_GUARDED_BY(mutex_) = 0;
   // Only for thread_.
-  int64_t dumped_events_ = 0;
+  int64_t dumped_faults_ = 0;
   int64_t dumped_nanos_ = 0;
   CheckpointCheck checkpoint_;
   std::unique_ptr<Thread> thread_;

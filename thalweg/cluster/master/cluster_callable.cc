@@ -56,6 +56,11 @@ bool HasSharedUpdates(const Graph& graph, const std::string& self) {
 bool WritesCheckpoint(const Graph& graph) {
   return AnyNode(graph, [](const Node& node) { return node.op() == "SaveV2" || node.op() == "SaveSlices"; });
 }
+bool ReadsCheckpoint(const Graph& graph) {
+  return AnyNode(graph, [](const Node& node) {
+    return node.op() == "RestoreV2" || node.op() == "Restore" || node.op() == "RestoreSlice";
+  });
+}
 bool WritesSnapshot(const Graph& graph) {
   return AnyNode(graph, [](const Node& node) { return node.op() == "ThalwegSnapshotValues"; });
 }
@@ -175,6 +180,7 @@ absl::StatusOr<std::shared_ptr<const ClusterCallable>> RegisterParts(Graph graph
   callable->updates = HasSharedUpdates(graph, session.self);
   callable->writes_checkpoint = WritesCheckpoint(graph);
   callable->saves = callable->writes_checkpoint && !WritesSnapshot(graph);
+  callable->restores = ReadsCheckpoint(graph);
   callable->trains = IsTraining(graph);
   const bool all_ours = std::all_of(session.devices.tasks.begin(), session.devices.tasks.end(),
                                     [](const ClusterDevices::Task& task) { return task.takes_pushes; });

@@ -37,6 +37,7 @@ struct ClusterCallable {
   bool updates = false;                            // updates variables; if it spans tasks, those of other tasks
   bool writes_checkpoint = false;                  // writes a checkpoint, of variables or of values taken before
   bool saves = false;                              // writes variables to a checkpoint
+  bool restores = false;                           // reads a checkpoint
   bool trains = false;                             // updates variables or contributes a gradient
 
   // Tells the tasks to discard what is left of a step.

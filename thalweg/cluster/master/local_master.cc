@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "thalweg/base/clock.h"
@@ -105,6 +106,10 @@ class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
   void Discovered(absl::StatusOr<ClusterDevices> devices) {
     if (!devices.ok()) return End(devices.status());
     session_.devices = *std::move(devices);
+    for (const std::string& task : session_.devices.restarted) {
+      if (session_.monitor == nullptr) break;
+      session_.monitor->AddEvent("task restarted", absl::StrCat(ShortTaskName(task), " has a new process"));
+    }
     made_ = std::make_shared<MasterSession>(std::move(session_));
     if (const absl::Status status = made_->Create(request_.graph_def()); !status.ok()) return End(status);
     made_->Open(call_, cluster_.has_value() ? &*cluster_ : nullptr, [self = shared_from_this()](absl::Status status) {

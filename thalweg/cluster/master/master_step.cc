@@ -174,16 +174,23 @@ void MasterStep::Record(const absl::Status& status) {
   StepRecord::Wait wait{last.task, now - std::max(ended_nanos_.load(std::memory_order_relaxed), start_nanos_)};
   if (last.task != session_->options().self) record.waits = absl::MakeConstSpan(&wait, 1);
   monitor.AddStep(record);
-  const int64_t begin = start_nanos_;
   if (const int64_t stop = call_.run_options.thalweg().stop_step(); stop > 0) monitor.SetStopStep(stop);
-  if (status.ok() && callable_.writes_checkpoint) {
-    for (const Tensor& feed : call_.feeds) {
-      if (feed.dtype() != kString || feed.rank() != 0) continue;
-      monitor.SetCheckpoint(feed.scalar<std::string>(), begin, now);
-    }
+  if (!status.ok()) {
+    // A program that polls for something gives its steps a deadline. Only a training step that misses it is a fault.
+    const bool expected =
+        absl::IsCancelled(status) || absl::IsOutOfRange(status) || (absl::IsDeadlineExceeded(status) && !record.trains);
+    if (!expected) monitor.AddFault(absl::IsUnavailable(status) ? "task lost" : "step failed", status.ToString());
+    return;
   }
-  if (!status.ok() && !absl::IsCancelled(status) && !absl::IsOutOfRange(status)) {
-    monitor.AddEvent(absl::IsUnavailable(status) ? "task lost" : "step failed", status.ToString());
+  if (!callable_.writes_checkpoint && !callable_.restores) return;
+  for (const Tensor& feed : call_.feeds) {
+    if (feed.dtype() != kString || feed.rank() != 0) continue;
+    const std::string& path = feed.scalar<std::string>();
+    if (callable_.writes_checkpoint) {
+      monitor.SetCheckpoint(path, record.start_nanos, now);
+    } else {
+      monitor.AddEvent("restored", absl::StrCat("the variables, from ", path));
+    }
   }
 }
 

@@ -29,7 +29,8 @@ WaitReason WaitReasonOf(const Node& node) {
   const absl::string_view op = node.op();
   if (op == "_Recv" || op == "_HostRecv") return {Phase::kWait, "tensor", SourceTaskOf(node)};
   if (IsCollective(op)) return {Phase::kWait, "collective", "the members of its group"};
-  if (absl::StrContains(op, "TakeGradient")) return {Phase::kWait, "gradients", "gradients"};
+  // An accumulator gives its mean, or ends its round, when it has enough gradients.
+  if (absl::StrContains(op, "Accumulator")) return {Phase::kWait, "gradients", "gradients"};
   if (absl::StartsWith(op, "ThalwegRoster")) return {Phase::kWait, "token", "the next synchronous step"};
   if (absl::StartsWith(op, "QueueEnqueue") || absl::EndsWith(op, "Stage")) {
     return {Phase::kWait, "room", FirstInput(node)};

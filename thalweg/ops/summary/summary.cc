@@ -5,6 +5,7 @@
 // MergeSummary makes one of several.
 #include "absl/container/flat_hash_set.h"
 #include "thalweg/kernel/op.h"
+#include "thalweg/kernel/summary_scalars.h"
 #include "thalweg/ops/io_ops.h"
 #include "thalweg/ops/summary/emit_summary.h"
 #include "thalweg/ops/support/histogram.h"
@@ -24,11 +25,13 @@ absl::Status ComputeScalar(KernelContext& c) {
     return InvalidArgument("tags and values are not the same shape: ", tags.shape(), " != ", values.shape(), tag);
   }
   Summary summary;
+  const std::shared_ptr<SummaryScalars> status = SummaryScalars::Of(c.device().resources());
   RETURN_IF_ERROR(Dispatch(RealTypes(), values.dtype(), [&]<typename T>() {
     for (int64_t i = 0; i < values.num_elements(); ++i) {
       Summary::Value* const value = summary.add_value();
       value->set_tag(tags.data<std::string>()[i]);
       value->set_simple_value(static_cast<float>(values.data<T>()[i]));
+      status->Set(value->tag(), value->simple_value());
     }
     return absl::OkStatus();
   }));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "thalweg/kernel/summary_scalars.h"
 #include "thalweg/ops/image/image_codec.h"
 #include "thalweg/ops/io_ops.h"
 #include "thalweg/ops/support/array_ops_testlib.h"
@@ -38,6 +39,18 @@ TEST(SummaryTest, ScalarsAndMerge) {
   ExpectInvalid(KernelError("ScalarSummary", {Strings({"a", "b"}), Int(1)}), "tags and values are not the same shape");
   ExpectInvalid(KernelError("HistogramSummary", {Tensor::Scalar<std::string>("h"), FloatVector({NAN})}),
                 "Nan in summary histogram for: ");
+}
+
+TEST(SummaryTest, ScalarsAreKeptForTheStatusOfTheTask) {
+  SummaryScalars scalars;
+  scalars.Set("loss", 2);
+  scalars.Set("loss", 1);
+  scalars.Set(std::string(1000, 'a'), 1);
+  for (int i = 0; i < 1000; ++i) scalars.Set(absl::StrCat("tag", i), i);
+  const auto taken = scalars.Take();
+  EXPECT_EQ(taken.size(), 100);  // bounded
+  EXPECT_EQ(taken[0], std::make_pair(std::string("loss"), 1.0));
+  EXPECT_TRUE(scalars.Take().empty());
 }
 
 TEST(SummaryTest, Images) {

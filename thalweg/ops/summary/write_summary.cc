@@ -8,6 +8,7 @@
 
 #include "thalweg/data/event_file.h"
 #include "thalweg/kernel/op.h"
+#include "thalweg/kernel/summary_scalars.h"
 #include "thalweg/ops/summary/media_summary.h"
 #include "thalweg/ops/support/histogram.h"
 #include "thalweg/ops/support/resource_kernel.h"
@@ -104,6 +105,7 @@ absl::Status WriteScalar(KernelContext& c) {
   value->set_tag(tag);
   RETURN_IF_ERROR(Dispatch(RealTypes(), number.dtype(), [&]<typename T>() {
     value->set_simple_value(static_cast<float>(number.scalar<T>()));
+    SummaryScalars::Of(c.device().resources())->Set(tag, value->simple_value());
     return absl::OkStatus();
   }));
   return place.Write();
