@@ -62,10 +62,16 @@ void RunNullSteps(benchmark::State& state, const std::string& target, bool prepa
 }
 
 void BM_OwnServer(benchmark::State& state) {
-  const auto server = *tw::Server::StartLocal();
+  const auto server = *tw::Server::StartLocal({.recorder = state.range(1) != 0});
   RunNullSteps(state, server->target(), state.range(0) != 0);
 }
-BENCHMARK(BM_OwnServer)->ArgName("prepared")->Arg(1)->Arg(0)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_OwnServer)
+    ->ArgNames({"prepared", "recorder"})
+    ->Args({1, 1})
+    ->Args({1, 0})
+    ->Args({0, 1})
+    ->Args({0, 0})
+    ->Unit(benchmark::kMicrosecond);
 
 // Under another name than its target the server is called like one of another process.
 void BM_OwnServerOverLink(benchmark::State& state) {
