@@ -25,8 +25,12 @@ NOT_COMPARED = {
     **dict.fromkeys(("Batch", "BatchFunction", "Unbatch", "UnbatchGrad"), "batch_test.py has them"),
     **dict.fromkeys(("PyFunc", "PyFuncStateless", "EagerPyFunc"), "py_func_test.py has them"),
     **dict.fromkeys(("CollectiveBcastRecv", "CollectiveBcastRecvV2", "CollectiveBcastSend", "CollectiveBcastSendV2",
-                     "CollectiveGather", "CollectiveGatherV2", "CollectiveReduce", "CollectiveReduceV2"),
+                     "CollectiveGather", "CollectiveGatherV2", "CollectiveReduce", "CollectiveReduceV2",
+                     "CollectiveAllToAllV2", "CollectiveAssignGroupV2"),
                     "they need a cluster: cluster_programs_test.py has them"),
+    **dict.fromkeys(("CollectiveReduceV3", "CollectiveAllToAllV3", "CollectiveInitializeCommunicator"),
+                    "TensorFlow's tasks cannot share a communicator: client/collective_test.cc has them"),
+    "CollectiveReduceScatterV2": "TensorFlow has an implementation only for GPUs",
     **dict.fromkeys((
         "TensorDataset", "TensorSliceDataset", "RangeDataset", "TFRecordDataset", "TextLineDataset",
         "FixedLengthRecordDataset", "FixedLengthRecordDatasetV2", "RepeatDataset", "TakeDataset", "SkipDataset",

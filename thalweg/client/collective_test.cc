@@ -187,6 +187,59 @@ TEST(Collectives, TheKeysMayBeInputs) {
   }
 }
 
+TEST(Collectives, PartsAreExchanged) {
+  TestCluster cluster({{"worker", 2}});
+  int next = 0;
+  const auto members = Members(cluster, 2, [&](const Scope& s, Output x) {
+    const int i = next++;
+    const auto key = [&](int k) { return Const(s, Tensor::Scalar<int32_t>(k)); };
+    // The first row of each to the first member, the second to the second.
+    const Output parts = s.Add("CollectiveAllToAllV2", {x, key(2), key(5), key(1), std::vector<Output>()});
+    const Output communicator = s.Add("CollectiveInitializeCommunicator", {key(6), key(i), key(2)});
+    const Output nobody = Const(s, Tensor(kInt32, Shape({0, 0})));
+    const Output back = s.Add("CollectiveAllToAllV3", {parts, communicator, nobody});
+    const Output sum =
+        s.WithControlDependencies({back}).Add("CollectiveReduceV3", {x, communicator, nobody}, {{"reduction", "Add"}});
+    const Output half = s.Add("CollectiveReduceScatterV2", {x, key(2), key(5), key(2), std::vector<Output>()},
+                              {{"merge_op", "Add"}, {"final_op", "Div"}});
+    return Concat(s, {parts, back, sum, half}, 0);
+  });
+  const auto results = RunAll(members, [](int i) { return Tensor::Of<float>({2, 1}, {1.f + 10 * i, 2.f + 10 * i}); });
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK(results[i].status());
+    EXPECT_THAT(results[i]->flat<float>(), ElementsAre(1 + i, 11 + i, 1 + 10 * i, 2 + 10 * i, 12, 14, 6 + i));
+  }
+}
+
+TEST(Collectives, PartsMustFitTheGroup) {
+  TestCluster cluster({{"worker", 1}});
+  const auto run = [&](const Member::Build& build) {
+    Member member(cluster, 0, build);
+    return member.Run(Tensor::Of<float>({2, 1}, {1, 2})).status().ToString();
+  };
+  const auto key = [](const Scope& s, int k) { return Const(s, Tensor::Scalar<int32_t>(k)); };
+  EXPECT_THAT(
+      run([&](const Scope& s, Output x) {
+        return Output(s.Add("CollectiveAllToAllV2", {x, key(s, 1), key(s, 5), key(s, 1), std::vector<Output>()}));
+      }),
+      HasSubstr("first dimension size (2) must be the same as the group size (1)"));
+  EXPECT_THAT(
+      run([&](const Scope& s, Output x) {
+        return Output(s.Add("CollectiveReduceScatterV2", {x, key(s, 3), key(s, 5), key(s, 1), std::vector<Output>()},
+                            {{"merge_op", "Add"}, {"final_op", "Id"}}));
+      }),
+      HasSubstr("must be a multiple of the group size 3"));
+  for (const int rank : {-1, 1}) {
+    EXPECT_THAT(
+        run([&](const Scope& s, Output x) {
+          const Output communicator = s.Add("CollectiveInitializeCommunicator", {key(s, 6), key(s, rank), key(s, 1)});
+          return Output(s.Add("CollectiveReduceV3", {x, communicator, Const(s, Tensor(kInt32, Shape({0, 0})))},
+                              {{"reduction", "Add"}}));
+        }),
+        HasSubstr("rank must be"));
+  }
+}
+
 TEST(Collectives, MembersMustAgree) {
   TestCluster cluster({{"worker", 2}});
   const auto run = [&](const Member::Build& first, const Member::Build& second) {

@@ -18,7 +18,8 @@
 
 namespace thalweg {
 
-enum class CollectiveKind { kReduce = 0, kBroadcast = 1, kGather = 2 };  // numbered as on the wire
+// Numbered as on the wire.
+enum class CollectiveKind { kReduce = 0, kBroadcast = 1, kGather = 2, kAllToAll = 4, kReduceScatter = 5 };
 
 // One member's part in one collective. Members find each other by the keys.
 struct CollectiveCall {
@@ -32,9 +33,13 @@ struct CollectiveCall {
   int64_t iteration = 0;
   bool is_source = false;  // of a broadcast
   // Reduce: this member's values, replaced by the result. Broadcast: the source's value
-  // or, for the others, memory for it. Gather: memory for the values of all members.
+  // or, for the others, memory for it. Gather: memory for the values of all members. All-to-all: memory for the parts
+  // of all members. Reduce-scatter: this member's values, which are overwritten.
   Tensor values;
-  Tensor own;  // gather: this member's values
+  // Gather: this member's values. All-to-all: this member's parts for each member. Reduce-scatter: memory for this
+  // member's part of the result.
+  Tensor own;
+  int expected_rank = -1;  // unless it is -1, the run fails if this member's rank is another one
   std::vector<int> subdivision_offsets;
   int max_subdivisions_per_device = -1;
   absl::Duration timeout = absl::InfiniteDuration();

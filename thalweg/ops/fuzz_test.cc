@@ -51,12 +51,13 @@ constexpr char kOnlyRefused[] =
         BoostedTreesTrainingPredict BoostedTreesUpdateEnsemble CSVDataset CSVDatasetV2 CacheDataset
         CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend CollectiveBcastSendV2 CollectiveGather
         CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 ThalwegCollectiveReduceBucket
+        CollectiveReduceV3 CollectiveAllToAllV2 CollectiveAllToAllV3 CollectiveReduceScatterV2
         DatasetToSingleElement DatasetToTFRecord
         DeleteSessionTensor DeserializeIterator DeserializeManySparse DeserializeSparse
         DestroyTemporaryVariable EagerPyFunc ExperimentalCSVDataset ExperimentalDatasetToTFRecord
         ExperimentalGroupByReducerDataset ExperimentalGroupByWindowDataset ExperimentalMapAndBatchDataset
         ExperimentalParallelInterleaveDataset ExperimentalParseExampleDataset ExperimentalScanDataset
-        ExperimentalStatsAggregatorSummary ExperimentalTakeWhileDataset FilterDataset
+        ExperimentalStatsAggregatorSummary ExperimentalTakeWhileDataset FilterDataset StatsAggregatorSummary
         FixedLengthRecordDatasetV2 FlatMapDataset GenerateVocabRemapping GeneratorDataset GetElementAtIndex
         GetSessionTensor GroupByReducerDataset GroupByWindowDataset InitializeTableFromTextFile
         InitializeTableFromTextFileV2 InterleaveDataset IsBoostedTreesQuantileStreamResourceInitialized

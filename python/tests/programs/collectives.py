@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from tensorflow.python.ops import collective_ops
+from tensorflow.python.ops import collective_ops, gen_collective_ops
 
 tf.disable_v2_behavior()
 
@@ -58,6 +58,11 @@ with tf.device("/job:worker/task:%d" % me):
     if of_two:
         later["sum"] = collective_ops.all_reduce_v2(mine, n, 2, 1)
         later["gathered sums"] = collective_ops.all_gather_v2(later["sum"], n, 2, 2)
+        parts = tf.constant([[100 * me + i, 7] for i in range(n)], tf.float32)
+        exchanged = collective_ops.all_to_all_v2(parts, n, 2, 3)
+        later["gathered parts"] = collective_ops.all_gather_v2(exchanged, n, 2, 4)
+        size, key = gen_collective_ops.collective_assign_group_v2([list(range(n))], me, 4)
+        later["assigned"] = tf.stack([size, key])
 
 with tf.Session(server.target, config=config) as sess:
     sess.run(init)

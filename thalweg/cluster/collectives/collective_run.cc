@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/collectives/all_to_all.h"
 #include "thalweg/cluster/collectives/ring.h"
 #include "thalweg/cluster/collectives/tree_broadcast.h"
 #include "thalweg/cluster/request_id.h"
@@ -91,6 +92,7 @@ void TaskCollectives::Run::End(absl::Status status) {
     if (calls_.cancelled())
       status = calls_.status();  // the reason of the cancellation, not the error that the calls returned
   }
+  if (status.ok() && call_.kind == CollectiveKind::kReduceScatter) TakeOwnPart();
   Collectives::Done done = std::move(done_);
   done(status);
 }
@@ -144,6 +146,11 @@ void TaskCollectives::Run::GotGroup(std::shared_ptr<const CollectiveGroup> group
   if (rank_ < 0 || static_cast<int>(group->members.size()) != call_.group_size) {
     return End(Internal("The leader's answer for group ", call_.group_key, " has ", group->members.size(), " of ",
                         call_.group_size, " members", rank_ < 0 ? ", and not this one: " : ": ", call_.device->name()));
+  }
+  if (call_.expected_rank >= 0 && call_.expected_rank != rank_) {
+    return End(InvalidArgument("The communicator of group ", call_.group_key, " gives rank ", call_.expected_rank,
+                               " to ", call_.device->name(), ", which has rank ", rank_,
+                               ": ranks must follow the order of the devices' names"));
   }
   step_.AddGroup(*group);
   {
@@ -224,6 +231,10 @@ void TaskCollectives::Run::Execute(int source) {
     return End(Internal("Instance ", call_.instance_key, " has source ", source, ", but this member, ", rank_,
                         call_.is_source ? ", sends" : ", receives"));
   }
+  if (call_.kind == CollectiveKind::kAllToAll) {
+    return RunAllToAll({.key = key, .rank = rank_, .members = members, .parts = call_.own, .values = call_.values},
+                       shared_from_this(), std::move(done));
+  }
   if (task_.host_.Serves(*group, call_.values.TotalBytes())) return ExecuteOnHost(*group, key, source);
   if (broadcasts) {
     return RunTreeBroadcast({.key = key,
@@ -257,6 +268,12 @@ void TaskCollectives::Run::PutOwnPart() {
   if (bytes > 0) std::memcpy(static_cast<char*>(call_.values.raw()) + rank_ * bytes, call_.own.raw(), bytes);
 }
 
+// For a reduce-scatter: copies this member's part of the result to its place.
+void TaskCollectives::Run::TakeOwnPart() {
+  const int64_t bytes = call_.own.TotalBytes();
+  if (bytes > 0) std::memcpy(call_.own.raw(), static_cast<const char*>(call_.values.raw()) + rank_ * bytes, bytes);
+}
+
 // Runs the op in shared memory. While it waits, the members are checked in the same way as those of a ring.
 void TaskCollectives::Run::ExecuteOnHost(const CollectiveGroup& group, const std::string& key, int source) {
   HostCall call{.key = HostKey(step_id_, key),
@@ -270,6 +287,7 @@ void TaskCollectives::Run::ExecuteOnHost(const CollectiveGroup& group, const std
                 .timeout = absl::InfiniteDuration()};
   switch (call_.kind) {
     case CollectiveKind::kReduce:
+    case CollectiveKind::kReduceScatter:  // reduces everything, and each member takes its part
       call.operation = HostOperation::kAllReduce;
       break;
     case CollectiveKind::kBroadcast:
@@ -280,6 +298,8 @@ void TaskCollectives::Run::ExecuteOnHost(const CollectiveGroup& group, const std
       call.operation = HostOperation::kAllGather;
       PutOwnPart();
       break;
+    case CollectiveKind::kAllToAll:  // is done by messages
+      return End(Internal("an all-to-all exchange does not run in shared memory"));
   }
   const int members = static_cast<int>(group.members.size());
   const auto wait = [this, members](int change) {

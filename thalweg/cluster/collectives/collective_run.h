@@ -58,6 +58,7 @@ class TaskCollectives::Run : public Links, public std::enable_shared_from_this<T
   void Execute(int source);
   void ExecuteOnHost(const CollectiveGroup& group, const std::string& key, int source);
   void PutOwnPart();
+  void TakeOwnPart();
   void End(absl::Status status);
   void Waiting(int rank, bool for_values, int change);
 

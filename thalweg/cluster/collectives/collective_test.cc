@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/collectives/all_to_all.h"
 #include "thalweg/cluster/collectives/ring.h"
 #include "thalweg/cluster/collectives/tree_broadcast.h"
 
@@ -193,6 +194,29 @@ TEST(TreeBroadcast, ReachesAllFromAnyone) {
       EXPECT_THAT(statuses, testing::Each(absl::OkStatus()));
       EXPECT_TRUE(hub.empty());
       for (const Tensor& t : values) EXPECT_THAT(t.flat<int32_t>(), ElementsAre(7, 8));
+    }
+  }
+}
+
+TEST(AllToAll, GivesEachMemberItsParts) {
+  for (const int members : {1, 2, 5}) {
+    Hub hub;
+    std::vector<Tensor> parts, values;
+    for (int32_t rank = 0; rank < members; ++rank) {
+      parts.emplace_back(kInt32, Shape({members, 2}));
+      for (int i = 0; i < 2 * members; ++i) parts.back().mutable_data<int32_t>()[i] = 100 * rank + i;
+      values.push_back(Tensor::Zeros(kInt32, Shape({members, 2})));
+    }
+    const auto statuses = RunAll(hub, members, [&](int rank, std::shared_ptr<Links> links, Links::Done done) {
+      RunAllToAll({.key = "k", .rank = rank, .members = members, .parts = parts[rank], .values = values[rank]},
+                  std::move(links), std::move(done));
+    });
+    EXPECT_THAT(statuses, testing::Each(absl::OkStatus()));
+    EXPECT_TRUE(hub.empty());
+    for (int rank = 0; rank < members; ++rank) {
+      for (int i = 0; i < 2 * members; ++i) {
+        EXPECT_EQ(values[rank].data<int32_t>()[i], 100 * (i / 2) + 2 * rank + i % 2);
+      }
     }
   }
 }

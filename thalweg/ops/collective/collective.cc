@@ -10,6 +10,12 @@
 //   CollectiveGather       the inputs of all, one after the other by rank
 //   CollectiveBcastSend    gives its input to all ...
 //   CollectiveBcastRecv    ... of these
+//   CollectiveAllToAll     part i of the input goes to member i
+//   CollectiveReduceScatter   each member gets its part of the sum
+//
+// The V3 forms take a communicator in place of the keys: CollectiveInitializeCommunicator makes it, and it numbers the
+// instances. CollectiveAssignGroupV2 computes a group's key and size from a table of groups.
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -19,6 +25,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/collective_ops.h"
 #include "thalweg/ops/support/numbers.h"
+#include "thalweg/ops/support/resource_kernel.h"
 
 namespace thalweg {
 namespace {
@@ -65,6 +72,99 @@ void Divide(void* values, int64_t n, int members) {
   for (int64_t i = 0; i < n; ++i) v[i] = static_cast<T>(v[i] / by);
 }
 
+// A member's view of a group, which V3 collectives share. It lives as long as the step. Thread-safe.
+class Communicator : public Resource {
+ public:
+  static constexpr char kContainer[] = "collective_op_group";
+  static constexpr char kTypeName[] = "N10tensorflow12_GLOBAL__N_123CollectiveGroupResourceE";
+
+  Communicator(int32_t group_key, int32_t rank, int32_t group_size, absl::Duration timeout)
+      : group_key(group_key), rank(rank), group_size(group_size), timeout(timeout) {}
+  std::string Describe() const override {
+    return absl::StrCat("Collective Group with group_key = ", group_key, ", group_size = ", group_size,
+                        ", rank = ", rank);
+  }
+  int32_t NextInstance() { return next_.fetch_add(1, std::memory_order_relaxed); }
+
+  const int32_t group_key, rank, group_size;
+  const absl::Duration timeout;
+
+ private:
+  std::atomic<int32_t> next_ = 0;
+};
+
+absl::Status ComputeInitializeCommunicator(KernelContext& c) {
+  if (c.step().resources == nullptr) return Internal("No step container.");
+  int32_t values[3];
+  constexpr const char* kNames[] = {"group_key", "rank", "group_size"};
+  for (const int i : {2, 0, 1}) {
+    const Tensor& input = c.input(i);
+    if (input.rank() > 0) {
+      return InvalidArgument("Unexpected dimensions on input ", kNames[i],
+                             ". It shoulbe a scalar, got tensor with shape ", input.shape());
+    }
+    values[i] = input.scalar<int32_t>();
+  }
+  const int32_t group_key = values[0], rank = values[1], group_size = values[2];
+  if (group_size <= 0) return InvalidArgument("group_size must be positive integer but got ", group_size);
+  if (rank < 0) return InvalidArgument("rank must be non-negative integer but got ", rank);
+  if (rank >= group_size) {
+    return InvalidArgument("rank must be less than group size but got ", rank, " >= ", group_size);
+  }
+  ASSIGN_OR_RETURN(const float seconds, GetAttr<float>(c.node().def(), "timeout_seconds"));
+  const ResourceName name{Communicator::kContainer, absl::StrCat(group_key, ":r", absl::Dec(rank, absl::kZeroPad4))};
+  RETURN_IF_ERROR(c.step().resources->Create(
+      name.container, name.name,
+      std::make_shared<Communicator>(group_key, rank, group_size,
+                                     seconds > 0 ? absl::Seconds(seconds) : absl::InfiniteDuration())));
+  SetStepHandle(c, name, Communicator::kTypeName, nullptr);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Communicator>> CommunicatorInput(KernelContext& c, int i) {
+  const Tensor& input = c.input(i);
+  if (input.dtype() != kResource || input.num_elements() != 1) {
+    return InvalidArgument("communicator must be one resource handle, got ", input.dtype(), " ", input.shape());
+  }
+  const ResourceHandle& handle = input.scalar<ResourceHandle>();
+  if (c.step().resources == nullptr) return Internal("No step container.");
+  return c.step().resources->Find<Communicator>(handle.container, handle.name);
+}
+
+// The row of the table that has this device: its number, added to base_key, is the group's key.
+absl::Status ComputeAssignGroup(KernelContext& c) {
+  const Tensor &table = c.input(0), &index = c.input(1), &base = c.input(2);
+  if (index.rank() != 0) {
+    return InvalidArgument("device_index must be a scalar, but received tensor of shape: ", index.shape());
+  }
+  if (table.rank() != 2) {
+    return InvalidArgument("group_assignment must be a 2-d Tensor, but received tensor of shape: ", table.shape());
+  }
+  if (base.rank() != 0) {
+    return InvalidArgument("base_key must be a scalar, but received tensor of shape: ", base.shape());
+  }
+  const int32_t device = index.scalar<int32_t>(), base_key = base.scalar<int32_t>();
+  const int64_t size = table.dim(1);
+  for (int64_t group = 0; group < table.dim(0); ++group) {
+    const auto key = static_cast<int32_t>(static_cast<uint32_t>(base_key) + static_cast<uint32_t>(group));
+    if (key == 0) {
+      return InvalidArgument("Using the reserved group_key = 0 is not allowed: group_id = ", group,
+                             ", base_key = ", base_key);
+    }
+    for (int64_t i = 0; i < size; ++i) {
+      const int32_t member = table.data<int32_t>()[group * size + i];
+      if (member < 0 || member >= table.num_elements()) {
+        return InvalidArgument("Not all items in group_assignment is within [0, number of devices): ", member);
+      }
+      if (member != device) continue;
+      c.set_output(0, Tensor::Scalar(static_cast<int32_t>(size)));
+      c.set_output(1, Tensor::Scalar(key));
+      return absl::OkStatus();
+    }
+  }
+  return InvalidArgument("device_index ", device, " is not found in group_assignment of shape ", table.shape());
+}
+
 // What the kernels have in common: where they learn of their group.
 class CollectiveKernel : public AsyncKernel {
  public:
@@ -74,6 +174,7 @@ class CollectiveKernel : public AsyncKernel {
     const auto timeout = init.Attr<float>("timeout_seconds");
     if (timeout.ok() && *timeout > 0) timeout_ = absl::Seconds(*timeout);
     by_attrs_ = HasAttr(init.node().def(), "instance_key");
+    by_communicator_ = init.node().num_inputs() > 1 && init.node().input_type(1) == kResource;
     if (!by_attrs_) return absl::OkStatus();
     ASSIGN_OR_RETURN(const int64_t group_size, init.Attr<int64_t>("group_size"));
     ASSIGN_OR_RETURN(const int64_t group_key, init.Attr<int64_t>("group_key"));
@@ -130,6 +231,18 @@ class CollectiveKernel : public AsyncKernel {
     return InvalidArgument("group_size must be positive integer but got ", group_size);
   }
 
+  // The inputs communicator and group_assignment of V3 forms.
+  absl::Status UseCommunicator(KernelContext& c, CollectiveCall* call) const {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Communicator> communicator, CommunicatorInput(c, 1));
+    if (c.input(2).num_elements() != 0) return Unimplemented("Group assignments are not supported yet.");
+    call->group_key = communicator->group_key;
+    call->group_size = communicator->group_size;
+    call->instance_key = communicator->NextInstance();
+    call->expected_rank = communicator->rank;
+    if (call->timeout == absl::InfiniteDuration()) call->timeout = communicator->timeout;
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<CollectiveCall> MakeCall(KernelContext& c, Collectives& collectives, Finish* finish) {
     CollectiveCall call{.kind = kind_,
                         .node = c.node().name(),
@@ -141,7 +254,9 @@ class CollectiveKernel : public AsyncKernel {
                         .iteration = c.iteration(),
                         .is_source = is_source_,
                         .timeout = timeout_};
-    if (!by_attrs_) {
+    if (by_communicator_) {
+      RETURN_IF_ERROR(UseCommunicator(c, &call));
+    } else if (!by_attrs_) {
       std::pair<const char*, int32_t*> keys[] = {
           {"group_size", &call.group_size}, {"group_key", &call.group_key}, {"instance_key", &call.instance_key}};
       for (int i = 0; i < 3; ++i) {
@@ -160,6 +275,7 @@ class CollectiveKernel : public AsyncKernel {
   const CollectiveKind kind_;
   const bool is_source_;
   bool by_attrs_ = false;
+  bool by_communicator_ = false;
   int32_t group_size_ = 0;
   int32_t group_key_ = 0;
   int32_t instance_key_ = 0;
@@ -168,12 +284,16 @@ class CollectiveKernel : public AsyncKernel {
 
 class ReduceKernel : public CollectiveKernel {
  public:
-  ReduceKernel() : CollectiveKernel(CollectiveKind::kReduce) {}
+  explicit ReduceKernel(CollectiveKind kind = CollectiveKind::kReduce) : CollectiveKernel(kind) {}
 
   absl::Status Init(const KernelInit& init) override {
     RETURN_IF_ERROR(CollectiveKernel::Init(init));
-    ASSIGN_OR_RETURN(const std::string merge, init.Attr<std::string>("merge_op"));
-    ASSIGN_OR_RETURN(const std::string finish, init.Attr<std::string>("final_op"));
+    const bool has_final = HasAttr(init.node().def(), "final_op");  // V3 has only `reduction`
+    ASSIGN_OR_RETURN(const std::string merge, init.Attr<std::string>(has_final ? "merge_op" : "reduction"));
+    std::string finish = "Id";
+    if (has_final) {
+      ASSIGN_OR_RETURN(finish, init.Attr<std::string>("final_op"));
+    }
     ASSIGN_OR_RETURN(const DType dtype, init.Attr<DType>("T"));
     const auto offsets = init.Attr<std::vector<int64_t>>("subdiv_offsets");
     if (offsets.ok()) offsets_.assign(offsets->begin(), offsets->end());
@@ -353,6 +473,55 @@ class GatherKernel : public CollectiveKernel {
   }
 };
 
+// The members reduce everything, and each keeps its part.
+class ReduceScatterKernel final : public ReduceKernel {
+ public:
+  ReduceScatterKernel() : ReduceKernel(CollectiveKind::kReduceScatter) {}
+
+ protected:
+  absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) override {
+    const Tensor input = c.input(0);
+    if (input.rank() == 0 || input.dim(0) % call->group_size != 0) {
+      return InvalidArgument("The first dimension of the input must be a multiple of the group size ", call->group_size,
+                             ", got shape ", input.shape());
+    }
+    Dims dims(input.shape().dims().begin(), input.shape().dims().end());
+    dims[0] /= call->group_size;
+    ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+    std::optional<Tensor> values =
+        collectives.AllocateShared(call->group_key, *call->device, input.dtype(), input.shape());
+    if (!values.has_value()) {
+      ASSIGN_OR_RETURN(values, Tensor::Allocate(input.dtype(), input.shape()));
+    }
+    if (input.TotalBytes() > 0) std::memcpy(values->raw(), input.raw(), input.TotalBytes());
+    ASSIGN_OR_RETURN(Tensor* const output, c.Allocate(0, shape));
+    call->values = *std::move(values);
+    call->own = *output;
+    SetReduction(call);
+    return absl::OkStatus();
+  }
+};
+
+class AllToAllKernel final : public CollectiveKernel {
+ public:
+  AllToAllKernel() : CollectiveKernel(CollectiveKind::kAllToAll) {}
+
+ protected:
+  absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) override {
+    const Tensor input = c.input(0);
+    if (input.rank() == 0) return InvalidArgument("input to all-to-all should have rank > 0, received 0");
+    if (input.dim(0) != call->group_size) {
+      return InvalidArgument("input to all-to-all first dimension size (", input.dim(0),
+                             ") must be the same as the group size (", call->group_size, ")");
+    }
+    ASSIGN_OR_RETURN(Tensor output, Tensor::Allocate(input.dtype(), input.shape()));
+    c.set_output(0, output);
+    call->values = std::move(output);
+    call->own = input;
+    return absl::OkStatus();
+  }
+};
+
 class BcastSendKernel : public CollectiveKernel {
  public:
   BcastSendKernel() : CollectiveKernel(CollectiveKind::kBroadcast, true) {}
@@ -429,6 +598,17 @@ absl::Status GatherShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
+// The first dimension is divided by the number of members, which is not known before the step.
+absl::Status ReduceScatterShape(ShapeContext& c) {
+  const PartialShape& input = c.input(0);
+  if (!input.has_rank()) return shapes::Unknown(c);
+  if (input.rank() == 0) return InvalidArgument("Shape must be at least rank 1 but is rank 0");
+  Dims dims(input.dims().begin(), input.dims().end());
+  dims[0] = PartialShape::kUnknown;
+  c.set_output(0, PartialShape(dims));
+  return absl::OkStatus();
+}
+
 absl::Status BcastRecvV2Shape(ShapeContext& c) {
   ASSIGN_OR_RETURN(PartialShape shape, c.ConstantAsShape(3));
   c.set_output(0, std::move(shape));
@@ -493,6 +673,50 @@ Op BcastRecvV2() {
   return Hints(op).Shape(BcastRecvV2Shape).Kernel<BcastRecvKernel>();
 }
 
+Op ReduceScatterV2() {
+  Op op = Collective("CollectiveReduceScatterV2").Input("input: T").Output("data: T").Attr(kReduceT);
+  KeyInputs(op).Input("ordering_token: Nordering_token * resource");
+  Tokens(Hints(MergeAttrs(op))).Attr("max_subdivs_per_device: int = -1");
+  return op.Shape(ReduceScatterShape).Kernel<ReduceScatterKernel>();
+}
+
+Op AllToAllV2() {
+  Op op = Collective("CollectiveAllToAllV2").Input("input: T").Output("data: T").Attr(kReduceT);
+  KeyInputs(op).Input("ordering_token: Nordering_token * resource");
+  return Tokens(Hints(op)).Shape(shapes::LikeInput0).Kernel<AllToAllKernel>();
+}
+
+Op WithCommunicator(absl::string_view name) {
+  return Collective(name)
+      .Input("input: T")
+      .Input("communicator: resource")
+      .Input("group_assignment: int32")
+      .Output("data: T")
+      .Attr(kReduceT)
+      .Attr("timeout_seconds: float = 0")
+      .Shape(shapes::LikeInput0);
+}
+
+Op InitializeCommunicator() {
+  Op op = Collective("CollectiveInitializeCommunicator")
+              .Input("group_key: int32")
+              .Input("rank: int32")
+              .Input("group_size: int32")
+              .Output("communicator: resource");
+  return Hints(op).Shape(shapes::Scalar).Compute(ComputeInitializeCommunicator);
+}
+
+Op AssignGroupV2() {
+  return Collective("CollectiveAssignGroupV2")
+      .Input("group_assignment: int32")
+      .Input("device_index: int32")
+      .Input("base_key: int32")
+      .Output("group_size: int32")
+      .Output("group_key: int32")
+      .Shape(shapes::Scalar)
+      .Compute(ComputeAssignGroup);
+}
+
 class CollectiveEndKernel final : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
@@ -524,24 +748,31 @@ Op ReduceBucket() {
   return Hints(MergeAttrs(Keys(op))).Shape(BucketShapes).Kernel<ReduceBucketKernel>().NotDifferentiable();
 }
 
-const OpRegistration kCollectiveOps[] = {Reduce(),
-                                         ReduceBucket(),
-                                         Gather(),
-                                         BcastSend(),
-                                         BcastRecv(),
-                                         ReduceV2(),
-                                         GatherV2(),
-                                         BcastSendV2(),
-                                         BcastRecvV2(),
-                                         Op("ThalwegCollectiveEnd")
-                                             .Attr("group_key: int")
-                                             .Attr("first_instance: int")
-                                             .Attr("last_instance: int")
-                                             .Attr("why: string = ''")
-                                             .Stateful()
-                                             .Shape(shapes::NoOutputs)
-                                             .Kernel<CollectiveEndKernel>()
-                                             .NotDifferentiable()};
+const OpRegistration kCollectiveOps[] = {
+    Reduce(),
+    ReduceBucket(),
+    Gather(),
+    BcastSend(),
+    BcastRecv(),
+    ReduceV2(),
+    GatherV2(),
+    BcastSendV2(),
+    BcastRecvV2(),
+    ReduceScatterV2(),
+    AllToAllV2(),
+    WithCommunicator("CollectiveReduceV3").Attr("reduction: {'Min', 'Max', 'Mul', 'Add'}").Kernel<ReduceKernel>(),
+    WithCommunicator("CollectiveAllToAllV3").Kernel<AllToAllKernel>(),
+    InitializeCommunicator(),
+    AssignGroupV2(),
+    Op("ThalwegCollectiveEnd")
+        .Attr("group_key: int")
+        .Attr("first_instance: int")
+        .Attr("last_instance: int")
+        .Attr("why: string = ''")
+        .Stateful()
+        .Shape(shapes::NoOutputs)
+        .Kernel<CollectiveEndKernel>()
+        .NotDifferentiable()};
 
 std::vector<AttrArg> AttrsOf(const CollectiveOptions& options, std::vector<AttrArg> more) {
   more.emplace_back("group_size", options.group_size);

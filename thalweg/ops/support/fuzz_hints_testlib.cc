@@ -148,7 +148,8 @@ constexpr FuzzHint kHints[] = {
      "boxes:[3,4] scores:[3] overlaps:[3,3] max_output_size:[]=2 iou_threshold:[]=0.5 overlap_threshold:[]=0.5 "
      "score_threshold:[]=0.1 soft_nms_sigma:[]=0",
      "iou_threshold=0.5"},
-    {"SampleDistortedBoundingBox*", "image_size:[3]=9,9,3 bounding_boxes:[1,1,4]=0,0,1,1 min_object_covered:[]=0.1",
+    {"*SampleDistortedBoundingBox*",
+     "image_size:[3]=9,9,3 bounding_boxes:[1,1,4]=0,0,1,1 min_object_covered:[]=0.1 seed:[2]=1,2",
      "aspect_ratio_range=[0.75,1.33] area_range=[0.05,1] min_object_covered=0.1 max_attempts=20"},
     {"ScaleAndTranslate*",
      "images:[1,3,3,1] size:[2]=2,4 scale:[2] translation:[2] grads:[1,2,4,1] original_image:[1,3,3,1]",
@@ -212,6 +213,12 @@ constexpr FuzzHint kHints[] = {
      "PARAMS_RAGGED_RANK=1 OUTPUT_RAGGED_RANK=1"},
     {"RaggedTensorToTensor", "shape:[2]=-1,-1 values:[4] default_value:[] row_partition_tensors:[3]=0,2,4",
      "num_row_partition_tensors=1 row_partition_types=[ROW_SPLITS]"},
+    {"CollectiveAssignGroupV2", "group_assignment:[2,2]=0,1,2,3 device_index:[]=1 base_key:[]=5", ""},
+    {"CollectiveInitializeCommunicator", "group_key:[]=1 rank:[]=0 group_size:[]=2", ""},
+    {"Requantiz*PerChannel",
+     "input:[1,2,2,3] input_min:[3] input_max:[3] requested_output_min:[]=-1 requested_output_max:[]=1",
+     "clip_value_max=3"},
+    {"RaggedTensorToVariantGradient", "encoded_ragged_grad:[2] row_splits:[3]=0,2,4 dense_values_shape:[1]=4", ""},
     {"RaggedTensorToSparse RaggedTensorToVariant", "rt_nested_splits:[3]=0,2,4 rt_dense_values:[4]", "RAGGED_RANK=1"},
     {"ResourceGatherNd ResourceScatterNd* ScatterNd? ScatterNd??? ScatterNdUpdate TensorScatter* "
      "ScatterNdNonAliasingAdd",
