@@ -189,12 +189,17 @@ def samples(c):
             c.case("SampleDistortedBoundingBox", f"{seed} {dtype}", **common)
             c.case("SampleDistortedBoundingBoxV2", f"{seed} {dtype}", min_object_covered=np.float32(.4), **common,
                    aspect_ratio_range=[.5, 2.], area_range=[.1, .6])
+            common.pop("seed"), common.pop("seed2")
+            c.case("StatelessSampleDistortedBoundingBox", f"{seed} {dtype}", min_object_covered=np.float32(.4),
+                   aspect_ratio_range=[.5, 2.], area_range=[.1, .6], seed=np.array([seed, 5], np.int64), **common)
     image = np.array([64, 64, 3], np.int32)
     none = np.zeros((1, 0, 4), np.float32)
     c.case("SampleDistortedBoundingBox", "image", image_size=image, bounding_boxes=none, seed=3,
            use_image_if_no_bounding_boxes=True)
     c.case("SampleDistortedBoundingBox", "impossible", image_size=image, bounding_boxes=objects, seed=3,
            min_object_covered=1., area_range=[.01, .02])
+    c.error("StatelessSampleDistortedBoundingBox", "seed", image_size=image, bounding_boxes=objects,
+            min_object_covered=np.float32(.4), seed=np.arange(3, dtype=np.int32))
     c.error("SampleDistortedBoundingBox", "none", image_size=image, bounding_boxes=none, seed=3)
     c.error("SampleDistortedBoundingBox", "box", image_size=image, bounding_boxes=objects * 3, seed=3)
     c.error("SampleDistortedBoundingBox", "size", image_size=image[:2], bounding_boxes=objects, seed=3)

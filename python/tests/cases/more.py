@@ -207,6 +207,14 @@ def rows(c):
                         c.add(f"RaggedTensorFromVariant {t} of matrices {len(splits)}",
                               c.apply("RaggedTensorFromVariant", output_ragged_rank=rank + 1, **back |
                                       dict(encoded_ragged=pair)))
+    if {"RaggedTensorToVariant", "RaggedTensorToVariantGradient"} <= c.registered:
+        for splits_type in (np.int64, np.int32):
+            rows = ints(0, 2, 2, 5, dtype=splits_type)
+            (encoded,) = c.apply("RaggedTensorToVariant", rt_nested_splits=[rows], rt_dense_values=floats((5, 2)),
+                                 batched_input=True)
+            c.add(f"RaggedTensorToVariantGradient {splits_type.__name__}",
+                  c.apply("RaggedTensorToVariantGradient", encoded_ragged_grad=encoded, row_splits=rows,
+                          dense_values_shape=ints(5, 2), Tvalues=tf.float32))
     c.case("RaggedFillEmptyRowsGrad", reverse_index_map=longs(1, 2, 4), grad_values=floats((6,)))
     c.error("RaggedGather", "index", params_nested_splits=[longs(0, 2, 5)], indices=ints(2),
             params_dense_values=floats((5,)), OUTPUT_RAGGED_RANK=1)

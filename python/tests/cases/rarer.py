@@ -142,6 +142,14 @@ def quantized(c):
             **ends(-1., 2., "requested_output_min", "requested_output_max"))
         add(f"{low}", "QuantizeDownAndShrinkRange", input=feed("qint32"), out_type=tf.quint8,
             **ends(low, high, "input_min", "input_max"))
+    channels = np.random.RandomState(3).randint(-2**31, 2**31 - 1, (2, 3, 2, 3)).astype(np.int32)
+    each = dict(input_min=array("float32", [-3, 0, -1]), input_max=array("float32", [2, 5, 1]))
+    for values in (channels, np.abs(channels // 2)):
+        for limit in (100., .75):
+            add(f"{limit}", "RequantizationRangePerChannel", input=feed("qint32", values), clip_value_max=limit, **each)
+        for to in (tf.qint8, tf.quint8):
+            add(to.name, "RequantizePerChannel", input=feed("qint32", values), out_type=to, **each,
+                **ends(-4., 5.5, "requested_output_min", "requested_output_max"))
     c.error("Requantize", "min", input=feed("qint32"), out_type=tf.quint8, **ends(0., 1., "input_min", "input_max"),
             **ends(1., 2., "requested_output_min", "requested_output_max"))
     c.error("QuantizedAdd", "rank", x=feed("quint8"), y=feed("quint8"), Toutput=tf.qint32,

@@ -12,10 +12,8 @@
 namespace thalweg {
 namespace {
 
+// `axis` has one element.
 absl::StatusOr<int> SplitAxis(const Tensor& axis, int rank) {
-  if (axis.rank() != 0) {
-    return InvalidArgument("split_dim must be a scalar but has rank ", axis.rank());
-  }
   const int64_t given = ReadInteger(axis);
   if (given >= -rank && given < rank) return static_cast<int>(given < 0 ? given + rank : given);
   return InvalidArgument("-input rank(-", rank, ") <= split_dim < input rank (", rank, "), but got ", given);
@@ -44,6 +42,9 @@ absl::Status SplitInto(KernelContext& c, const Tensor& value, int axis, absl::Sp
 
 absl::Status ComputeSplit(KernelContext& c) {
   const Tensor& value = c.input(1);
+  if (c.input(0).rank() != 0) {
+    return InvalidArgument("split_dim must be a scalar but has rank ", c.input(0).rank());
+  }
   ASSIGN_OR_RETURN(const int axis, SplitAxis(c.input(0), value.rank()));
   const int n = c.num_outputs();
   if (value.dim(axis) % n != 0) {
@@ -88,6 +89,7 @@ absl::Status SplitGradient(GradientContext& c) {
 absl::Status ComputeSplitV(KernelContext& c) {
   const Tensor& value = c.input(0);
   const int n = c.num_outputs();
+  if (c.input(2).num_elements() != 1) return InvalidArgument("split_dim_tensor must have exactly one element.");
   if (c.input(1).rank() != 1 || c.input(1).num_elements() != n) {
     return InvalidArgument("size of the split_tensor must be 1-D and have the same elements as outputs got ",
                            c.input(1).rank(), " -D and ", c.input(1).num_elements(), " elements");

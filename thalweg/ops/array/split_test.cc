@@ -39,6 +39,8 @@ TEST(SplitVTest, BadInput) {
     return KernelError("SplitV", {Counting({6}), Longs(sizes), Int(0)}, {{"num_split", 2}});
   };
   ExpectInvalid(error({-1, -1}), "There can only be one -1 in the input.");
+  ExpectInvalid(KernelError("SplitV", {Counting({6}), Longs({1, 5}), Ints({})}, {{"num_split", 2}}),
+                "split_dim_tensor must have exactly one element.");
   ExpectInvalid(error({1, 2}), "Determined shape must either match input shape along split_dim exactly");
   ExpectInvalid(error({-2, 8}), "Split size at index 0 must be >= 0. Got: -2");
   ExpectInvalid(error({1, 2, 3}), "size of the split_tensor must be 1-D and have the same elements as outputs");

@@ -2,7 +2,7 @@
 // SampleDistortedBoundingBox: a random part of an image, for training on more
 // than there is. Its area and aspect ratio lie in given ranges, and it covers
 // enough of one of the objects. If no attempt succeeds, it is the whole image.
-// The numbers drawn are TensorFlow's.
+// The numbers drawn are TensorFlow's. The Stateless form has its seed as an input.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -10,6 +10,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/kernel/philox.h"
+#include "thalweg/ops/random/random_fill.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
 namespace thalweg {
@@ -47,9 +48,11 @@ class Draws {
 class SampleBoxKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {
-    ASSIGN_OR_RETURN(const int64_t seed, init.Attr<int64_t>("seed"));
-    ASSIGN_OR_RETURN(const int64_t seed2, init.Attr<int64_t>("seed2"));
-    generator_.Seed(seed, seed2);
+    if (!IsStateless(init.node().num_inputs())) {
+      ASSIGN_OR_RETURN(const int64_t seed, init.Attr<int64_t>("seed"));
+      ASSIGN_OR_RETURN(const int64_t seed2, init.Attr<int64_t>("seed2"));
+      generator_.Seed(seed, seed2);
+    }
     if (HasAttr(init.node().def(), "min_object_covered")) {
       ASSIGN_OR_RETURN(min_covered_, init.Attr<float>("min_object_covered"));
       if (min_covered_ < 0) return InvalidArgument("Min object covered must be non-negative: ", min_covered_);
@@ -84,7 +87,7 @@ class SampleBoxKernel : public Kernel {
     if (height < 0 || height >= kMax) return InvalidArgument("image height cannot be >= int32 max");
     if (width < 0 || width >= kMax) return InvalidArgument("image width cannot be >= int32 max");
     float covered = min_covered_;
-    if (c.num_inputs() == 3) {
+    if (c.num_inputs() >= 3) {
       if (c.input(2).rank() != 0) {
         return InvalidArgument("min_object_covered must be 0-D, got shape ", c.input(2).shape());
       }
@@ -93,7 +96,13 @@ class SampleBoxKernel : public Kernel {
     }
     ASSIGN_OR_RETURN(const std::vector<Box> objects, ReadObjects(c.input(1), height, width));
     const Box image{0, 0, width, height};
-    Draws draws(generator_.Reserve(attempts_));
+    Philox generator(0);
+    if (IsStateless(c.num_inputs())) {
+      ASSIGN_OR_RETURN(generator, PhiloxFromSeed(c.input(3)));
+    } else {
+      generator = generator_.Reserve(attempts_);
+    }
+    Draws draws(generator);
     Box box = image;
     // Do not try if no crop can cover enough.
     const bool possible = covered <= 1 && std::any_of(objects.begin(), objects.end(),
@@ -112,6 +121,8 @@ class SampleBoxKernel : public Kernel {
   }
 
  private:
+  static bool IsStateless(int inputs) { return inputs == 4; }
+
   absl::StatusOr<std::vector<Box>> ReadObjects(const Tensor& boxes, int64_t height, int64_t width) const {
     if (boxes.rank() != 3) {
       return InvalidArgument("input boxes must be 3-dimensional [batch, num_boxes, coords]: ", boxes.shape());
@@ -211,36 +222,38 @@ class SampleBoxKernel : public Kernel {
 absl::Status SampleShape(ShapeContext& c) {
   RETURN_IF_ERROR(c.WithRank(0, 1).status());
   RETURN_IF_ERROR(c.WithRank(1, 3).status());
-  if (c.num_inputs() == 3) RETURN_IF_ERROR(c.RequireScalar(2));
+  if (c.num_inputs() >= 3) RETURN_IF_ERROR(c.RequireScalar(2));
+  if (c.num_inputs() == 4) RETURN_IF_ERROR(c.WithRank(3, 1).status());
   c.set_output(0, {3});
   c.set_output(1, {3});
   c.set_output(2, {1, 1, 4});
   return absl::OkStatus();
 }
 
-Op SampleOp(absl::string_view name, bool v2) {
+Op SampleOp(absl::string_view name, bool covered_is_input, bool seed_is_input) {
   Op op(name);
   op.Input("image_size: T").Input("bounding_boxes: float");
-  if (v2) op.Input("min_object_covered: float");
-  op.Output("begin: T")
-      .Output("size: T")
-      .Output("bboxes: float")
-      .Attr("T: {uint8, int8, int16, int32, int64}")
-      .Attr("seed: int = 0")
-      .Attr("seed2: int = 0");
-  if (!v2) op.Attr("min_object_covered: float = 0.1");
+  if (covered_is_input) op.Input("min_object_covered: float");
+  if (seed_is_input) op.Input("seed: Tseed");
+  op.Output("begin: T").Output("size: T").Output("bboxes: float").Attr("T: {uint8, int8, int16, int32, int64}");
+  if (seed_is_input) {
+    op.Attr("Tseed: {int32, int64}");
+  } else {
+    op.Attr("seed: int = 0").Attr("seed2: int = 0").Stateful();
+  }
+  if (!covered_is_input) op.Attr("min_object_covered: float = 0.1");
   return op.Attr("aspect_ratio_range: list(float) = [0.75, 1.33]")
       .Attr("area_range: list(float) = [0.05, 1.0]")
       .Attr("max_attempts: int = 100")
       .Attr("use_image_if_no_bounding_boxes: bool = false")
-      .Stateful()
       .Shape(SampleShape)
       .Kernel<SampleBoxKernel>()
       .NotDifferentiable();
 }
 
-const OpRegistration kSampleDistortedBoxOps[] = {SampleOp("SampleDistortedBoundingBox", false),
-                                                 SampleOp("SampleDistortedBoundingBoxV2", true)};
+const OpRegistration kSampleDistortedBoxOps[] = {SampleOp("SampleDistortedBoundingBox", false, false),
+                                                 SampleOp("SampleDistortedBoundingBoxV2", true, false),
+                                                 SampleOp("StatelessSampleDistortedBoundingBox", true, true)};
 
 }  // namespace
 }  // namespace thalweg

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ClipByValue: elements of t brought into [clip_value_min, clip_value_max],
-// which are scalars or have t's shape.
+// which are scalars or have t's shape. Of complex numbers, both parts are.
 #include <algorithm>
+#include <complex>
 
 #include "thalweg/base/simd.h"
 #include "thalweg/kernel/op.h"
@@ -11,14 +12,22 @@
 namespace thalweg {
 namespace {
 
-// Steps are 0 for scalars, else 1. The lower limit wins where they cross.
+// The lower limit wins where they cross.
+template <typename T>
+inline T Clip(T x, T l, T h) {
+  const T below = x > h ? h : x;
+  return below < l ? l : below;
+}
+template <typename T>
+std::complex<T> Clip(std::complex<T> x, std::complex<T> l, std::complex<T> h) {
+  return {Clip(x.real(), l.real(), h.real()), Clip(x.imag(), l.imag(), h.imag())};
+}
+
+// Steps are 0 for scalars, else 1.
 template <typename T>
 THALWEG_SIMD void ClipLoop(const T* t, const T* low, const T* high, T* out, int64_t n, int64_t low_step,
                            int64_t high_step) {
-  const auto clip = [](T x, T l, T h) {
-    const T below = x > h ? h : x;
-    return below < l ? l : below;
-  };
+  const auto clip = [](T x, T l, T h) { return Clip(x, l, h); };
   if (low_step == 0 && high_step == 0) {
     const T l = *low, h = *high;
 #pragma GCC ivdep
@@ -41,7 +50,7 @@ absl::Status Compute(KernelContext& context) {
   }
   const int64_t low_step = low.rank() == 0 ? 0 : 1, high_step = high.rank() == 0 ? 0 : 1;
   ASSIGN_OR_RETURN(Tensor * out, context.ForwardOrAllocate({0}, 0, t.shape()));
-  return Dispatch(RealTypes(), t.dtype(), [&]<typename T>() {
+  return Dispatch(NumberTypes(), t.dtype(), [&]<typename T>() {
     const T* const x = t.data<T>();
     const T* const l = low.data<T>();
     const T* const h = high.data<T>();

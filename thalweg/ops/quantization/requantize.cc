@@ -118,6 +118,92 @@ absl::Status ComputeShrink(KernelContext& c) {
   return RequantizeTo(c, range, used);
 }
 
+// The largest magnitude that the range of channel i stands for.
+float Magnitude(const Tensor& low, const Tensor& high, int64_t i) {
+  return std::max(std::abs(low.data<float>()[i]), std::abs(high.data<float>()[i]));
+}
+
+absl::Status CheckChannels(KernelContext& c) {
+  const Tensor &x = c.input(0), &low = c.input(1), &high = c.input(2);
+  if (x.rank() != 4) return InvalidArgument("input must be in NHWC format, got shape ", x.shape());
+  if (StorageType(x.dtype()) != kInt32) return Unimplemented("an input of type ", x.dtype(), "; use qint32");
+  for (const int i : {1, 2}) {
+    if (c.input(i).rank() == 1 && c.input(i).dim(0) == x.dim(3)) continue;
+    return InvalidArgument(i == 1 ? "input_min" : "input_max", " has incorrect size, expected ", x.dim(3), " was ",
+                           c.input(i).shape());
+  }
+  for (int64_t i = 0; i < x.dim(3); ++i) {
+    if (!std::isfinite(Magnitude(low, high, i))) return InvalidArgument("a quantized range must be finite");
+  }
+  return absl::OkStatus();
+}
+
+constexpr float kTwoTo31 = 2147483648.0f;
+
+// The range that suffices for all channels, at most up to clip_value_max.
+absl::Status ComputeRangePerChannel(KernelContext& c) {
+  RETURN_IF_ERROR(CheckChannels(c));
+  const Tensor& x = c.input(0);
+  if (x.num_elements() == 0) return InvalidArgument("input must not be empty");
+  ASSIGN_OR_RETURN(const float limit, GetAttr<float>(c.node().def(), "clip_value_max"));
+  const int64_t channels = x.dim(3);
+  std::vector<float> most(channels, 0);  // the largest magnitude in each channel
+  bool negative = false;
+  for (int64_t i = 0; i < x.num_elements(); ++i) {
+    const int32_t value = Integers<int32_t>(x)[i];
+    negative = negative || value < 0;
+    most[i % channels] = std::max(most[i % channels], std::abs(static_cast<float>(value)));
+  }
+  float range = std::numeric_limits<float>::min();
+  for (int64_t i = 0; i < channels; ++i) {
+    range = std::max(range, Magnitude(c.input(1), c.input(2), i) * most[i] / kTwoTo31);
+  }
+  range = std::min(range, limit);
+  return SetRange(c, 0, {negative ? -range : 0.0f, range});
+}
+
+absl::Status ComputeRequantizePerChannel(KernelContext& c) {
+  RETURN_IF_ERROR(CheckChannels(c));
+  ASSIGN_OR_RETURN(const QuantizedRange to, RangeInput(c, 3));
+  const Tensor x = c.input(0);
+  const bool is_signed = StorageType(c.output_type(0)) == kInt8;
+  if (!is_signed && StorageType(c.output_type(0)) != kUint8) {
+    return Unimplemented("a result of type ", c.output_type(0), "; use qint8 or quint8");
+  }
+  if (is_signed && to.min >= 0) {
+    return InvalidArgument("If out_type is QINT8, requested_output_max must be non negative, got ", to.min);
+  }
+  ASSIGN_OR_RETURN(Tensor* const y, c.Allocate(0, x.shape()));
+  RETURN_IF_ERROR(SetRange(c, 1, to));
+  const int64_t channels = x.dim(3);
+  const float requested = std::max(std::abs(to.min), std::abs(to.max));
+  std::vector<float> scales(channels);
+  for (int64_t i = 0; i < channels; ++i) {
+    scales[i] = (is_signed ? 127.0f : 255.0f) * (Magnitude(c.input(1), c.input(2), i) / requested / kTwoTo31);
+  }
+  return Dispatch(Types<int8_t, uint8_t>(), StorageType(y->dtype()), [&]<typename T>() {
+    for (int64_t i = 0; i < x.num_elements(); ++i) {
+      const float value = std::nearbyint(static_cast<float>(Integers<int32_t>(x)[i]) * scales[i % channels]);
+      MutableIntegers<T>(y)[i] =
+          std::isnan(value)
+              ? T(0)
+              : static_cast<T>(std::clamp(value, static_cast<float>(kLowest<T>), static_cast<float>(kHighest<T>)));
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status PerChannelShapes(ShapeContext& c) {
+  RETURN_IF_ERROR(c.WithRank(1, 1).status());
+  RETURN_IF_ERROR(c.WithRank(2, 1).status());
+  if (c.num_inputs() == 3) return shapes::Scalar(c);
+  for (const int i : {3, 4}) RETURN_IF_ERROR(c.RequireScalar(i));
+  c.set_output(0, c.input(0));
+  c.set_output(1, PartialShape(Shape()));
+  c.set_output(2, PartialShape(Shape()));
+  return absl::OkStatus();
+}
+
 absl::Status ThreeShapes(ShapeContext& c) {
   for (int i = 1; i < c.num_inputs(); ++i) RETURN_IF_ERROR(c.RequireScalar(i));
   c.set_output(0, c.input(0));
@@ -170,6 +256,31 @@ const OpRegistration kRequantizeOps[] = {
         .Attr(kRequantizeInput)
         .Shape(RangeShapes)
         .Compute(ComputeRange)
+        .NotDifferentiable(),
+    Op("RequantizationRangePerChannel")
+        .Input("input: T")
+        .Input("input_min: float")
+        .Input("input_max: float")
+        .Output("output_min: float")
+        .Output("output_max: float")
+        .Attr("T: {qint8, quint8, qint32, qint16, quint16} = DT_QINT32")
+        .Attr("clip_value_max: float")
+        .Shape(PerChannelShapes)
+        .Compute(ComputeRangePerChannel)
+        .NotDifferentiable(),
+    Op("RequantizePerChannel")
+        .Input("input: T")
+        .Input("input_min: float")
+        .Input("input_max: float")
+        .Input("requested_output_min: float")
+        .Input("requested_output_max: float")
+        .Output("output: out_type")
+        .Output("output_min: float")
+        .Output("output_max: float")
+        .Attr("T: {qint8, quint8, qint32, qint16, quint16} = DT_QINT32")
+        .Attr("out_type: {qint8, quint8, qint32, qint16, quint16} = DT_QUINT8")
+        .Shape(PerChannelShapes)
+        .Compute(ComputeRequantizePerChannel)
         .NotDifferentiable(),
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RaggedTensorToVariant encodes a ragged tensor, or each of its rows, as a variant for datasets.
-// RaggedTensorFromVariant combines such variants to one ragged tensor.
+// RaggedTensorFromVariant combines such variants to one ragged tensor. RaggedTensorToVariantGradient concatenates the
+// values of variants that hold gradients.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/ragged/ragged.h"
 #include "thalweg/ops/support/element_copy.h"
+#include "thalweg/ops/support/shape_arguments.h"
 #include "thalweg/proto/tensor.pb.h"
 #include "thalweg/tensor/tensor_proto.h"
 
@@ -225,6 +227,46 @@ class FromVariantKernel final : public Kernel {
   DType values_type_ = kInvalid, splits_type_ = kInvalid;
 };
 
+// A variant without a value stands for zeros: nothing depends on that row.
+absl::Status ComputeToVariantGradient(KernelContext& c) {
+  const Tensor &encoded = c.input(0), &splits = c.input(1);
+  ASSIGN_OR_RETURN(const Shape shape, ReadShape(c.input(2), "dense_values_shape"));
+  if (shape.rank() < 1) return InvalidArgument("dense_values_shape must have at least one dimension");
+  const int64_t parts = encoded.num_elements();
+  if (splits.num_elements() != parts + 1) {
+    return InvalidArgument("row_splits must have ", parts + 1, " elements, got ", splits.num_elements());
+  }
+  ASSIGN_OR_RETURN(const std::vector<int64_t> rows, ReadSplits(splits, shape.dim(0)));
+  const DType type = c.output_type(0);
+  ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
+  const int64_t row = shape.dim(0) == 0 ? 0 : shape.num_elements() / shape.dim(0);
+  for (int64_t i = 0; i < parts; ++i) {
+    const Variant& variant = encoded.data<Variant>()[i];
+    Tensor to = out->Rows(rows[i], rows[i + 1]);
+    if (variant.empty()) {
+      ClearElements(&to);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::shared_ptr<const RaggedValue> part, RaggedIn(variant));
+    const Tensor& values = part->values;
+    if (values.dtype() != type || values.num_elements() != (rows[i + 1] - rows[i]) * row) {
+      return InvalidArgument("The gradient of row ", i, " must have ", (rows[i + 1] - rows[i]) * row,
+                             " elements of type ", type, ", got ", values.dtype(), " ", values.shape());
+    }
+    RETURN_IF_ERROR(DispatchBySize(type, [&]<typename T>() {
+      CopyElements(ElementData<T>(values), values.num_elements(), MutableElementData<T>(&to));
+      return absl::OkStatus();
+    }));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ToVariantGradientShape(ShapeContext& c) {
+  ASSIGN_OR_RETURN(PartialShape shape, c.ConstantAsShape(2));
+  c.set_output(0, std::move(shape));
+  return absl::OkStatus();
+}
+
 absl::Status ToVariantShape(ShapeContext& c) {
   ASSIGN_OR_RETURN(const bool batched, c.Attr<bool>("batched_input"));
   c.set_output(0, batched ? PartialShape::OfRank(1) : PartialShape(Shape()));
@@ -252,6 +294,15 @@ const OpRegistration kRaggedVariantOps[] = {
         .Attr("Tsplits: {int32, int64} = DT_INT64")
         .Shape(shapes::Unknown)
         .Kernel<FromVariantKernel>(),
+    Op("RaggedTensorToVariantGradient")
+        .Input("encoded_ragged_grad: variant")
+        .Input("row_splits: Tsplits")
+        .Input("dense_values_shape: int32")
+        .Output("dense_values_grad: Tvalues")
+        .Attr("Tvalues: type")
+        .Attr("Tsplits: {int32, int64} = DT_INT64")
+        .Shape(ToVariantGradientShape)
+        .Compute(ComputeToVariantGradient),
 };
 
 }  // namespace
