@@ -103,6 +103,9 @@ class ScriptTest(unittest.TestCase):
         self.assertEqual(task["stop_step"], 1000000)
         self.assertEqual(task["learning_rate"], 0.25)
         self.assertGreaterEqual(task["steps"], 20)
+        # The last values are there within a second.
+        wait_for(lambda: any(s["name"] == "observed_loss" and s["values"]
+                             for s in status_of("localhost:%d" % port)["worker 0"]["scalars"]), "value of the summary")
         program.send_signal(signal.SIGUSR1)
         dump = wait_for(lambda: re.search(r"was asked for its flight recorder: (\S+)\.json\n", program.output),
                         "dump of the recorder").group(1)
@@ -155,6 +158,16 @@ class WhyTest(unittest.TestCase):
         ps = status_of(self.cluster.addresses["ps:0"])["ps 0"]
         self.assertEqual({g["worker"]: (g["accepted"], g["stale"]) for g in ps["gradients"]},
                          {"worker 0": (1, 1), "worker 1": (2, 0)})
+
+    def test_names_that_are_not_utf8_do_not_hide_a_task(self):
+        with tf.Graph().as_default() as graph, tf1.device("/job:worker/task:0"):
+            queue = tf1.FIFOQueue(2, [tf.float32], [[]], shared_name=b"bad\xffname")
+            put = queue.enqueue(1.0)
+        with tf1.Session("grpc://" + self.cluster.addresses["worker:0"], graph=graph) as session:
+            session.run(put)
+            worker = status_of(self.cluster.addresses["worker:1"])["worker 0"]
+        self.assertEqual(worker["state"], "up", worker["error"])
+        self.assertEqual([q["name"] for q in worker["queues"] if q["size"] == 1], ["bad\\xffname"])
 
     def test_log_lines_of_a_step_name_it(self):
         with tf.Graph().as_default() as graph, tf1.device("/job:ps/task:0"):

@@ -15,9 +15,10 @@ step = tf.train.get_or_create_global_step()
 weight = tf.get_variable("weight", [], initializer=tf.zeros_initializer())
 loss = tf.square(weight - 1)
 train = tf.train.GradientDescentOptimizer(0.25).minimize(loss, global_step=step)
+summary = tf.summary.scalar("observed_loss", loss)
 never = tf.FIFOQueue(1, [tf.float32], [[]]).dequeue()
 with tf.train.MonitoredTrainingSession(server.target, hooks=[tf.train.StopAtStepHook(last_step=1000000)]) as session:
     for _ in range(20):
-        session.run(train)
+        session.run([train, summary])
     print("trained", flush=True)
     session.run(never)
