@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce between processes of this host, the collective itself: values of float32 are summed
-// in memory that the processes share (transport/host_group.h).
+// All-reduce between processes, the collective itself: values of float32 are summed in memory that
+// the processes of this host share (transport/host_group.h), or over TCP (transport/net_group.h).
 //
-//   all_reduce --ranks=4 --bytes=1024,1048576 [--seconds=1] [--arena=false]
+//   all_reduce --ranks=4 --bytes=1024,1048576 [--seconds=1] [--arena=false] [--tcp]
+//
+// With --rank, this process is one member of a group on several hosts, which meet in a folder:
+//
+//   all_reduce --tcp --ranks=4 --rank=2 --host=10.0.0.3 --meet=/tmp/meet
 //
 // Prints for every size: bytes, median microseconds of an all-reduce, microseconds of CPU time of
 // all processes per all-reduce. bench/all_reduce.py compares with OpenMPI and gloo.
@@ -12,6 +16,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,12 +31,18 @@
 #include "thalweg/base/logging.h"
 #include "thalweg/base/short_macros.h"
 #include "thalweg/base/simd.h"
+#include "thalweg/base/status.h"
 #include "thalweg/transport/host_group.h"
+#include "thalweg/transport/net_group.h"
 
 ABSL_FLAG(int, ranks, 2, "number of processes");
 ABSL_FLAG(std::string, bytes, "1024,65536,1048576,16777216,104857600", "sizes of the values of each process");
 ABSL_FLAG(double, seconds, 1, "how long each size is measured");
 ABSL_FLAG(bool, arena, true, "values lie in the memory that the processes share; else they are copied there and back");
+ABSL_FLAG(bool, tcp, false, "connect the processes by TCP in place of shared memory");
+ABSL_FLAG(int, rank, -1, "this process's rank; -1: start all processes on this host");
+ABSL_FLAG(std::string, host, "127.0.0.1", "with --tcp: address at which the others reach this process");
+ABSL_FLAG(std::string, meet, "", "with --tcp: an empty folder in which the processes exchange their addresses");
 
 namespace thalweg {
 namespace {
@@ -50,14 +63,14 @@ double CpuMicros() {
 
 class Member {
  public:
-  explicit Member(HostGroup& group) : group_(group) {}
+  explicit Member(ProcessGroup& group) : group_(group) {}
 
   void Measure(size_t bytes) {
     std::vector<float> own;
-    HostGroup::Memory memory;
+    ProcessGroup::Memory memory;
     float* values = nullptr;
     const auto n = static_cast<int64_t>(bytes / sizeof(float));
-    if (absl::GetFlag(FLAGS_arena)) {
+    if (absl::GetFlag(FLAGS_arena) && !absl::GetFlag(FLAGS_tcp)) {
       memory = group_.Allocate(bytes).value();
       values = reinterpret_cast<float*>(memory.data);
     } else {
@@ -103,21 +116,52 @@ class Member {
   void Barrier() { Check(group_.Run({.key = ++key_})); }
   static void Check(const absl::Status& status) { CHECK(status.ok()) << status; }
 
-  HostGroup& group_;
+  ProcessGroup& group_;
   uint64_t key_ = 0;
 };
 
+// Joins over TCP. Members exchange their addresses as files.
+absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinOverTcp(NetEndpoint& endpoint, const std::string& folder, int rank,
+                                                          int ranks) {
+  const std::string own = absl::StrCat(folder, "/", rank);
+  std::ofstream(own + ".new") << endpoint.address().ToString();
+  std::filesystem::rename(own + ".new", own);
+  std::vector<NetAddress> addresses;
+  for (int r = 0; r < ranks; ++r) {
+    std::string text;
+    while (!std::getline(std::ifstream(absl::StrCat(folder, "/", r)), text)) usleep(1000);
+    ASSIGN_OR_RETURN(addresses.emplace_back(), NetAddress::Parse(text));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<ProcessGroup> group,
+                   NetGroup::Join(endpoint, {.name = "bench", .rank = rank, .addresses = addresses}));
+  return group;
+}
+
 int Main() {
   const int ranks = absl::GetFlag(FLAGS_ranks);
+  const bool tcp = absl::GetFlag(FLAGS_tcp);
   const std::string name = absl::StrCat("bench-", getpid());
-  int rank = 0;
-  for (int r = 1; r < ranks && rank == 0; ++r) {
+  const bool alone = absl::GetFlag(FLAGS_rank) >= 0;
+  std::string folder = absl::GetFlag(FLAGS_meet);
+  if (tcp && !alone) {
+    folder = absl::StrCat("/tmp/", name);
+    std::filesystem::create_directory(folder);
+  }
+  int rank = alone ? absl::GetFlag(FLAGS_rank) : 0;
+  for (int r = 1; r < ranks && rank == 0 && !alone; ++r) {
     if (fork() == 0) rank = r;
   }
   {
-    const auto group = HostGroup::Join({.name = name, .rank = rank, .ranks = ranks});
-    CHECK(group.ok()) << group.status();
-    Member member(**group);
+    std::unique_ptr<NetEndpoint> endpoint;
+    std::unique_ptr<ProcessGroup> group;
+    if (tcp) {
+      const std::string host = absl::GetFlag(FLAGS_host);
+      endpoint = NetEndpoint::Listen({host}, host).value();
+      group = JoinOverTcp(*endpoint, folder, rank, ranks).value();
+    } else {
+      group = HostGroup::Join({.name = name, .rank = rank, .ranks = ranks}).value();
+    }
+    Member member(*group);
     for (const absl::string_view size : absl::StrSplit(absl::GetFlag(FLAGS_bytes), ',')) {
       size_t bytes = 0;
       CHECK(absl::SimpleAtoi(size, &bytes)) << size;
@@ -125,7 +169,8 @@ int Main() {
     }
   }
   int failed = 0;
-  for (int status = 0; rank == 0 && wait(&status) > 0;) failed += status != 0;
+  for (int status = 0; rank == 0 && !alone && wait(&status) > 0;) failed += status != 0;
+  if (tcp && !alone && rank == 0) std::filesystem::remove_all(folder);
   return failed;
 }
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """All-reduce of float32 between processes of this host: Thalweg beside OpenMPI and, if it is installed, gloo (PyTorch).
 
-    python3 bench/all_reduce.py [--ranks 2,4] [--bytes 1024,...] [--rounds N] [--seconds S] [--pytorch PYTHON]
+    python3 bench/all_reduce.py [--tcp] [--ranks 2,4] [--bytes 1024,...] [--rounds N] [--seconds S] [--pytorch PYTHON]
 
 The systems take turns, several rounds. A line has the median time of an all-reduce and, behind it, the CPU time of all
 processes per all-reduce, in microseconds, both medians of the rounds, and Thalweg's times divided by the other's. MPI
-spins while it waits. `copied`: values that do not lie in the memory that the processes share.
+spins while it waits. `copied`: values that do not lie in the memory that the processes share. With --tcp, all systems
+use TCP over loopback (gloo always does).
 
 OpenMPI comes with `apt-get install openmpi-bin libopenmpi-dev`, PyTorch with `python3 -m venv build/pytorch &&
 build/pytorch/bin/pip install torch numpy`.
@@ -63,17 +64,17 @@ def run(command):
     return parse(result.stdout)
 
 
-def thalweg(args, ranks, folder, copied):
-    return run([BENCH, f"--ranks={ranks}", f"--bytes={args.bytes}", f"--seconds={args.seconds}",
-                f"--arena={'false' if copied else 'true'}"])
+def thalweg(args, ranks, folder, *options):
+    return run([args.program, f"--ranks={ranks}", f"--bytes={args.bytes}", f"--seconds={args.seconds}", *options])
 
 
 def openmpi(args, ranks, folder):
     program = os.path.join(folder, "all_reduce_mpi")
     if not os.path.exists(program):
         subprocess.run(["mpicc", "-O2", os.path.join(FOLDER, "all_reduce_mpi.c"), "-o", program], check=True)
-    return run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(ranks), program, str(args.seconds),
-                *args.bytes.split(",")])
+    transport = ["--mca", "btl", "tcp,self"] if args.tcp else []
+    return run(["mpirun", "--allow-run-as-root", "--oversubscribe", *transport, "-np", str(ranks), program,
+                str(args.seconds), *args.bytes.split(",")])
 
 
 def torch_processes(python, program, ranks, folder, seconds, sizes):
@@ -102,9 +103,14 @@ def main():
     parser.add_argument("--bytes", default="1024,65536,1048576,16777216,104857600")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--tcp", action="store_true", help="use TCP in place of shared memory")
+    parser.add_argument("--program", default=BENCH, help="the program of bench/all_reduce.cc")
     parser.add_argument("--pytorch", default=PYTORCH, help="the Python that has PyTorch")
     args = parser.parse_args()
-    systems = {"thalweg": lambda *a: thalweg(*a, copied=False), "copied": lambda *a: thalweg(*a, copied=True)}
+    if args.tcp:
+        systems = {"thalweg": lambda *a: thalweg(*a, "--tcp")}
+    else:
+        systems = {"thalweg": thalweg, "copied": lambda *a: thalweg(*a, "--arena=false")}
     if shutil.which("mpicc") and shutil.which("mpirun"):
         systems["openmpi"] = openmpi
     else:

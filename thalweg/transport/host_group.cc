@@ -27,21 +27,11 @@ constexpr int kWorkers = 2;
 constexpr size_t kBlockBytes = size_t{1} << 15;
 // Operations that move more than this write their results past the caches.
 constexpr size_t kStreamBytes = size_t{1} << 20;
-constexpr char kMayRestart[] = "thalweg/host_group/may_restart";
 
 bool IsInline(HostOperation operation, size_t bytes) {
   if (operation == HostOperation::kBarrier) return true;
   return bytes <= HostControlBlock::kInlineBytes &&
          (operation == HostOperation::kAllReduce || operation == HostOperation::kBroadcast);
-}
-
-bool HasParts(HostOperation operation) {
-  return operation == HostOperation::kReduceScatter || operation == HostOperation::kAllGather ||
-         operation == HostOperation::kAllToAll;
-}
-
-bool Merges(HostOperation operation) {
-  return operation == HostOperation::kAllReduce || operation == HostOperation::kReduceScatter;
 }
 
 }  // namespace
@@ -128,20 +118,7 @@ void HostGroup::Watch() {
 
 absl::Status HostGroup::Prepare(Pending& p) {
   const HostCall& call = p.call;
-  size_t bytes = 0;
-  if (call.key == 0) return InvalidArgument("An operation of a group needs a key that is not 0");
-  if (call.elements < 0 ||
-      __builtin_mul_overflow(static_cast<size_t>(call.elements), size_t{call.element_bytes}, &bytes)) {
-    return InvalidArgument("An operation of a group on ", call.elements, " elements of ", call.element_bytes, " bytes");
-  }
-  if (call.element_bytes > kBlockBytes || (call.element_bytes == 0 && call.operation != HostOperation::kBarrier)) {
-    return InvalidArgument("An operation of a group on elements of ", call.element_bytes, " bytes");
-  }
-  if (HasParts(call.operation) && call.elements % ranks_ != 0) {
-    return InvalidArgument(call.elements, " elements cannot be divided among ", ranks_, " members");
-  }
-  if (Merges(call.operation) && call.merge == nullptr) return InvalidArgument("There is no way to merge elements");
-  if (call.root < 0 || call.root >= ranks_) return InvalidArgument("There is no rank ", call.root, " of ", ranks_);
+  ASSIGN_OR_RETURN(const size_t bytes, CheckCall(call, ranks_));
   p.bytes = bytes;
   p.is_inline = IsInline(call.operation, bytes);
   p.keeps_values = call.operation == HostOperation::kBroadcast && call.root == rank_;
@@ -297,15 +274,13 @@ bool HostGroup::MustEnd(const Pending& p) const {
   return p.phase == Pending::Phase::kMoves ? control_->lost() : control_->failed();
 }
 
-bool HostGroup::MayRestart(const absl::Status& status) { return status.GetPayload(kMayRestart).has_value(); }
-
 // Fails the operation and the group. If another step has failed first, its error is kept.
 void HostGroup::EndWith(Pending& p, const absl::Status& why) {
   control_->Fail(why, p.call.step);
   p.status = control_->status();
   if (p.status.ok()) p.status = why;  // another member fails the group at this moment
   const int64_t step = control_->failed_step();
-  if (!p.all_arrived && step != 0 && step != p.call.step) p.status.SetPayload(kMayRestart, absl::Cord());
+  if (!p.all_arrived && step != 0 && step != p.call.step) p.status = ThatMayRestart(std::move(p.status));
 }
 
 // Advances the operation as far as possible without waiting. Returns true if it is over, with its result in `p.status`.

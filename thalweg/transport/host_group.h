@@ -33,7 +33,7 @@
 #include "thalweg/base/thread.h"
 #include "thalweg/transport/host_arena.h"
 #include "thalweg/transport/host_control_block.h"
-#include "thalweg/transport/host_schedule.h"
+#include "thalweg/transport/process_group.h"
 #include "thalweg/transport/shared_memory.h"
 
 namespace thalweg {
@@ -48,55 +48,25 @@ struct HostGroupOptions {
   const Cancellation* cancellation = nullptr;  // cancels Join(); borrowed
 };
 
-// One member's call of an operation.
-struct HostCall {
-  using Merge = void (*)(void* into, const void* from, int64_t n);
-  using Finish = void (*)(void* values, int64_t n, int members);
-
-  HostOperation operation = HostOperation::kBarrier;
-  uint64_t key = 0;  // identifies the operation among those in progress, the same for all members; not 0
-  int64_t elements = 0;
-  uint32_t element_bytes = 0;
-  int64_t step = 0;  // operations of one step fail together
-  uint32_t tag = 0;  // identifies element type and merge; members must agree
-  int root = 0;
-  void* values = nullptr;   // in the arena or in other memory
-  void* results = nullptr;  // for kAllToAll; other operations overwrite `values`
-  Merge merge = nullptr;
-  Finish finish = nullptr;  // runs on the merged values; optional
-  absl::Duration timeout = absl::Seconds(60);
-};
-
 // Thread-safe.
-class HostGroup {
+class HostGroup : public ProcessGroup {
  public:
-  using Done = absl::AnyInvocable<void(const absl::Status&)>;
-  using Memory = HostArena::Memory;
-
   // Waits until all members have joined. After the timeout, returns DEADLINE_EXCEEDED and names the missing ranks.
   static absl::StatusOr<std::unique_ptr<HostGroup>> Join(const HostGroupOptions& options);
-  ~HostGroup();
+  ~HostGroup() override;
   HostGroup(const HostGroup&) = delete;
   HostGroup& operator=(const HostGroup&) = delete;
 
-  int rank() const { return rank_; }
-  int ranks() const { return ranks_; }
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
 
-  // Memory in this member's arena. Returns RESOURCE_EXHAUSTED if the arena is full.
-  absl::StatusOr<Memory> Allocate(size_t bytes) { return arena_->Allocate(bytes); }
+  // Memory in this member's arena.
+  absl::StatusOr<Memory> Allocate(size_t bytes) override { return arena_->Allocate(bytes); }
 
-  // Runs an operation and waits for its result.
-  absl::Status Run(const HostCall& call);
-  // Starts an operation. `done` runs exactly once, on this thread or on one of the group's. The memory of the
-  // call must live until then.
-  void Start(const HostCall& call, Done done);
-
-  // Fails the group for all members because a step has failed or, if `step` is 0, because this member leaves.
-  void Fail(const absl::Status& why, int64_t step) { control_->Fail(why, step); }
-  absl::Status status() const { return control_->status(); }
-  // Whether an operation ended with this error only because another step failed. No member has begun
-  // such an operation, so all members can run it in a new group.
-  static bool MayRestart(const absl::Status& status);
+  absl::Status Run(const HostCall& call) override;
+  void Start(const HostCall& call, Done done) override;
+  void Fail(const absl::Status& why, int64_t step) override { control_->Fail(why, step); }
+  absl::Status status() const override { return control_->status(); }
 
  private:
   struct Pending;

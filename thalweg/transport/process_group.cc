@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "thalweg/transport/process_group.h"
+
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "thalweg/base/status.h"
+
+namespace thalweg {
+namespace {
+
+constexpr char kMayRestart[] = "thalweg/process_group/may_restart";
+constexpr size_t kMaxElementBytes = size_t{1} << 15;
+
+}  // namespace
+
+bool HasParts(HostOperation operation) {
+  return operation == HostOperation::kReduceScatter || operation == HostOperation::kAllGather ||
+         operation == HostOperation::kAllToAll;
+}
+
+bool Merges(HostOperation operation) {
+  return operation == HostOperation::kAllReduce || operation == HostOperation::kReduceScatter;
+}
+
+absl::StatusOr<size_t> CheckCall(const HostCall& call, int ranks) {
+  size_t bytes = 0;
+  if (call.key == 0) return InvalidArgument("An operation of a group needs a key that is not 0");
+  if (call.elements < 0 ||
+      __builtin_mul_overflow(static_cast<size_t>(call.elements), size_t{call.element_bytes}, &bytes)) {
+    return InvalidArgument("An operation of a group on ", call.elements, " elements of ", call.element_bytes, " bytes");
+  }
+  if (call.element_bytes > kMaxElementBytes || (call.element_bytes == 0 && call.operation != HostOperation::kBarrier)) {
+    return InvalidArgument("An operation of a group on elements of ", call.element_bytes, " bytes");
+  }
+  if (HasParts(call.operation) && call.elements % ranks != 0) {
+    return InvalidArgument(call.elements, " elements cannot be divided among ", ranks, " members");
+  }
+  if (Merges(call.operation) && call.merge == nullptr) return InvalidArgument("There is no way to merge elements");
+  if (call.root < 0 || call.root >= ranks) return InvalidArgument("There is no rank ", call.root, " of ", ranks);
+  return bytes;
+}
+
+bool ProcessGroup::MayRestart(const absl::Status& status) { return status.GetPayload(kMayRestart).has_value(); }
+
+absl::Status ProcessGroup::ThatMayRestart(absl::Status status) {
+  status.SetPayload(kMayRestart, absl::Cord());
+  return status;
+}
+
+}  // namespace thalweg
