@@ -76,6 +76,9 @@ ABSL_DECLARE_FLAG(bool, keep_tensorflow_semantics);  // defined in python.cc
 ABSL_DECLARE_FLAG(std::string, faults);              // defined in run.cc
 ABSL_FLAG(bool, local_links, true,
           "use shared memory instead of the network between tasks of one user on this machine");
+ABSL_FLAG(bool, collective_links, true,
+          "run collectives with tasks on other machines over TCP connections of their own, on a free port; use "
+          "--nocollective_links if only the cluster's ports are open between the machines");
 ABSL_FLAG(
     bool, tcp_links, false,
     "use TCP links instead of gRPC between Thalweg tasks; the task listens on another port, which it tells its peers");
@@ -112,6 +115,7 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer(std::unique_ptr<FaultInjecto
                         .master_lease = absl::GetFlag(FLAGS_master_lease),
                         .local_links = absl::GetFlag(FLAGS_local_links),
                         .tcp_links = absl::GetFlag(FLAGS_tcp_links),
+                        .collective_links = absl::GetFlag(FLAGS_collective_links),
                         .orphan_after = absl::GetFlag(FLAGS_orphan_after),
                         .orphan_checkpoint = absl::GetFlag(FLAGS_orphan_checkpoint),
                         .release_tokens_of_tasks_that_left = !absl::GetFlag(FLAGS_keep_tensorflow_semantics),
@@ -384,14 +388,15 @@ Command ServerCommand() {
   return {.name = "server",
           .summary = "Serves one task of a cluster to Thalweg's and TensorFlow's clients and servers.",
           .usage = "--cluster C --job_name J --task_index I | --server_def FILE",
-          .flags = {"cluster",       "job_name",       "task_index",
-                    "server_def",    "cpus",           "bind",
-                    "forever",       "orphan_after",   "orphan_checkpoint",
-                    "failed_after",  "idle_after",     "peer_timeout",
-                    "client_lease",  "master_lease",   "local_links",
-                    "lifeline",      "script_channel", "keep_tensorflow_semantics",
-                    "faults",        "http",           "http_token",
-                    "flight_folder", "recorder",       "tcp_links"},
+          .flags = {"cluster",         "job_name",       "task_index",
+                    "server_def",      "cpus",           "bind",
+                    "forever",         "orphan_after",   "orphan_checkpoint",
+                    "failed_after",    "idle_after",     "peer_timeout",
+                    "client_lease",    "master_lease",   "local_links",
+                    "lifeline",        "script_channel", "keep_tensorflow_semantics",
+                    "faults",          "http",           "http_token",
+                    "flight_folder",   "recorder",       "tcp_links",
+                    "collective_links"},
           .run = RunServer};
 }
 

@@ -45,12 +45,13 @@ pid_t StartProcess(const ClusterSpec& spec, const TaskId& task, const ServerOpti
   const std::string index = absl::StrCat("--task_index=", task.index);
   const std::string timeout = absl::StrCat("--peer_timeout=", absl::FormatDuration(options.peer_timeout));
   const char* links = options.local_links ? "--local_links" : "--nolocal_links";
+  const char* collective_links = options.collective_links ? "--collective_links" : "--nocollective_links";
   const char* tcp = options.tcp_links ? "--tcp_links" : "--notcp_links";
   const std::string inject = absl::StrCat("--faults=", faults);
   const std::string level = absl::StrCat("--minloglevel=", static_cast<int>(MinLogLevel()));
-  std::vector<const char*> args{program.c_str(), "server",        cluster.c_str(), job.c_str(),
-                                index.c_str(),   timeout.c_str(), links,           tcp,
-                                inject.c_str(),  level.c_str(),   nullptr};
+  std::vector<const char*> args{program.c_str(),  "server",        cluster.c_str(), job.c_str(),
+                                index.c_str(),    timeout.c_str(), links,           tcp,
+                                collective_links, inject.c_str(),  level.c_str(),   nullptr};
 
   int output[2];
   CHECK(pipe2(output, O_CLOEXEC) == 0);

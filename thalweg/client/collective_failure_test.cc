@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A member of a collective fails: before it, in it or after it. The others must learn of it, and the
-// next step must work. Members share memory, or exchange messages.
+// next step must work. Members share memory, have TCP connections of their own, or make gRPC calls.
 #include <signal.h>
 
 #include <limits>
@@ -22,12 +22,21 @@ using testing::HasSubstr;
 constexpr int kWorkers = 3;
 constexpr float kBad = std::numeric_limits<float>::infinity();
 
-// By whether members share memory.
-class CollectiveFailureTest : public testing::TestWithParam<bool> {
+enum class MembersUse { kSharedMemory, kTcp, kGrpc };
+
+ServerOptions OptionsFor(MembersUse use) {
+  return {.local_links = use == MembersUse::kSharedMemory, .collective_links = use == MembersUse::kTcp};
+}
+std::string NameOf(const testing::TestParamInfo<MembersUse>& info) {
+  return info.param == MembersUse::kSharedMemory ? "SharedMemory" : info.param == MembersUse::kTcp ? "Tcp" : "Grpc";
+}
+
+class CollectiveFailureTest : public testing::TestWithParam<MembersUse> {
  protected:
-  static ServerOptions Options() { return {.local_links = GetParam()}; }
+  static ServerOptions Options() { return OptionsFor(GetParam()); }
 };
-INSTANTIATE_TEST_SUITE_P(SharedMemory, CollectiveFailureTest, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Members, CollectiveFailureTest,
+                         testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp, MembersUse::kGrpc), NameOf);
 
 // Element 0 of the input fails a member before its first sum if it is not finite, element 1 between the two
 // sums, and element 2 after them.
@@ -154,8 +163,28 @@ TEST_P(CollectiveFailureTest, AFaultInOneTaskReachesTheOthers) {
   }
 }
 
-TEST(SharedCollectives, MembersThatDoNotAgreeAllLearnIt) {
-  TestCluster cluster({{"worker", 2}});
+// Members that make no calls of the worker service.
+class DirectCollectivesTest : public CollectiveFailureTest {};
+INSTANTIATE_TEST_SUITE_P(Members, DirectCollectivesTest, testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp),
+                         NameOf);
+
+TEST_P(DirectCollectivesTest, MembersMakeNoCalls) {
+  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options());
+  SetFailPointHandler([](absl::string_view at, absl::string_view) {
+    return at == "collective.receive" ? absl::InternalError("a call") : absl::OkStatus();
+  });
+  const auto members = Members(cluster, kWorkers, TwoSums());
+  for (const int64_t elements : {10, 5000, 100000}) {
+    for (const auto& result : RunAll(members, [&](int i) { return Input(elements, i + 1.f, -1); })) {
+      ASSERT_OK(result.status());
+      EXPECT_EQ(result->flat<float>()[elements - 1], 18);
+    }
+  }
+  SetFailPointHandler(nullptr);
+}
+
+TEST_P(DirectCollectivesTest, MembersThatDoNotAgreeAllLearnIt) {
+  TestCluster cluster({{"worker", 2}}, {}, TasksIn::kThisProcess, Options());
   for (const int64_t elements : {10, 5000}) {
     // The leader has seen the first step, and is not asked again.
     const auto members = Members(cluster, 2, Sum(2));
@@ -180,8 +209,10 @@ TEST(SharedCollectives, MembersThatDoNotAgreeAllLearnIt) {
 }
 
 // A process that is stopped neither answers nor closes its sockets.
-TEST(SharedCollectives, AStoppedMemberIsNamed) {
-  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kProcesses, {.peer_timeout = absl::Seconds(1)});
+TEST_P(DirectCollectivesTest, AStoppedMemberIsNamed) {
+  ServerOptions options = Options();
+  options.peer_timeout = absl::Seconds(1);
+  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kProcesses, options);
   auto members = Members(cluster, kWorkers, Sum(kWorkers));
   const auto value = [](int i) { return Tensor::Vector<float>({1, 1}); };
   for (const auto& result : RunAll(members, value)) ASSERT_OK(result.status());

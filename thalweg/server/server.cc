@@ -151,6 +151,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   const WorkersFactory make_workers = [s](const ClusterSpec& c, const TaskId& self) {
     return MakeGrpcWorkers(c, self, &*s->worker, &s->client);
   };
+  const std::vector<std::string> hosts = ListenHosts(cluster, task, options.bind);
+  DirectCollectivesOptions direct_collectives{.host = options.local_links ? HostIdentity() : ""};
+  if (options.collective_links) {
+    direct_collectives.listen_on = hosts;
+    direct_collectives.reach_at = host_port.host;
+  }
   s->worker.emplace(LocalWorkerOptions{.task = task,
                                        .devices = &*s->devices,
                                        .membership = &s->membership,
@@ -158,7 +164,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .sequences = &s->sequences,
                                        .collective_leader = session_config.experimental().collective_group_leader(),
                                        .health = &*s->health,
-                                       .host = options.local_links ? HostIdentity() : "",
+                                       .direct_collectives = direct_collectives,
                                        .gate = &s->gate_of_updates,
                                        .monitor = monitor,
                                        .master_lease = options.master_lease,
@@ -213,7 +219,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
     if (method.path == "/tensorflow.MasterService/RunStep") in_process.run_step = method.counts;
     if (method.path == "/tensorflow.MasterService/RunCallable") in_process.run_callable = method.counts;
   }
-  const std::vector<std::string> hosts = ListenHosts(cluster, task, options.bind);
   ASSIGN_OR_RETURN(
       s->rpc,
       RpcServer::Start(

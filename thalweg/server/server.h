@@ -44,6 +44,9 @@ struct ServerOptions {
   // Exchange messages with other Thalweg tasks over TCP links instead of gRPC. The task listens on
   // another port, which it tells its peers over gRPC. If that port cannot be reached, they use gRPC.
   bool tcp_links = false;
+  // Run collectives with tasks on other machines over TCP connections of their own, on a free port that is chosen
+  // when the first collective begins. False: over the cluster's ports, by gRPC, which is slower.
+  bool collective_links = true;
   // How long Join() waits while the job has no worker and no client uses this task.
   absl::Duration orphan_after = absl::InfiniteDuration();
   // Before Join() gives up for that reason, it saves all variables of this task in the

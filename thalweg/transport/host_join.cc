@@ -21,7 +21,7 @@
 namespace thalweg {
 namespace {
 
-constexpr uint32_t kHelloMagic = 0x7477676d, kHelloVersion = 2;
+constexpr uint32_t kHelloMagic = 0x7477676d, kHelloVersion = 3;
 constexpr size_t kMaxName = 64;
 // How long a wait lasts before cancellation and deadline are looked at again, and how long
 // one that finds nobody to connect to waits before it tries again.

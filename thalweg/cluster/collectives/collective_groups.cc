@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/device_name.h"
@@ -18,6 +19,8 @@ using tensorflow::CompleteGroupRequest;
 using tensorflow::CompleteInstanceRequest;
 using tensorflow::DeviceAttributes;
 
+// Between the host and the address in the description of a device.
+constexpr absl::string_view kAddressFollows = " | tcp ";
 constexpr int kBroadcast = 1;  // of CompleteInstanceRequest.type
 // Other tasks choose the keys, so the numbers are limited. The latest complete instances are kept for members that ask
 // again. Groups are kept as long as there is room.
@@ -41,6 +44,15 @@ absl::Status GivenUpBy(const std::string& task, const absl::Status& why) {
                       absl::StrCat("Task ", task, " has given the step up: ", why.message()));
 }
 
+std::string CollectiveGroup::Place::ToString() const {
+  return address.empty() ? host : absl::StrCat(host, kAddressFollows, address);
+}
+
+CollectiveGroup::Place CollectiveGroup::Place::Parse(absl::string_view text) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(kAddressFollows, 1));
+  return {parts.first, parts.second};
+}
+
 int CollectiveGroup::RankOf(absl::string_view device) const {
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i].device == device) return static_cast<int>(i);
@@ -51,16 +63,16 @@ int CollectiveGroup::RankOf(absl::string_view device) const {
 absl::StatusOr<CollectiveGroup> CollectiveGroup::Of(std::vector<DeviceAttributes> devices) {
   // Sort by the task's name, then by device type and number. TensorFlow's tasks use this order too, and all members
   // must use the same.
-  using Place = std::tuple<std::string, std::string, int>;
-  std::map<Place, Member> by_place;
+  using Order = std::tuple<std::string, std::string, int>;
+  std::map<Order, Member> by_order;
   for (const DeviceAttributes& device : devices) {
     ASSIGN_OR_RETURN(const DeviceName name, DeviceName::Parse(device.name()));
     if (!name.is_full()) return InvalidArgument("\"", device.name(), "\" is no full name of a device");
-    by_place[{TaskOf(name), *name.type, *name.id}] = {device.name(), TaskOf(name), device.incarnation(),
-                                                      device.physical_device_desc()};
+    by_order[{TaskOf(name), *name.type, *name.id}] = {device.name(), TaskOf(name), device.incarnation(),
+                                                      Place::Parse(device.physical_device_desc())};
   }
   CollectiveGroup group;
-  for (auto& [place, member] : by_place) {
+  for (auto& [order, member] : by_order) {
     if (group.members.empty() || group.members.back().task != member.task) group.members_per_task.push_back(0);
     ++group.members_per_task.back();
     group.members.push_back(std::move(member));

@@ -23,11 +23,20 @@ namespace thalweg {
 
 // The members of a group, by rank.
 struct CollectiveGroup {
+  // Where a task runs. TensorFlow's tasks pass it on as the description of a device.
+  struct Place {
+    std::string host;     // see HostIdentity(); "" if the task does not report it
+    std::string address;  // see NetAddress; "" if the task does not listen
+
+    std::string ToString() const;
+    static Place Parse(absl::string_view text);
+    friend bool operator==(const Place&, const Place&) = default;
+  };
   struct Member {
     std::string device;
     std::string task;
     uint64_t incarnation = 0;
-    std::string host;  // see HostIdentity(); "" if the task does not report it
+    Place place;
 
     friend bool operator==(const Member&, const Member&) = default;
   };

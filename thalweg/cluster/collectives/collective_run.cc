@@ -18,8 +18,8 @@
 namespace thalweg {
 namespace {
 
-// The key of an operation in a group on one host. All processes compute the same key.
-uint64_t HostKey(int64_t step_id, absl::string_view key) {
+// The key of an operation in a group. All processes compute the same key.
+uint64_t DirectKey(int64_t step_id, absl::string_view key) {
   uint64_t hash = 14695981039346656037u ^ static_cast<uint64_t>(step_id);  // FNV-1a
   for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   hash = (hash ^ (hash >> 31)) * 1099511628211u;
@@ -119,7 +119,7 @@ void TaskCollectives::Run::AskGroup(Worker& leader, bool wait_for_ready) {
   q.request.set_device_type(call_.device->type());
   q.request.set_collective_type(static_cast<int>(call_.kind));
   *q.request.mutable_device_attributes() = call_.device->Attributes();
-  q.request.mutable_device_attributes()->set_physical_device_desc(task_.host_.host());
+  q.request.mutable_device_attributes()->set_physical_device_desc(task_.direct_.Report().ToString());
   if (!wait_for_ready) WatchLeader(leader);
   leader.CompleteGroup(
       {.cancellation = &calls_, .wait_for_ready = wait_for_ready}, q.request, &q.response,
@@ -235,7 +235,8 @@ void TaskCollectives::Run::Execute(int source) {
     return RunAllToAll({.key = key, .rank = rank_, .members = members, .parts = call_.own, .values = call_.values},
                        shared_from_this(), std::move(done));
   }
-  if (task_.host_.Serves(*group, call_.values.TotalBytes())) return ExecuteOnHost(*group, key, source);
+  const DirectCollectives::Path path = DirectCollectives::PathOf(*group, call_.values.TotalBytes());
+  if (path != DirectCollectives::Path::kNone) return ExecuteDirectly(path, *group, key, source);
   if (broadcasts) {
     return RunTreeBroadcast({.key = key,
                              .rank = rank_,
@@ -274,9 +275,10 @@ void TaskCollectives::Run::TakeOwnPart() {
   if (bytes > 0) std::memcpy(call_.own.raw(), static_cast<const char*>(call_.values.raw()) + rank_ * bytes, bytes);
 }
 
-// Runs the op in shared memory. While it waits, the members are checked in the same way as those of a ring.
-void TaskCollectives::Run::ExecuteOnHost(const CollectiveGroup& group, const std::string& key, int source) {
-  HostCall call{.key = HostKey(step_id_, key),
+// Runs the op in shared memory or over TCP. While it waits, the members are checked in the same way as those of a ring.
+void TaskCollectives::Run::ExecuteDirectly(DirectCollectives::Path path, const CollectiveGroup& group,
+                                           const std::string& key, int source) {
+  HostCall call{.key = DirectKey(step_id_, key),
                 .elements = call_.values.num_elements(),
                 .element_bytes = static_cast<uint32_t>(ElementSize(call_.values.dtype())),
                 .step = step_id_,
@@ -310,20 +312,20 @@ void TaskCollectives::Run::ExecuteOnHost(const CollectiveGroup& group, const std
   wait(1);
   {
     MutexLock lock(&mutex_);
-    on_host_ = true;
+    direct_running_ = true;
   }
-  task_.host_.Run(group, call_.group_key, rank_, call, calls_,
-                  [self = shared_from_this(), wait](const absl::Status& status) {
-                    wait(-1);
-                    self->End(status);
-                  });
+  task_.direct_.Run(path, group, call_.group_key, rank_, call, calls_,
+                    [self = shared_from_this(), wait](const absl::Status& status) {
+                      wait(-1);
+                      self->End(status);
+                    });
 }
 
 void TaskCollectives::Run::AskForFailures() {
   std::shared_ptr<const CollectiveGroup> group;
   {
     MutexLock lock(&mutex_);
-    if (!std::exchange(on_host_, false)) return;
+    if (!std::exchange(direct_running_, false)) return;
     group = group_;
   }
   for (const CollectiveGroup::Member& member : group->members) {

@@ -36,8 +36,8 @@ class TaskCollectives::Run : public Links, public std::enable_shared_from_this<T
   std::string Describe() const;
   // The members that the run waits for, to send values or to receive them.
   std::vector<CollectiveGroup::Member> WaitsFor() const;
-  // Members in shared memory exchange no messages. If a run takes long, it asks the other members to report
-  // if they give up the step: a member may have failed before it knew of the group.
+  // Members in shared memory or with connections of their own make no calls. If a run takes long, it asks the other
+  // members to report if they give up the step: a member may have failed before it knew of the group.
   void AskForFailures();
   Worker* FindWorker(const std::string& task) const { return graph_->workers->Find(task); }
   const std::string& task() const { return graph_->task; }
@@ -56,7 +56,7 @@ class TaskCollectives::Run : public Links, public std::enable_shared_from_this<T
   void GotGroup(std::shared_ptr<const CollectiveGroup> group);
   void ResolveInstance();
   void Execute(int source);
-  void ExecuteOnHost(const CollectiveGroup& group, const std::string& key, int source);
+  void ExecuteDirectly(DirectCollectives::Path path, const CollectiveGroup& group, const std::string& key, int source);
   void PutOwnPart();
   void TakeOwnPart();
   void End(absl::Status status);
@@ -79,7 +79,7 @@ class TaskCollectives::Run : public Links, public std::enable_shared_from_this<T
   mutable Mutex mutex_;
   std::shared_ptr<const CollectiveGroup> group_ ABSL_GUARDED_BY(mutex_);
   bool executing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool on_host_ ABSL_GUARDED_BY(mutex_) = false;  // runs in shared memory, and AskForFailures() has not run
+  bool direct_running_ ABSL_GUARDED_BY(mutex_) = false;  // without calls, and AskForFailures() has not run
   std::optional<int64_t> leader_watch_ ABSL_GUARDED_BY(mutex_);
   std::map<int, int> receiving_ ABSL_GUARDED_BY(mutex_);  // transfers by rank
   std::map<int, int> sending_ ABSL_GUARDED_BY(mutex_);

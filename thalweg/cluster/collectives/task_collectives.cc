@@ -61,8 +61,8 @@ std::optional<Tensor> TaskCollectives::StepPart::AllocateShared(int32_t group_ke
                                                                 const Shape& shape) {
   const auto group = graph_->FindGroup(group_key, device.name());
   const int64_t bytes = shape.num_elements() * static_cast<int64_t>(ElementSize(dtype));
-  if (group == nullptr || !task_.host_.Serves(*group, bytes)) return std::nullopt;
-  std::optional<HostGroup::Memory> memory = task_.host_.Allocate(*group, group_key, static_cast<size_t>(bytes));
+  if (group == nullptr) return std::nullopt;
+  std::optional<ProcessGroup::Memory> memory = task_.direct_.Allocate(*group, group_key, static_cast<size_t>(bytes));
   if (!memory.has_value()) return std::nullopt;
   char* const data = memory->data;
   // The captured owner frees the memory.
@@ -124,7 +124,7 @@ void TaskCollectives::Shutdown(const absl::Status& why) {
   closed_.Cancel(why);
   groups_.Close(why);
   buffers_.AbortAll(why);
-  host_.Close(why);
+  direct_.Close(why);
   for (const auto& run : Running()) run->Abort(why);
   std::unique_ptr<Thread> thread;
   {
@@ -193,7 +193,7 @@ void TaskCollectives::Watch() {
       if (closing_) return;
     }
     AskPeers();
-    host_.Purge();
+    direct_.Purge();
     Report(absl::Now());
   }
 }

@@ -18,7 +18,7 @@
 #include "thalweg/base/timer.h"
 #include "thalweg/cluster/collectives/buffer_rendezvous.h"
 #include "thalweg/cluster/collectives/collective_groups.h"
-#include "thalweg/cluster/collectives/host_collectives.h"
+#include "thalweg/cluster/collectives/direct_collectives.h"
 #include "thalweg/cluster/membership.h"
 #include "thalweg/cluster/peer_health.h"
 #include "thalweg/cluster/worker/worker.h"
@@ -59,13 +59,13 @@ struct TaskCollectivesOptions {
   std::string task;
   Membership* membership = nullptr;  // borrowed
   PeerHealth* health = nullptr;      // borrowed; nullptr: the leader's health is not checked
-  std::string host;                  // see HostIdentity(); "" turns shared memory with other tasks off
+  DirectCollectivesOptions direct;
 };
 
 // Thread-safe.
 class TaskCollectives {
  public:
-  explicit TaskCollectives(const TaskCollectivesOptions& options) : options_(options), host_(options.host) {}
+  explicit TaskCollectives(const TaskCollectivesOptions& options) : options_(options), direct_(options.direct) {}
   ~TaskCollectives();
 
   // The collectives of one step, which its kernels use. Must not outlive this object.
@@ -108,7 +108,7 @@ class TaskCollectives {
   const TaskCollectivesOptions options_;
   BufferRendezvous buffers_;
   CollectiveGroups groups_;
-  HostCollectives host_;
+  DirectCollectives direct_;
   Timer timer_;
   Cancellation closed_;
 

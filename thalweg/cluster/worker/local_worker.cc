@@ -25,7 +25,7 @@ LocalWorker::LocalWorker(const LocalWorkerOptions& options)
       collectives_({.task = options.task.ToString(),
                     .membership = options.membership,
                     .health = options.health,
-                    .host = options.host}),
+                    .direct = options.direct_collectives}),
       running_(options.task.ToString(), options.log_wait_after),
       environment_{.pool = &options.devices->pool(),
                    .rendezvous = &rendezvous_,

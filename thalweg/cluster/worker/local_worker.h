@@ -46,7 +46,7 @@ struct LocalWorkerOptions {
   CollectiveStepIds* sequences = nullptr;         // borrowed; shared with the server's master
   std::string collective_leader;                  // for graphs that do not name one
   PeerHealth* health = nullptr;                   // borrowed; nullptr: other tasks are not watched
-  std::string host;                               // see HostIdentity(); "": collectives do not use shared memory
+  DirectCollectivesOptions direct_collectives;
   UpdateGate* gate = nullptr;                     // borrowed; the gate of the server's master, if it has one
   TaskMonitor* monitor = nullptr;                 // borrowed; nullptr: nothing is recorded
   absl::Duration log_wait_after = kLogWaitAfter;  // how long a wait may last before it is logged

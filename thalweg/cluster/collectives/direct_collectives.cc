@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "thalweg/cluster/collectives/host_collectives.h"
+#include "thalweg/cluster/collectives/direct_collectives.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,13 +9,15 @@
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
+#include "thalweg/transport/host_group.h"
+#include "thalweg/transport/net_group.h"
 
 namespace thalweg {
 namespace {
 
 // Limits the address space. Pages are allocated on first use.
 constexpr size_t kArenaBytes = size_t{16} << 30;
-// Larger tensors use the ring.
+// Larger tensors use TCP.
 constexpr int64_t kMaxBytes = int64_t{2} << 30;
 
 // Unlike absl::Hash, gives the same value in all processes.
@@ -26,8 +28,8 @@ uint64_t StableHash(absl::string_view text) {
 }
 
 // Identifies a group by its key and members. Incarnations are random, so no two groups share an identity.
-std::string IdentityOf(const CollectiveGroup& group, int32_t group_key) {
-  std::string text = absl::StrCat(group_key);
+std::string IdentityOf(DirectCollectives::Path path, const CollectiveGroup& group, int32_t group_key) {
+  std::string text = absl::StrCat(path == DirectCollectives::Path::kTcp ? "tcp " : "", group_key);
   for (const CollectiveGroup::Member& member : group.members) {
     absl::StrAppend(&text, "|", member.device, "#", member.incarnation);
   }
@@ -36,11 +38,43 @@ std::string IdentityOf(const CollectiveGroup& group, int32_t group_key) {
 
 }  // namespace
 
+// How to join a group: over TCP if it has addresses.
+struct DirectCollectives::GroupOptions {
+  std::string name;
+  int rank = 0;
+  std::vector<std::string> names, hosts;
+  std::vector<NetAddress> addresses;
+  NetEndpoint* endpoint = nullptr;
+
+  absl::StatusOr<std::unique_ptr<ProcessGroup>> Join(const Cancellation* cancellation) const {
+    // The runs that wait check that the other members are alive, so no timeout is needed.
+    std::unique_ptr<ProcessGroup> group;
+    if (addresses.empty()) {
+      ASSIGN_OR_RETURN(group, HostGroup::Join({.name = name,
+                                               .rank = rank,
+                                               .ranks = static_cast<int>(names.size()),
+                                               .names = names,
+                                               .arena_bytes = kArenaBytes,
+                                               .timeout = absl::InfiniteDuration(),
+                                               .cancellation = cancellation}));
+    } else {
+      ASSIGN_OR_RETURN(group, NetGroup::Join(*endpoint, {.name = name,
+                                                         .rank = rank,
+                                                         .addresses = addresses,
+                                                         .names = names,
+                                                         .hosts = hosts,
+                                                         .timeout = absl::InfiniteDuration(),
+                                                         .cancellation = cancellation}));
+    }
+    return group;
+  }
+};
+
 // One call of Run() that is in progress.
-struct HostCollectives::Operation {
+struct DirectCollectives::Operation {
   std::string identity;
   int32_t group_key = 0;
-  HostGroupOptions options;
+  GroupOptions options;
   HostCall call;
   Cancellation* cancellation = nullptr;
   std::optional<Cancellation::CallbackId> callback;
@@ -59,13 +93,10 @@ struct HostCollectives::Operation {
 };
 
 // Joins on its own thread. No caller waits for it.
-class HostCollectives::Membership {
+class DirectCollectives::Membership {
  public:
-  explicit Membership(HostGroupOptions options) : options_(std::move(options)) {
-    options_.cancellation = &join_;
-    options_.timeout = absl::InfiniteDuration();  // the runs that wait check that the other members are alive
-    joiner_ = std::make_unique<Thread>("host-join", [this] { Join(); });
-  }
+  explicit Membership(GroupOptions options)
+      : options_(std::move(options)), joiner_(std::make_unique<Thread>("group-join", [this] { Join(); })) {}
   ~Membership() { Leave(Cancelled("The group is given up")); }
 
   bool failed() {
@@ -77,21 +108,21 @@ class HostCollectives::Membership {
     return failed_.ok() && group_ == nullptr;
   }
 
-  std::optional<HostGroup::Memory> Allocate(size_t bytes) {
-    HostGroup* group = nullptr;
+  std::optional<ProcessGroup::Memory> Allocate(size_t bytes) {
+    ProcessGroup* group = nullptr;
     {
       MutexLock lock(&mutex_);
       group = group_.get();
     }
     // After a failure other members may still write to memory of operations that have ended here.
     if (group == nullptr || !group->status().ok()) return std::nullopt;
-    absl::StatusOr<HostGroup::Memory> memory = group->Allocate(bytes);
+    absl::StatusOr<ProcessGroup::Memory> memory = group->Allocate(bytes);
     if (!memory.ok()) return std::nullopt;
     return *std::move(memory);
   }
 
   void Start(const HostCall& call, Done done) {
-    HostGroup* group = nullptr;
+    ProcessGroup* group = nullptr;
     absl::Status failed;
     {
       MutexLock lock(&mutex_);
@@ -109,7 +140,7 @@ class HostCollectives::Membership {
   // Ends an operation. While members are still joining, the other members do not know of it. Later, its step
   // fails for all members.
   void Cancel(const HostCall& call, const std::string& task, const absl::Status& why) {
-    HostGroup* group = nullptr;
+    ProcessGroup* group = nullptr;
     std::vector<Done> ended;
     {
       MutexLock lock(&mutex_);
@@ -132,9 +163,10 @@ class HostCollectives::Membership {
 
  private:
   void Join() {
-    absl::StatusOr<std::unique_ptr<HostGroup>> group = HostGroup::Join(options_);
-    VLOG(1) << "Rank " << options_.rank << " of " << options_.ranks << " shares memory in group " << options_.name
-            << ": " << group.status();
+    absl::StatusOr<std::unique_ptr<ProcessGroup>> group = options_.Join(&join_);
+    VLOG(1) << "Rank " << options_.rank << " of " << options_.names.size()
+            << (options_.addresses.empty() ? " shares memory in group " : " is connected by TCP in group ")
+            << options_.name << ": " << group.status();
     std::vector<std::pair<HostCall, Done>> waiting;
     {
       MutexLock lock(&mutex_);
@@ -148,16 +180,16 @@ class HostCollectives::Membership {
     for (auto& [call, done] : waiting) Start(call, std::move(done));
   }
 
-  HostGroupOptions options_;
+  const GroupOptions options_;
   Cancellation join_;
   Mutex mutex_;
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);                             // why joining failed
   std::vector<std::pair<HostCall, Done>> waiting_ ABSL_GUARDED_BY(mutex_);  // for all members to join
-  std::unique_ptr<HostGroup> group_ ABSL_GUARDED_BY(mutex_);                // constant once set
+  std::unique_ptr<ProcessGroup> group_ ABSL_GUARDED_BY(mutex_);             // constant once set
   std::unique_ptr<Thread> joiner_;
 };
 
-void HostCollectives::Operation::Cancel(const absl::Status& why) {
+void DirectCollectives::Operation::Cancel(const absl::Status& why) {
   std::shared_ptr<Membership> where;
   {
     MutexLock lock(&mutex);
@@ -167,40 +199,70 @@ void HostCollectives::Operation::Cancel(const absl::Status& why) {
   if (where != nullptr) where->Cancel(call, task(), why);
 }
 
-HostCollectives::~HostCollectives() { Close(Cancelled("The task ends")); }
+DirectCollectives::~DirectCollectives() { Close(Cancelled("The task ends")); }
 
-bool HostCollectives::Serves(const CollectiveGroup& group, int64_t bytes) const {
-  if (host_.empty() || group.members.size() > HostControlBlock::kMaxRanks || group.members.size() < 2) return false;
-  if (group.members_per_task.size() != group.members.size() || bytes > kMaxBytes) return false;
-  for (const CollectiveGroup::Member& member : group.members) {
-    if (member.host != host_) return false;
+CollectiveGroup::Place DirectCollectives::Report() {
+  CollectiveGroup::Place place{.host = options_.host};
+  MutexLock lock(&endpoint_mutex_);
+  if (!std::exchange(listened_, true) && !options_.listen_on.empty()) {
+    absl::StatusOr<std::unique_ptr<NetEndpoint>> endpoint = NetEndpoint::Listen(options_.listen_on, options_.reach_at);
+    if (endpoint.ok()) {
+      endpoint_ = *std::move(endpoint);
+    } else {
+      LOG(WARNING) << "Collectives between hosts use gRPC: " << endpoint.status();
+    }
   }
-  return true;
+  if (endpoint_ != nullptr) place.address = endpoint_->address().ToString();
+  return place;
 }
 
-std::optional<HostGroup::Memory> HostCollectives::Allocate(const CollectiveGroup& group, int32_t group_key,
-                                                           size_t bytes) {
+DirectCollectives::Path DirectCollectives::PathOf(const CollectiveGroup& group, int64_t bytes) {
+  const std::vector<CollectiveGroup::Member>& members = group.members;
+  if (members.size() < 2 || group.members_per_task.size() != members.size()) return Path::kNone;
+  const auto all = [&](auto predicate) { return std::all_of(members.begin(), members.end(), predicate); };
+  const bool one_host = !members[0].place.host.empty() &&
+                        all([&](const auto& member) { return member.place.host == members[0].place.host; });
+  if (one_host && members.size() <= HostControlBlock::kMaxRanks && bytes <= kMaxBytes) return Path::kSharedMemory;
+  const bool have_addresses = all([](const auto& member) { return NetAddress::Parse(member.place.address).ok(); });
+  return have_addresses ? Path::kTcp : Path::kNone;
+}
+
+std::optional<ProcessGroup::Memory> DirectCollectives::Allocate(const CollectiveGroup& group, int32_t group_key,
+                                                                size_t bytes) {
   if (bytes <= HostControlBlock::kInlineBytes) return std::nullopt;
+  if (PathOf(group, static_cast<int64_t>(bytes)) != Path::kSharedMemory) return std::nullopt;
   std::shared_ptr<Membership> membership;
   {
     MutexLock lock(&mutex_);
-    const auto it = groups_.find(IdentityOf(group, group_key));
+    const auto it = groups_.find(IdentityOf(Path::kSharedMemory, group, group_key));
     if (it != groups_.end()) membership = it->second.membership;
   }
   return membership == nullptr ? std::nullopt : membership->Allocate(bytes);
 }
 
-void HostCollectives::Run(const CollectiveGroup& group, int32_t group_key, int rank, const HostCall& call,
-                          Cancellation& cancellation, Done done) {
+void DirectCollectives::Run(Path path, const CollectiveGroup& group, int32_t group_key, int rank, const HostCall& call,
+                            Cancellation& cancellation, Done done) {
   auto operation = std::make_shared<Operation>();
-  operation->identity = IdentityOf(group, group_key);
+  operation->identity = IdentityOf(path, group, group_key);
   operation->group_key = group_key;
   operation->options = {.name = absl::StrCat(absl::Hex(StableHash(operation->identity), absl::kZeroPad16), "-",
                                              absl::Hex(StableHash(absl::StrCat("2", operation->identity)))),
-                        .rank = rank,
-                        .ranks = static_cast<int>(group.members.size()),
-                        .arena_bytes = kArenaBytes};
-  for (const CollectiveGroup::Member& member : group.members) operation->options.names.push_back(member.task);
+                        .rank = rank};
+  for (const CollectiveGroup::Member& member : group.members) {
+    operation->options.names.push_back(member.task);
+    operation->options.hosts.push_back(member.place.host);
+    if (path != Path::kTcp) continue;
+    absl::StatusOr<NetAddress> address = NetAddress::Parse(member.place.address);
+    if (!address.ok()) return done(address.status());
+    operation->options.addresses.push_back(*std::move(address));
+  }
+  if (path == Path::kTcp) {
+    MutexLock lock(&endpoint_mutex_);
+    operation->options.endpoint = endpoint_.get();
+    // The leader knows an address of this task, so the task listens.
+    if (endpoint_ == nullptr || endpoint_->address().ToString() != group.members[rank].place.address)
+      return done(Internal("The leader of group ", group_key, " does not know this task's address"));
+  }
   operation->call = call;
   operation->cancellation = &cancellation;
   operation->done = std::move(done);
@@ -221,7 +283,7 @@ void HostCollectives::Run(const CollectiveGroup& group, int32_t group_key, int r
 }
 
 // Returns the membership in which an operation can run. Creates one if there is none or it has failed.
-absl::StatusOr<std::shared_ptr<HostCollectives::Membership>> HostCollectives::Enter(const Operation& operation) {
+absl::StatusOr<std::shared_ptr<DirectCollectives::Membership>> DirectCollectives::Enter(const Operation& operation) {
   MutexLock lock(&mutex_);
   RETURN_IF_ERROR(closed_);
   Entry& entry = groups_[operation.identity];
@@ -239,7 +301,7 @@ absl::StatusOr<std::shared_ptr<HostCollectives::Membership>> HostCollectives::En
   return entry.membership;
 }
 
-void HostCollectives::Begin(const std::shared_ptr<Operation>& operation) {
+void DirectCollectives::Begin(const std::shared_ptr<Operation>& operation) {
   const absl::StatusOr<std::shared_ptr<Membership>> entered = Enter(*operation);
   if (!entered.ok()) return operation->End(entered.status());
   const std::shared_ptr<Membership>& membership = *entered;
@@ -249,7 +311,7 @@ void HostCollectives::Begin(const std::shared_ptr<Operation>& operation) {
   }
   // Keeps the membership alive, so that Purge() does not wait for the work that `done` starts.
   membership->Start(operation->call, [this, operation, membership](const absl::Status& status) {
-    if (HostGroup::MayRestart(status)) return Begin(operation);
+    if (ProcessGroup::MayRestart(status)) return Begin(operation);
     operation->End(status);
   });
   absl::Status cancelled;
@@ -261,7 +323,7 @@ void HostCollectives::Begin(const std::shared_ptr<Operation>& operation) {
   if (!cancelled.ok()) membership->Cancel(operation->call, operation->task(), cancelled);
 }
 
-void HostCollectives::Purge() {
+void DirectCollectives::Purge() {
   std::vector<std::shared_ptr<Membership>> gone;
   MutexLock lock(&mutex_);
   for (auto it = groups_.begin(); it != groups_.end();) {
@@ -278,7 +340,7 @@ void HostCollectives::Purge() {
 }
 
 // Memberships are kept until the end, because operations that are being cancelled may still use them.
-void HostCollectives::Close(const absl::Status& why) {
+void DirectCollectives::Close(const absl::Status& why) {
   std::vector<std::shared_ptr<Membership>> memberships;
   {
     MutexLock lock(&mutex_);
