@@ -80,6 +80,10 @@ fuzz: setup-develop ## fuzz the parsers of messages, files and texts for SECONDS
 	@$(call build,fuzz,fuzzers)
 	@tests/fuzz/run $(or $(SECONDS),60)
 
+.PHONY: test-network
+test-network: build ## all-reduce between network namespaces of limited bandwidth; fails if it takes over twice what the formula says; needs root
+	@python3 bench/network.py --hosts 2,4 --gbits 1 --slack 2
+
 .PHONY: bench
 bench: build tensorflow ## run the benchmarks
 	@shopt -s nullglob; \
