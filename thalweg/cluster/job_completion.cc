@@ -289,10 +289,11 @@ absl::Time JobCompletion::NextAsk(const std::vector<TaskId>& waits) const {
   if (!done_.empty()) return known_ != done_.size() ? absl::InfinitePast() : asked_ + kAskEvery;
   if (!failed_.empty()) return asked_ + kWatchFailedEvery;
   // While no worker is done, ask only to find out which workers are alive.
-  const bool all_known = std::all_of(waits.begin(), waits.end(), [this](const TaskId& task) {
-    const auto peer = presence_.find(task);
-    return peer != presence_.end() && peer->second.seen != absl::InfinitePast();
-  });
+  const bool all_known =
+      std::all_of(waits.begin(), waits.end(), [this](const TaskId& task) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        const auto peer = presence_.find(task);
+        return peer != presence_.end() && peer->second.seen != absl::InfinitePast();
+      });
   return asked_ + std::clamp(options_.orphan_after / 4, absl::Milliseconds(20), all_known ? kAskRarely : kAskNew);
 }
 

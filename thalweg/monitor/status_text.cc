@@ -20,10 +20,10 @@ std::string Amount(double bytes) {
     bytes /= 1000;
     ++unit;
   }
-  return absl::StrFormat(bytes < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes, kUnits[unit]);
+  return absl::StrFormat("%.*f %s", bytes < 10 && unit > 0 ? 1 : 0, bytes, kUnits[unit]);
 }
 
-std::string Rate(double rate) { return rate == 0 ? "" : absl::StrFormat(rate < 10 ? "%.1f" : "%.0f", rate); }
+std::string Rate(double rate) { return rate == 0 ? "" : absl::StrFormat("%.*f", rate < 10 ? 1 : 0, rate); }
 
 // Names come from clients: no control characters for the terminal.
 std::string Printable(std::string text) {
