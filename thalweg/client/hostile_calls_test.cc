@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -183,6 +184,32 @@ TEST(HostileCalls, SessionsThatNobodyCallsAreClosed) {
     ASSERT_OK(caller.Call(kMaster + "ListDevices", list, &devices));
   }
   EXPECT_THAT(RunStep(caller, abandoned, 0, 0), Fails(StatusCode::kAborted, "not found"));
+}
+
+// A network may deliver a call twice. Both wait for the buffer; the second must not fail the collective, as another
+// member with the same request does.
+TEST(HostileCalls, ARequestForABufferMayArriveTwice) {
+  TestCluster cluster({{"worker", 1}}, {{"worker", 0}});
+  RawCaller caller(*cluster.spec().Address({"worker", 0}));
+  tensorflow::GetStatusResponse status;
+  ASSERT_OK(caller.Call(kWorker + "GetStatus", "", &status));
+  tensorflow::RecvBufRequest request;
+  request.set_step_id(17);
+  request.set_buf_rendezvous_key("1:1:0:0:0:0:0");
+  request.set_src_device(status.device_attributes(0).name());
+  request.set_src_incarnation(status.device_attributes(0).incarnation());
+  const auto ask = [&](int64_t id) {
+    request.set_request_id(id);
+    return std::async(std::launch::async, [&caller, text = request.SerializeAsString()] {
+      return caller.Call(kWorker + "RecvBuf", text, nullptr, absl::Seconds(3));
+    });
+  };
+  auto first = ask(5), repetition = ask(5);
+  EXPECT_THAT(first.get(), Fails(StatusCode::kDeadlineExceeded, ""));
+  EXPECT_THAT(repetition.get(), Fails(StatusCode::kDeadlineExceeded, ""));
+  auto one = ask(6), another = ask(7);
+  const absl::Status statuses[] = {one.get(), another.get()};
+  EXPECT_TRUE(absl::IsInternal(statuses[0]) || absl::IsInternal(statuses[1])) << statuses[0] << " " << statuses[1];
 }
 
 // A master that was killed, and is not started again, registers graphs and goes.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "thalweg/base/status.h"
+#include "thalweg/rpc/call_deduplicator.h"
 #include "thalweg/rpc/message.h"
 #include "thalweg/rpc/recv_buf.h"
 #include "thalweg/rpc/service_call.h"
@@ -102,7 +103,8 @@ void ServeRecvTensor(Worker& worker, ServerCall& call) {
                     });
 }
 
-void ServeRecvBuf(Worker& worker, ServerCall& call) {
+// A call that arrives twice gets the answer of the first. Answers are not kept: the memory of a buffer is reused.
+void ServeRecvBuf(Worker& worker, CallDeduplicator& running, ServerCall& call) {
   struct State {
     RecvBufRequest request;
     Tensor value;
@@ -112,10 +114,13 @@ void ServeRecvBuf(Worker& worker, ServerCall& call) {
     return call.Reply(status, {});
   }
   State& s = *state;
+  const int64_t id = s.request.request_id();
+  if (!running.Begin(id, call)) return;
   worker.RecvBuf({.cancellation = &call.cancellation()}, s.request, &s.value,
-                 [&call, state = std::move(state)](const absl::Status& status) {
-                   if (!status.ok()) return call.Reply(status, {});
-                   call.Reply(SerializeRecvBufResponse(state->value));
+                 [&call, &running, id, state = std::move(state)](const absl::Status& status) {
+                   if (!status.ok()) return running.Reply(id, call, status, {});
+                   absl::StatusOr<grpc::ByteBuffer> answer = SerializeRecvBufResponse(state->value);
+                   running.Reply(id, call, answer.status(), answer.ok() ? *answer : grpc::ByteBuffer());
                  });
 }
 
@@ -153,6 +158,7 @@ std::function<void(ServerCall&)> Nothing() {
 std::vector<RpcMethod> WorkerService(Worker& worker) {
   Worker* w = &worker;
   const auto pieces = std::make_shared<PieceTable>();
+  const auto buffers = std::make_shared<CallDeduplicator>(/*max_answers=*/0);
   const auto path = [](const char* name) { return absl::StrCat("/tensorflow.WorkerService/", name); };
   return {
       {path("GetStatus"), Unary<GetStatusRequest, GetStatusResponse>(
@@ -188,7 +194,7 @@ std::vector<RpcMethod> WorkerService(Worker& worker) {
       {path("RecvTensor"), [w](ServerCall& call) { ServeRecvTensor(*w, call); }},
       {"/thalweg.TransferService/Push", [w](ServerCall& call) { ServePush(*w, call); }},
       {"/thalweg.TransferService/PushPiece", [w, pieces](ServerCall& call) { ServePushPiece(*w, *pieces, call); }},
-      {path("RecvBuf"), [w](ServerCall& call) { ServeRecvBuf(*w, call); }},
+      {path("RecvBuf"), [w, buffers](ServerCall& call) { ServeRecvBuf(*w, *buffers, call); }},
       {path("CompleteGroup"), Unary<CompleteGroupRequest, CompleteGroupResponse>(
                                   [w](const auto& request, const CallOptions& options, auto* response, auto done) {
                                     w->CompleteGroup(options, request, response, std::move(done));

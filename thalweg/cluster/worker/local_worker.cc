@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/hash/hash.h"
 #include "thalweg/base/clock.h"
 #include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
@@ -95,6 +96,7 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
   const auto create = [&]() -> absl::Status {
     RETURN_IF_ERROR(FailPoint("worker.create_session", default_session_->task()));
     if (request.session_handle().empty()) return InvalidArgument("A worker session needs a handle");
+    const size_t request_hash = absl::HashOf(request.SerializeAsString());
     std::shared_ptr<Workers> workers = default_session_->workers();
     TaskId task = options_.task;
     if (request.server_def().cluster().job_size() > 0) {
@@ -111,7 +113,7 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
         task.ToString(), std::move(workers),
         as_it_is ? options_.devices->devices()
                  : options_.devices->ViewAs(task.job, task.index, !request.isolate_session_state()),
-        &ledger_, request.master_task());
+        &ledger_, request.master_task(), request_hash);
     RETURN_IF_ERROR(
         session->resources().Create("", SessionOwner::kName, std::make_shared<SessionOwner>(request.master_task())));
     SessionLeases::Master master{.task = request.master_task(),
@@ -125,7 +127,9 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
         return ResourceExhausted(options_.task, " has ", sessions_.size(),
                                  " sessions, which is its limit; close some of them");
       }
-      if (!sessions_.emplace(request.session_handle(), std::move(session)).second) {
+      const auto [it, is_new] = sessions_.emplace(request.session_handle(), std::move(session));
+      if (!is_new) {
+        if (it->second->request_hash() == request_hash) return absl::OkStatus();  // the call arrived twice
         return AlreadyExists("Session ", request.session_handle(), " exists already on ", options_.task);
       }
     }

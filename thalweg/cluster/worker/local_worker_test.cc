@@ -334,6 +334,25 @@ TEST_F(LocalWorkerTest, AStepBeginsOnce) {
   EXPECT_THAT(first.status, IsOk());
 }
 
+// A network may deliver a call twice. The master hears of the answer that comes first.
+TEST_F(LocalWorkerTest, ACallThatCreatesASessionMayArriveTwice) {
+  tensorflow::CreateWorkerSessionRequest request;
+  request.set_session_handle("s");
+  request.set_master_task("/job:m/replica:0/task:0");
+  request.set_master_incarnation(1);
+  absl::Status status;
+  const auto create = [&] {
+    status = absl::UnknownError("no answer");
+    worker_->CreateWorkerSession({}, request, [&](const absl::Status& answer) { status = answer; });
+    return status;
+  };
+  EXPECT_THAT(create(), IsOk());
+  EXPECT_THAT(create(), IsOk());
+  request.set_isolate_session_state(true);
+  EXPECT_THAT(create(), Fails(absl::StatusCode::kAlreadyExists, "exists already"));
+  EXPECT_THAT(worker_->CheckSession("s", true), IsOk());
+}
+
 // A master that restarts does not close what it had: its new incarnation takes the place
 // of the old one.
 TEST_F(LocalWorkerTest, SessionsOfAnEarlierIncarnationOfTheirMasterGo) {

@@ -39,17 +39,20 @@ class RegisteredGraph {
 class WorkerSession {
  public:
   // `devices` belong to the task and are shared with other sessions, or belong to this
-  // session only. The ledger is borrowed; all sessions of the task share it.
+  // session only. The ledger is borrowed; all sessions of the task share it. `request_hash` is that of the
+  // request that made the session.
   WorkerSession(std::string task, std::shared_ptr<Workers> workers, std::vector<std::shared_ptr<Device>> devices,
-                UpdateLedger* ledger, std::string master_task = "")
+                UpdateLedger* ledger, std::string master_task = "", size_t request_hash = 0)
       : task_(std::move(task)),
         master_task_(std::move(master_task)),
         workers_(std::move(workers)),
         devices_(std::move(devices)),
-        ledger_(ledger) {}
+        ledger_(ledger),
+        request_hash_(request_hash) {}
 
   const std::string& task() const { return task_; }
   const std::string& master_task() const { return master_task_; }  // "": not known
+  size_t request_hash() const { return request_hash_; }
   const std::shared_ptr<Workers>& workers() const { return workers_; }
   const std::vector<std::shared_ptr<Device>>& devices() const { return devices_; }
   ResourceManager& resources() { return resources_; }
@@ -84,6 +87,7 @@ class WorkerSession {
   const std::shared_ptr<Workers> workers_;
   const std::vector<std::shared_ptr<Device>> devices_;
   UpdateLedger* const ledger_;
+  const size_t request_hash_;
   SenderClock master_clock_;
   ResourceManager resources_;  // values that the session keeps by handle
 
