@@ -32,7 +32,9 @@ class UpdateGate {
   UpdateGate(const UpdateGate&) = delete;
   UpdateGate& operator=(const UpdateGate&) = delete;
 
-  static constexpr absl::Duration kRepeatTimeout = absl::Seconds(5);
+  // A client that lives repeats its step within this time, also if it waits for a task that is cut off: it notices that
+  // after --peer_timeout, and a new session waits for 5 s.
+  static constexpr absl::Duration kRepeatTimeout = absl::Seconds(15);
   // The lease of a pause that is relayed to a new master.
   static constexpr absl::Duration kRelayedLease = absl::Seconds(3);
 
