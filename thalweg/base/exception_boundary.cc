@@ -14,6 +14,8 @@ namespace thalweg {
 absl::Status StatusOfException() {
   try {
     throw;
+  } catch (const OutOfMemory& error) {
+    return ResourceExhausted(error.what());
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("There is not enough memory");
   } catch (const std::length_error&) {  // a container would exceed its maximum size

@@ -6,10 +6,25 @@
 //   const absl::Status status = CatchExceptions([&] { handler(call); });
 #pragma once
 
+#include <new>
+#include <string>
+#include <utility>
+
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 
 namespace thalweg {
+
+// Thrown where there is no memory and no way to return an error, as in a constructor. The
+// status of the call has `what` as its message.
+class OutOfMemory : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(std::string what) : what_(std::move(what)) {}
+  const char* what() const noexcept override { return what_.c_str(); }
+
+ private:
+  std::string what_;
+};
 
 // The current exception as a status: RESOURCE_EXHAUSTED if memory or threads have run
 // out, INTERNAL for all others. REQUIRES: called in a catch block.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <exception>
 
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/clock.h"
@@ -79,11 +80,23 @@ void IntraOpPool::Run(int shards, absl::FunctionRef<void(int shard)> body) {
     for (int shard = 0; shard < shards; ++shard) body(shard);
     return;
   }
-  body_ = &body;
+  // An exception, as of a shard for which memory is short, waits until no thread uses the body any more.
+  std::atomic<bool> has_thrown{false};
+  std::exception_ptr thrown;  // written by the first thread that throws
+  const auto catching = [&](int shard) {
+    try {
+      body(shard);
+    } catch (...) {
+      if (!has_thrown.exchange(true)) thrown = std::current_exception();
+    }
+  };
+  const absl::FunctionRef<void(int)> catching_body = catching;
+  body_ = &catching_body;
   OfferJob(shards);
-  body(0);
+  catching(0);
   FinishJob(1 + RunClaimedShards(0));
   busy_.store(false, std::memory_order_release);
+  if (thrown != nullptr) std::rethrow_exception(thrown);
 }
 
 // The caller has claimed shard 0 for itself.

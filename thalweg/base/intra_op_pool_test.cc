@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -31,6 +32,27 @@ TEST_P(IntraOpPoolTest, EachIndexOnce) {
   for (int64_t n : {0, 1, 2, 3, 7, 64, 100, 1001, 20000}) {
     for (int64_t grain : {0, 1, 2, 10, 64, 5000}) ExpectEachIndexOnce(intra_op_pool, n, grain);
   }
+}
+
+// The body lives on the caller's stack: no thread may run it when the exception leaves the call.
+TEST_P(IntraOpPoolTest, AnExceptionEndsTheCallAndNotTheProcess) {
+  IntraOpPool intra_op_pool(GetParam());
+  for (const int thrower : {0, 1, 63}) {
+    std::atomic<int> running{0};
+    EXPECT_THROW(intra_op_pool.Run(64,
+                                   [&](int shard) {
+                                     ++running;
+                                     if (shard == thrower) {
+                                       --running;
+                                       throw std::bad_alloc();
+                                     }
+                                     std::this_thread::sleep_for(std::chrono::microseconds(100));
+                                     --running;
+                                   }),
+                 std::bad_alloc);
+    EXPECT_EQ(running, 0);
+  }
+  ExpectEachIndexOnce(intra_op_pool, 1000, 1);
 }
 
 TEST_P(IntraOpPoolTest, EachShardOnce) {

@@ -3,11 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <fstream>
 #include <memory>
 #include <new>
@@ -98,6 +102,96 @@ int ConnectionsTo(int port) {
     }
   }
   return connections;
+}
+
+// The sockets of this process that are connected to `port`.
+std::vector<int> SocketsTo(int port) {
+  std::vector<int> sockets;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_storage peer = {};
+    socklen_t size = sizeof(peer);
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    const in_port_t its = peer.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(peer).sin6_port
+                                                     : reinterpret_cast<sockaddr_in&>(peer).sin_port;
+    if ((peer.ss_family == AF_INET || peer.ss_family == AF_INET6) && ntohs(its) == port) sockets.push_back(fd);
+  }
+  return sockets;
+}
+
+// A machine that disappears does not close its connections. What was sent to it stays without an acknowledgement.
+TEST(RpcServerTest, AConnectionWithoutAcknowledgementsIsClosed) {
+  const std::vector<RpcMethod> methods = {{"/test/Work", [](ServerCall& call) { call.Reply(absl::OkStatus(), {}); }}};
+  ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods));
+  RpcClient client(/*links=*/false);
+  const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
+  ASSERT_OK(TestCall(*channel, "/test/Work").Wait());
+  const std::vector<int> sockets = SocketsTo(server->port());
+  ASSERT_EQ(sockets.size(), 1);
+  int millis = 0;
+  socklen_t size = sizeof(millis);
+  ASSERT_EQ(getsockopt(sockets[0], IPPROTO_TCP, TCP_USER_TIMEOUT, &millis, &size), 0);
+  EXPECT_EQ(millis, 10'000);
+}
+
+// Speaks HTTP/2, makes a call, and answers nothing any more, as a machine that has disappeared.
+class SilentClient {
+ public:
+  SilentClient(int port, const std::string& method) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(static_cast<in_port_t>(port))};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    const auto header = [](const std::string& name, const std::string& value) {
+      return absl::StrCat(std::string(1, '\0'), std::string(1, static_cast<char>(name.size())), name,
+                          std::string(1, static_cast<char>(value.size())), value);
+    };
+    const auto frame = [](char type, char flags, char stream, const std::string& payload) {
+      const std::string zeros(3, '\0');
+      return absl::StrCat(zeros.substr(1), std::string(1, static_cast<char>(payload.size())), std::string(1, type),
+                          std::string(1, flags), zeros, std::string(1, stream), payload);
+    };
+    constexpr char kSettings = 4, kHeaders = 1, kData = 0, kEndHeaders = 4, kEndStream = 1;
+    const std::string text =
+        absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frame(kSettings, 0, 0, ""),
+                     frame(kHeaders, kEndHeaders, 1,
+                           absl::StrCat(header(":method", "POST"), header(":scheme", "http"), header(":path", method),
+                                        header(":authority", "x"), header("content-type", "application/grpc"),
+                                        header("te", "trailers"))),
+                     frame(kData, kEndStream, 1, std::string(5, '\0')));
+    EXPECT_EQ(send(socket_, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  }
+  ~SilentClient() { close(socket_); }
+
+  // Reads until the server closes the connection; false if it does not within the time.
+  bool WaitForEnd(absl::Duration longest) {
+    const timeval limit = absl::ToTimeval(longest);
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    char bytes[1000];
+    ssize_t n = 0;
+    while ((n = recv(socket_, bytes, sizeof(bytes), 0)) > 0) {
+    }
+    return n == 0 || errno == ECONNRESET;
+  }
+
+ private:
+  const int socket_;
+};
+
+TEST(RpcServerTest, AClientThatAnswersNoPingIsDisconnectedAndItsCallCancelled) {
+  Notification begun, cancelled;
+  const std::vector<RpcMethod> methods = {{"/test/Wait", [&](ServerCall& call) {
+                                             const auto id = call.cancellation().Register([&](const absl::Status&) {
+                                               cancelled.Notify();
+                                               call.Reply(absl::CancelledError(), {});
+                                             });
+                                             EXPECT_TRUE(id.has_value());
+                                             begun.Notify();
+                                           }}};
+  ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods));
+  SilentClient client(server->port(), "/test/Wait");
+  ASSERT_TRUE(begun.WaitForNotificationWithTimeout(kTooLong));
+  // A ping after 20 s, and 20 s for its answer.
+  EXPECT_TRUE(client.WaitForEnd(absl::Seconds(120)));
+  EXPECT_TRUE(cancelled.WaitForNotificationWithTimeout(kTooLong));
 }
 
 TEST(RpcServerTest, CallsApartHaveAConnectionOfTheirOwn) {

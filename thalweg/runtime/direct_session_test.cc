@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/graph/while.h"
+#include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/math_ops.h"
@@ -34,6 +35,30 @@ TEST(DirectSession, DenormalNumbersAreZeroWhileAStepRuns) {
   ASSERT_OK_AND_ASSIGN(const auto out, session->Run({half}, {{x, smallest}}));
   EXPECT_THAT(out[0].flat<float>(), ElementsAre(0, 0.5f));
   EXPECT_GT(smallest.data<float>()[0] * 0.5f, 0) << "the caller's thread is as it was";
+}
+
+// Throws in ComputeAsync(), or later on another thread.
+class ThrowingKernel : public AsyncKernel {
+  void ComputeAsync(KernelContext& c, Done done) override {
+    if (!c.input(0).scalar<bool>()) throw std::bad_alloc();
+    c.step().pool->Schedule([done = std::move(done)] { throw std::bad_alloc(); });
+  }
+};
+const OpRegistration kThrows =
+    Op("TestThrows").Input("later: bool").Output("y: bool").Stateful().Kernel<ThrowingKernel>();
+
+TEST(DirectSession, AnExceptionOfANodeThatWaitsEndsTheStep) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output later = Placeholder(s, kBool, {});
+  const Output throws = s.Add("TestThrows", {later});
+  ASSERT_OK(s.status());
+  ASSERT_OK_AND_ASSIGN(auto session, TestSession::Create(graph));
+  for (const bool value : {false, true}) {
+    const absl::Status status = session->Run({throws}, {{later, Tensor::Scalar(value)}}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("{{node TestThrows}}"));
+  }
 }
 
 TEST(DirectSession, VariablesKeepTheirValues) {

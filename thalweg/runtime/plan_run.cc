@@ -65,11 +65,32 @@ struct PlanRun::Wait {
   const Instruction* instruction = nullptr;
   bool started = false;
   bool ended_at_once = false;           // before StartWait() returned
-  std::atomic<bool> ended{false};       // `done` of its kernel was called
   std::atomic<bool> passed{false};      // by StartWait() or EndWait(), whichever came first
   std::atomic<int64_t> since_nanos{0};  // 0: not waiting
   int64_t start_nanos = 0;
   int64_t delay_nanos = 0;  // how long only this wait kept the plan from going on
+};
+
+// The `done` of a kernel that waits. An exception, in the kernel or on the way to its end on another thread, destroys
+// it without a call. The node then fails: the step must not wait forever.
+class PlanRun::WaitEnd {
+ public:
+  WaitEnd(PlanRun* run, Wait* wait) : run_(run), wait_(wait) {}
+  WaitEnd(WaitEnd&& other) noexcept : run_(std::exchange(other.run_, nullptr)), wait_(other.wait_) {}
+  ~WaitEnd() {
+    if (run_ == nullptr) return;
+    LogExceptions("a node that waits", [&] {
+      (*this)(ResourceExhausted(
+          "There is not enough memory: an exception ended the node. The log of its task has the exception."));
+    });
+  }
+  void operator()(const absl::Status& status) {
+    if (PlanRun* const run = std::exchange(run_, nullptr); run != nullptr) run->EndKernel(*wait_, status);
+  }
+
+ private:
+  PlanRun* run_;
+  Wait* wait_;
 };
 
 PlanRun::PlanRun(Step& step, StepStatsCollector* stats, const Plan& plan, PlanFrame& frame, uint64_t frame_id)
@@ -321,18 +342,17 @@ void PlanRun::BeginWait(const Instruction& in, Wait& wait) {
   if (dead) return EndWait(wait, absl::OkStatus());
   wait.context = std::make_unique<KernelContext>(&step_, frame_.slots.data(), &in.call);
   wait.context->set_iteration(frame_id_, iteration_);
-  wait.ended.store(false, std::memory_order_relaxed);
-  const auto end = [this, &wait, &in](const absl::Status& status) {
-    if (wait.ended.exchange(true, std::memory_order_acq_rel)) return;
-    if (stats_ != nullptr && status.ok()) {
-      stats_->Add(*in.call.node, in.call.device, wait.start_nanos, NowNanos(),
-                  frame_.slots.data() + in.call.first_output);
-    }
-    EndWait(wait, NodeError(status, *in.call.node));
-  };
-  const absl::Status thrown =
-      CatchExceptions([&] { static_cast<AsyncKernel*>(in.kernel)->ComputeAsync(*wait.context, end); });
-  if (!thrown.ok()) end(thrown);
+  WaitEnd end(this, &wait);
+  LogExceptions("a node that waits",
+                [&] { static_cast<AsyncKernel*>(in.kernel)->ComputeAsync(*wait.context, std::move(end)); });
+}
+
+void PlanRun::EndKernel(Wait& wait, const absl::Status& status) {
+  const KernelContext::Call& call = wait.instruction->call;
+  if (stats_ != nullptr && status.ok()) {
+    stats_->Add(*call.node, call.device, wait.start_nanos, NowNanos(), frame_.slots.data() + call.first_output);
+  }
+  EndWait(wait, NodeError(status, *call.node));
 }
 
 void PlanRun::EndWait(Wait& wait, const absl::Status& status) {

@@ -83,6 +83,7 @@ class PlanRun {
 
  private:
   struct Wait;
+  class WaitEnd;
 
   NodeDelay DelayOf(size_t wait) const;
   // A thread begins or ends to work on the plan. The time in which no thread does is the
@@ -103,6 +104,7 @@ class PlanRun {
   void StartWait(const Instruction& in);
   void BeginWait(const Instruction& in, Wait& wait);
   void EndWait(Wait& wait, const absl::Status& status);
+  void EndKernel(Wait& wait, const absl::Status& status);
   void RunSegments(std::vector<int32_t> ready);
   void Release(const std::vector<int32_t>& successors, std::vector<int32_t>* ready);
   void Fail(const absl::Status& status);

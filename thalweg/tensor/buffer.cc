@@ -53,7 +53,10 @@ Buffer* Buffer::Allocate(Allocator& allocator, DType dtype, int64_t count) {
 Buffer* Buffer::Wrap(const void* data, size_t bytes, Release release) {
   // `release` follows the header, where an owned buffer has its elements.
   void* const memory = HostAllocator().Allocate(sizeof(Buffer) + sizeof(Release));
-  CHECK(memory != nullptr) << "no memory for the header of a buffer";
+  if (memory == nullptr) {
+    if (release) release();
+    throw std::bad_alloc();
+  }
   new (static_cast<char*>(memory) + sizeof(Buffer)) Release(std::move(release));
   return new (memory) Buffer(nullptr, const_cast<void*>(data), bytes, kInvalid, 0, /*writable=*/false);
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/tensor/resource_handle.h"
@@ -37,12 +38,16 @@ std::string ElementText(const T& value) {
   }
 }
 
+Tensor OrThrow(absl::StatusOr<Tensor> tensor) {
+  if (absl::IsResourceExhausted(tensor.status())) throw OutOfMemory(std::string(tensor.status().message()));
+  CHECK(tensor.ok()) << tensor.status().message();
+  return *std::move(tensor);
+}
+
 }  // namespace
 
 Tensor::Tensor(DType dtype, Shape shape, Allocator& allocator) {
-  absl::StatusOr<Tensor> tensor = Allocate(dtype, std::move(shape), allocator);
-  CHECK(tensor.ok()) << tensor.status().message();
-  *this = *std::move(tensor);
+  *this = OrThrow(Allocate(dtype, std::move(shape), allocator));
 }
 
 void Tensor::FailTyped(DType expected) const {
@@ -107,11 +112,7 @@ Tensor Tensor::Rows(int64_t begin, int64_t end) const {
   return Tensor(dtype_, std::move(shape), buffer_, static_cast<char*>(data_) + begin * row_bytes);
 }
 
-Tensor Tensor::Clone() const {
-  absl::StatusOr<Tensor> copy = TryClone();
-  CHECK(copy.ok()) << copy.status();
-  return *std::move(copy);
-}
+Tensor Tensor::Clone() const { return OrThrow(TryClone()); }
 
 absl::StatusOr<Tensor> Tensor::TryClone(Allocator& allocator) const {
   if (!has_value()) return Tensor();

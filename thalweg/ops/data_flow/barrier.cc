@@ -137,7 +137,7 @@ class Barrier final : public Resource {
         return InvalidArgument("Key ", key, " already has a value for component ", component, " in barrier ",
                                options_.name);
       }
-      pieces.values[component] = RowOf(values, i, /*share=*/false);
+      ASSIGN_OR_RETURN(pieces.values[component], CopyRow(values, i));
       if (--pieces.missing > 0) continue;
       Tuple tuple{Tensor::Scalar(pieces.index), Tensor::Scalar(key)};
       tuple.insert(tuple.end(), pieces.values.begin(), pieces.values.end());

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/status.h"
 #include "thalweg/ops/support/tuple_batch.h"
 
@@ -333,7 +334,14 @@ bool Queue::Try(std::list<AttemptPtr>& attempts, std::vector<AttemptPtr>* comple
   bool changed = false;
   while (!attempts.empty()) {
     Attempt& attempt = *attempts.front();
-    const Progress progress = Run(attempt);
+    Progress progress = Progress::kNone;
+    // The attempt of another step must not fail this one.
+    const absl::Status thrown = CatchExceptions([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { progress = Run(attempt); });
+    if (!thrown.ok()) {
+      PutBackLocked(attempt.taken);
+      attempt.status = thrown;
+      progress = Progress::kComplete;
+    }
     if (progress == Progress::kNone) return changed;
     changed = true;
     if (progress == Progress::kSome) return changed;
@@ -366,7 +374,13 @@ Queue::Progress Queue::RunEnqueue(Attempt& attempt) {
   Progress progress = Progress::kNone;
   while (options_.capacity < 0 || store_->size() < options_.capacity) {
     if (attempt.many) {
-      store_->Push(RowOf(attempt.tuple, attempt.rows - attempt.left, options_.share_batches));
+      const int64_t row = attempt.rows - attempt.left;
+      absl::StatusOr<Tuple> tuple = options_.share_batches ? ShareRow(attempt.tuple, row) : CopyRow(attempt.tuple, row);
+      if (!tuple.ok()) {
+        attempt.status = tuple.status();
+        return Progress::kComplete;
+      }
+      store_->Push(*std::move(tuple));
     } else {
       store_->Push(std::move(attempt.tuple));
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/data_flow/queue.h"
 
+#include <sys/mman.h>
+
 #include <thread>
 
 #include "absl/strings/str_join.h"
@@ -65,6 +67,25 @@ TEST_F(QueueTest, FirstInFirstOut) {
   Get(*queue);
   EXPECT_THAT(Log(), ElementsAre("put 1: OK", "put 2: OK", "got: 1", "got: 2"));
   EXPECT_EQ(queue->Describe(), "a FIFOQueue of (int32) with 0 elements");
+}
+
+// The rows are those of address space without memory. The put fails, not the process, nor the call that made room for
+// it.
+TEST_F(QueueTest, RowsWithoutMemoryAreAnError) {
+  const auto queue = Make({.capacity = 1, .types = {kUint8}});
+  constexpr int64_t kBytes = int64_t{1} << 40;
+  void* const space = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(space, MAP_FAILED);
+  const Tensor rows(kUint8, {2, kBytes / 2}, BufferPtr(Buffer::Wrap(space, kBytes, [=] { munmap(space, kBytes); })),
+                    space);
+  queue->Enqueue({Tensor::Scalar<uint8_t>(7)}, caller_, [this](const absl::Status& s) { Note("put 7", s); });
+  absl::Status status;
+  queue->EnqueueMany({rows}, caller_, [&](const absl::Status& s) { status = s; });
+  EXPECT_TRUE(status.ok()) << "waits for room: " << status;
+  queue->Dequeue(caller_, [this](const absl::Status& s, Tuple tuple) { Note("got", s); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(Log(), ElementsAre("put 7: OK", "got: OK"));
+  EXPECT_EQ(queue->size(), 0);
 }
 
 TEST_F(QueueTest, AttemptsAreServedInOrder) {

@@ -96,8 +96,9 @@ absl::Status PushBackBatch(KernelContext& c) {
                              ". Op element shape: ", shape, " list shape: ", list->element_shape);
     }
     RETURN_IF_ERROR(CheckListType(*list, value.dtype()));
+    ASSIGN_OR_RETURN(Tensor row, CopyRow(value, i));
     changed.push_back(std::make_shared<TensorList>(*list));
-    changed.back()->elements.push_back(RowOf(value, i, /*share=*/false));
+    changed.back()->elements.push_back(std::move(row));
   }
   ASSIGN_OR_RETURN(Tensor * out, c.Allocate(0, lists.shape()));
   for (size_t i = 0; i < changed.size(); ++i) out->mutable_data<Variant>()[i] = Variant(std::move(changed[i]));

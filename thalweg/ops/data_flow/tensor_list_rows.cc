@@ -102,7 +102,7 @@ absl::Status FromTensor(KernelContext& c) {
   RETURN_IF_ERROR(CheckRowShape(list->element_shape, t));
   if (t.dim(0) > TensorList::kMaxSize) return ResourceExhausted("a list of ", t.dim(0), " tensors");
   list->elements.reserve(t.dim(0));
-  for (int64_t i = 0; i < t.dim(0); ++i) list->elements.push_back(RowOf(t, i, /*share=*/true));
+  for (int64_t i = 0; i < t.dim(0); ++i) list->elements.push_back(ShareRow(t, i));
   c.set_output(0, TensorOf(std::move(list)));
   return absl::OkStatus();
 }
@@ -134,7 +134,7 @@ absl::Status ListScatter(KernelContext& c) {
   size = std::max(size, highest + 1);
   if (size > TensorList::kMaxSize) return ResourceExhausted("a list of ", size, " tensors");
   list->elements.resize(size);
-  for (size_t i = 0; i < indices.size(); ++i) list->elements[indices[i]] = RowOf(t, i, /*share=*/true);
+  for (size_t i = 0; i < indices.size(); ++i) list->elements[indices[i]] = ShareRow(t, i);
   c.set_output(0, TensorOf(std::move(list)));
   return absl::OkStatus();
 }
@@ -162,7 +162,7 @@ absl::Status ScatterIntoExisting(KernelContext& c) {
   if (highest >= TensorList::kMaxSize) return ResourceExhausted("element ", highest, " of a list");
   ChangeList(c, std::move(list), [&](TensorList& l) {
     if (highest >= static_cast<int64_t>(l.elements.size())) l.elements.resize(highest + 1);
-    for (size_t i = 0; i < indices.size(); ++i) l.elements[indices[i]] = RowOf(t, i, /*share=*/true);
+    for (size_t i = 0; i < indices.size(); ++i) l.elements[indices[i]] = ShareRow(t, i);
   });
   return absl::OkStatus();
 }

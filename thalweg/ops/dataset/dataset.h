@@ -13,6 +13,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/kernel/kernel.h"
 #include "thalweg/ops/dataset/iterator_context.h"
 #include "thalweg/tensor/resource_handle.h"
@@ -67,7 +68,14 @@ class Next {
       : call_(std::move(call)), ready_(std::move(ready)) {}
 
   explicit operator bool() const { return static_cast<bool>(call_); }
-  NextElement operator()(Iteration& it) { return call_(it); }
+  // An exception, as for want of memory, is an error of the element: threads of a dataset have no caller to tell.
+  NextElement operator()(Iteration& it) {
+    try {
+      return call_(it);
+    } catch (...) {
+      return StatusOfException();
+    }
+  }
   bool ready() { return ready_ && ready_(); }
 
  private:

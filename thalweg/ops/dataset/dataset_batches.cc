@@ -47,7 +47,7 @@ absl::Status ComputeUnbatch(KernelContext& c) {
                           batch = *std::move(element);
                           row = 0;
                         }
-                        return RowOf(batch, row++, /*share=*/false);
+                        return CopyRow(batch, row++);
                       };
                     });
 }
@@ -55,7 +55,7 @@ absl::Status ComputeUnbatch(KernelContext& c) {
 // Rows [begin, end) of a batch.
 absl::StatusOr<Element> RowsOf(const Element& batch, int64_t begin, int64_t end) {
   std::vector<Element> rows;
-  for (int64_t row = begin; row < end; ++row) rows.push_back(RowOf(batch, row, /*share=*/true));
+  for (int64_t row = begin; row < end; ++row) rows.push_back(ShareRow(batch, row));
   if (!rows.empty()) return MakeBatch(rows);
   Element none;
   for (const Tensor& t : batch) {
@@ -101,7 +101,7 @@ class RowStream {
   absl::Status Take(int64_t count, Iteration& it, std::vector<Element>* rows) {
     while (static_cast<int64_t>(rows->size()) < count) {
       if (row_ < num_rows_) {
-        rows->push_back(RowOf(batch_, row_++, /*share=*/true));
+        rows->push_back(ShareRow(batch_, row_++));
         continue;
       }
       ASSIGN_OR_RETURN(std::optional<Element> element, next_(it));
@@ -329,7 +329,7 @@ struct SparseRows {
     for (int64_t i = *at; i < end; ++i) {
       std::copy_n(indices.data<int64_t>() + i * rank + 1, rank - 1,
                   row_indices.mutable_data<int64_t>() + (i - *at) * (rank - 1));
-      entries.push_back({RowOf(values, i, /*share=*/true)});
+      entries.push_back({ShareRow(values, i)});
     }
     Element row_values{Tensor(values.dtype(), {0})};
     if (!entries.empty()) {

@@ -46,7 +46,7 @@ absl::Status ComputeSlices(KernelContext& c) {
   return SetDataset(c, rows, [components = std::move(components), rows](Iteration&) -> absl::StatusOr<Next> {
     return [components, rows, row = int64_t{0}](Iteration&) mutable -> NextElement {
       if (row >= rows) return std::nullopt;
-      return RowOf(components, row++, /*share=*/false);
+      return CopyRow(components, row++);
     };
   });
 }

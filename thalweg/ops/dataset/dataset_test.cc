@@ -19,6 +19,15 @@ absl::StatusCode CodeOf(absl::string_view op, std::vector<OpArg> inputs, std::ve
   return RunOp(op, std::move(inputs), std::move(attrs)).status().code();
 }
 
+// A thread that makes elements in advance has no caller that could catch an exception.
+TEST(DatasetTest, AnExceptionIsAnErrorOfTheElement) {
+  Next next = [](Iteration&) -> NextElement { throw std::bad_alloc(); };
+  IteratorContext context(TestDevice(), nullptr);
+  Cancellation cancellation;
+  Iteration it{context, cancellation};
+  EXPECT_EQ(next(it).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST(DatasetTest, RefusesBadArguments) {
   const Tensor ten = Numbers(0, 10), none = Tensor::Scalar(Variant()), yes = Tensor::Scalar(true);
   EXPECT_EQ(CodeOf("RangeDataset", {Int(0), Int(1), Int(0)}), absl::StatusCode::kInvalidArgument);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
@@ -153,7 +154,8 @@ class ParallelCalls::Call final : public ClaimableWork {
       return;
     }
     Iteration it{context_, cancellation};
-    result_ = function_(it, **argument_);
+    const absl::Status thrown = CatchExceptions([&] { result_ = function_(it, **argument_); });
+    if (!thrown.ok()) result_ = thrown;
   }
 
   IteratorContext& context_;

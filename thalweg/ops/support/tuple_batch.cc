@@ -25,17 +25,28 @@ void CopyCorner(const T* from, absl::Span<const int64_t> dims, absl::Span<const 
 
 }  // namespace
 
-Tensor RowOf(const Tensor& batch, int64_t row, bool share) {
+Tensor ShareRow(const Tensor& batch, int64_t row) {
   Shape shape = batch.shape();
   shape.RemoveDim(0);
-  const Tensor view = batch.Rows(row, row + 1).WithShape(std::move(shape));
-  return share ? view : view.Clone();
+  return batch.Rows(row, row + 1).WithShape(std::move(shape));
 }
 
-std::vector<Tensor> RowOf(const std::vector<Tensor>& batch, int64_t row, bool share) {
+std::vector<Tensor> ShareRow(const std::vector<Tensor>& batch, int64_t row) {
   std::vector<Tensor> tuple;
   tuple.reserve(batch.size());
-  for (const Tensor& component : batch) tuple.push_back(RowOf(component, row, share));
+  for (const Tensor& component : batch) tuple.push_back(ShareRow(component, row));
+  return tuple;
+}
+
+absl::StatusOr<Tensor> CopyRow(const Tensor& batch, int64_t row) { return ShareRow(batch, row).TryClone(); }
+
+absl::StatusOr<std::vector<Tensor>> CopyRow(const std::vector<Tensor>& batch, int64_t row) {
+  std::vector<Tensor> tuple;
+  tuple.reserve(batch.size());
+  for (const Tensor& component : batch) {
+    ASSIGN_OR_RETURN(Tensor copy, CopyRow(component, row));
+    tuple.push_back(std::move(copy));
+  }
   return tuple;
 }
 

@@ -11,12 +11,13 @@
 
 namespace thalweg {
 
-// Row `row` of every component, as a copy. With `share`, it shares the batch's memory, so the whole batch
-// lives as long as one of its rows.
-std::vector<Tensor> RowOf(const std::vector<Tensor>& batch, int64_t row, bool share);
+// Row `row` of every component, as a copy. RESOURCE_EXHAUSTED if memory is short.
+absl::StatusOr<std::vector<Tensor>> CopyRow(const std::vector<Tensor>& batch, int64_t row);
+absl::StatusOr<Tensor> CopyRow(const Tensor& batch, int64_t row);
 
-// Row `row` of one tensor.
-Tensor RowOf(const Tensor& batch, int64_t row, bool share);
+// Row `row` of every component, in the batch's memory: the whole batch lives as long as one of its rows.
+std::vector<Tensor> ShareRow(const std::vector<Tensor>& batch, int64_t row);
+Tensor ShareRow(const Tensor& batch, int64_t row);
 
 // Batches tuples: the rows of component i of the result are component i of every tuple. Dimensions that are
 // unknown in shapes[i] are padded with zeros to the largest row. REQUIRES: types and shapes fit.

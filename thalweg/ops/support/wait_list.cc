@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
 
@@ -54,7 +55,13 @@ bool WaitList::Flush(Ended* ended) {
   bool changed = false;
   for (auto it = calls_.begin(); it != calls_.end();) {
     Call& call = **it;
-    if (!call.attempt(&call.status)) {
+    bool complete = false;
+    // The attempt of another call must not fail this one.
+    if (const absl::Status thrown = CatchExceptions([&] { complete = call.attempt(&call.status); }); !thrown.ok()) {
+      call.status = thrown;
+      complete = true;
+    }
+    if (!complete) {
       if (in_order_) return changed;
       ++it;
       continue;
