@@ -65,18 +65,17 @@ test-asan-cpp: setup ## the C++ tests with the address and undefined-behaviour s
 check-all: test test-observe test-tf1 test-asan test-tsan test-clang lint ## run every check; takes hours
 
 .PHONY: robustness
-robustness: build ## train under thousands of faults and check the history; FAULTS=10000 PROCESS_FAULTS=500 SEED=1 REPLICATION=async
-	@build/release/bin/robustness/one_process --seed=$(or $(SEED),1) --faults=$(or $(FAULTS),10000) \
-	  --replication=$(or $(REPLICATION),async)
-	@THALWEG_BIN=$$PWD/build/release/bin tests/robustness/processes.py --seed $(or $(SEED),1) --faults $(or $(PROCESS_FAULTS),500) \
-	  --replication $(or $(REPLICATION),async)
+robustness: build ## train under thousands of faults and check the history; FAULTS=10000 PROCESS_FAULTS=400 NETWORK_FAULTS=100 SEED=1
+	@build/release/bin/robustness/one_process --seed=$(or $(SEED),1) --faults=$(or $(FAULTS),10000)
+	@THALWEG_BIN=$$PWD/build/release/bin tests/robustness/processes.py --seed $(or $(SEED),1) --faults $(or $(PROCESS_FAULTS),400)
+	@THALWEG_BIN=$$PWD/build/release/bin tests/robustness/network.py --seed $(or $(SEED),1) --faults $(or $(NETWORK_FAULTS),100)
 
 .PHONY: soak
 soak: build ## train for an hour with a fault every 15 s, and print how memory, descriptors and threads grow
 	@build/release/bin/robustness/one_process --soak=$(or $(TIME),1h) --fault_every=15s --faults_per_episode=4
 
 .PHONY: fuzz
-fuzz: setup-develop ## fuzz the parsers of messages, files and texts for SECONDS=60 each, with libFuzzer
+fuzz: setup-develop ## fuzz the parsers of messages, links, graphs, files and texts for SECONDS=60 each, with libFuzzer
 	@$(call build,fuzz,fuzzers)
 	@tests/fuzz/run $(or $(SECONDS),60)
 

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "counting_worker.h"
 #include "history.h"
+#include "thalweg/base/clock.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/launch/run_cluster.h"
@@ -30,8 +31,11 @@ ABSL_FLAG(int64_t, steps, 400, "global step at which the training stops");
 ABSL_FLAG(int64_t, save_every, 20, "global steps between checkpoints");
 ABSL_FLAG(absl::Duration, think_time, absl::Milliseconds(5), "pause after each step");
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(1), "a task that does not answer for this long is lost");
+ABSL_FLAG(absl::Duration, max_wait, absl::Minutes(2), "how long a worker waits for other tasks before it fails");
 ABSL_FLAG(bool, check, false, "check the history of a training that has ended");
 ABSL_FLAG(bool, repeats, false, "with --check: the client repeats steps without numbers, so they may be applied twice");
+ABSL_FLAG(bool, end_not_saved, false,
+          "with --check: the job could not save its last checkpoint, so the steps after the one before are lost");
 ABSL_FLAG(int, workers, 2, "with --check: the number of workers");
 
 namespace thalweg {
@@ -78,6 +82,7 @@ absl::Status RunWorker(const Job& job, const Server& server) {
                          .folder = absl::GetFlag(FLAGS_dir),
                          .save_every = absl::GetFlag(FLAGS_save_every),
                          .think_time = absl::GetFlag(FLAGS_think_time),
+                         .max_wait = absl::GetFlag(FLAGS_max_wait),
                          .last_global_step = [&] { return alone && worker == 0 ? INT64_MAX : steps; },
                          .stop = [&] { return alone && worker == 0 && global_step >= steps && others_are_done(); },
                          .next_step = [&] { return next_step++; },
@@ -89,8 +94,12 @@ absl::Status RunWorker(const Job& job, const Server& server) {
 
 int Check() {
   const auto replication = ParseReplication(absl::GetFlag(FLAGS_replication));
-  const auto history = HistoryRecorder::Read(HistoryPath());
+  auto history = HistoryRecorder::Read(HistoryPath());
   const auto latest = LatestCheckpoint(absl::GetFlag(FLAGS_dir));
+  if (absl::GetFlag(FLAGS_end_not_saved) && absl::IsNotFound(latest.status())) {
+    std::printf("steps=0 lost=0 checkpoints=0 restores=0\n");  // the job could not save its first checkpoint
+    return 0;
+  }
   absl::Status status = replication.status();
   status.Update(history.status());
   status.Update(latest.status());
@@ -99,6 +108,7 @@ int Check() {
     std::printf("WRONG: %s\n", end.status().ToString().c_str());
     return 1;
   }
+  if (absl::GetFlag(FLAGS_end_not_saved)) history->restores.push_back({.begun = NowNanos(), .prefix = *latest});
   const HistoryVerdict verdict =
       CheckHistory(*replication, absl::GetFlag(FLAGS_workers), *history, absl::GetFlag(FLAGS_dir), *end, {},
                    {.repeats = absl::GetFlag(FLAGS_repeats)});
