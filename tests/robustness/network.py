@@ -95,7 +95,8 @@ class Job:
     def __init__(self, seed, replication):
         rng = random.Random(seed)
         self.seed = seed
-        self.replication = replication or rng.choice(processes.REPLICATIONS)
+        drawn = rng.choice(processes.REPLICATIONS)  # in any case: the faults follow from the seed alone
+        self.replication = replication or drawn
         self.ps = 0 if self.replication == "allreduce" else 2
         self.workers = 3 if self.replication == "backup" else 2
         self.tasks = ["ps:%d" % i for i in range(self.ps)] + ["worker:%d" % i for i in range(self.workers)]

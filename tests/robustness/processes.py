@@ -97,7 +97,8 @@ class Job:
         rng = random.Random(seed)
         self.seed, self.program = seed, program
         self.tensorflow = program != "cpp"
-        self.replication = "async" if self.tensorflow else replication or rng.choice(REPLICATIONS)
+        drawn = rng.choice(REPLICATIONS)  # in any case: the faults follow from the seed alone
+        self.replication = "async" if self.tensorflow else replication or drawn
         self.ps = 0 if self.replication == "allreduce" else 2
         self.workers = 3 if self.replication == "backup" else 2
         tasks = ["ps:%d" % i for i in range(self.ps)] + ["worker:%d" % i for i in range(self.workers)]

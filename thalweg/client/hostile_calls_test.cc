@@ -186,10 +186,9 @@ TEST(HostileCalls, SessionsThatNobodyCallsAreClosed) {
   EXPECT_THAT(RunStep(caller, abandoned, 0, 0), Fails(StatusCode::kAborted, "not found"));
 }
 
-// A network may deliver a call twice. Both wait for the buffer; the second must not fail the collective, as another
-// member with the same request does.
+// A network may deliver a call twice. Both wait for the buffer; the second must not fail, and with it the collective.
 TEST(HostileCalls, ARequestForABufferMayArriveTwice) {
-  TestCluster cluster({{"worker", 1}}, {{"worker", 0}});
+  TestCluster cluster({{"worker", 1}});
   RawCaller caller(*cluster.spec().Address({"worker", 0}));
   tensorflow::GetStatusResponse status;
   ASSERT_OK(caller.Call(kWorker + "GetStatus", "", &status));
@@ -207,9 +206,6 @@ TEST(HostileCalls, ARequestForABufferMayArriveTwice) {
   auto first = ask(5), repetition = ask(5);
   EXPECT_THAT(first.get(), Fails(StatusCode::kDeadlineExceeded, ""));
   EXPECT_THAT(repetition.get(), Fails(StatusCode::kDeadlineExceeded, ""));
-  auto one = ask(6), another = ask(7);
-  const absl::Status statuses[] = {one.get(), another.get()};
-  EXPECT_TRUE(absl::IsInternal(statuses[0]) || absl::IsInternal(statuses[1])) << statuses[0] << " " << statuses[1];
 }
 
 // A master that was killed, and is not started again, registers graphs and goes.
