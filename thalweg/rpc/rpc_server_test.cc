@@ -122,7 +122,7 @@ std::vector<int> SocketsTo(int port) {
 TEST(RpcServerTest, AConnectionWithoutAcknowledgementsIsClosed) {
   const std::vector<RpcMethod> methods = {{"/test/Work", [](ServerCall& call) { call.Reply(absl::OkStatus(), {}); }}};
   ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods));
-  RpcClient client(/*links=*/false);
+  RpcClient client({.local_links = false});
   const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
   ASSERT_OK(TestCall(*channel, "/test/Work").Wait());
   const std::vector<int> sockets = SocketsTo(server->port());
