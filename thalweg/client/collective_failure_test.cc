@@ -27,7 +27,7 @@ enum class MembersUse { kSharedMemory, kTcp, kGrpc };
 ServerOptions OptionsFor(MembersUse use) {
   return {.local_links = use == MembersUse::kSharedMemory, .collective_links = use == MembersUse::kTcp};
 }
-std::string NameOf(const testing::TestParamInfo<MembersUse>& info) {
+std::string NameOfMembersUse(const testing::TestParamInfo<MembersUse>& info) {
   return info.param == MembersUse::kSharedMemory ? "SharedMemory" : info.param == MembersUse::kTcp ? "Tcp" : "Grpc";
 }
 
@@ -36,7 +36,8 @@ class CollectiveFailureTest : public testing::TestWithParam<MembersUse> {
   static ServerOptions Options() { return OptionsFor(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(Members, CollectiveFailureTest,
-                         testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp, MembersUse::kGrpc), NameOf);
+                         testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp, MembersUse::kGrpc),
+                         NameOfMembersUse);
 
 // Element 0 of the input fails a member before its first sum if it is not finite, element 1 between the two
 // sums, and element 2 after them.
@@ -166,7 +167,7 @@ TEST_P(CollectiveFailureTest, AFaultInOneTaskReachesTheOthers) {
 // Members that make no calls of the worker service.
 class DirectCollectivesTest : public CollectiveFailureTest {};
 INSTANTIATE_TEST_SUITE_P(Members, DirectCollectivesTest, testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp),
-                         NameOf);
+                         NameOfMembersUse);
 
 TEST_P(DirectCollectivesTest, MembersMakeNoCalls) {
   TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options());
