@@ -33,11 +33,14 @@ std::string NameOf(const testing::TestParamInfo<TasksIn>& info) {
       return "InProcesses";
     case TasksIn::kProcessesOverGrpc:
       return "InProcessesOverGrpc";
+    case TasksIn::kProcessesOverTcp:
+      return "InProcessesOverTcp";
   }
   return "";
 }
 INSTANTIATE_TEST_SUITE_P(Tasks, ClusterTest,
-                         testing::Values(TasksIn::kThisProcess, TasksIn::kProcesses, TasksIn::kProcessesOverGrpc),
+                         testing::Values(TasksIn::kThisProcess, TasksIn::kProcesses, TasksIn::kProcessesOverGrpc,
+                                         TasksIn::kProcessesOverTcp),
                          NameOf);
 
 TEST_P(ClusterTest, AGraphSpansTasks) {

@@ -83,7 +83,8 @@ TEST_P(ExactlyOnceTest, ARepeatedStepAppliesWhatItHasNotApplied) {
 
 // A parameter server that is stopped, declared dead, and resumes.
 class FencingTest : public testing::TestWithParam<TasksIn> {};
-INSTANTIATE_TEST_SUITE_P(Transports, FencingTest, testing::Values(TasksIn::kProcesses, TasksIn::kProcessesOverGrpc));
+INSTANTIATE_TEST_SUITE_P(Transports, FencingTest,
+                         testing::Values(TasksIn::kProcesses, TasksIn::kProcessesOverGrpc, TasksIn::kProcessesOverTcp));
 
 TEST_P(FencingTest, AStepThatWasGivenUpIsNotAppliedLater) {
   TestCluster cluster({{"ps", 2}, {"worker", 1}}, {}, GetParam(), {.peer_timeout = absl::Seconds(1)});
