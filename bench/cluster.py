@@ -6,6 +6,10 @@
 Two tasks of each kind run at the same time; measurements alternate between them. Every line is a ratio of times or
 rates of the same client in the same run.
 
+With --paths, instead: a step that reads a variable of 64 KB to 128 MB of the other task, between Thalweg's servers over
+TCP links alone and over gRPC alone, as between machines, and between TensorFlow's servers; with the CPU time of both
+servers.
+
 With --tasks, instead: how long it takes to open a session on a cluster of so many tasks, each a process: the first,
 which connects them, and those after it. Servers of TensorFlow are not started then: 64 take 20 GB.
 """
@@ -36,9 +40,12 @@ sys.stdin.read()
 """
 
 
+OPTIONS = {"thalweg": [], "tcp": ["--nolocal_links", "--tcp_links"], "grpc": ["--nolocal_links", "--notcp_links"]}
+
+
 def start(kind, hosts, task):
-    if kind == "thalweg":
-        command = [THALWEG, "server", "--cluster=local|" + ";".join(hosts), f"--task_index={task}"]
+    if kind in OPTIONS:
+        command = [THALWEG, "server", "--cluster=local|" + ";".join(hosts), f"--task_index={task}"] + OPTIONS[kind]
     else:
         command = [sys.executable, "-c", SERVE, ",".join(hosts), str(task)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -55,9 +62,9 @@ def edges(n):
         return tf.add_n([tf.negative(t) for t in there]).op, {x: 1.0}
 
 
-def read(megabytes):
+def read(kilobytes):
     with tf.device("/job:local/task:1"):
-        big = v1.get_local_variable("big", initializer=tf.zeros([megabytes << 18]), use_resource=True)
+        big = v1.get_local_variable(f"big{kilobytes}", initializer=tf.zeros([kilobytes << 8]), use_resource=True)
     with tf.device("/job:local/task:0"):
         return tf.identity(big.read_value()).op, {}
 
@@ -65,12 +72,15 @@ def read(megabytes):
 class Side:
     """One kind of server, with a session on its first task and every case ready to run."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, sizes=()):
         hosts = [f"localhost:{port}" for port in free_ports(2)]
         self.processes = [start(kind, hosts, task) for task in (0, 1)]
         with tf.Graph().as_default():
-            cases = {"null step": (tf.no_op(), {}), "1 edge": edges(1), "100 edges": edges(100),
-                     "read 128 MB": read(128)}
+            if sizes:
+                cases = {f"{size} KB": read(size) for size in sizes}
+            else:
+                cases = {"null step": (tf.no_op(), {}), "1 edge": edges(1), "100 edges": edges(100),
+                         "read 128 MB": read(128 << 10)}
             init = v1.local_variables_initializer()
             self.session = v1.Session("grpc://" + hosts[0])
             self.session.run(init)
@@ -85,6 +95,15 @@ class Side:
             run(*values)
             times.append(time.perf_counter() - begin)
         return statistics.median(times)
+
+    def cpu_seconds(self):
+        """CPU time of the servers so far."""
+        ticks = 0
+        for process in self.processes:
+            with open(f"/proc/{process.pid}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def stop(self):
         self.session.close()
@@ -119,12 +138,40 @@ def open_sessions(tasks, rounds):
             process.wait()
 
 
+def compare_paths(rounds, seconds):
+    sizes = (64, 1 << 10, 16 << 10, 128 << 10)
+    sides = {kind: Side(kind, sizes) for kind in ("tcp", "grpc", "tensorflow")}
+    print(f"{'':10}" + "".join(f"{kind:>30}" for kind in sides) + "   tcp/grpc  tcp/tensorflow")
+    for size in sizes:
+        name = f"{size} KB"
+        times, cpu = {kind: [] for kind in sides}, {kind: [] for kind in sides}
+        for _ in range(rounds):
+            for kind, side in sides.items():
+                run, _ = side.cases[name]
+                count, spent, end = [], side.cpu_seconds(), time.perf_counter() + seconds
+                while time.perf_counter() < end or len(count) < 3:
+                    begin = time.perf_counter()
+                    run()
+                    count.append(time.perf_counter() - begin)
+                times[kind].append(statistics.median(count))
+                cpu[kind].append((side.cpu_seconds() - spent) / len(count))
+        step = {kind: statistics.median(times[kind]) for kind in sides}
+        print(f"{name:>10}" + "".join(
+            f"{1e6 * step[kind]:9.0f} us {size / 1e6 * 1.024 / step[kind]:5.2f} GB/s {1e6 * statistics.median(cpu[kind]):6.0f} us"
+            for kind in sides) + f"   {step['tcp'] / step['grpc']:8.2f}  {step['tcp'] / step['tensorflow']:14.2f}", flush=True)
+    for side in sides.values():
+        side.stop()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--tasks", type=int, default=0)
+    parser.add_argument("--paths", action="store_true")
     flags = parser.parse_args()
+    if flags.paths:
+        return compare_paths(flags.rounds, flags.seconds)
     if flags.tasks > 0:
         return open_sessions(flags.tasks, flags.rounds)
     sides = {kind: Side(kind) for kind in ("thalweg", "tensorflow")}

@@ -2,7 +2,10 @@
 """Distributed MNIST (784-500-500-10, Adam, batches of 32) with 2 parameter servers and 2 workers on this machine: the
 same TensorFlow program on Thalweg's servers and on TensorFlow's, and the C++ example.
 
-    build/tensorflow/bin/python bench/distributed.py [--rounds N] [--steps N] [--python PYTHON]
+    build/tensorflow/bin/python bench/distributed.py [--rounds N] [--steps N] [--python PYTHON] [--paths]
+
+With --paths, the C++ example also runs over TCP links alone and over gRPC alone, as between machines. CPU is the time of
+all tasks per global step, with the start of the program.
 
 PYTHON is an interpreter with the TensorFlow to compare with; the default is this one. The runs of a round follow each
 other, so that what else the machine does falls on all of them. Every task is a process of its own.
@@ -36,6 +39,7 @@ class Task:
         self.steps = []
         self.lines = []
         self.ended = None
+        self.cpu = 0.0
         self.thread = threading.Thread(target=self.read)
         self.thread.start()
 
@@ -44,13 +48,15 @@ class Task:
             self.lines.append(line)
             if match := re.search(r"(?:Train|First) step (\d+)", line):
                 self.steps.append((time.time(), int(match.group(1))))
-        self.process.wait()
+        _, status, usage = os.wait4(self.process.pid, 0)
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.cpu = usage.ru_utime + usage.ru_stime
         self.ended = time.time()
 
 
 def run(command, is_sync, steps, limit=600):
     """Runs the cluster once. Returns (global steps/s, seconds to the first step, seconds from the last step to the end
-    of the workers, the same for all tasks or None if parameter servers had to be killed)."""
+    of the workers, the same for all tasks or None if parameter servers had to be killed, CPU seconds per step)."""
     ports = free_ports(PS + WORKERS)
     hosts = ["localhost:%d" % p for p in ports]
     cluster = ["--ps_hosts=" + ",".join(hosts[:PS]), "--worker_hosts=" + ",".join(hosts[PS:])]
@@ -99,7 +105,7 @@ def run(command, is_sync, steps, limit=600):
             command, last[1] - first[1]))
     return ((last[1] - first[1]) / (last[0] - first[0]), seen[0][0] - start,
             max(t.ended for t in workers) - seen[-1][0] if ended else None,
-            all_ended - seen[-1][0] if all_ended else None)
+            all_ended - seen[-1][0] if all_ended else None, sum(t.cpu for t in tasks.values()) / steps)
 
 
 def seconds(values):
@@ -113,6 +119,7 @@ def main():
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--mode", choices=["async", "sync", "both"], default="both")
+    parser.add_argument("--paths", action="store_true")
     args = parser.parse_args()
     thalweg = os.path.join(BIN, "thalweg")
     systems = {
@@ -121,6 +128,9 @@ def main():
         "Thalweg, C++": [os.path.join(BIN, "examples", "distributed_mnist")],
     }
     systems = {name: command for name, command in systems.items() if os.path.exists(command[0])}
+    if args.paths:
+        for name, switch in (("C++ over TCP", "on"), ("C++ over gRPC", "off")):
+            systems[name] = ["env", "THALWEG_LOCAL_LINKS=off", "THALWEG_TCP_LINKS=" + switch] + systems["Thalweg, C++"]
     for mode in ("async", "sync"):
         if args.mode not in (mode, "both"):
             continue
@@ -128,13 +138,14 @@ def main():
         for _ in range(args.rounds):
             for name, command in systems.items():
                 results[name].append(run(command, mode == "sync", args.steps))
-        print("%-6s %-18s %14s %7s %12s %12s %12s" % (
-            mode, "", "global steps/s", "ratio", "first step", "workers end", "all end"))
+        print("%-6s %-18s %14s %7s %12s %12s %12s %10s" % (
+            mode, "", "global steps/s", "ratio", "first step", "workers end", "all end", "CPU/step"))
         base = statistics.median(r[0] for r in results["TensorFlow"])
         for name, runs in results.items():
             rate = statistics.median(r[0] for r in runs)
-            print("%-6s %-18s %14.0f %7.2f %12s %12s %12s" % (
-                "", name, rate, rate / base, *(seconds([r[i] for r in runs]) for i in (1, 2, 3))), flush=True)
+            print("%-6s %-18s %14.0f %7.2f %12s %12s %12s %7.2f ms" % (
+                "", name, rate, rate / base, *(seconds([r[i] for r in runs]) for i in (1, 2, 3)),
+                1e3 * statistics.median(r[4] for r in runs)), flush=True)
 
 
 if __name__ == "__main__":
