@@ -458,6 +458,9 @@ TEST(NetGroup, AbsurdMessagesAreErrorsOfTheGroup) {
           {.group = "h", .rank = 1, .addresses = endpoints.addresses, .deadline = absl::Now() + absl::Seconds(20)});
       ASSERT_TRUE(peers.ok()) << peers.status();
       WriteFully((*peers)[0].control.get(), c.control.data(), c.control.size());
+      // Values may be sent only after the other member has arrived.
+      pollfd arrived{(*peers)[0].control.get(), POLLIN, 0};
+      if (!c.values.empty()) poll(&arrived, 1, 20000);
       WriteFully((*peers)[0].values.get(), c.values.data(), c.values.size());
       // Until the other side closes the connection.
       for (char buffer[4096];;) {
