@@ -143,6 +143,8 @@ CATALOGUE = collections.OrderedDict([
                                 within={"loss": (0, 0.5)})),
     ("SequenceExamples in buckets", program("readers_and_buckets.py", within={"loss": (0, 0.3),
                                                                               "records": (2880, 2880)})),
+    ("staged variables, one worker", program("staged_variables.py", workers=1, within={"accuracy": (0.9, 1)})),
+    ("environments in Python, unrolled", program("py_environments.py", workers=3, within={"reward": (0.6, 1)})),
 ])
 
 
@@ -278,15 +280,17 @@ def check(entry, with_tensorflow=True, thalweg=True):
     return ours, theirs, problems
 
 
-TABLE_HEAD = """# Programs
+TABLE_TITLE = "## Programs"
+TABLE_HEAD = """
+TensorFlow 1 programs of `python/tests/programs/catalogue/`, written as public repositories write them, with TensorFlow
+%s as the client. This section is written by `make test-programs ARGS="%s"`. A program passes if its result is
+TensorFlow's (or as good, where the order of steps is not fixed) and all of its tasks end by themselves on Thalweg, with
+code 0. TensorFlow's parameter servers never end; where its workers do not end either, the table says why. "-" means that
+the program did not run on TensorFlow's servers this time. The last column is the time from the end of the last worker
+until all tasks have ended.
 
-TensorFlow 1 programs of `python/tests/programs/catalogue/`, written as public repositories write them, on TensorFlow
-%s's servers and on Thalweg's. This file is written by `make test-programs ARGS=--table=docs/programs.md`. A program
-passes if its result is TensorFlow's (or as good, where the order of steps is not fixed) and all of its tasks end by
-themselves on Thalweg. TensorFlow's parameter servers never do; where its workers do not end either, the table says why.
-
-| program | script | tasks | TensorFlow | Thalweg | passes |
-|---|---|---|---|---|---|
+| program | script | tasks | TensorFlow's result | Thalweg's result | passes | all ended after |
+|---|---|---|---|---|---|---:|
 """
 
 
@@ -294,11 +298,29 @@ def table_row(name, entry, ours, theirs, problems):
     def show(results):
         return ", ".join("%s %g" % pair for pair in sorted(results.items())) or "none"
 
-    tasks = "1" if entry.launch == "alone" else "%d ps, %d workers" % (entry.ps, entry.workers)
-    their_results = show(theirs.results) if theirs else "does not end: " + entry.note if entry.note else "not run"
-    return "| %s | `%s%s` | %s | %s | %s | %s |\n" % (
+    tasks = "1" if entry.launch == "alone" else "%d ps, %d worker%s" % (entry.ps, entry.workers,
+                                                                       "" if entry.workers == 1 else "s")
+    their_results = show(theirs.results) if theirs else "does not end: " + entry.note if entry.note else "-"
+    return "| %s | `%s%s` | %s | %s | %s | %s | %.1f s |\n" % (
         name, entry.script, " " + " ".join(entry.args) if entry.args else "", tasks, their_results, show(ours.results),
-        "no" if problems else "yes")
+        "no" if problems else "yes", ours.ending)
+
+
+def write_table(path, rows):
+    """Replaces the section of the Markdown file, or adds it at the end. Other sections stay."""
+    text = ""
+    if os.path.exists(path):
+        with open(path) as file:
+            text = file.read()
+    command = " ".join(argument for argument in sys.argv[1:] if not argument.startswith("--resume"))
+    section = TABLE_TITLE + "\n" + TABLE_HEAD % (tensorflow.__version__, command) + "".join(rows)
+    old = re.search(r"^%s\n.*?(?=^## |\Z)" % TABLE_TITLE, text, re.M | re.S)
+    if old:
+        text = text[:old.start()] + section + ("\n" if old.end() < len(text) else "") + text[old.end():]
+    else:
+        text += ("\n" if text else "") + section
+    with open(path, "w") as file:
+        file.write(text)
 
 
 def main():
@@ -306,7 +328,7 @@ def main():
     parser.add_argument("--only", default="", help="programs whose name contains this")
     parser.add_argument("--skip_tensorflow", action="store_true", help="do not run them on TensorFlow's servers")
     parser.add_argument("--mixed", choices=["ps", "worker"], help="only these tasks run on Thalweg's servers")
-    parser.add_argument("--table", help="a Markdown file to write")
+    parser.add_argument("--table", help="a Markdown file, such as docs/compatibility.md, whose section \"Programs\" to write")
     parser.add_argument("--resume", help="a JSON file that keeps the table's rows; programs that passed there do not run again")
     args = parser.parse_args()
     rows, passed = collections.OrderedDict(), {}
@@ -332,8 +354,7 @@ def main():
         for problem in problems:
             print("     " + problem, flush=True)
     if args.table:
-        with open(args.table, "w") as file:
-            file.write(TABLE_HEAD % tensorflow.__version__ + "".join(row for row, _ in rows.values()))
+        write_table(args.table, [row for row, _ in rows.values()])
     failed = sum(not ok for _, ok in rows.values())
     print("%d of %d programs pass" % (len(rows) - failed, len(rows)))
     sys.exit(1 if failed else 0)
