@@ -13,7 +13,7 @@ class Step : public thalweg::MonitoredStep {
   void Describe(thalweg::RunningStep* description) const override {}
 };
 
-// What a worker records for a step with two parameter servers: the step, and its own part with
+// Records a worker's step with two parameter servers: the step, and its own part with
 // two waits. Both are listed while they run.
 void BM_RecordStep(benchmark::State& state) {
   static thalweg::TaskMonitor* const monitor = new thalweg::TaskMonitor("/job:worker/replica:0/task:0");

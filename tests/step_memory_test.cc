@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What steps take from malloc once they are warm: nothing that a tensor could be.
+// Warm steps take no memory from malloc that could hold a tensor.
 // Tensors, and what kernels need beside them, come from the pool of base/memory.h.
 // A program of its own, since it stands in for malloc.
 #include <dlfcn.h>

@@ -40,7 +40,7 @@ class Complaints {
   std::vector<std::string>& out_;
 };
 
-// What a moment must look like, whatever came before it.
+// Checks a single moment, whatever came before it.
 void CheckMoment(Replication replication, int workers, const TrainingHistory& history, const std::string& what,
                  const TrainingState& state, const HistoryCheckOptions& options, Complaints& wrong) {
   const bool each_alone = replication == Replication::kAsynchronous || replication == Replication::kBoundedStaleness;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training did, and what it should have done.
+// The recorded history of a training, and the model that it is checked against.
 //
 // Every worker numbers its steps. Step k of worker w adds 1 to element (w, k) of each of two tables, which are
 // variables on different parameter servers. The tables then say which steps were applied, and how often. The

@@ -519,7 +519,7 @@ class Episode {
   std::string what_hangs_;
 };
 
-// What the process uses.
+// Resources of the process.
 struct Usage {
   double seconds = 0, megabytes = 0, descriptors = 0, threads = 0;
 };

@@ -26,7 +26,7 @@ namespace thalweg {
 // Owned by the step. Thread-safe. It must outlive every call of its methods, including Cancel().
 class Cancellation {
  public:
-  // What Cancel() runs.
+  // Cancel() runs the registered callbacks.
   using Callback = absl::AnyInvocable<void(const absl::Status& reason)>;
   // Names a registered callback.
   enum class CallbackId : uint64_t {};

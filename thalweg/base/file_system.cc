@@ -205,7 +205,7 @@ class MachineFileSystem final : public FileSystem {
 }  // namespace
 
 absl::Status FileError(absl::string_view operation, absl::string_view path, int error) {
-  // A file that must not grow is no end of data, which OUT_OF_RANGE would be.
+  // abseil maps EFBIG to OUT_OF_RANGE, which means the end of data here.
   const absl::StatusCode code = error == EFBIG ? absl::StatusCode::kResourceExhausted : absl::ErrnoToStatusCode(error);
   return absl::Status(code, absl::StrCat(operation, " ", path, ": ", std::generic_category().message(error)));
 }

@@ -40,7 +40,7 @@ class RandomAccessFile {
   virtual absl::StatusOr<uint64_t> Size() const = 0;
 };
 
-// What happens to the contents that a file has when it is opened for writing.
+// How to treat the contents of a file that is opened for writing.
 enum class WriteMode {
   kTruncate,  // they are dropped
   kAppend,    // new bytes go behind them

@@ -28,7 +28,7 @@ std::atomic<LogSink> sink{nullptr};
 
 std::atomic<LogFormat> format{LogFormat::kGlog};
 
-// What the lines of all threads share. Never destroyed: threads may log while the program exits.
+// Shared by all threads. Never destroyed: threads may log while the program exits.
 struct Shared {
   Mutex mutex;
   internal::RepeatedLines repeated ABSL_GUARDED_BY(mutex);

@@ -23,7 +23,7 @@ namespace thalweg {
 /// @cond INTERNAL
 namespace internal {
 
-// What StrCat takes of an argument: its ToString() if it has one.
+// Converts an argument for StrCat, by its ToString() if it has one.
 template <typename T>
 decltype(auto) Text(const T& value) {
   if constexpr (requires { value.ToString(); }) {

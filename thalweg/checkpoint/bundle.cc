@@ -80,7 +80,7 @@ absl::StatusOr<Publication> Publication::Plan(FileSystem& files, const std::stri
     return false;
   };
   while (taken(plan.num_shards_)) ++plan.num_shards_;
-  // Whatever else has such a name was the old one's, or an older one's.
+  // Other files with such a name belong to the checkpoint that is replaced, or to older ones.
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files.ListDirectory(Folder(prefix)));
   const size_t slash = prefix.rfind('/');
   const std::string data = absl::StrCat(slash == std::string::npos ? prefix : prefix.substr(slash + 1), ".data-");

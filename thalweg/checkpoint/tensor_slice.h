@@ -58,7 +58,7 @@ class TensorSlice {
 // The shape_and_slice of a save or restore op: "4 5 0,2:-" is the first two rows of a tensor
 // of shape [4,5].
 struct ShapeAndSlice {
-  Shape shape;  // of the whole tensor
+  Shape shape;  // shape of the whole tensor
   TensorSlice slice;
   Shape slice_shape;
 };

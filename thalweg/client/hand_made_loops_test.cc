@@ -336,7 +336,7 @@ TEST_F(HandMadeLoops, WhatLeavesCannotEnterAgain) {
               Fails(StatusCode::kInvalidArgument, "loop 'f' needs a value that depends on its own result"));
 }
 
-// Whatever comes of it, it is a value or an error.
+// The result must be a value or an error.
 class RewiredLoops : public HandMadeLoops {
  protected:
   RewiredLoops() {

@@ -79,7 +79,7 @@ TEST(ServerTest, BadAddresses) {
               Fails(absl::StatusCode::kInvalidArgument, "port"));
 }
 
-// What a client asks for need not be names of nodes.
+// Clients may ask for names that are not nodes.
 TEST(ServerTest, ANameIsNotTakenForSeveral) {
   ASSERT_OK_AND_ASSIGN(auto server, Server::StartLocal());
   Graph graph;

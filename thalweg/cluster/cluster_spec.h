@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is in a cluster: jobs, their tasks, and where each of them listens.
+// The tasks of a cluster by job, and the address of each.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tfdbg reads about a watched step besides its tensors.
+// Files that tfdbg reads about a watched step besides its tensors.
 #pragma once
 
 #include <cstdint>

@@ -86,7 +86,7 @@ class JobCompletion {
   void Stop();
 
  private:
-  // What is known of a task whose end others wait for.
+  // The state of a task whose end others wait for.
   struct Presence {
     bool announces = false;  // it runs a server of Thalweg's, so it will announce its end
     bool joined = false;

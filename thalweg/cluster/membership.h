@@ -39,7 +39,7 @@ struct ClusterDevices {
   uint64_t Incarnation(const std::string& device) const;  // 0 if there is no such device
 };
 
-// What this server knows about the other tasks. Thread-safe.
+// This server's knowledge about the other tasks. Thread-safe.
 class Membership {
  public:
   using DiscoverDone = absl::AnyInvocable<void(absl::StatusOr<ClusterDevices>)>;

@@ -27,8 +27,8 @@ Decoder DecodeCifar10(const Cifar10Decoding& options = {});
 struct Cifar10Options {
   bool train = true;         // the five files, shuffled, distorted, without end; else the test file, once
   int64_t batch_size = 128;  // images in a batch
-  uint64_t seed = 1;         // of the order and the distortions
-  int shard = 0;             // of num_shards workers, this one takes every num_shards-th image
+  uint64_t seed = 1;         // seed of the order and the distortions
+  int shard = 0;             // this worker takes every num_shards-th image, starting here
   int num_shards = 1;        // see shard
   int threads = 2;           // that decode
   FileSystem* file_system = &PosixFileSystem();  // where the files are

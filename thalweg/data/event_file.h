@@ -21,7 +21,7 @@
 namespace thalweg::data {
 
 struct EventFileOptions {
-  std::string suffix;                              // of the file's name, to tell tasks apart
+  std::string suffix;                              // suffix of the file's name, to tell tasks apart
   absl::Duration flush_every = absl::Seconds(10);  // so late readers see it at most
   FileSystem* files = &PosixFileSystem();
   Clock* clock = &RealClock();

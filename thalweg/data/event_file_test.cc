@@ -36,7 +36,7 @@ TEST(EventFileTest, KeepsTheTimeThatAnEventHas) {
   EXPECT_TRUE(PosixFileSystem().DeleteRecursively(testing::TempDir() + "event_file_test").ok());
 }
 
-// What is before the byte is a folder that exists, whatever number follows.
+// The folder before the byte exists, whatever number follows.
 TEST(EventFileTest, NamesWithAByteOfZeroAreErrors) {
   const std::string folder = testing::TempDir() + std::string("a\0b", 3);
   EXPECT_THAT(EventFile::Open(folder).status().message(), HasSubstr("byte 0"));

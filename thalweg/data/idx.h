@@ -57,7 +57,7 @@ class ImageSet {
   uint64_t seed_ = 0;
   int64_t epoch_ = 0;
   int64_t position_ = 0;         // in order_
-  std::vector<uint32_t> order_;  // of this epoch; empty before the first batch
+  std::vector<uint32_t> order_;  // order of this epoch; empty before the first batch
 };
 
 struct MnistOptions {

@@ -40,7 +40,7 @@ class PipelineTest : public FolderTest {
     }
     return o;
   }
-  // What comes out: batches as "0,1,2,3".
+  // The output: batches as "0,1,2,3".
   static std::vector<std::string> All(const PipelineOptions& options) {
     std::vector<std::string> batches;
     Pipeline pipeline(options);

@@ -27,14 +27,14 @@ using RecordFormat = std::function<absl::StatusOr<std::unique_ptr<RecordSource>>
 
 struct FixedLengthOptions {
   uint64_t header_bytes = 0;                     // passed over at the beginning of the file
-  Compression compression = Compression::kNone;  // of the file
+  Compression compression = Compression::kNone;  // compression of the file
 };
 // Records of `bytes` bytes each. DATA_LOSS if the last one is not whole.
 RecordFormat FixedLengthRecords(uint64_t bytes, const FixedLengthOptions& options = {});
 
 struct TextLinesOptions {
   int64_t skip_lines = 0;                        // the header of a CSV file, say
-  Compression compression = Compression::kNone;  // of the file
+  Compression compression = Compression::kNone;  // compression of the file
 };
 // Lines of text, without their ends.
 RecordFormat TextLines(const TextLinesOptions& options = {});

@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<std::string>> ReadWords(const std::string& path, cons
 // The Penn Treebank as Mikolov prepared it: ptb.train.txt, ptb.valid.txt and
 // ptb.test.txt, a sentence a line.
 struct Ptb {
-  Vocabulary vocabulary;       // of the training text
+  Vocabulary vocabulary;       // vocabulary of the training text
   std::vector<int32_t> train;  // the words of ptb.train.txt, by number
   std::vector<int32_t> valid;  // the words of ptb.valid.txt
   std::vector<int32_t> test;   // the words of ptb.test.txt
@@ -104,8 +104,8 @@ class SequenceBatches {
 struct SkipGramOptions {
   int64_t window = 1;  // words on each side that count as near
   int64_t skips = 2;   // pairs made of one word
-  uint64_t seed = 1;   // of the choice
-  int shard = 0;       // of num_shards workers, each goes through a part of the text
+  uint64_t seed = 1;   // seed of the choice
+  int shard = 0;       // this worker's part of the text, below num_shards
   int num_shards = 1;  // see shard
 };
 // Words, and a word near each.

@@ -12,7 +12,7 @@
 
 namespace thalweg {
 
-// What the gradient function of an op works with: the operation, the
+// The argument of an op's gradient function: the operation, the
 // derivatives with respect to its outputs, and a place for those with respect
 // to its inputs. Inputs that are not set get none.
 class GradientContext {

@@ -46,7 +46,7 @@ const ScopeContext& RootContext() {
   return *kRoot;
 }
 
-// What a scope of no operands says: the error that led to it is in the graph's status.
+// The error of a scope without operands. The graph's status has the error that led to it.
 const absl::Status& NoOperands() {
   static const absl::Status* const kError = new absl::Status(InvalidArgument("an operator has no operand"));
   return *kError;

@@ -63,7 +63,7 @@ class NewOperation {
   const std::string& name() const;
   // The op type: "VariableV2", "MatMul".
   const std::string& op() const;
-  // What inner scopes ask for; "" if they ask for nothing.
+  // The device that inner scopes request; "" if they request none.
   const std::string& device() const;
   // An attribute. T is int64_t, float, bool, std::string, DType or PartialShape.
   // NOT_FOUND if it has none of that name, INVALID_ARGUMENT if its type is another.

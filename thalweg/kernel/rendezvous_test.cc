@@ -18,7 +18,7 @@ namespace {
 
 using absl::StatusCode;
 
-// What a receiver got, if it was called.
+// The value that a receiver got, if it was called.
 struct Received {
   int calls = 0;
   absl::Status status;

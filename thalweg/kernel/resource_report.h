@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What resources tell about themselves for the status of a task.
+// Reports of resources for the status of a task.
 #pragma once
 
 #include <array>

@@ -12,9 +12,9 @@
 namespace thalweg {
 namespace {
 
-// What MoveToRows() copies at a time under the lock.
+// Bytes that MoveToRows() copies at a time under the lock.
 constexpr size_t kPieceBytes = size_t{1} << 17;
-// What it copies again if a row of it changes meanwhile; how many of these at a time,
+// Bytes that it copies again if one of their rows changes meanwhile; how many of these at a time,
 // and how many times before it copies the rest at once.
 constexpr size_t kBlockBytes = size_t{1} << 12;
 constexpr size_t kBlocksAtOnce = 32;
@@ -32,8 +32,8 @@ bool IsPlain(DType dtype) { return dtype != kString && dtype != kResource && dty
 // that changed after they were copied.
 struct Variable::Move {
   std::shared_ptr<VariableRows> rows;
-  uint64_t version = 0;         // of the value that is moved
-  size_t bytes = 0;             // of it
+  uint64_t version = 0;         // version of the value that is moved
+  size_t bytes = 0;             // size of the value
   size_t copied = 0;            // bytes from the beginning
   std::vector<size_t> changed;  // blocks of these to copy again
   std::vector<bool> is_changed;

@@ -14,7 +14,7 @@ namespace {
 using Kind = Fault::Kind;
 using ActionKind = FaultSchedule::Action::Kind;
 
-// What a task is told of a fault that began to count `elapsed` ago.
+// The text that tells a task about a fault whose time began `elapsed` ago.
 Fault Later(Fault fault, absl::Duration elapsed) {
   if (!fault.point.empty()) return fault;
   const absl::Duration begun = elapsed - fault.time;

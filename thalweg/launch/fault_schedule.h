@@ -26,7 +26,7 @@ class FaultSchedule {
     enum class Kind { kKill, kTerminate, kStop, kContinue, kClock };
     Kind kind;
     std::string task;     // "ps:0"
-    absl::Duration jump;  // of the clock
+    absl::Duration jump;  // jump of the clock
     std::string text;     // the fault that it belongs to
   };
 

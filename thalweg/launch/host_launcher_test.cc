@@ -58,7 +58,7 @@ TEST_F(HostLauncherTest, EveryTaskLearnsWhoItIs) {
   EXPECT_EQ(*code, 0) << err_;
   EXPECT_THAT(out_, AllOf(HasSubstr("ps 0     | ps 0 localhost:"), HasSubstr("worker 0 | worker 0 localhost:"),
                           HasSubstr("worker 1 | worker 1 localhost:")));
-  // What it is told is understood.
+  // The launcher understands its options.
   const size_t at = out_.find("{", out_.find("worker 1 |"));
   const auto job = Job::From({}, {{"TF_CONFIG", out_.substr(at, out_.find('\n', at) - at)}});
   ASSERT_THAT(job, IsOk());
@@ -179,7 +179,7 @@ class SignalledLauncherTest : public HostLauncherTest {
     close(fds_[1]);
   }
   ~SignalledLauncherTest() override { close(fds_[0]); }
-  // What the tasks have written, until all have ended or there are `n` bytes.
+  // The output of the tasks until all have ended or there are `n` bytes.
   std::string Read(size_t n) {
     std::string text;
     char c = 0;

@@ -45,7 +45,7 @@ TEST(JobTest, FlagsComeFirst) {
             "flags: chief 0 b:2, worker 0 c:3; worker 0");
   EXPECT_EQ(Describe({"--chief_hosts=b:2", "--worker_hosts=c:3", "--job_name=chief"}, other),
             "flags: chief 0 b:2, worker 0 c:3; chief 0 chief");
-  // What a script was not given it passes on empty; behind -- they are others'.
+  // Scripts pass on empty values of flags that they did not get. Arguments behind -- belong to others.
   EXPECT_EQ(Describe({"--ps_hosts=", "--job_name", "", "--", "--task_index=9"}, {}),
             ": worker 0 localhost:0; worker 0 chief");
 }
@@ -203,7 +203,7 @@ TEST(JobTest, Mpi) {
   Job::Environment mpi{{"OMPI_COMM_WORLD_RANK", "1"},
                        {"OMPI_COMM_WORLD_SIZE", "2"},
                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-                       {"SLURM_PROCID", "0"},  // of the daemon that mpirun has started
+                       {"SLURM_PROCID", "0"},  // rank of the daemon that mpirun has started
                        {"THALWEG_BASE_PORT", "5000"}};
   EXPECT_EQ(Describe({}, mpi), "MPI: ps 0 localhost:5000, worker 0 localhost:5001; worker 0 chief");
   mpi["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";

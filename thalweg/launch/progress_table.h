@@ -28,7 +28,7 @@ struct StepLine {
 // nullopt if the line does not report a step.
 std::optional<StepLine> ParseStepLine(absl::string_view line);
 
-// What a task has told about itself.
+// The last report of a task.
 struct TaskProgress {
   int64_t steps = 0;  // training steps of its program
   double rate = 0;    // steps per second

@@ -62,7 +62,7 @@ TEST(ProgressTableTest, WhatTasksTellCountsMoreThanTheirLines) {
                           "total                             step 250/1000  25 steps/s  ETA 30s"));
 }
 
-// What does not fit into a terminal cannot be drawn again in its place.
+// Lines that do not fit into the terminal cannot be redrawn in place.
 TEST(ProgressTableTest, MoreTasksThanLines) {
   ProgressTable table({"worker 0", "worker 1", "worker 2", "worker 3"}, 0);
   const absl::Time now = absl::UnixEpoch();

@@ -17,14 +17,14 @@
 
 namespace thalweg {
 
-// What a task that computes does: a worker, or a chief or master beside the workers.
+// The program of a task that computes: a worker, or a chief or master beside the workers.
 using WorkerFunction = std::function<absl::Status(const Job& job, const Server& server)>;
 
 struct RunClusterOptions {
   // Only the chief runs the function: one graph for all tasks. The other workers serve, as
   // parameter servers do, until the chief is done.
   bool only_chief = false;
-  ServerOptions server;  // of every task's server
+  ServerOptions server;  // options of every task's server
 };
 
 // Finds out which task this process is (Job::FromFlagsOrEnvironment) and starts its server.

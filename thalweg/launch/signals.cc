@@ -23,7 +23,7 @@ constexpr std::array kSignals = {SIGTERM, SIGINT};
 // process's, not ours to own. Where handlers write the signal to; 0 is free.
 using Listeners = std::array<std::atomic<int>, 8>;
 Listeners listeners;
-Listeners dump_listeners;  // of SIGUSR1
+Listeners dump_listeners;  // called on SIGUSR1
 std::atomic<int> dump_installed{0};
 std::atomic<int> received{0};
 std::atomic<int> installed{0};

@@ -276,7 +276,7 @@ Output MatrixBandPart(const Scope& s, Output input, const IntArg& num_lower, con
 // ---- blocks of images ----
 
 struct SpaceToDepthOptions {
-  DataFormat data_format = DataFormat::kChannelsLast;  // of the input and the output
+  DataFormat data_format = DataFormat::kChannelsLast;  // layout of input and output
 };
 // Moves blocks of block_size x block_size pixels into the channels.
 Output SpaceToDepth(const Scope& s, Output input, int block_size, const SpaceToDepthOptions& options = {});

@@ -52,8 +52,8 @@ Output CollectiveBcastSend(const Scope& s, Output input, const Shape& shape, con
 // knows already, end with ABORTED. A member that begins again tells the others so.
 struct CollectiveEndOptions {
   int group_key = 1;       // names the group
-  int first_instance = 0;  // of the range,
-  int last_instance = 0;   // inclusive
+  int first_instance = 0;  // first instance key of the range
+  int last_instance = 0;   // last instance key, inclusive
   std::string why;         // part of the error
 };
 // See CollectiveEndOptions.

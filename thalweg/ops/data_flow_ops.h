@@ -111,7 +111,7 @@ Output StackClose(const Scope& s, Output stack);
 // ---- arrays of tensors, which live as long as the step ----
 
 struct TensorArrayOptions {
-  PartialShape element_shape;             // of every element
+  PartialShape element_shape;             // shape of every element
   bool dynamic_size = false;              // writes may make it larger
   bool clear_after_read = true;           // free an element once it was read
   bool identical_element_shapes = false;  // all elements have one shape

@@ -76,8 +76,8 @@ class Dataset {
   DatasetIterator MakeIterator(const std::string& shared_name = "") const;
 
   const Output& handle() const { return handle_; }                            // the dataset, a variant
-  const std::vector<DType>& output_types() const { return types_; }           // of the components
-  const std::vector<PartialShape>& output_shapes() const { return shapes_; }  // of the components
+  const std::vector<DType>& output_types() const { return types_; }           // types of the components
+  const std::vector<PartialShape>& output_shapes() const { return shapes_; }  // shapes of the components
 
  private:
   Dataset(Scope scope, std::vector<DType> types, std::vector<PartialShape> shapes)

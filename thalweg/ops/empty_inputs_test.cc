@@ -140,7 +140,7 @@ class NoMemory : public Allocator {
   AllocatorStats Stats() const override { return {}; }
 };
 
-// What copies its input and finds no memory for it.
+// Ops that copy their input find no memory for the copy.
 TEST(EmptyInputsTest, NoMemoryForACopy) {
   IntraOpPool intra_op_pool(0);
   NoMemory no_memory;

@@ -34,7 +34,7 @@ namespace thalweg {
 namespace {
 
 constexpr int kCasesPerOp = 8, kMostCasesPerOp = 320;
-constexpr int kHollowCases = 6;  // of each of them
+constexpr int kHollowCases = 6;  // cases per op
 
 // Ops that give no result to any of the usual cases: most of them need a file, a
 // cluster, or what another op has left in a resource.
@@ -126,7 +126,7 @@ const std::vector<const OpSchema*>& Makers(DType dtype) {
 
 class Fuzzer : private FuzzValues {
  public:
-  // What a whole run shares.
+  // Shared by a whole run.
   struct Run {
     FuzzWatch watch;
     std::set<std::string> refused;  // "op|type" of types that a kernel does not take
@@ -420,7 +420,7 @@ class Fuzzer : private FuzzValues {
 
   void ReplaceByHint(const FuzzHint& hint, absl::string_view input, DType dtype, const tensorflow::NodeDef& def,
                      Slot* slot) {
-    DType element = kFloat;  // of what a handle names
+    DType element = kFloat;  // element type of the resource behind a handle
     for (const char* attr : {"T", "dtype"}) {
       if (const auto it = def.attr().find(attr); it != def.attr().end())
         element = static_cast<DType>(it->second.type());
@@ -504,7 +504,7 @@ class Fuzzer : private FuzzValues {
     return status;
   }
 
-  // What waits for others is cancelled, and must end then.
+  // Ops that wait for others are cancelled and must end then.
   absl::Status Await(KernelContext& context, Cancellation& cancellation, Rendezvous& rendezvous) {
     const auto result = std::make_shared<std::pair<absl::Status, Notification>>();
     static_cast<AsyncKernel&>(*kernel_).ComputeAsync(context, [result](const absl::Status& status) {
@@ -529,7 +529,7 @@ class Fuzzer : private FuzzValues {
   const OpSchema& op_;
   Run* const run_;
   std::shared_ptr<Device> device_ = MakeDevice();
-  int depth_ = 0;                // of makers of what makers need
+  int depth_ = 0;                // nesting of makers whose inputs need makers
   const Slot* given_ = nullptr;  // input 0, if another case made it
   bool usual_attrs_ = false;
   bool like_sparse_ = false;  // inputs are indices [rows_,columns_], values [rows_] and a shape [columns_]
@@ -546,7 +546,7 @@ class Fuzzer : private FuzzValues {
 };
 
 TEST(FuzzTest, NoInputKillsAKernel) {
-  // What kernels write goes to a folder that goes away, what they log nowhere.
+  // Kernels write to a temporary folder, and their log lines are discarded.
   const LogLevel level = MinLogLevel();
   SetMinLogLevel(LogLevel::kFatal);
   google::protobuf::LogHandler* const handler = google::protobuf::SetLogHandler(nullptr);

@@ -192,11 +192,11 @@ constexpr const char* kOthers[] = {
     "QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4",
     // An error by intent: IdentityTest.NoGradients.
     "PreventGradient",
-    // Of branches: ControlFlow.TheGradientOfAConditionalFollowsTheBranch, in client/.
+    // Gradients of branches: ControlFlow.TheGradientOfAConditionalFollowsTheBranch, in client/.
     "Switch", "Merge",
-    // Of branches that pass a variable on: ControlFlow.TheGradientOfAVariableThatGoesThroughABranch.
+    // Branches that pass a variable on: ControlFlow.TheGradientOfAVariableThatGoesThroughABranch.
     "RefSwitch", "RefMerge", "RefIdentity",
-    // Of variables: ResourceVariableTest.Gradients.
+    // Gradients of variables: ResourceVariableTest.Gradients.
     "ReadVariableOp", "ResourceGather"};
 
 // Looks when all tests have run; when only some have, it cannot know.

@@ -62,7 +62,7 @@ Output ResizeArea(const Scope& s, Output images, const IntsArg& size, bool align
 // How pixels of a crop are made.
 enum class CropMethod {
   kBilinear,  // by interpolation
-  kNearest,   // of the nearest pixel
+  kNearest,   // the value of the nearest pixel
 };
 struct CropAndResizeOptions {
   CropMethod method = CropMethod::kBilinear;  // see CropMethod

@@ -66,7 +66,7 @@ struct FixedLengthReaderOptions {
   int64_t header_bytes = 0;                              // passed over at the beginning of a file
   int64_t footer_bytes = 0;                              // passed over at the end of a file
   int64_t hop_bytes = 0;                                 // from one record to the next; 0: record_bytes
-  CompressionType compression = CompressionType::kNone;  // of the files
+  CompressionType compression = CompressionType::kNone;  // compression of the files
 };
 // A reader of records of `record_bytes` bytes.
 Output FixedLengthRecordReader(const Scope& s, int64_t record_bytes, const FixedLengthReaderOptions& options = {});

@@ -22,7 +22,7 @@ namespace thalweg {
 struct ConvOptions {
   std::vector<int64_t> explicit_paddings;              // zeros before and after, per dimension; for Padding::kExplicit
   std::vector<int64_t> dilations;                      // distance of the taps, per dimension; empty: 1
-  DataFormat data_format = DataFormat::kChannelsLast;  // of the input and the output
+  DataFormat data_format = DataFormat::kChannelsLast;  // layout of input and output
 };
 // Convolution of images with a filter [height, width, input channels, output channels]:
 // Conv2D(s, x, w, {1, 1, 1, 1}, Padding::kSame).
@@ -87,7 +87,7 @@ struct FusedBatchNormOptions {
   float epsilon = 0.0001f;                             // added to the variance
   float exponential_avg_factor = 1;                    // weight of the batch in the moving averages
   bool is_training = true;                             // normalize by the batch's own mean and variance
-  DataFormat data_format = DataFormat::kChannelsLast;  // of the input and the output
+  DataFormat data_format = DataFormat::kChannelsLast;  // layout of input and output
 };
 struct FusedBatchNormResult {
   Output y;               // the normalized input

@@ -11,7 +11,7 @@
 
 namespace thalweg {
 
-// What TensorFlow's accumulators do not have. Workers are numbers; an
+// Extensions of TensorFlow's accumulators. Workers are numbers; an
 // AccumulatorApplyGradient that has the attribute "_worker" says from whom its
 // gradient is.
 inline constexpr char kWorkerAttr[] = "_worker";

@@ -101,7 +101,7 @@ Output EncodeBase64(const Scope& s, Output input, bool pad = false);
 // The opposite of EncodeBase64.
 Output DecodeBase64(const Scope& s, Output input);
 
-// What happens to invalid characters.
+// How invalid characters are treated.
 enum class UnicodeErrors {
   kReplace,  // become the replacement character
   kIgnore,   // are left out

@@ -121,7 +121,7 @@ class FaultyNetwork::FaultyCall : public std::enable_shared_from_this<FaultyCall
   const Send send_;
   RpcChannel::Done done_;
   const NetworkFaults::Fate fate_;
-  Cancellation inner_;  // of the call that is made
+  Cancellation inner_;  // cancels the call that is made
   std::atomic<bool> sent_{false};
   std::atomic<bool> ended_{false};
   Mutex mutex_;

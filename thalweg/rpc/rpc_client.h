@@ -44,7 +44,7 @@ class RpcClient {
   // The client must outlive it.
   std::shared_ptr<RpcChannel> Connect(const std::string& address);
 
-  // What was exchanged with each address so far. Lives as long as the client.
+  // Bytes exchanged with each address so far. Lives as long as the client.
   std::vector<const Traffic*> traffic() const;
 
  private:

@@ -50,7 +50,7 @@ class AdaptiveSchedule {
   static constexpr int kWarmUpRuns = 4;
   static constexpr int kMeasuredRuns = 16;
 
-  // What a run of the plan measures.
+  // Measurements of one run of the plan.
   enum class Measure { kNothing, kWithPool, kSerial };
 
   // Stages by segment. nullptr until they are known, and if serial code is best.

@@ -43,7 +43,7 @@ void Execution::Start(absl::Span<const Tensor> args, Done done) {
   run_->Start(0, [this, done = std::move(done)](const absl::Status& status) mutable {
     if (status.ok()) return done(status);
     run_->ClearAll();
-    // What went wrong first, here or outside, is why the step was cancelled.
+    // The first error, here or in another task, cancelled the step. Report that one.
     done(step_.cancellation->cancelled() ? step_.cancellation->status() : status);
   });
 }

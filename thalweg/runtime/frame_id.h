@@ -9,7 +9,7 @@
 
 namespace thalweg {
 
-// Of the attribute frame_name.
+// Hash of the attribute frame_name.
 uint64_t FrameNameHash(absl::string_view name);
 
 // The frame that an iteration of another opens; the top level is frame 0,

@@ -39,7 +39,7 @@ bool LoopRun::Enter() {
 bool LoopRun::Advance() {
   Slot* inner = body_.frame().slots.data();
   for (const LoopPlan::Move& exit : plan_.exits) {
-    // What waits for it goes on with the first.
+    // The first live value of an exit counts.
     if (!inner[exit.from].dead && outer_.slots[exit.to].dead) outer_.slots[exit.to] = inner[exit.from];
   }
   bool alive = false;

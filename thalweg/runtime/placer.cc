@@ -85,9 +85,9 @@ class Groups {
  private:
   // By node. Properties of a set are valid at its root.
   std::vector<int> parent_;        // union-find
-  std::vector<int> size_;          // of the set
-  std::vector<bool> firm_;         // of the set, see MakeFirm()
-  std::vector<bool> pinned_;       // of the node, see Pin()
+  std::vector<int> size_;          // size of each set
+  std::vector<bool> firm_;         // by set, see MakeFirm()
+  std::vector<bool> pinned_;       // by node, see Pin()
   std::vector<DeviceName> asked_;  // the merged requests of the set
   std::vector<std::string> why_;   // the reason for them
   std::vector<std::string> near_;  // "with 'x'": the node that it is colocated with

@@ -129,7 +129,7 @@ TEST(Placer, SoftPlacementStaysInTheTask) {
   EXPECT_THAT(Find(*soft, "gpu").reason, HasSubstr("softly replaced"));
 }
 
-// Of nodes that must be together, the one that asks for it.
+// The request of one node decides for all nodes that must be together.
 TEST(Placer, ADeviceThatIsNotThereNamesTheNodeThatAskedForIt) {
   Graph graph;
   const Scope s = graph.root();

@@ -16,7 +16,7 @@
 namespace thalweg {
 namespace {
 
-// What a library that the kernel calls throws, most of all for want of memory, is an
+// An exception of a library that the kernel calls, such as std::bad_alloc, becomes an
 // error of the node.
 absl::Status Compute(const Instruction& in, KernelContext& context) {
   try {
@@ -114,7 +114,7 @@ inline void PlanRun::FreeSlots(const Instruction& in) {
 
 absl::Status PlanRun::ReadVariables(const Instruction& in) {
   const int32_t* pairs = plan_.at(in.reads);
-  // What is passed over reads nothing: a variable may have no value yet.
+  // A dead instruction reads nothing: its variable may have no value yet.
   const bool passed_over = DeadByOne(plan_, in, frame_.slots.data());
   for (int i = 0; i < in.reads.count; i += 2) {
     const Slot& from = frame_.slots[pairs[i]];
@@ -334,7 +334,7 @@ void PlanRun::BeginWait(const Instruction& in, Wait& wait) {
       MutexLock lock(&mutex_);
       wait.loop.swap(loop);
     }
-    loop.reset();  // of the iteration before
+    loop.reset();  // ends the run of the previous iteration
     started.Start([this, &wait](const absl::Status& status) { EndWait(wait, status); });
     return;
   }

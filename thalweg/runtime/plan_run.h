@@ -91,7 +91,7 @@ class PlanRun {
   void BeginWork(Wait* ended);
   void EndWork();
 
-  // Of the frame that a loop opens in this iteration.
+  // The id of the frame that a loop opens in this iteration.
   uint64_t FrameIdOf(const LoopPlan& loop) const;
   void StartMeasuring(int64_t iteration) {
     iteration_ = iteration;

@@ -57,7 +57,7 @@ class SessionGraph {
  private:
   struct PlacedGraph {
     Graph graph;
-    std::vector<std::string> targets;  // of the signature and of inlined functions
+    std::vector<std::string> targets;  // targets of the signature and of inlined functions
     std::vector<Placed> placement;
   };
   absl::StatusOr<PlacedGraph> PlaceSignature(const Signature& signature, const PrepareOptions& options);

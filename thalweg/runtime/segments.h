@@ -10,7 +10,7 @@
 
 namespace thalweg {
 
-// What the planner schedules: a node, or a whole loop.
+// A unit of scheduling: a node, or a whole loop.
 struct Unit {
   Node* node = nullptr;
   int loop = -1;  // frame id

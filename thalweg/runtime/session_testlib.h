@@ -86,7 +86,7 @@ void AddConst(tensorflow::GraphDef& def, const std::string& name, const Tensor& 
 // From int32 to float.
 void AddCast(tensorflow::GraphDef& def, const std::string& name, const std::string& input);
 
-// What tf.while_loop builds of
+// The graph that tf.while_loop builds of
 //   while (i < limit) { acc = acc + body(i); i = i + 1 }
 // under names that begin with `p`. i, an int32, begins as `zero`, acc, a float,
 // as `start`; `body` adds nodes to `def` and returns the name of the term. The

@@ -129,7 +129,7 @@ TEST_F(ArgumentsTest, ATextIsFedToStrings) {
   ASSERT_OK(Extract(graph_, {.feeds = {"text:0"}, .fetches = {"z:0"}, .texts = {"a"}}).status());
 }
 
-// A value is no variable that could be changed.
+// A value is not a variable that could be changed.
 TEST_F(ArgumentsTest, AVariableIsFedToWhatReadsIt) {
   const Output v = s_.WithOpName("v").Add("VariableV2", {}, {{"shape", Shape()}, {"dtype", kFloat}});
   const Output assigned = s_.WithOpName("assign").Add("Assign", {v, Const(s_, 1.f)});

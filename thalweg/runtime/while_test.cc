@@ -172,7 +172,7 @@ TEST(While, AShapeMayChangeIfThatIsSaid) {
       EXPECT_THAT(s.status(), Fails(StatusCode::kInvalidArgument, "value 0 has shape [2], the body gives [4]"));
     }
   }
-  // What the graph does not know is seen when it runs.
+  // Errors that the graph does not show are found when it runs.
   Graph graph;
   const Scope s = graph.root();
   const Output more = Placeholder(s, kInt32, {-1});

@@ -167,7 +167,7 @@ absl::StatusOr<bool> ScriptChannel::Connection::Write() {
 }
 
 absl::StatusOr<bool> ScriptChannel::Connection::Read() {
-  uint64_t size = kFirstBytes;  // of the whole message, once it is known
+  uint64_t size = kFirstBytes;  // size of the whole message, once it is known
   while (true) {
     if (received_ >= sizeof(size)) {
       std::memcpy(&size, result_.data(), sizeof(size));

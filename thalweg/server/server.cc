@@ -48,7 +48,7 @@ class Server::State {
   std::optional<LocalDevices> devices;
   Membership membership;
   CollectiveStepIds sequences;
-  UpdateGate gate_of_updates;        // of the master
+  UpdateGate gate_of_updates;        // the master's
   std::optional<PeerHealth> health;  // calls that end with the client still use it
   std::optional<LocalWorker> worker;
   std::shared_ptr<Workers> workers;

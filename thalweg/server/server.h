@@ -71,7 +71,7 @@ struct ServerOptions {
   // "host:port" of the HTTP port with the status of the job (docs/observing.md); port 0 is
   // any free port. "": there is none.
   std::string http = "localhost:0";
-  // What requests to the HTTP port must carry: "Authorization: Bearer TOKEN", or
+  // Token that requests to the HTTP port must carry: "Authorization: Bearer TOKEN", or
   // "?token=TOKEN". "": nothing.
   std::string http_token;
   // Folder for dumps of the flight recorder: the last steps and events of all tasks, as JSON and

@@ -140,7 +140,7 @@ TEST(Buffer, WrappedMemoryIsReleasedOnce) {
   BufferPtr(Buffer::Wrap(message->data(), 20, nullptr));
 }
 
-// What one thread wrote before it let go, the last one sees when it destroys.
+// The thread that destroys the buffer sees what other threads wrote before they released it.
 TEST(Buffer, ThreadsShareIt) {
   CountingAllocator allocator;
   for (int round = 0; round < 200; ++round) {

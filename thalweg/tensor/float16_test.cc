@@ -10,7 +10,7 @@
 namespace thalweg {
 namespace {
 
-// What the standard says a pattern means.
+// The value of a bit pattern by the standard.
 double Meaning(uint16_t bits) {
   const int exponent = bits >> 10 & 31, mantissa = bits & 0x3ff;
   double value = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);

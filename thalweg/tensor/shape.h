@@ -66,13 +66,13 @@ class Shape {
   int64_t num_elements_ = 1;
 };
 
-// What is known of a shape: nothing, or a rank with dimensions of which some (-1) are unknown.
+// A shape that may be partly unknown: without a rank, or with some unknown dimensions (-1).
 class PartialShape {
  public:
   static constexpr int64_t kUnknown = -1;  // stands for a dimension that is not known
 
   PartialShape() = default;  // unknown rank
-  // Of known rank: {-1, 784} has an unknown first dimension, {} is a scalar.
+  // The rank is known: {-1, 784} has an unknown first dimension, {} is a scalar.
   PartialShape(std::initializer_list<int64_t> dims) : dims_(Dims(dims)) {}
   // As above.
   explicit PartialShape(Dims dims) : dims_(std::move(dims)) {}
@@ -100,7 +100,7 @@ class PartialShape {
 
   // True if a tensor of `shape` may appear where this is expected.
   bool Accepts(const Shape& shape) const;
-  // What both say together: {-1, 3} and {2, -1} give {2, 3}. INVALID_ARGUMENT if they
+  // Combines what is known of both: {-1, 3} and {2, -1} give {2, 3}. INVALID_ARGUMENT if they
   // contradict each other.
   static absl::StatusOr<PartialShape> Merge(const PartialShape& a, const PartialShape& b);
 

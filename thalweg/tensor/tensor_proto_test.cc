@@ -311,7 +311,7 @@ TEST(TensorProto, ClaimsWithoutValuesAreRefused) {
               Is(kTooMuch, "1 values for"));
   EXPECT_THAT(Error("dtype: DT_FLOAT tensor_shape { dim { size: 1000000000000000 } } tensor_content: 'abcd'"),
               Is(kBad, "got 4 bytes"));
-  // A large constant with one value is no such claim.
+  // A large constant with one value is allowed.
   EXPECT_EQ(Read("dtype: DT_FLOAT tensor_shape { dim { size: 1000000 } } float_val: 7").flat<float>()[999999], 7);
 }
 

@@ -170,7 +170,7 @@ TEST(Tensor, Text) {
   EXPECT_EQ(Tensor::Scalar(std::complex<double>(1, -2)).ToString(), "complex128 [] [(1,-2)]");
   EXPECT_EQ(Tensor::Vector<uint8_t>({1, 200}).Bitcast(kQuint8).ToString(), "quint8 [2] [1 200]");
   EXPECT_EQ(Tensor(kFloat, {0}).ToString(), "float [0] []");
-  // What is in a string must not break the line it is printed on.
+  // The contents of a string must not break the line on which it is printed.
   EXPECT_EQ(Tensor::Vector<std::string>({"a\"b\n", std::string("\0\xff", 2)}).ToString(),
             "string [2] [\"a\\\"b\\n\" \"\\x00\\xff\"]");
   EXPECT_LT(Tensor::Scalar(std::string(100000, 'x')).ToString().size(), 200);

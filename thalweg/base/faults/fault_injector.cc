@@ -127,7 +127,7 @@ FaultInjector::~FaultInjector() {
 bool FaultInjector::Strikes(Armed& armed, int64_t now) {
   const Fault& fault = armed.fault;
   const bool lasts = fault.kind == Kind::kDiskFull || fault.kind == Kind::kDiskSlow;
-  if (fault.point.empty()) {  // of a disk, from a time on
+  if (fault.point.empty()) {  // a disk fault that starts at a time
     const absl::Duration age = absl::Nanoseconds(now - start_nanos_);
     return age >= fault.time && age < fault.time + fault.lasts;
   }

@@ -19,7 +19,7 @@ namespace thalweg {
 
 struct FaultInjectorOptions {
   std::string task;                              // the task of this process: "ps:0"
-  std::map<std::string, std::string> addresses;  // of all tasks: "ps:0" to "host:port"
+  std::map<std::string, std::string> addresses;  // addresses of all tasks: "ps:0" to "host:port"
 };
 
 // While it lives, the faults of the plan that are this task's happen: it sets the
@@ -51,7 +51,7 @@ class FaultInjector {
   const int64_t start_nanos_;
   Mutex mutex_;
   std::vector<Armed> armed_ ABSL_GUARDED_BY(mutex_);
-  Timer timer_;  // of faults that come at a time; ends first
+  Timer timer_;  // starts faults that have a time; destroyed first
 };
 
 // Stops this process, all its threads, for `lasts`; for good if that is infinite.

@@ -19,7 +19,7 @@ namespace thalweg {
 // One fault. Unused fields have their defaults.
 struct Fault {
   enum class Kind {
-    // Of one task.
+    // Faults of one task.
     kKill,       // SIGKILL
     kTerminate,  // SIGTERM
     kStop,       // SIGSTOP, and SIGCONT after `lasts`
@@ -27,18 +27,18 @@ struct Fault {
     kFail,       // `point` fails with UNAVAILABLE
     kDiskFull,   // writes fail with RESOURCE_EXHAUSTED
     kDiskSlow,   // every write takes `delay` longer
-    // Of the calls between tasks, and of clients.
+    // Faults of calls between tasks, and of clients' calls.
     kDrop,       // the call or its answer is lost: the caller gets UNAVAILABLE
     kDuplicate,  // the call is sent twice
     kDelay,      // it is sent up to `max_delay` later
     kPartition,  // nothing passes between the two sides
-    // Of the machine.
+    // Faults of the machine.
     kClock,  // the wall clock jumps by `delay`
   };
   Kind kind = Kind::kKill;
   std::string task;                   // "ps:0"; "" for all
   std::vector<std::string> sides[2];  // the tasks of a partition; the second is empty for all others
-  double probability = 0;             // of kDrop and kDuplicate
+  double probability = 0;             // for kDrop and kDuplicate
   absl::Duration delay, max_delay;
   // It begins with the nth time that the task passes `point` or, without a point, at
   // `time` after the start; and ends `lasts` later.

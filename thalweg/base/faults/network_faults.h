@@ -31,7 +31,7 @@ class NetworkFaults {
   // tasks ("ps:0"); times count from now.
   NetworkFaults(const FaultPlan& plan, const std::map<std::string, std::string>& addresses);
 
-  // Of a call from `from` to `to`, which are "host:port"; a client has no address.
+  // The fault of a call from `from` to `to`, which are "host:port". Clients have no address.
   Fate Next(const std::string& from, const std::string& to);
   // For how long nothing passes between the two: zero if all is well, infinite if
   // the partition does not end.

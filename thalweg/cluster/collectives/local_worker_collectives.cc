@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker does for the members of collective groups.
+// The worker's methods for members of collective groups.
 #include <algorithm>
 #include <memory>
 #include <utility>

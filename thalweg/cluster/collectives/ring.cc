@@ -92,7 +92,7 @@ class RingRun : public std::enable_shared_from_this<RingRun> {
     if (!IsBefore(f, 1)) transfers_->Send(f.after, Key(f, 0, f.position), f.values);
     if (call_.merge == nullptr) return;
     if (IsBefore(f, 1)) return SendWhole(f);
-    // What comes was made from what was just sent: nobody reads that any more.
+    // The values may be overwritten: the chunk that comes back was made from the one just sent.
     Receive(f, 1, f.values, [self = shared_from_this(), keep = std::move(keep)] { self->SendWhole(*keep); });
   }
 
@@ -117,7 +117,7 @@ std::vector<std::vector<int>> MakeRings(const std::vector<int>& members_per_task
   std::vector<std::vector<int>> rings;
   for (const int offset : offsets) {
     std::vector<int>& ring = rings.emplace_back();
-    int first = 0;  // of the task
+    int first = 0;  // first rank of the task
     for (const int members : members_per_task) {
       for (int i = 0; i < members; ++i) {
         const int at = static_cast<int>((i + std::abs(static_cast<int64_t>(offset))) % members);

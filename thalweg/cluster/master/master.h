@@ -30,7 +30,7 @@ struct RunCallableCall {
   std::string session_handle;
   int64_t handle = 0;                             // as MakeCallable() returned it
   std::vector<Tensor> feeds;                      // in the order of the callable's feeds
-  std::optional<tensorflow::RunOptions> options;  // of this step; nullopt: those of the callable
+  std::optional<tensorflow::RunOptions> options;  // options of this step; nullopt: those of the callable
 };
 
 struct RunStepResult {

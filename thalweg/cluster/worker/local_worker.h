@@ -43,9 +43,9 @@ struct LocalWorkerOptions {
   Membership* membership = nullptr;  // borrowed
   // For sessions with their own cluster definition.
   WorkersFactory make_workers;
-  CollectiveStepIds* sequences = nullptr;         // borrowed; shared with the server's master
-  std::string collective_leader;                  // for graphs that do not name one
-  PeerHealth* health = nullptr;                   // borrowed; nullptr: other tasks are not watched
+  CollectiveStepIds* sequences = nullptr;  // borrowed; shared with the server's master
+  std::string collective_leader;           // for graphs that do not name one
+  PeerHealth* health = nullptr;            // borrowed; nullptr: other tasks are not watched
   DirectCollectivesOptions direct_collectives;
   UpdateGate* gate = nullptr;                     // borrowed; the gate of the server's master, if it has one
   TaskMonitor* monitor = nullptr;                 // borrowed; nullptr: nothing is recorded
@@ -128,7 +128,7 @@ class LocalWorker : public Worker {
   void DropSessions(const std::vector<std::string>& handles);
 
   const LocalWorkerOptions options_;
-  std::shared_ptr<WorkerSession> default_session_;  // of masters that make none
+  std::shared_ptr<WorkerSession> default_session_;  // for masters that create no session
   StepTable rendezvous_;
   TaskCollectives collectives_;
   UpdateLedger ledger_;

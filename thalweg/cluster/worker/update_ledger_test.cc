@@ -39,7 +39,7 @@ TEST(UpdateLedger, ClientsThatAreGoneDoNotStay) {
 TEST(SenderClock, TellsTheAgeOfMessages) {
   constexpr int64_t kMilli = 1'000'000, kSecond = 1000 * kMilli;
   SenderClock clock;
-  const int64_t offset = -77 * kSecond;  // of the other machine's clock
+  const int64_t offset = -77 * kSecond;  // offset of the other machine's clock
   const auto age = [&](int64_t sent, int64_t came) { return clock.Age(sent + offset, came); };
   EXPECT_EQ(age(0, 5 * kMilli), absl::ZeroDuration());
   EXPECT_EQ(age(kSecond, kSecond + kMilli), absl::ZeroDuration()) << "a shorter way than the first";

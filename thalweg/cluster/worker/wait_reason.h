@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node that waits is waiting for.
+// Describes what a waiting node waits for.
 #pragma once
 
 #include "absl/strings/string_view.h"

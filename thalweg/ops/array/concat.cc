@@ -78,7 +78,7 @@ absl::Status ShapeOfConcat(ShapeContext& c, const Layout& layout) {
   const PartialShape& axis_shape = c.input(layout.axis);
   if (axis_shape.has_rank() && axis_shape.rank() > 1) RETURN_IF_ERROR(c.RequireScalar(layout.axis));
   const std::optional<Dims> axis_value = ConstantIntegers(c, layout.axis);
-  PartialShape any;  // of the inputs, one with a rank
+  PartialShape any;  // shape of the first input whose rank is known
   for (int i = 0; i < layout.count; ++i) {
     const PartialShape& shape = c.input(layout.first + i);
     if (!shape.has_rank()) continue;

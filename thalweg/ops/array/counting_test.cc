@@ -35,7 +35,7 @@ TEST(CountingTest, Histogram) {
   const Tensor x = Tensor::Vector<float>({-9, 0, 1, 2.5, 9});
   ExpectTensor(Result("HistogramFixedWidth", {x, Tensor::Vector<float>({0, 4}), Tensor::Scalar<int32_t>(4)}),
                Tensor::Vector<int32_t>({2, 1, 1, 1}));
-  // Places of numbers between infinite limits are no numbers.
+  // Positions between infinite limits are NaN.
   ExpectTensor(Result("HistogramFixedWidth", {Tensor::Vector<float>({1, 2}), Tensor::Vector<float>({-HUGE_VALF, 4}),
                                               Tensor::Scalar<int32_t>(2)}),
                Tensor::Vector<int32_t>({2, 0}));

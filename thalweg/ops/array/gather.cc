@@ -20,8 +20,8 @@ namespace {
 struct Extents {
   int64_t batch = 1;
   int64_t outer = 1;
-  int64_t size = 1;   // of params along the axis
-  int64_t count = 1;  // of indices in each batch
+  int64_t size = 1;   // size of params along the axis
+  int64_t count = 1;  // number of indices in each batch
   int64_t inner = 1;
 };
 

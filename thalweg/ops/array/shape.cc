@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a graph can ask about a tensor without its elements: Shape, ShapeN (of
+// Properties of a tensor that do not need its elements: Shape, ShapeN (of
 // several at once), Size (how many elements) and Rank (how many dimensions).
 #include <limits>
 
@@ -25,7 +25,7 @@ void Put(Tensor* out, int64_t i, int64_t value) {
   }
 }
 
-// Of a tensor, or of a variable that the runtime did not read.
+// Input i is a tensor, or a variable that the runtime did not read.
 absl::StatusOr<Shape> ShapeOfInput(KernelContext& c, int i) {
   Shape shape;
   RETURN_IF_ERROR(WithValue(c, i, [&](const Tensor& value) {

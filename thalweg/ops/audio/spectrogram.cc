@@ -120,7 +120,7 @@ class MelBands {
  private:
   struct Slope {
     int64_t band;   // that falls here; the next one rises. -1: only the first rises
-    double weight;  // of the falling one
+    double weight;  // weight of the falling one
   };
   int64_t bands_, first_ = 0, last_ = -1;
   std::vector<Slope> slopes_;

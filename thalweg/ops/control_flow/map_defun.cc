@@ -80,7 +80,7 @@ class MapDefunKernel final : public AsyncKernel {
     return SetOutputs(c, results);
   }
 
-  // What every call gives must fit into one tensor.
+  // The results of all calls must fit into one tensor.
   absl::Status CheckResults(const std::vector<Tensor>& row, const std::vector<Tensor>& first) const {
     if (row.size() != types_.size()) {
       return InvalidArgument("the function gave ", row.size(), " results, expected ", types_.size());

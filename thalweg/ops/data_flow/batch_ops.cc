@@ -47,7 +47,7 @@ class BatchState {
   std::string container_, name_;
 };
 
-// What Batch and BatchFunction share.
+// Shared by Batch and BatchFunction.
 class BatchingKernel : public AsyncKernel {
  public:
   absl::Status Init(const KernelInit& init) override {

@@ -64,7 +64,7 @@ struct Queue::Attempt {
   int64_t left = 1;   // elements still to be moved
   bool many = false;  // the tuple is a batch
   Tuple tuple;        // to be put in
-  int64_t rows = 1;   // of it
+  int64_t rows = 1;   // rows of the tuple
   bool fewer_at_end = false;
   std::vector<Tuple> taken;
 

@@ -99,7 +99,7 @@ class Queue : public Resource, public ReportedResource, public std::enable_share
   // Fails the dequeues that wait now.
   void FailDequeues(const absl::Status& why);
 
-  virtual bool wants_tasks() const { return false; }  // of its callers
+  virtual bool wants_tasks() const { return false; }  // whether it needs to know its callers' tasks
   int64_t size() const;
   bool is_closed() const;
   std::string Describe() const override;

@@ -156,7 +156,7 @@ TEST_F(QueueTest, ClosingEndsWaitsForMore) {
   GetMany(*queue, 3);
   PutMany(*queue, {1, 2});
   Close(*queue);
-  // What had been taken is there again.
+  // The elements that had been taken are there again.
   GetMany(*queue, 3);
   GetMany(*queue, 3, /*fewer=*/true);
   GetMany(*queue, 3, /*fewer=*/true);

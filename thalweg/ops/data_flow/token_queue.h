@@ -54,7 +54,7 @@ class TokenQueue final : public Queue, public TaskObserver {
   bool over_ ABSL_GUARDED_BY(mutex_) = false;                              // the last source has left
   std::set<std::string> sources_ ABSL_GUARDED_BY(mutex_);                  // tasks that enqueue tokens
   std::map<std::string, Tuple> holders_ ABSL_GUARDED_BY(mutex_);           // the last token that each task took
-  absl::Time next_report_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // of a wait for tasks that failed
+  absl::Time next_report_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // when to log a wait for failed tasks again
   std::atomic<int64_t> returned_ = 0;
 };
 

@@ -40,7 +40,7 @@ struct StatsSink {
 // The context in which a sequence is started or an element is produced.
 struct Iteration {
   IteratorContext& context;    // shared by all stages of an iterator
-  Cancellation& cancellation;  // of the call that requests the element
+  Cancellation& cancellation;  // cancels the call that requests the element
   // While a sequence is started: the kinds of the enclosing datasets, outermost first, and the shard of the
   // files to read.
   std::vector<std::string> path = {};

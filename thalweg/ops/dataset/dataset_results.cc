@@ -198,7 +198,7 @@ DatasetPtr InputDataset(const DatasetValue& dataset, size_t i) {
 int64_t BatchSizeOf(const DatasetValue& dataset) {
   if (!dataset.origin()) return -1;
   const std::string kind = dataset.ToString();
-  const auto is = [&](absl::string_view name) {  // of any version
+  const auto is = [&](absl::string_view name) {  // any version of the op
     return kind == name || (absl::StartsWith(kind, absl::StrCat(name, "V")) && kind.size() == name.size() + 2);
   };
   const std::vector<Tensor>& inputs = dataset.origin()->inputs;

@@ -212,7 +212,7 @@ struct SnapshotPlan {
   ShardChoice shard;
   std::optional<CapturedFunction> reader;
   std::string mode = "auto";
-  absl::Duration expiry = absl::ZeroDuration();  // of a run that another iterator may be writing
+  absl::Duration expiry = absl::ZeroDuration();  // when a run that another iterator may be writing counts as abandoned
 };
 
 absl::StatusOr<Next> StartSnapshot(const DatasetPtr& input, const SnapshotPlan& plan, Iteration& start) {

@@ -175,7 +175,7 @@ absl::Status ComputeFixedLength(KernelContext& c) {
                     ASSIGN_OR_RETURN(const uint64_t skipped, stream->Skip(header));
                     if (skipped < static_cast<uint64_t>(header))
                       return InvalidArgument(path, " is shorter than its header");
-                    // What is read lies before a footer that may turn out to be the end.
+                    // Reads ahead by the size of the footer, which may turn out to be the end.
                     return [stream = std::move(stream), path, size, footer,
                             ahead = std::string()](std::string* record) mutable -> absl::StatusOr<bool> {
                       RETURN_IF_ERROR(stream->Append(size + footer - ahead.size(), &ahead).status());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What datasets refuse; python/tests/dataset_test.py compares what they give.
+// Inputs that datasets refuse. python/tests/dataset_test.py compares their elements.
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/dataset/dataset_function.h"
 

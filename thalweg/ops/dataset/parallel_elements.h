@@ -86,7 +86,7 @@ class ParallelCalls {
   const CapturedFunction function_;
   const ResultRule rule_;
   const size_t limit_;
-  const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();  // of the helpers' calls
+  const std::shared_ptr<Cancellation> cancellation_ = std::make_shared<Cancellation>();  // cancels the helpers' calls
   std::deque<std::shared_ptr<Call>> window_;
   bool ended_ = false;
 };

@@ -12,7 +12,7 @@
 
 namespace thalweg {
 
-// What a debug op says of itself: which output of which node it looks at, and
+// The attributes of a debug op: which output of which node it watches, and
 // where it reports.
 struct DebugWatch {
   std::string device;

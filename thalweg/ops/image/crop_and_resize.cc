@@ -25,7 +25,7 @@ class Axis {
   struct Place {
     bool inside;
     int64_t low, high;
-    float weight;  // of the high one
+    float weight;  // weight of the high one
     int64_t nearest;
   };
   Place At(int64_t i) const {
@@ -49,7 +49,7 @@ class Axis {
 };
 
 struct Sizes {
-  int64_t batch = 0, height = 0, width = 0, depth = 0;  // of the images
+  int64_t batch = 0, height = 0, width = 0, depth = 0;  // dimensions of the images
   int64_t boxes = 0, crop_height = 0, crop_width = 0;
 };
 

@@ -153,7 +153,7 @@ struct JpegReader {
   bool recover = false;
   bool created = false;
   int channels = 0;
-  unsigned char* line = nullptr;  // of the file's kind, if it differs from ours
+  unsigned char* line = nullptr;  // a line in the file's format, if that differs from ours
 
   ~JpegReader() {
     if (created) jpeg_destroy_decompress(&jpeg);

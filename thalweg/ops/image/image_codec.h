@@ -25,7 +25,7 @@ struct ImageView {
   int64_t height = 0;
   int64_t width = 0;
   int channels = 0;
-  int bits = 8;  // of a channel: 8 or 16
+  int bits = 8;  // bits per channel: 8 or 16
 };
 
 // Allocates memory for the pixels once the size is known.

@@ -135,7 +135,7 @@ TEST(ImageFilesTest, ComeBack) {
   EXPECT_FALSE(RunOp("EncodeJpeg", {Tensor(kUint8, {0, 2, 3})}).ok());
 }
 
-// Whatever happens to the bytes of a file: pixels or an error.
+// Damaged files give pixels or an error, never a crash.
 TEST(ImageFilesTest, Damage) {
   const Tensor image = Bytes({6, 5, 3});
   for (const char* op : {"EncodePng", "EncodeJpeg"}) {

@@ -74,7 +74,7 @@ struct ResizeShapes {
   int64_t channels = 0;
   ResizeScale y;
   ResizeScale x;
-  Shape shape;  // of the output
+  Shape shape;  // shape of the output
 };
 
 // Reads the inputs of the ops: an image and its new size. INVALID_ARGUMENT, with TensorFlow's

@@ -28,7 +28,7 @@ struct Limits {
   int64_t count = 0;
   float overlap = 0.5f;
   float score = -std::numeric_limits<float>::infinity();
-  float sigma = 0;    // of soft suppression; 0 is hard suppression
+  float sigma = 0;    // sigma of soft suppression; 0 means hard suppression
   bool half = false;  // scores are rounded
 };
 

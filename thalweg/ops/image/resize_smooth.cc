@@ -32,7 +32,7 @@ class CubicTable {
       far_[i] = static_cast<float>(((a * x - 5 * a) * x + 8 * a) * x - 4 * a);
     }
   }
-  // Of the pixel at distance i / kTableSize, or one more.
+  // Weights of the pixels at distance i / kTableSize and one more.
   float near(int64_t i) const { return near_[i]; }
   float far(int64_t i) const { return far_[i]; }
 

@@ -155,7 +155,7 @@ class MessageReader {
         }
       } else if (wire == WireFormatLite::WIRETYPE_LENGTH_DELIMITED && IsNumber(field)) {
         RETURN_IF_ERROR(AddNumbers(i, AfterLength(content), true, stream));
-      }  // of another type: unknown to the message type, as if it were not there
+      }  // a field of another wire type is unknown and ignored
     }
     return absl::OkStatus();
   }
@@ -181,7 +181,7 @@ class MessageReader {
     return absl::OkStatus();
   }
 
-  // Of a field that is not repeated, the last value counts.
+  // The last value of a field that is not repeated counts.
   void AddNumber(size_t i, uint64_t raw) { Add(i, raw, &columns_[i].numbers); }
   void AddText(size_t i, absl::string_view text) { Add(i, text, &columns_[i].texts); }
   template <typename T>

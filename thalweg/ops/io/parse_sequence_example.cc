@@ -91,7 +91,7 @@ absl::StatusOr<DenseList> ParseDenseList(const DenseFeature& feature, const List
   ASSIGN_OR_RETURN(FeatureWriter values, FeatureWriter::Create(feature.dtype, shape));
   const Tensor zero = Tensor::Zeros(feature.dtype, Shape());
   std::vector<int64_t> lengths;
-  int64_t begin = 0;  // of the record
+  int64_t begin = 0;  // begin of the record
   RETURN_IF_ERROR(ForEachRow(
       feature.dtype, column, error,
       [&](int64_t record, int64_t row, const Feature& f) {

@@ -61,7 +61,7 @@ class LineSource final : public RecordSource {
   const int64_t skip_;
   std::string file_;
   std::unique_ptr<data::ByteStream> stream_;
-  int64_t number_ = 0;  // of the line before, from 1
+  int64_t number_ = 0;  // number of the previous line, from 1
 };
 
 struct FixedLengths {

@@ -184,7 +184,7 @@ class RemapMatrixKernel : public Kernel {
       }
       begin += count;
     }
-    // A row or column that the matrix does not have is no part of a slice, but
+    // A row or column that the matrix does not have is not part of a slice, but
     // columns are not sliced.
     if (new_columns != nullptr) {
       for (const auto& [old, place] : *new_columns) {

@@ -51,7 +51,7 @@ class MatrixSolveLsKernel : public Kernel {
   }
 
  private:
-  // Of m equations for n unknowns, with k right hand sides.
+  // m equations for n unknowns, with k right-hand sides.
   struct System {
     int m, n, k;
   };

@@ -204,7 +204,7 @@ TEST(LinalgTest, LargeSystems) {
 }
 
 TEST(LinalgTest, MatrixExponential) {
-  // Of a nilpotent matrix the series ends; of a rotation's generator it is the rotation.
+  // The series of a nilpotent matrix ends. The exponential of a rotation's generator is the rotation.
   ExpectTensor(Results("MatrixExponential", {Tensor::Of<double>({2, 2}, {0, 3, 0, 0})})[0],
                Tensor::Of<double>({2, 2}, {1, 3, 0, 1}));
   for (const double angle : {0.5, 100.0}) {

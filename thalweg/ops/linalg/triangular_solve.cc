@@ -51,7 +51,7 @@ struct BroadcastBatch {
 struct TriangularSystem {
   MatrixBatch a, b;
   BroadcastBatch batch;
-  Shape shape;  // of the solution
+  Shape shape;  // shape of the solution
 
   static absl::StatusOr<TriangularSystem> Of(KernelContext& context, bool banded, bool lower, bool adjoint) {
     const Tensor &matrix = context.input(0), &rhs = context.input(1);

@@ -25,8 +25,8 @@ struct LookupTableOptions {
   Kind kind = Kind::kMutable;
   DType key_dtype = kInvalid;
   DType value_dtype = kInvalid;
-  Shape key_shape;    // of one key
-  Shape value_shape;  // of one value
+  Shape key_shape;    // shape of one key
+  Shape value_shape;  // shape of one value
   // The reserved keys of a dense table.
   Tensor empty_key, deleted_key;
   int64_t buckets = 0;

@@ -13,7 +13,7 @@
 namespace thalweg {
 namespace {
 
-// Of integers by repeated squaring; the exponent may not be negative.
+// Integer powers by repeated squaring. REQUIRES: the exponent is not negative.
 struct PowFn {
   static constexpr float kNanos = 20;
   static constexpr const char* kFailure = "Integers to negative integer powers are not allowed";

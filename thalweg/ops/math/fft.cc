@@ -275,7 +275,7 @@ class FftKernel final : public Kernel {
     if (in.rank() < rank_) {
       return InvalidArgument("Input must have rank of at least ", rank_, " but got: ", in.shape());
     }
-    Dims dims(in.shape().dims().begin(), in.shape().dims().end());  // of the transform
+    Dims dims(in.shape().dims().begin(), in.shape().dims().end());  // dimensions of the transform
     if (kind_ != Kind::kComplex) RETURN_IF_ERROR(ReadLength(c, dims));
     Dims out_dims = dims;
     if (kind_ == Kind::kFromReal && dims.back() != 0) out_dims.back() = dims.back() / 2 + 1;

@@ -83,9 +83,9 @@ TEST(MatMulTest, AloneOrSharedIsTheSame) {
 
 // Rows a multiple of 2 KB apart: panels of such matrices are copied.
 TEST(MatMulTest, RowsThatCollideInCaches) {
-  CheckProduct(kFloat, 40, 1024, 300, 1e-4);  // of B
-  CheckProduct(kFloat, 1024, 40, 300, 1e-4);  // of A, if it is transposed
-  CheckProduct(kFloat, 512, 512, 24, 1e-4);   // of both
+  CheckProduct(kFloat, 40, 1024, 300, 1e-4);  // panels of B
+  CheckProduct(kFloat, 1024, 40, 300, 1e-4);  // panels of A, if it is transposed
+  CheckProduct(kFloat, 512, 512, 24, 1e-4);   // panels of both
   CheckProduct(kFloat, 15, 512, 300, 1e-4);   // too few rows for copies to pay
 }
 
@@ -178,7 +178,7 @@ TEST(BatchMatMulTest, BroadcastsBatches) {
   EXPECT_EQ(RunOp("BatchMatMulV2", {Tensor(kFloat, {2}), y}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// What tf.matmul(a_is_sparse=True) sends: its product is float, of float and bfloat16.
+// tf.matmul(a_is_sparse=True) sends SparseMatMul: a float product of float and bfloat16.
 TEST(SparseMatMulTest, ValuesAndGradients) {
   const Tensor a = Tensor::Of<float>({2, 3}, {0, 1, 0, 2, 0, 3}), b = Tensor::Of<float>({3, 1}, {4, 5, 6});
   const std::vector<AttrArg> sparse = {{"a_is_sparse", true}};

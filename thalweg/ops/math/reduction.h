@@ -24,7 +24,7 @@ struct Reduction {
   // INVALID_ARGUMENT for axes out of range or named twice.
   static absl::StatusOr<Reduction> Make(const Shape& input, const Tensor& axes, bool keep_dims);
 
-  Shape shape;             // of the result
+  Shape shape;             // shape of the result
   Dims sizes;              // merged dimensions, outermost first, without dimensions of size 1
   bool last_goes = false;  // whether the last of `sizes` is reduced; before it they alternate
   int64_t count = 1;       // elements per result

@@ -58,7 +58,7 @@ TEST(ReductionTest, AxesAsTheyAreWritten) {
   ExpectTensor(run(ReduceAny(s, large)), Tensor::Scalar(true));
   ExpectTensor(run(ReduceAll(s, large)), Tensor::Scalar(false));
   ExpectTensor(run(ReduceAny(s, large, 1)), Tensor::Vector<bool>({false, true}));
-  // Of a rank that only the step knows.
+  // The rank is known only when the step runs.
   const Output any = Placeholder(s, kFloat);
   const auto sum = Evaluate(graph, {{any, Tensor::Of<float>({2, 1}, {1, 2})}}, {ReduceSum(s, any)}, TestDevice());
   ASSERT_TRUE(sum.ok()) << sum.status();

@@ -196,7 +196,7 @@ absl::Status SparseSegmentGradShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-// Of the op with or without num_segments: by the Grad op of its kind.
+// Gradient of the ops with and without num_segments, by the Grad op of the same kind.
 template <Average kAverage>
 absl::Status SparseSegmentGradient(GradientContext& c) {
   static constexpr const char* kSparseSegmentOps[] = {"SparseSegmentSumGrad", "SparseSegmentMeanGrad",

@@ -27,7 +27,7 @@ class SegmentGradKernel : public Kernel {
     const int64_t width = grad.shape().Product(1, grad.rank());
     // Rows of nothing may be many.
     std::vector<int64_t> row(count), segment(count), sizes(width == 0 ? 0 : grad.dim(0));
-    std::map<int64_t, int64_t> slot;  // of each row that is used
+    std::map<int64_t, int64_t> slot;  // slot of each row that is used
     for (int64_t i = 0; i < count; ++i) {
       row[i] = indices.dtype() == kInt64 ? indices.data<int64_t>()[i] : indices.data<int32_t>()[i];
       segment[i] = segments.dtype() == kInt64 ? segments.data<int64_t>()[i] : segments.data<int32_t>()[i];

@@ -290,7 +290,7 @@ class LstmBlockCellGradKernel : public Kernel {
   }
 
   absl::Status Compute(KernelContext& context) override {
-    constexpr int kInputs = 16, kFirst = 8;  // of all, and of those that the cell has put out
+    constexpr int kInputs = 16, kFirst = 8;  // number of inputs; index of the first output of the forward cell
     ASSIGN_OR_RETURN(const Sizes s, ReadSizes(context, Form::kCell, use_peephole_));
     const int64_t n = s.units;
     const Shape state({s.batch, n});

@@ -56,7 +56,7 @@ struct Layer {
   }
 
   int64_t batch, units;
-  std::vector<Tensor> inputs;  // of the op, after the number of steps
+  std::vector<Tensor> inputs;  // inputs of the op after the number of steps
 };
 
 // Units that fill vectors and that do not, and enough rows to share.

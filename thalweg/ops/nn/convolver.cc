@@ -16,7 +16,7 @@ namespace {
 
 // ---- By matrices of patches, for types and sizes that oneDNN does not do ----
 //
-// What a window sees at each of `count` output positions from `first` on is a
+// The elements in the window at each of `count` output positions from `first` on are a
 // row of a matrix; the convolution is that matrix times the filter as a matrix.
 // Positions are taken in pieces, so that the matrix stays small.
 

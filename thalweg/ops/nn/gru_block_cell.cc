@@ -17,7 +17,7 @@ namespace {
 
 struct GruSizes {
   int64_t batch = 0, depth = 0, units = 0;
-  int64_t width() const { return depth + units; }  // of [x, h]
+  int64_t width() const { return depth + units; }  // width of [x, h]
 };
 
 enum GruInput { kGruX, kGruH, kGruWru, kGruWc, kGruBru, kGruBc, kGruForwardInputs };

@@ -70,7 +70,7 @@ TEST(PoolTest, Argmax) {
   }
 }
 
-// Of equal elements the first gets the gradient, and a NaN that comes first does.
+// The first of several equal elements gets the gradient. So does a NaN that comes first.
 TEST(PoolTest, TiesAndNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor dy = Tensor::Of<float>({1, 1, 1, 1}, {5}), y = dy;

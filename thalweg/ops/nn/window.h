@@ -75,7 +75,7 @@ struct WindowAttrs {
   bool channels_first = false;
   std::string padding = "VALID";
   std::vector<int64_t> explicit_paddings;
-  std::vector<int64_t> ksize;  // of pooling; of all dimensions, as those below
+  std::vector<int64_t> ksize;  // window of a pooling op; for all dimensions, like the fields below
   std::vector<int64_t> strides;
   std::vector<int64_t> dilations;
 

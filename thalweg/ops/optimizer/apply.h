@@ -247,7 +247,7 @@ class ApplyKernel final : public Kernel {
   }
 
  private:
-  // Of the variable's type or, for steps and such, int64.
+  // The scalar has the variable's type or, for steps, int64.
   template <typename C>
   static C ReadScalar(const Tensor& scalar) {
     if constexpr (std::is_arithmetic_v<C>) {
@@ -274,7 +274,7 @@ class ApplyKernel final : public Kernel {
   }
 
   ApplyInputs inputs_;
-  std::shared_ptr<LearningRate> learning_rate_;  // of the task's status
+  std::shared_ptr<LearningRate> learning_rate_;  // part of the task's status
   Rule rule_;
 };
 

@@ -215,7 +215,7 @@ const std::vector<Case>& Cases() {
   return *cases;
 }
 
-// What every op gets: by the name of the input.
+// The value of each input, by its name, for every op.
 Tensor Input(const std::string& name, const Case& c) {
   static const auto* const scalars = new std::map<std::string, double>{
       {"lr", 0.1},         {"alpha", 0.2},       {"l1", 0.05},          {"l2", 0.3},

@@ -39,7 +39,7 @@ TEST(QuantizeTest, BadInputIsAnError) {
   EXPECT_FALSE(RunOp("FakeQuantWithMinMaxVarsGradient", {two, kX, one, one}).ok());
 }
 
-// What TensorFlow gives, for weights 1 to 6; nothing where it has no gradient.
+// TensorFlow's results for weights 1 to 6; nothing where it has no gradient.
 TEST(QuantizeTest, GradientsAreTensorFlows) {
   const Tensor x = Tensor::Of<float>({2, 3}, {-7, -1.1f, -0.3f, 0.04f, 1.6f, 6.5f});
   const Tensor weights = Tensor::Of<float>({2, 3}, {1, 2, 3, 4, 5, 6});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a quantized integer stands for: the lowest integer of its type is the
+// The meaning of quantized integers: the lowest integer of its type is the
 // minimum of a range of floats, the highest the maximum.
 #pragma once
 

@@ -66,7 +66,7 @@ absl::Status RaggedTensorToSparse(KernelContext& context) {
   ASSIGN_OR_RETURN(Tensor * elements, context.Allocate(1, Shape({count})));
   ASSIGN_OR_RETURN(Tensor * dense, context.Allocate(2, Shape({rank})));
   std::copy(dims.begin(), dims.end(), dense->mutable_data<int64_t>());
-  std::vector<int64_t> row(levels, 0);  // of each level, the row that holds the element
+  std::vector<int64_t> row(levels, 0);  // by level: the row that holds the element
   for (int64_t i = 0; i < count; ++i) {
     int64_t* const place = indices->mutable_data<int64_t>() + i * rank;
     int64_t at = i / inner, rest = i % inner;

@@ -146,7 +146,7 @@ TEST(RandomShuffle, MovesRowsOfEveryType) {
   const auto strings =
       Calls(1, "RandomShuffle", {Tensor::Vector<std::string>({"0", "1", "2", "3", "4", "5", "6"})}, seeds);
   ExpectTensor(strings[0], Tensor::Vector<std::string>({"5", "0", "1", "4", "3", "2", "6"}));
-  // What has only one order comes back.
+  // A shuffle of zero or one elements changes nothing.
   ExpectTensor(Calls(1, "RandomShuffle", {Tensor::Scalar(4.0f)}, seeds)[0], Tensor::Scalar(4.0f));
   ExpectTensor(Calls(1, "RandomShuffle", {Tensor::Zeros(kFloat, {0, 3})}, seeds)[0], Tensor::Zeros(kFloat, {0, 3}));
   ExpectTensor(Calls(1, "RandomShuffle", {Tensor::Zeros(kFloat, {3, 0})}, seeds)[0], Tensor::Zeros(kFloat, {3, 0}));
@@ -200,7 +200,7 @@ TEST(Multinomial, BadInput) {
   EXPECT_FALSE(RunOp("Multinomial", {logits, Tensor::Vector<int32_t>({1})}).ok());
 }
 
-// What a seed becomes, given to the V2 form, gives what the seed gives.
+// The key and counter of a seed, given to the V2 op, produce the numbers of the seed.
 TEST(Stateless, KeyAndCounter) {
   const Tensor seed = Tensor::Vector<int64_t>({12345678901, -7});
   const auto generator = RunOp("StatelessRandomGetKeyCounterAlg", {seed});

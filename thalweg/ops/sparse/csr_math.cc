@@ -87,7 +87,7 @@ class TransposeKernel final : public Kernel {
   DType dtype_ = kInvalid;
 };
 
-// What products have in common.
+// Base of the products.
 class ProductKernel : public Kernel {
  public:
   absl::Status Init(const KernelInit& init) override {

@@ -30,7 +30,7 @@ class AssignKernel final : public Kernel {
 
  private:
   static absl::Status CheckShape(const Variable& variable, const Shape& shape) {
-    // What it holds counts; before that, what it was declared with.
+    // The shape of the current value counts or, without a value, the declared shape.
     return variable.Inspect([&](const Tensor& value) -> absl::Status {
       if (value.has_value()) return value.shape() == shape ? absl::OkStatus() : Mismatch(value.shape(), shape);
       return variable.shape().Accepts(shape) ? absl::OkStatus() : Mismatch(variable.shape(), shape);

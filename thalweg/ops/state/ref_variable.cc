@@ -59,7 +59,7 @@ class TemporaryVariableKernel final : public Kernel {
   absl::Status Compute(KernelContext& context) override {
     auto variable = std::make_shared<Variable>(name_, dtype_, shape_);
     if (const std::optional<Shape> shape = shape_.AsShape()) {
-      // TensorFlow gives memory at once, with any contents: reading is no error.
+      // TensorFlow gives memory at once, with any contents: reading is not an error.
       ASSIGN_OR_RETURN(Tensor value, context.AllocateTemporary(dtype_, *shape));
       variable->Assign(std::move(value));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops that change variables share: finding the variable that an input
+// Shared by ops that change variables: finding the variable that an input
 // means, locking several at once, and where to write.
 #pragma once
 
@@ -86,7 +86,7 @@ class InPlaceOrNew {
   Tensor fresh_;
 };
 
-// What the graph knows of the variable behind input i: the shape of a ref edge,
+// The shape of the variable behind input i, as far as the graph knows it: that of a ref edge,
 // or what VarHandleOp declares.
 PartialShape VariableShapeOf(const ShapeContext& c, int i);
 // The type that VarHandleOp declares for the handle in input i; kInvalid if it

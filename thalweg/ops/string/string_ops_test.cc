@@ -107,7 +107,7 @@ TEST(Base64Test, GoesBothWays) {
 }
 
 TEST(UnicodeScriptTest, Values) {
-  // Latin, Greek, Han, common, none, and what is no code point.
+  // Latin, Greek, Han, common, none, and a number that is not a code point.
   ExpectTensor(Result("UnicodeScript", {Ints({'a', 0x3b1, 0x4e00, '1', 0x10ffff, -1, 0x110000})}),
                Ints({25, 14, 17, 0, 103, -1, -1}));
 }

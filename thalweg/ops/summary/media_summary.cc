@@ -111,7 +111,7 @@ absl::Status AddSounds(absl::string_view tag, const Tensor& sounds, const Tensor
     return InvalidArgument("Provided channels and frames cannot be encoded as a WAV.");
   }
   const int64_t count = std::min(max_outputs, sounds.dim(0));
-  constexpr int64_t kHead = 44;  // of a WAV: sounds of nothing may be many
+  constexpr int64_t kHead = 44;  // header of a WAV file, which also sounds without samples have
   if (count > std::numeric_limits<int32_t>::max() / (kHead + 2 * length)) {
     return InvalidArgument("the summary is too large for a message: ", count, " sounds of ", length, " samples");
   }

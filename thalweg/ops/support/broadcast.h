@@ -17,7 +17,7 @@ struct Broadcast {
   // INVALID_ARGUMENT ("Incompatible shapes: [2] vs. [3]").
   static absl::StatusOr<Broadcast> Make(const Shape& x, const Shape& y);
 
-  Shape shape;  // of the result
+  Shape shape;  // shape of the result
   Dims sizes;
   Dims x_strides, y_strides;  // in elements; 0 where the operand is repeated
 

@@ -36,7 +36,7 @@ TEST(BroadcastTest, ResultsThatAreTooLarge) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// What TensorFlow answers.
+// TensorFlow's answers.
 TEST(BroadcastTest, GradientArgs) {
   const auto check = [](std::vector<int32_t> a, std::vector<int32_t> b, std::vector<int32_t> r0,
                         std::vector<int32_t> r1) {

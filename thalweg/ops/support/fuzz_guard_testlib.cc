@@ -11,7 +11,7 @@
 namespace thalweg {
 namespace {
 
-constexpr int kSeconds = 20;  // of processor time, for one case
+constexpr int kSeconds = 20;  // CPU time limit of one case
 
 void ShowCase(int signal) {
   const char* const what = signal == SIGPROF ? "hangs in " : "died in ";

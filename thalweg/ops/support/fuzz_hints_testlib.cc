@@ -322,7 +322,7 @@ bool Matches(absl::string_view pattern, absl::string_view text) {
   return Matches(pattern.substr(1), text.substr(1));
 }
 
-// What stands behind "name" and `separator` in a list of such words.
+// The text behind "name" and `separator` in a list of such words.
 std::optional<std::string> Find(const char* words, absl::string_view name, char separator) {
   for (absl::string_view word : absl::StrSplit(words, ' ', absl::SkipEmpty())) {
     if (absl::ConsumePrefix(&word, name) && !word.empty() && word[0] == separator) return std::string(word.substr(1));

@@ -33,7 +33,7 @@ class FuzzValues {
   DType AnyType();
   Shape AnyShape(int max_rank = 5);
 
-  // What the inputs of one node have in common.
+  // Shared by the inputs of one node.
   void NewShapes(bool volumes);
   // Shapes that often fit together: one shape for all inputs, its rows, vectors, scalars.
   Shape InputShape(int index);

@@ -74,7 +74,7 @@ class AnyResourceKernel : public Kernel {
   std::string type_name_;
 
  private:
-  Tensor handle_;                      // of type resource
+  Tensor handle_;                      // a tensor of type resource
   std::unique_ptr<Variable> strings_;  // the handle for ref edges
 };
 

@@ -111,8 +111,8 @@ class PlusPlusSampler {
 
   const Tensor& points_;
   const PoolVector<float> half_squares_;
-  PoolVector<float> distances_;  // of each point from the nearest chosen one, half squared
-  PoolVector<float> sums_;       // of the distances up to each point
+  PoolVector<float> distances_;  // distance of each point from the nearest chosen one, half squared
+  PoolVector<float> sums_;       // sum of the distances up to each point
   absl::flat_hash_set<int64_t> chosen_;
   PhiloxSingle random_;
   int64_t collisions_ = 0;

@@ -44,7 +44,7 @@ struct Regularization {
 // One group of sparse features: the features of each example, as positions in the group's weights, and
 // their values (all 1 if empty).
 struct SparseGroup {
-  std::vector<int64_t> starts;  // of each example, and the end
+  std::vector<int64_t> starts;  // start of each example, and the end
   std::vector<int64_t> positions;
   const float* values = nullptr;
   const float* weights = nullptr;

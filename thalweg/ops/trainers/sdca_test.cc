@@ -13,7 +13,7 @@ struct Line {
   Tensor labels = Tensor::Vector<float>({1, 3, 5, 7});
 };
 
-// What `rounds` of calls make of the weights.
+// The weights after `rounds` calls.
 std::vector<float> Train(const Line& line, bool adaptive, int rounds) {
   Tensor model = Tensor::Vector<float>({0, 0}), state = Tensor::Zeros(kFloat, {4, 4});
   for (int i = 0; i < rounds; ++i) {

@@ -43,7 +43,7 @@ struct SaverOptions {
 struct RestoreReport {
   // A variable that the checkpoint has with another type or shape.
   struct Mismatch {
-    std::string name;        // of the variable
+    std::string name;        // name of the variable
     std::string checkpoint;  // type and shape in the checkpoint: "float [3,2]"
     std::string graph;       // type and shape in the graph
   };
@@ -95,7 +95,7 @@ class Saver {
     Var variable;
     std::string name;   // in the checkpoint
     std::string slice;  // empty: all of it
-    Shape shape;        // of the whole
+    Shape shape;        // shape of the whole variable
     std::string device;
 
     bool is_part() const { return !slice.empty(); }
@@ -123,7 +123,7 @@ class Saver {
   Output save_snapshot_;          // writes them
   std::vector<Output> finite_;    // whether they are numbers, by shard
   bool takes_snapshots_ = true;   // false: a task does not know how, as TensorFlow's
-  std::string temporary_suffix_;  // of the folder that a save with several tasks uses
+  std::string temporary_suffix_;  // suffix of the folder that a save with several tasks uses
   std::optional<std::string> folder_;
   CheckpointState state_;
   std::unique_ptr<Thread> deletions_;  // last: it ends before the rest goes

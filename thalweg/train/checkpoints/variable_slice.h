@@ -14,12 +14,12 @@ namespace thalweg {
 
 // A part of a variable that is divided.
 struct VariableSlice {
-  std::string full_name;        // of the whole: its name in a checkpoint
-  Shape full_shape;             // of the whole
-  std::vector<int64_t> offset;  // of the part, in each dimension
-  Shape shape;                  // of the part
+  std::string full_name;        // name of the whole variable, under which checkpoints have it
+  Shape full_shape;             // shape of the whole variable
+  std::vector<int64_t> offset;  // offset of the part in each dimension
+  Shape shape;                  // shape of the part
 
-  // What save and restore ops call it, as TensorFlow writes it: "10 4 0,5:0,4".
+  // The specification of the slice for save and restore ops, in TensorFlow's format: "10 4 0,5:0,4".
   std::string Spec() const;
 };
 

@@ -145,7 +145,7 @@ TEST(Clipping, ByNorms) {
   EXPECT_FALSE(s.ok());
 }
 
-// Of sparse gradients the rows are clipped, as they are.
+// Sparse gradients are clipped by row, without densifying them.
 TEST(Clipping, OfSparseGradients) {
   Model m;
   const Scope& s = m.s;

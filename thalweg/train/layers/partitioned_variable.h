@@ -43,7 +43,7 @@ struct PartitionedVarOptions {
 // as long as the graph. It converts to an Output: the whole variable, concatenated.
 struct PartitionedVariable {
   std::string name;        // parts are `name/part_0`, `name/part_1`, ...
-  Shape shape;             // of the whole variable
+  Shape shape;             // shape of the whole variable
   int axis = 0;            // dimension along which it is divided
   std::vector<Var> parts;  // in the order of the axis
   Output value;            // the concatenation of the parts

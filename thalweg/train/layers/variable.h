@@ -36,7 +36,7 @@ struct VarOptions {
   Initializer initializer = initializers::Default();  // initial value
   DType dtype = kFloat;                               // element type
   bool trainable = true;                              // in TrainableVariables(), which optimizers train by default
-  bool local = false;  // of this worker only: not trained, not saved, initialized by every worker
+  bool local = false;  // belongs to this worker only: not trained, not saved, initialized by every worker
 };
 
 // Adds a variable `name`, with its operations `name/read` and `name/Assign`, to the graph and

@@ -152,7 +152,7 @@ TEST_F(TrainTest, InitializersWithSeedsGiveTensorFlowsValues) {
       value(initializers::HeNormal({.seed = 42}), {2, 3}),
       Tensor::Of<float>({2, 3}, {-0.31919837f, -0.1566031f, -0.76888347f, 0.027944176f, -0.53256148f, -0.0028038274f}),
       1e-6);
-  // Of a convolution, as many inputs as the window has elements of all channels.
+  // A convolution has as many inputs as its window has elements in all channels.
   ExpectTensor(value(initializers::HeNormal({.seed = 42}), {3, 3, 2, 4}).WithShape({72}).Rows(0, 4),
                Tensor::Vector<float>({-0.10639945f, -0.052201033f, -0.25629449f, 0.0093147252f}), 1e-6);
   ExpectTensor(value(initializers::TruncatedNormal({.mean = 1, .stddev = 0.1, .seed = 42}), {4}),

@@ -67,7 +67,7 @@ void ExpectTraining(const std::function<std::unique_ptr<Optimizer>()>& make, std
     for (int i = 0; i < 5; ++i) trial.Run(train);
     ExpectTensor(trial.Run(step), Tensor::Scalar<int64_t>(5));
     if (is_sparse) {
-      const float* r = sparse_rows.begin();  // of rows 1 and 3; the others stay
+      const float* r = sparse_rows.begin();  // rows 1 and 3; the others stay
       ExpectTensor(trial.Run(GetVariable(trial.graph, "table")),
                    Tensor::Of<float>({5, 2}, {.5, .5, r[0], r[1], .5, .5, r[2], r[3], .5, .5}), 2e-6);
     } else {
@@ -219,7 +219,7 @@ TEST(Optimizers, UpdatesAndSlotsAreWhereTheVariableIs) {
   }
 }
 
-// What TensorFlow's checkpoints have.
+// The names in TensorFlow's checkpoints.
 TEST(Optimizers, PowersAreFloatsWhateverTheVariables) {
   for (const DType dtype : {kFloat, kDouble, kHalf}) {
     Trial trial;

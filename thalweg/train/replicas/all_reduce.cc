@@ -202,7 +202,7 @@ class AllReduceHook : public Hook {
   std::vector<Fetch> end_others_;
   Output broadcast_;
   std::vector<Output> differs_;     // by variable
-  std::vector<std::string> names_;  // of these
+  std::vector<std::string> names_;  // names of these
   int64_t steps_ = 0;
 };
 

@@ -35,7 +35,7 @@ class AllReduceTest : public FolderTest {
     // Called after every step, with the worker's session.
     std::function<void(int worker, int64_t step, Session& session, const Var& w)> after_step;
   };
-  // What a worker ended with.
+  // The status with which a worker ended.
   struct Result {
     absl::Status status;
     std::vector<float> values;

@@ -19,7 +19,7 @@ std::optional<int64_t> BytesOf(const PartialShape& shape, DType dtype) {
   return known->num_elements() * static_cast<int64_t>(ElementSize(dtype));
 }
 
-// 0 for what is no variable (a table, say) or of unknown shape.
+// 0 for nodes that are not variables (tables, for example) and for unknown shapes.
 int64_t BytesOf(const NewOperation& op) {
   const auto dtype = op.Attr<DType>("dtype");
   const auto shape = op.Attr<PartialShape>("shape");
@@ -47,7 +47,7 @@ struct Chooser {
     return device.ToString();
   }
 
-  std::vector<int> tasks;  // of the ps job
+  std::vector<int> tasks;  // tasks of the ps job
   DeviceName ps_device;
   std::string worker_device;
   std::vector<std::string> ps_ops;

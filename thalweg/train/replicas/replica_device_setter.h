@@ -49,7 +49,7 @@ Scope::DeviceFunction ReplicaDeviceSetter(const ReplicaDeviceSetterOptions& opti
 struct VariablePlacement {
   // One variable.
   struct Variable {
-    std::string name;              // of the variable
+    std::string name;              // name of the variable
     std::string device;            // as requested; "": any
     std::string shape;             // "[784,10]"
     std::optional<int64_t> bytes;  // empty: the shape is not known

@@ -172,7 +172,7 @@ class WaitWatch {
 struct Rounds {
   const uint64_t client = static_cast<uint64_t>(NewRequestId());
   int64_t base = 0;       // number of the round before the first
-  int64_t sequence = 1;   // of the current round; rises for ever
+  int64_t sequence = 1;   // number of the current round; only grows
   int64_t first = 1;      // sequence of the first round after `base`
   bool in_doubt = false;  // the current round may have been applied, at least in part
 
@@ -414,7 +414,7 @@ class SyncHook final : public Hook {
     const SyncGraph& g = *graph_;
     rounds_.Restart();
     RETURN_IF_ERROR(session.Run({g.begin_rounds}, Numbered(g, rounds_.base), {.timeout = kShortStep}).status());
-    // What a worker of an earlier training told the accumulators after that had ended is forgotten.
+    // Forget what workers of an earlier training told the accumulators after it had ended.
     RETURN_IF_ERROR(
         session.Run({g.accumulator_joins}, {{g.member, Worker(kEveryWorker)}}, {.timeout = kShortStep}).status());
     RETURN_IF_ERROR(TellAccumulators(session, g));

@@ -170,7 +170,7 @@ TEST(SyncReplicas, GradientsOfLateWorkersAreRefusedAndCounted) {
   for (int k = 0; k < 3; ++k) fast.Step(X(0, k), -X(0, k));
   EXPECT_EQ(fast.GlobalStep(), 3);
   EXPECT_THAT(fast.Values(), Pointwise(FloatNear(1e-5), MeanOfAll(3, [](int) { return 1; })));
-  slow.Step(100, 100);  // of step 0
+  slow.Step(100, 100);  // a gradient of step 0
   EXPECT_EQ(fast.GlobalStep(), 3);
   EXPECT_THAT(fast.Values(), Pointwise(FloatNear(1e-5), MeanOfAll(3, [](int) { return 1; })));
   slow.Step(0, 0);
@@ -339,7 +339,7 @@ TEST(SyncReplicas, WhatFailsInARoundIsTheChiefsError) {
   std::thread other([&] { worker.TryStep(1, 1).IgnoreError(); });
   cluster.Stop({"ps", 1});
   const absl::Status status = chief.TryStep(1, 1);
-  // Of its own step, or of the round.
+  // The error of its own step, or of the round.
   EXPECT_THAT(status.ToString(), testing::AllOf(testing::AnyOf(HasSubstr("UNAVAILABLE"), HasSubstr("CANCELLED")),
                                                 HasSubstr("/job:ps/replica:0/task:1")));
   other.join();

@@ -154,7 +154,7 @@ std::shared_ptr<Hook> GlobalStepWaiter(int64_t step, absl::Duration max_wait = a
 // Fetches values when the training has ended without an error.
 class FinalOpsHook : public Hook {
  public:
-  // What to fetch, with which feeds. FinalOps() makes one.
+  // Tensors to fetch, and their feeds. FinalOps() makes one.
   explicit FinalOpsHook(std::vector<Fetch> fetches, std::vector<Feed> feeds = {})
       : fetches_(std::move(fetches)), feeds_(std::move(feeds)) {}
   // Fetches the values.

@@ -64,7 +64,7 @@ class MonitoredSessionTest : public FolderTest {
     }
     return steps;
   }
-  // Of all files.
+  // The events of all files.
   std::vector<tensorflow::Event> Events() const {
     std::vector<tensorflow::Event> events;
     for (const std::string& name : Files()) {
@@ -397,7 +397,7 @@ TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
   ASSERT_OK_AND_ASSIGN(const std::string trace, PosixFileSystem().ReadFileToString(Path("traces/" + traces[0])));
   for (const char* task : {"/job:ps/replica:0/task:0", "/job:ps/replica:0/task:1", "/job:worker/replica:0/task:0"}) {
     EXPECT_THAT(trace, HasSubstr(task));
-    // What the flight recorder has of the step is there, too.
+    // The flight recorder's entry of the step is there, too.
     EXPECT_THAT(trace, HasSubstr(absl::StrCat("\"", task, " (recorded)\"")));
   }
   EXPECT_THAT(trace, HasSubstr("\"name\":\"compute\""));
