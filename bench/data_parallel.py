@@ -92,6 +92,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--pytorch", default=all_reduce.PYTORCH, help="the Python that has PyTorch")
+    # The functions of bench/all_reduce.py read these two options as well.
+    parser.set_defaults(tcp=False, program=all_reduce.BENCH)
     args = parser.parse_args()
     with_openmpi = bool(shutil.which("mpicc") and shutil.which("mpirun"))
     with_torch = all_reduce.has_torch(args.pytorch)
@@ -106,7 +108,7 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder:
         reduces = {"step": lambda n: ours(n, f"--bytes={args.bytes}"),
-                   "collective": lambda n: all_reduce.thalweg(args, n, folder, copied=False)}
+                   "collective": lambda n: all_reduce.thalweg(args, n, folder)}
         trainings = {"thalweg": lambda n: ours(n, f"--batch={args.batch}")}
         if with_openmpi:
             reduces["openmpi"] = lambda n: all_reduce.openmpi(args, n, folder)
