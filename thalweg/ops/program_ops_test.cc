@@ -95,8 +95,10 @@ constexpr const char* kCalls[] = {"If",   "StatelessIf",   "While",           "S
 constexpr char kNoGradient[] = R"(
         AdjustContrastv2 AdjustHue AdjustSaturation BatchCholesky BatchCholeskyGrad BatchMatrixDeterminant
         BatchMatrixInverse BatchMatrixSolve BatchMatrixSolveLs BatchMatrixTriangularSolve BatchSelfAdjointEig
-        BatchSelfAdjointEigV2 BatchSvd CholeskyGrad CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend
-        CollectiveBcastSendV2 CollectiveGather CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 Conv
+        BatchSelfAdjointEigV2 BatchSvd CholeskyGrad CollectiveAllToAllV2 CollectiveAllToAllV3 CollectiveAssignGroupV2
+        CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend CollectiveBcastSendV2 CollectiveGather
+        CollectiveGatherV2 CollectiveInitializeCommunicator CollectiveReduce CollectiveReduceScatterV2
+        CollectiveReduceV2 CollectiveReduceV3 Conv
         Conv2DBackpropFilterV2 Conv2DBackpropInputV2 Conv3DBackpropFilter Conv3DBackpropInput CropAndResizeGradBoxes
         CropAndResizeGradImage DeepCopy DeserializeManySparse DeserializeSparse Dilation2DBackpropFilter
         Dilation2DBackpropInput FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVarsGradient
@@ -115,7 +117,8 @@ constexpr char kOnlyOfTheClient[] = R"(
         FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 If IsotonicRegression MatrixExponential
         MatrixSolveLs MatrixSquareRoot MaxPool3DGradGrad MaxPoolGradGrad MaxPoolGradV2 NthElement OptionalFromValue
         OptionalGetValue Qr QuantizeAndDequantizeV4Grad RGBToHSV RaggedFillEmptyRows RaggedGather
-        RaggedTensorFromVariant RaggedTensorToSparse RaggedTensorToTensor RaggedTensorToVariant ResourceGatherNd
+        RaggedTensorFromVariant RaggedTensorToSparse RaggedTensorToTensor RaggedTensorToVariant
+        RaggedTensorToVariantGradient ResourceGatherNd
         SelfAdjointEigV2 SparseAdd SparseDenseCwiseAdd SparseDenseCwiseDiv SparseDenseCwiseMul SparseFillEmptyRows
         SparseReduceSum SparseReorder SparseSlice SparseSoftmax SparseSparseMaximum SparseSparseMinimum
         SparseTensorDenseAdd StatelessCase StatelessIf StatelessWhile Svd TensorArrayConcat TensorArrayConcatV2

@@ -693,7 +693,6 @@ Op WithCommunicator(absl::string_view name) {
       .Input("group_assignment: int32")
       .Output("data: T")
       .Attr(kReduceT)
-      .Attr("timeout_seconds: float = 0")
       .Shape(shapes::LikeInput0);
 }
 
@@ -760,8 +759,11 @@ const OpRegistration kCollectiveOps[] = {
     BcastRecvV2(),
     ReduceScatterV2(),
     AllToAllV2(),
-    WithCommunicator("CollectiveReduceV3").Attr("reduction: {'Min', 'Max', 'Mul', 'Add'}").Kernel<ReduceKernel>(),
-    WithCommunicator("CollectiveAllToAllV3").Kernel<AllToAllKernel>(),
+    WithCommunicator("CollectiveReduceV3")
+        .Attr("reduction: {'Min', 'Max', 'Mul', 'Add'}")
+        .Attr("timeout_seconds: float = 0")
+        .Kernel<ReduceKernel>(),
+    WithCommunicator("CollectiveAllToAllV3").Attr("timeout_seconds: float = 0").Kernel<AllToAllKernel>(),
     InitializeCommunicator(),
     AssignGroupV2(),
     Op("ThalwegCollectiveEnd")
