@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <latch>
 #include <numeric>
 #include <thread>
 
@@ -204,7 +205,9 @@ TEST_P(AnyGroup, AllMembersAndRunsGetTheSameBits) {
 }
 
 TEST_P(AnyGroup, AStepThatFailsEndsForAllMembers) {
-  ForMembers(3, [](ProcessGroup& group) {
+  // A member that left before the others had heard of the failure would be an error of its own.
+  std::latch all_have_ended(3);
+  ForMembers(3, [&](ProcessGroup& group) {
     std::vector<double> x = ValuesOf(group.rank(), 1000);
     HostCall call = CallOf(HostOperation::kAllReduce, 1, x);
     call.step = 7;
@@ -212,6 +215,7 @@ TEST_P(AnyGroup, AStepThatFailsEndsForAllMembers) {
     const absl::Status status = group.Run(call);
     EXPECT_EQ(status, absl::InternalError("enough"));
     EXPECT_EQ(x, ValuesOf(group.rank(), 1000)) << "values are as they were";
+    all_have_ended.arrive_and_wait();
   });
 }
 
