@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures saving and restoring variables, compared with a plain write with fsync and a plain read of as
-// many bytes: MB/s, the best of some rounds. The two that write alternate in going first, because a disk may
-// be slower after some GB. After a save, a background thread deletes the previous checkpoint; the time for
-// that is reported separately.
+// many bytes. Prints medians of some rounds: MB/s, and seconds of CPU time. `save` writes a checkpoint with a new
+// name, and `save again` replaces the one of the round before. Those that write take turns in going first, because
+// a disk may be slower after some GB. A ratio is the median of the rounds' ratios to the plain write or read.
 //
 //   checkpoint --megabytes=1000 --variables=10 --folder=/tmp --rounds=3
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -29,12 +32,33 @@ namespace {
 
 constexpr size_t kChunk = 4 << 20;
 
-// MB/s of what `body` does with all bytes.
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+struct Measurement {
+  double rate = 0;  // MB/s
+  double cpu = 0;   // seconds
+};
+
+// Measures what `body` does with all bytes.
 template <typename F>
-absl::StatusOr<double> Rate(F&& body) {
+absl::StatusOr<Measurement> MeasureOnce(F&& body) {
   const int64_t start = tw::NowNanos();
+  const double cpu = CpuSeconds();
   RETURN_IF_ERROR(body());
-  return absl::GetFlag(FLAGS_megabytes) / (1e-9 * static_cast<double>(tw::NowNanos() - start));
+  return Measurement{absl::GetFlag(FLAGS_megabytes) / (1e-9 * static_cast<double>(tw::NowNanos() - start)),
+                     CpuSeconds() - cpu};
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 absl::Status PlainWrite(const std::string& path) {
@@ -77,40 +101,45 @@ absl::Status Measure() {
   }
   const tw::Output init = tw::InitializeVariables(s);
   tw::Saver saver(s, {.max_to_keep = 1, .write_meta_graph = false});
+  tw::Saver again(s, {.write_meta_graph = false});
   ASSIGN_OR_RETURN(const auto session, tw::Session::Create(graph));
   RETURN_IF_ERROR(session->Run({init}).status());
   const std::string folder = absl::StrCat(absl::GetFlag(FLAGS_folder), "/thalweg_checkpoint_bench");
   tw::FileSystem& files = tw::PosixFileSystem();
   RETURN_IF_ERROR(files.CreateDirectories(folder));
-  double best[4] = {};
-  absl::Duration deletion = absl::InfiniteDuration();
+  const std::string plain = folder + "/plain", prefix = folder + "/model", one_prefix = folder + "/again";
+  // Those that write come first.
+  enum { kWrite, kSave, kSaveAgain, kRead, kRestore, kKinds };
+  constexpr const char* kNames[] = {"plain write", "save", "save again", "plain read", "restore"};
+  std::vector<Measurement> rounds[kKinds];
+  RETURN_IF_ERROR(again.Save(*session, one_prefix).status());
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    const std::string plain = folder + "/plain", prefix = folder + "/model";
-    double write = 0, save = 0;
-    for (const bool plainly : {round % 2 == 0, round % 2 != 0}) {
-      if (plainly) {
-        ASSIGN_OR_RETURN(write, Rate([&] { return PlainWrite(plain); }));
-      } else {
-        ASSIGN_OR_RETURN(save, Rate([&] { return saver.Save(*session, prefix, round).status(); }));
-        const int64_t saved = tw::NowNanos();
-        saver.AwaitDeletions();
-        if (round > 0) deletion = std::min(deletion, absl::Nanoseconds(tw::NowNanos() - saved));
-      }
+    const std::function<absl::Status()> bodies[kKinds] = {
+        [&] { return PlainWrite(plain); },
+        [&] { return saver.Save(*session, prefix, round).status(); },
+        [&] { return again.Save(*session, one_prefix).status(); },
+        [&] { return PlainRead(plain); },
+        [&] { return saver.Restore(*session, absl::StrCat(prefix, "-", round)); },
+    };
+    for (int i = 0; i < kKinds; ++i) {
+      const int kind = i < kRead ? (i + round) % kRead : i;
+      ASSIGN_OR_RETURN(const Measurement measured, MeasureOnce(bodies[kind]));
+      rounds[kind].push_back(measured);
+      saver.AwaitDeletions();
     }
-    ASSIGN_OR_RETURN(const double read, Rate([&] { return PlainRead(plain); }));
-    ASSIGN_OR_RETURN(const double restore,
-                     Rate([&] { return saver.Restore(*session, absl::StrCat(prefix, "-", round)); }));
-    const double rates[4] = {write, save, read, restore};
-    for (int i = 0; i < 4; ++i) best[i] = std::max(best[i], rates[i]);
     RETURN_IF_ERROR(files.DeleteFile(plain));
   }
-  std::printf(
-      "write_mb_per_second %.0f\nsave_mb_per_second %.0f\nread_mb_per_second %.0f\nrestore_mb_per_second %.0f\n",
-      best[0], best[1], best[2], best[3]);
-  if (deletion < absl::InfiniteDuration()) {
-    std::printf("delete_seconds %.2f\n", absl::ToDoubleSeconds(deletion));
+  for (int kind = 0; kind < kKinds; ++kind) {
+    const auto median = [&](auto&& value) {
+      std::vector<double> values;
+      for (size_t round = 0; round < rounds[kind].size(); ++round) values.push_back(value(round));
+      return Median(values);
+    };
+    std::printf("%-12s %6.0f MB/s %6.2f s CPU, ratio %.2f\n", kNames[kind],
+                median([&](size_t i) { return rounds[kind][i].rate; }),
+                median([&](size_t i) { return rounds[kind][i].cpu; }),
+                median([&](size_t i) { return rounds[kind][i].rate / rounds[kind < kRead ? kWrite : kRead][i].rate; }));
   }
-  std::printf("save_ratio %.2f\nrestore_ratio %.2f\n", best[1] / best[0], best[3] / best[2]);
   return files.DeleteRecursively(folder);
 }
 

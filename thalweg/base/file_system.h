@@ -62,7 +62,7 @@ class FileSystem {
 
   // Replaces `to` by `from` atomically. Survives a crash after SyncDirectory() of the folder.
   [[nodiscard]] virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
-  // Deletes a file.
+  // Deletes a file. Its name is gone when the call returns; the space of a large file is free shortly afterwards.
   [[nodiscard]] virtual absl::Status DeleteFile(const std::string& path) = 0;
   // Deletes a folder with its contents, or a file. Symbolic links are not followed.
   [[nodiscard]] virtual absl::Status DeleteRecursively(const std::string& path) = 0;

@@ -6,8 +6,11 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <thread>
 
 #include "gtest/gtest.h"
 #include "thalweg/base/folder_testlib.h"
@@ -84,6 +87,22 @@ TEST_F(FileSystemTest, RenamesAndDeletes) {
   EXPECT_TRUE(files_.FileExists(Path("b")).ok());
   EXPECT_TRUE(files_.DeleteFile(Path("b")).ok());
   EXPECT_EQ(files_.DeleteFile(Path("b")).code(), absl::StatusCode::kNotFound);
+}
+
+// Their blocks are freed by a thread of their own, which leaves no descriptor behind.
+TEST_F(FileSystemTest, DeletesLargeFiles) {
+  ASSERT_TRUE(files_.WriteStringToFile(Path("large"), "").ok());
+  ASSERT_EQ(truncate(Path("large").c_str(), int64_t{1} << 30), 0);
+  ASSERT_TRUE(files_.DeleteFile(Path("large")).ok());
+  EXPECT_EQ(files_.FileExists(Path("large")).code(), absl::StatusCode::kNotFound);
+  const auto is_open = [&] {
+    for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;  // the thread closes it meanwhile
+      if (std::filesystem::read_symlink(fd.path(), gone).string() == Path("large") + " (deleted)") return true;
+    }
+    return false;
+  };
+  while (is_open()) std::this_thread::yield();
 }
 
 TEST_F(FileSystemTest, Folders) {
