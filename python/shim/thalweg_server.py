@@ -69,7 +69,7 @@ class ServerProcess:
     def _command(cpus, lifeline, channel):
         command = [os.environ["THALWEG_BINARY"], "server", "--server_def=-", "--cpus=%d" % cpus,
                    "--lifeline=%d" % lifeline, "--script_channel=%d" % channel]
-        for flag in ("orphan_after", "orphan_checkpoint", "failed_after"):
+        for flag in ("orphan_after", "orphan_checkpoint", "failed_after", "log_format", "minloglevel", "v"):
             value = os.environ.get("THALWEG_" + flag.upper())
             if value:
                 command.append("--%s=%s" % (flag, value))

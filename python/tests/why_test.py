@@ -51,16 +51,16 @@ class Cluster:
     def log(self, name):
         return os.path.join(self.folder.name, name.replace(":", "-") + ".log")
 
-    def why(self, ask="worker:1"):
-        done = subprocess.run([THALWEG, "why", self.addresses[ask]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    def why(self, ask="worker:1", *flags):
+        done = subprocess.run([THALWEG, "why", self.addresses[ask], *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=30)
         return done.returncode, done.stdout
 
-    def why_until(self, text, ask="worker:1"):
+    def why_until(self, text, ask="worker:1", *flags):
         """Asks until the answer has the text. The time is bounded by the test's."""
         end = time.time() + LIMIT
         while True:
-            code, out = self.why(ask)
+            code, out = self.why(ask, *flags)
             if text in out or time.time() > end:
                 return code, out
             time.sleep(0.2)
@@ -129,8 +129,8 @@ class WhyTest(unittest.TestCase):
                 pass
         threading.Thread(target=run, daemon=True).start()
 
-    def check(self, text, culprit, ask="worker:1"):
-        code, out = self.cluster.why_until(text, ask)
+    def check(self, text, culprit, ask="worker:1", flags=()):
+        code, out = self.cluster.why_until(text, ask, *flags)
         self.assertIn(text, out)
         self.assertEqual(code, 1, out)
         self.assertRegex(out, "(?m)^stuck: .*" + culprit)
@@ -229,27 +229,84 @@ class WhyTest(unittest.TestCase):
                    "RunGraph is not answered", ask="worker:0")
 
     def test_a_killed_parameter_server(self):
-        self.cluster.why()  # all have answered once
+        with tf.Graph().as_default() as graph, tf1.device("/job:ps/task:0"):
+            two = tf.constant(1.0) + 1
+        with tf1.Session("grpc://" + self.cluster.addresses["worker:0"], graph=graph) as session:
+            session.run(two)
         self.cluster.processes["ps:0"].kill()
+        # Nobody has asked before, but worker 0 knows when it last had an answer.
+        self.assertRegex(self.cluster.why("worker:1")[1], r"ps 0 cannot be reached .*it last answered [\d.]+ s ago")
         self.check("ps 0 cannot be reached", r"ps 0 cannot be reached \(its process is not running\)")
 
     def test_the_chief_is_gone(self):
         self.cluster.processes["worker:0"].kill()
         self.check("it is the chief", "worker 0 cannot be reached .*it is the chief")
 
-    def test_slow_input(self):
+    def test_input_that_does_not_come(self):
         with tf.Graph().as_default() as graph, tf1.device("/job:worker/task:0"):
             queue = tf1.FIFOQueue(10, [tf.float32], [[]], name="examples")
             batch = queue.dequeue(name="next_example")
         self.run_in_background(graph, batch)
-        self.check("for input", "worker 0 has waited .* for input: next_example gets nothing from examples")
+        self.check("for input", "worker 0 has waited .* for input: next_example gets nothing from examples",
+                   flags=("--stuck_after", "2s"))
+
+    def test_slow_input(self):
+        with tf.Graph().as_default() as graph:
+            with tf1.device("/job:worker/task:0"):
+                queue = tf1.FIFOQueue(10, [tf.float32], [[]], name="examples", shared_name="examples")
+                put = queue.enqueue(1.0)
+                batch = queue.dequeue(name="next_example")
+            with tf1.device("/job:ps/task:0"):
+                weight = tf1.Variable(0.0, use_resource=False)
+                train = tf1.assign_add(weight, batch)
+            init = tf1.global_variables_initializer()
+        session = tf1.Session("grpc://" + self.cluster.addresses["worker:0"], graph=graph)
+        session.run(init)
+        ended = threading.Event()
+
+        def run(step, pause):
+            try:
+                while not ended.wait(pause):
+                    session.run(step)
+            except Exception:  # the servers are killed at the end
+                pass
+        threads = [threading.Thread(target=run, args=args) for args in ((put, 0.3), (train, 0))]
+        for thread in threads:
+            thread.start()
+        try:
+            code, out = self.cluster.why_until("waiting for input")
+        finally:
+            ended.set()
+        # The job is slow, but not stuck.
+        self.assertRegex(out, r"(?m)^slow: worker 0 spends \d+% of its time waiting for input")
+        self.assertEqual(code, 0, out)
+        for thread in threads[:1]:
+            thread.join()
+        threads[1].join(1)
+        session.run(put)  # a step may still wait for it
+        threads[1].join()
+
+    def test_a_program_that_hangs_outside_of_steps(self):
+        with tf.Graph().as_default() as graph, tf1.device("/job:ps/task:0"):
+            weight = tf1.Variable(0.0, use_resource=False)
+            train = tf1.assign_add(weight, 1.0)
+            init = tf1.global_variables_initializer()
+        with tf1.Session("grpc://" + self.cluster.addresses["worker:0"], graph=graph) as session:
+            session.run(init)
+            for _ in range(10):
+                session.run(train)
+            self.check("has run no step", "worker 0 has run no step for .*: its program is busy or waits outside of steps",
+                       flags=("--stuck_after", "2s"))
+            session.run(train)
+            self.assertEqual(self.cluster.why(), (0, "Nothing blocks the job.\n"))
 
     def test_a_full_queue(self):
         with tf.Graph().as_default() as graph, tf1.device("/job:worker/task:0"):
             queue = tf1.FIFOQueue(2, [tf.float32], [[]], name="examples", shared_name="examples")
             fill = queue.enqueue_many([[1.0, 2.0, 3.0]], name="fill")
         self.run_in_background(graph, fill)
-        self.check("is full", r"queue examples of worker 0 is full \(2 of 2 elements\): fill of worker 0 has waited")
+        self.check("is full", r"queue examples of worker 0 is full \(2 of 2 elements\): fill of worker 0 has waited",
+                   flags=("--stuck_after", "2s"))
 
     def test_a_parameter_server_without_memory(self):
         process = self.cluster.processes["ps:0"]

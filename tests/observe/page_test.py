@@ -91,7 +91,7 @@ class Browser:
 
 
 class ManyServers:
-    """A cluster of 4 parameter servers and 60 workers, all idle."""
+    """A cluster of 4 parameter servers and 60 workers without a program."""
 
     def __init__(self):
         *ports, port = free_ports(65)
@@ -125,11 +125,11 @@ def number(text):
 
 
 class PageTest(unittest.TestCase):
-    def servers_page(self):
+    def servers_page(self, *flags):
         """The page of a task without others."""
         port, http = free_ports(2)
         server = subprocess.Popen(
-            [THALWEG, "server", "--cluster", "worker|localhost:%d" % port, "--forever", "--http", "localhost:%d" % http],
+            [THALWEG, "server", "--cluster", "worker|localhost:%d" % port, "--forever", "--http", "localhost:%d" % http, *flags],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         self.addCleanup(server.stdout.close)
         self.addCleanup(server.wait)
@@ -180,6 +180,16 @@ class PageTest(unittest.TestCase):
         self.assertEqual(page.run("document.activeElement.getAttribute('aria-label')"), "open the page of worker 0")
         # The summary has a line per worker; the variables are on both parameter servers.
         wait_for(lambda: re.search(r"loss.*worker 0: [\d.]+", page.text("#plots"), re.DOTALL), "the plot of a summary")
+        # The loss comes first, and numbers that steps fetch for themselves are folded.
+        self.assertEqual(page.run("document.querySelector('#plots figcaption b').innerText"), "loss")
+        self.assertEqual(page.run("[...document.querySelectorAll('#plots figcaption b')].filter("
+                                  "b => b.innerText.includes('sync_replicas')).length"), 0)
+        self.assertEqual(page.run("document.getElementById('more-plots').open"), False)
+        # Shares are shares also in a parameter server, which runs several steps at a time.
+        shares = page.run("[...document.querySelectorAll('#tasks .bar')].map(b => b.getAttribute('aria-label'))")
+        for text in shares:
+            self.assertLessEqual(sum(map(int, re.findall(r"(\d+)%", text))), 101, text)
+        self.assertRegex(page.text("#tasks tr[data-task='worker 0']"), r"\d m?s \([\d.]+ m?s\)")  # median and p99
         self.assertRegex(page.text("#balance"), r"on 2 parameter servers. The largest has 1\.\d+ times the mean")
         # Nothing comes from elsewhere.
         origins = page.run("[...new Set(performance.getEntriesByType('resource').map(e => new URL(e.name).origin))]")
@@ -190,6 +200,32 @@ class PageTest(unittest.TestCase):
         wait_for(lambda: "Stuck: worker 1 does not answer" in page.text("#findings"), "the finding")
         wait_for(lambda: page.text("#up") == "3 of 4", "three tasks")
         self.assertIn("worker 1 does not answer", page.run("document.getElementById('announced').textContent"))
+        # A blocked job has no time left, and its problem stands first.
+        wait_for(lambda: page.text("#left") == "stuck", "no time left")
+        wait_for(lambda: page.text("#rate") == "0", "no rate")
+        self.assertEqual(page.run("document.querySelector('#tasks tbody tr').dataset.task"), "worker 1")
+
+    def test_gradients_of_asynchronous_training_are_counted(self):
+        job = Job()
+        self.addCleanup(job.stop)
+        job.trains()
+        page = self.open(job.page())
+        wait_for(lambda: re.search(r"applied\s+worker 0\s+[\d,]+\s+worker 1\s+[\d,]+", page.text("#gradients")), "gradients by worker")
+
+    def test_links_carry_the_token(self):
+        address = self.servers_page("--http_token", "se&cret")
+        page = self.open(address + "?token=se%26cret")
+        wait_for(lambda: page.run(ROWS) == 1, "the task")
+        links = page.run("[...document.querySelectorAll('footer a, #tasks a')].map(a => a.href)")
+        self.assertEqual(len(links), 8)
+        for link in links:
+            if link.endswith("readyz?token=se%26cret"):
+                continue  # there are no variables
+            with urllib.request.urlopen(link, timeout=10) as reply:
+                self.assertEqual(reply.status, 200, link)
+        bare = self.open(address)
+        wait_for(lambda: "401" in bare.run("document.body.innerText") or "needs a token" in bare.run("document.body.innerText"),
+                 "refusal without the token")
 
     def test_names_are_text_whatever_they_contain(self):
         hostile = "<img src=x onerror=document.title='hurt'><script>document.title='hurt'</script>"
@@ -200,7 +236,8 @@ class PageTest(unittest.TestCase):
                 "phases": [{"phase": "wait", "on": hostile, "seconds": 1, "share": 0.5}], "variables": 1,
                 "variable_bytes": 1, "memory_bytes": 1, "cpu_share": 0.1, "steps": 1, "steps_per_second": 1,
                 "traffic": [{"peer": hostile, "bytes_per_second": 1e6}], "staleness": [1], "time": 5,
-                "gradients": [{"worker": hostile, "accepted": 1, "stale": 1}], "has_global_step": True,
+                "gradients": [{"worker": hostile, "accepted": 1, "stale": 1, "applied": 0}], "step_seconds_median": 0.1,
+                "step_seconds_p99": 0.2, "memory_limit_bytes": 2, "host": hostile, "task": hostile, "seconds_since_step": 1, "has_global_step": True,
                 "global_step": 1, "global_steps_per_second": 1,
                 "scalars": [{"name": hostile, "steps": [1, 2], "values": [1, 2]}],
                 "events": [{"time": 1, "kind": hostile, "text": hostile}],
@@ -226,6 +263,25 @@ class PageTest(unittest.TestCase):
         wait_for(lambda: page.run(ROWS) == 64, "64 tasks on the page")
         wait_for(lambda: page.text("#up") == "64 of 64", "all tasks")
         self.assertEqual(page.run("document.querySelectorAll('#picture [data-node]').length"), 64)
+        # The questions of the page are traffic between the tasks.
+        wait_for(lambda: page.run("document.querySelectorAll('#picture path').length") > 30, "traffic")
+        first = "document.querySelector('#tasks tbody tr').dataset.task"
+        self.assertEqual(page.run(first), "ps 0")
+        servers.processes[4 + 37].kill()
+        wait_for(lambda: page.run(first) == "worker 37", "the lost task before all others")
+        wait_for(lambda: "worker 37 cannot be reached" in page.text("#findings"), "the finding")
+
+        def choose(element, value):
+            page.run("(e => { e.value = %s; e.dispatchEvent(new Event('input')); })(document.getElementById('%s'))" % (
+                json.dumps(value), element))
+        choose("filter", "worker 3")
+        self.assertEqual(page.run(ROWS), 11)  # 3 and 30 to 39
+        self.assertEqual(page.text("#shown"), "11 of 64 tasks")
+        choose("filter", "not running")
+        self.assertEqual(page.run(ROWS), 1)
+        choose("filter", "")
+        choose("sort", "name")
+        self.assertEqual(page.run(first), "ps 0")
         phone = self.open(servers.page, width=390, height=800, phone=True)
         wait_for(lambda: phone.run(ROWS) == 64, "64 tasks on the phone")
         self.assertLessEqual(phone.run("document.documentElement.scrollWidth"), 390)

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -56,6 +57,14 @@ class PrometheusTest(unittest.TestCase):
         subprocess.run(["promtool", "check", "config", self.config], check=True, stdout=subprocess.DEVNULL)
         subprocess.run(["promtool", "check", "metrics"], input=self.job.get("metrics", "worker 0").encode(), check=True,
                        stdout=subprocess.DEVNULL)
+
+    def test_every_alert_fires_when_it_should(self):
+        done = subprocess.run(["promtool", "test", "rules", str(pathlib.Path(__file__).with_name("alerts.yml"))],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        alerts = re.findall(r"- alert: (\w+)", (DEPLOY / "prometheus_rules.yml").read_text())
+        tested = pathlib.Path(__file__).with_name("alerts.yml").read_text()
+        self.assertEqual([a for a in alerts if not re.search(r"alertname: %s\s+exp_alerts:\s+- exp_labels" % a, tested)], [])
 
     def test_all_tasks_are_scraped_and_no_alert_fires(self):
         wait_for(lambda: len(self.query("up == 1")) == len(self.job.addresses), "scrape of all tasks")

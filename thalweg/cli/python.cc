@@ -10,11 +10,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
+#include "thalweg/base/log_format.h"
 #include "thalweg/base/status.h"
 #include "thalweg/cli/command.h"
 
+ABSL_DECLARE_FLAG(int, v);  // these are defined in logging.cc
+ABSL_DECLARE_FLAG(int, minloglevel);
+ABSL_DECLARE_FLAG(thalweg::LogFormat, log_format);
 ABSL_FLAG(std::string, python, "python3", "Python interpreter to use; it must have TensorFlow installed");
 ABSL_FLAG(bool, sessions, false, "also run sessions without a target on a Thalweg server");
 ABSL_FLAG(bool, keep_tensorflow_semantics, false,
@@ -68,6 +73,15 @@ void SetSwitch(const char* name, bool on) {
   }
 }
 
+// The servers of the script log as this program was told to.
+void PassOnLogFlags() {
+  if (absl::GetFlag(FLAGS_log_format) == LogFormat::kJson) setenv("THALWEG_LOG_FORMAT", "json", 1);
+  if (const int level = absl::GetFlag(FLAGS_minloglevel); level > 0) {
+    setenv("THALWEG_MINLOGLEVEL", std::to_string(level).c_str(), 1);
+  }
+  if (const int level = absl::GetFlag(FLAGS_v); level > 0) setenv("THALWEG_V", std::to_string(level).c_str(), 1);
+}
+
 absl::Status RunPython(std::ostream& out, const std::vector<std::string>& rest) {
   RETURN_IF_ERROR(CheckInterpreterArguments(rest));
   char binary[PATH_MAX + 1] = {};
@@ -76,6 +90,7 @@ absl::Status RunPython(std::ostream& out, const std::vector<std::string>& rest) 
   if (const char* old = getenv("PYTHONPATH"); old != nullptr && *old != '\0') absl::StrAppend(&path, ":", old);
   setenv("PYTHONPATH", path.c_str(), 1);
   setenv("THALWEG_BINARY", binary, 1);
+  PassOnLogFlags();
   SetSwitch("THALWEG_SESSIONS", absl::GetFlag(FLAGS_sessions));
   SetSwitch("THALWEG_KEEP_TENSORFLOW_SEMANTICS", absl::GetFlag(FLAGS_keep_tensorflow_semantics));
   std::vector<std::string> args{absl::GetFlag(FLAGS_python)};

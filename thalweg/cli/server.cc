@@ -91,7 +91,8 @@ ABSL_FLAG(
     "the value of THALWEG_HTTP_TOKEN, if there is one");
 ABSL_FLAG(
     std::string, flight_folder, "",
-    "existing folder for dumps of the flight recorder, which are written when a step fails and on SIGUSR1; \"\": none");
+    "existing folder for dumps of the flight recorder, which are written when a step fails, when a task is lost and on "
+    "SIGUSR1; \"\": thalweg-flight-UID in the folder for temporary files, which keeps the last ones; \"off\": none");
 ABSL_FLAG(bool, recorder, true, "record steps, events and scalars, for the status of the job and the flight recorder");
 ABSL_FLAG(std::string, bind, "",
           "address to listen on; \"0.0.0.0\": all. By default loopback only if all tasks of the cluster are on it, "

@@ -7,6 +7,7 @@
 #include "thalweg/base/folder_testlib.h"
 #include "thalweg/client/cluster_testlib.h"
 #include "thalweg/client/session.h"
+#include "thalweg/client/task_completion.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
@@ -85,6 +86,19 @@ TEST(MonitorTest, ATaskThatHasLeftIsDown) {
   ASSERT_EQ(job.findings_size(), 1);
   EXPECT_TRUE(job.findings(0).stuck());
   EXPECT_THAT(job.findings(0).text(), HasSubstr("ps 0 cannot be reached"));
+}
+
+TEST(MonitorTest, ATaskWhoseProgramIsDoneHasFinished) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}});
+  EXPECT_EQ(TaskOf(StatusOf(cluster, kPs0), "worker 1").state(), "up");
+  ASSERT_OK(AnnounceDone(cluster.target(kWorker1)));
+  cluster.Stop(kWorker1);
+  while (TaskOf(StatusOf(cluster, kPs0), "worker 1").state() == "up") absl::SleepFor(absl::Milliseconds(20));
+  for (const TaskId& asked : {kPs0, kWorker0}) {
+    const JobStatus job = StatusOf(cluster, asked);
+    EXPECT_EQ(TaskOf(job, "worker 1").state(), "finished");
+    EXPECT_EQ(job.findings_size(), 0) << job.findings(0).text();
+  }
 }
 
 TEST(MonitorTest, ErrorsOfAskJobNameTheAddress) {

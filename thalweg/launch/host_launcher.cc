@@ -332,33 +332,43 @@ class HostJob {
       if (task == tasks_.end()) continue;
       const auto i = static_cast<size_t>(task - tasks_.begin());
       TaskProgress& progress = progress_[i];
-      const bool down = status.state() == "down";
+      const bool down = status.state() == "down" || status.state() == "finished";
       // A task that has never answered starts up, or has no server of Thalweg's.
       if (status.state() == "tensorflow" || status.seconds_silent() < 0) continue;
       constexpr double kSilent = 2;
-      progress.trouble = down && task->pid > 0 && status.seconds_silent() > kSilent ? DescribeState(status) : "";
+      progress.trouble =
+          status.state() == "down" && task->pid > 0 && status.seconds_silent() > kSilent ? DescribeState(status) : "";
       progress.rate = down ? 0 : status.steps_per_second();
       if (!down) {
         progress.steps = static_cast<int64_t>(status.steps());
         progress.http = status.http();
-        for (const ScalarSeries& scalar : status.scalars()) {
-          if (scalar.name() == "learning rate" || scalar.values_size() == 0) continue;
-          progress.loss = scalar.values(scalar.values_size() - 1);
-          break;
-        }
-        if (status.has_global_step()) {
-          table_.SetGlobalStep(static_cast<int64_t>(status.global_step()), status.global_steps_per_second());
-        }
+        progress.loss = LossOf(status);
       }
       table_.SetProgress(i, progress);
     }
+    TakeGlobalStep(job);
   }
 
-  // Prints a line of a task. On a terminal, lines of the standard output that report steps do not
-  // appear above the table. What a task logs always does.
+  void TakeGlobalStep(const JobStatus& job) {
+    double stop = 0, step = -1, rate = 0;
+    for (const TaskStatus& status : job.tasks()) {
+      stop = std::max(stop, status.stop_step());
+      if (!status.has_global_step() || status.global_step() < step) continue;
+      step = status.global_step();
+      rate = status.global_steps_per_second();
+    }
+    if (step >= 0) global_step_ = static_cast<int64_t>(step);
+    if (stop > 0) stop_step_ = static_cast<int64_t>(stop);
+    // If the task that has it does not answer, its last step is still known.
+    if (global_step_ >= 0) table_.SetGlobalStep(global_step_, step >= 0 ? rate : -1);
+    table_.SetEnd(stop_step_, job.seconds_left());
+  }
+
+  // Prints a line of a task. On a terminal, lines of the standard output that only report steps do
+  // not appear above the table. Other lines and what a task logs always do.
   void Show(const Stream& stream, absl::string_view line) {
     const bool told = !stream.is_err && table_.AddLine(stream.task, line, absl::Now());
-    if (told && options_.terminal) return;
+    if (told && options_.terminal && IsPlainStepLine(line)) return;
     Erase();
     std::ostream& to = stream.is_err ? *options_.err : *options_.out;
     to << absl::StrFormat("%-*s | ", static_cast<int>(width_), tasks_[stream.task].name) << line << "\n" << std::flush;
@@ -395,9 +405,11 @@ class HostJob {
   std::vector<Stream> streams_;
   std::map<size_t, TaskProgress> progress_;  // by task
   std::optional<JobWatcher> watcher_;        // on a terminal
-  int signal_ = 0;                           // the signal that was passed on
-  int code_ = 0;                             // the exit code of the task that failed
-  bool ending_ = false;                      // the workers were told to exit
+  int64_t global_step_ = -1;                 // the last that a task has told
+  int64_t stop_step_ = 0;
+  int signal_ = 0;       // the signal that was passed on
+  int code_ = 0;         // the exit code of the task that failed
+  bool ending_ = false;  // the workers were told to exit
   bool ps_told_ = false;
   absl::Time end_ps_at_ = absl::InfiniteFuture();
   absl::Time kill_at_ = absl::InfiniteFuture();

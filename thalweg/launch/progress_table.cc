@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <tuple>
 
 #include "absl/strings/ascii.h"
@@ -64,6 +65,40 @@ std::optional<StepLine> ParseStepLine(absl::string_view line) {
     if (absl::SimpleAtod(absl::StripSuffix(loss->substr(0, end), "."), &value)) result.loss = value;
   }
   return result;
+}
+
+bool IsPlainStepLine(absl::string_view line) {
+  if (!ParseStepLine(line).has_value()) return false;
+  // The words of such lines, as programs of TensorFlow and the examples write them.
+  constexpr absl::string_view kWords[] = {
+      "step", "steps", "global",     "train", "training", "loss", "accuracy", "learning", "rate",   "lr", "sec",
+      "s",    "ms",    "eta",        "epoch", "batch",    "of",   "worker",   "examples", "per",    "d",  "h",
+      "m",    "info",  "tensorflow", "e",     "nan",      "inf",  "speed",    "time",     "elapsed"};
+  for (size_t i = 0; i < line.size();) {
+    if (!absl::ascii_isalpha(line[i])) {
+      ++i;
+      continue;
+    }
+    size_t end = i;
+    while (end < line.size() && absl::ascii_isalpha(line[end])) ++end;
+    const std::string word = absl::AsciiStrToLower(line.substr(i, end - i));
+    if (std::find(std::begin(kWords), std::end(kWords), word) == std::end(kWords)) return false;
+    i = end;
+  }
+  return true;
+}
+
+std::optional<double> LossOf(const TaskStatus& task) {
+  std::optional<double> found;
+  for (const ScalarSeries& scalar : task.scalars()) {
+    if (scalar.values_size() == 0) continue;
+    const double last = scalar.values(scalar.values_size() - 1);
+    std::string name = absl::AsciiStrToLower(scalar.name());
+    if (const size_t colon = name.rfind(':'); colon != std::string::npos) name.resize(colon);
+    if (name == "loss") return last;
+    if (!found.has_value() && absl::StrContains(name, "loss")) found = last;
+  }
+  return found;
 }
 
 ProgressTable::ProgressTable(std::vector<std::string> tasks, int64_t total_steps) : total_steps_(total_steps) {
@@ -129,18 +164,20 @@ std::string ProgressTable::TotalLine(int width, absl::Time now) const {
   std::string line = absl::StrFormat("%-*s  ", width, "total");
   int64_t step = 0;
   double rate = 0;
+  const int64_t total = stop_step_ > 0 ? stop_step_ : total_steps_;
   if (global_step_.has_value()) {
     std::tie(step, rate) = *global_step_;
     absl::StrAppendFormat(&line, "step %d", step);
-    if (total_steps_ > 0) absl::StrAppend(&line, "/", total_steps_);
+    if (total > 0) absl::StrAppend(&line, "/", total);
     if (rate > 0) absl::StrAppendFormat(&line, "  %.*f steps/s", rate < 10 ? 1 : 0, rate);
   } else {
     step = total_.samples.back().second;
     rate = total_.rate(now);
     absl::StrAppend(&line, Steps(total_, now));
   }
-  if (rate > 0 && total_steps_ > step) {
-    absl::StrAppend(&line, "  ETA ", ShortDuration(absl::Seconds(static_cast<double>(total_steps_ - step) / rate)));
+  if (rate > 0 && total > step) {
+    const double left = seconds_left_ > 0 ? seconds_left_ : static_cast<double>(total - step) / rate;
+    absl::StrAppend(&line, "  ETA ", ShortDuration(absl::Seconds(left)));
   }
   return line;
 }

@@ -16,6 +16,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "thalweg/proto/monitor.pb.h"
 
 namespace thalweg {
 
@@ -24,6 +25,13 @@ struct StepLine {
   int64_t total = 0;  // 0: unknown
   std::optional<double> loss;
 };
+
+// Whether the line says nothing but the progress: "step 1200/5000  loss 0.12  980 steps/s  ETA 4s". A line with other
+// words, such as a warning that names a step, is more than that.
+bool IsPlainStepLine(absl::string_view line);
+
+// The scalar that best stands for the loss: one named so, else one whose name has that word; nullopt if there is none.
+std::optional<double> LossOf(const TaskStatus& task);
 
 // nullopt if the line does not report a step.
 std::optional<StepLine> ParseStepLine(absl::string_view line);
@@ -46,8 +54,15 @@ class ProgressTable {
   void SetState(size_t task, std::string state) { rows_[task].state = std::move(state); }
   // Takes over from the lines of the task.
   void SetProgress(size_t task, TaskProgress progress) { rows_[task].told = std::move(progress); }
-  // The global step, as the task that holds it tells, and its rate.
+  // The global step and its rate, as the task that holds it tells. A negative rate: the task does not answer, so no
+  // rate is known.
   void SetGlobalStep(int64_t step, double rate) { global_step_ = {step, rate}; }
+  // The global step at which the programs say that they stop, and the time until then; 0: not known. It replaces the
+  // number of steps that lines or the command line tell.
+  void SetEnd(int64_t stop_step, double seconds_left) {
+    stop_step_ = stop_step;
+    seconds_left_ = seconds_left;
+  }
   // Returns true if the line reports a step.
   bool AddLine(size_t task, absl::string_view line, absl::Time now);
 
@@ -78,6 +93,8 @@ class ProgressTable {
   Track total_;  // workers share a global step: the highest that any worker has reported
   std::optional<std::pair<int64_t, double>> global_step_;
   int64_t total_steps_;
+  int64_t stop_step_ = 0;
+  double seconds_left_ = 0;
 };
 
 }  // namespace thalweg

@@ -62,6 +62,46 @@ TEST(ProgressTableTest, WhatTasksTellCountsMoreThanTheirLines) {
                           "total                             step 250/1000  25 steps/s  ETA 30s"));
 }
 
+TEST(ProgressTableTest, TheTotalIsThatOfTheStatus) {
+  const absl::Time now = absl::UnixEpoch();
+  ProgressTable table({"worker 0"}, 0);
+  table.AddLine(0, "step 5/50", now);  // of something else, such as an evaluation
+  table.SetGlobalStep(250, 25);
+  table.SetEnd(1000, 40);
+  EXPECT_THAT(table.Rows(now, 120)[1], "total               step 250/1000  25 steps/s  ETA 40s");
+  // The parameter server that has the global step does not answer: its old rate says nothing.
+  table.SetGlobalStep(250, -1);
+  table.SetEnd(1000, 0);
+  EXPECT_THAT(table.Rows(now, 120)[1], "total               step 250/1000");
+}
+
+TEST(ProgressTableTest, TheLossIsAScalarWithThatName) {
+  TaskStatus task;
+  const auto add = [&](const char* name, double value) {
+    ScalarSeries* const scalar = task.add_scalars();
+    scalar->set_name(name);
+    if (value > 0) scalar->add_values(value);
+  };
+  add("learning rate", 0.1);
+  add("accuracy", 0.9);
+  EXPECT_EQ(LossOf(task), std::nullopt);
+  add("train/total_loss:0", 0.5);
+  EXPECT_EQ(LossOf(task), 0.5);
+  add("loss:0", 0.25);
+  EXPECT_EQ(LossOf(task), 0.25);
+}
+
+TEST(ProgressTableTest, OnlyPlainProgressLinesAreInTheTable) {
+  for (const char* line : {"step 1200/5000  loss 0.1234  980 steps/s  ETA 4s", "Train step 100, loss: 0.500000",
+                           "INFO:tensorflow:loss = 1.5, step = 101 (0.3 sec)", "global_step=7 loss=2e-3."}) {
+    EXPECT_TRUE(IsPlainStepLine(line)) << line;
+  }
+  for (const char* line : {"hello", "restored model.ckpt at step 100", "step 100: loss is NaN, skipping the batch file",
+                           "step 7: worker 1 is missing"}) {
+    EXPECT_FALSE(IsPlainStepLine(line)) << line;
+  }
+}
+
 // Lines that do not fit into the terminal cannot be redrawn in place.
 TEST(ProgressTableTest, MoreTasksThanLines) {
   ProgressTable table({"worker 0", "worker 1", "worker 2", "worker 3"}, 0);

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/launch/run_cluster.h"
 
+#include "thalweg/base/log_format.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/launch/monitoring_environment.h"
 #include "thalweg/launch/signals.h"
+#include "thalweg/monitor/task_monitor.h"
 
 namespace thalweg {
 
 absl::Status RunTask(const Job& job, const WorkerFunction& worker, const RunClusterOptions& options) {
+  SetLogTask(ShortTaskName(job.task.ToString()));
   ASSIGN_OR_RETURN(const auto server,
                    Server::Start(job.cluster, job.task, WithMonitoringOfEnvironment(options.server)));
   const OnDumpSignal dump([&] {

@@ -20,7 +20,13 @@ std::string ShortSeconds(double seconds) {
 }
 
 bool IsDown(const TaskStatus& task) { return task.state() == "down"; }
+bool IsSilent(const TaskStatus& task) { return absl::StrContains(task.error(), "DEADLINE_EXCEEDED"); }
 bool IsPs(const TaskStatus& task) { return absl::StartsWith(task.name(), "ps "); }
+
+std::string Gigabytes(double bytes) { return absl::StrFormat("%.1f GB", bytes * 1e-9); }
+
+// "host" of "host:port".
+absl::string_view HostOf(absl::string_view address) { return address.substr(0, address.rfind(':')); }
 
 // The task that initializes and saves: a chief or master, else the first worker.
 const TaskStatus* ChiefOf(const JobStatus& job) {
@@ -43,6 +49,8 @@ class Diagnosis {
     for (const TaskStatus& task : job_.tasks()) FindMemory(task);
     for (const TaskStatus& task : job_.tasks()) FindFullQueues(task);
     for (const TaskStatus& task : job_.tasks()) FindWaits(task);
+    for (const TaskStatus& task : job_.tasks()) FindBusyOutsideOfSteps(task);
+    FindMachinesWithoutMemory();
     if (!AnyStuck()) FindStragglers();
     if (!AnyStuck()) FindSlowInput();
     std::stable_partition(findings_.begin(), findings_.end(), [](const Finding& f) { return f.stuck(); });
@@ -77,16 +85,70 @@ class Diagnosis {
         }
       }
     }
-    if (longest == nullptr) return "";
+    if (longest == nullptr) return WhoSynchronizesWith(name);
     return absl::StrCat(who->name(), " has waited ", ShortSeconds(longest->seconds()), " for ", name, ": ",
                         longest->kind() == "part" ? "RunGraph is not answered"
                                                   : absl::StrCat("the tensor for ", longest->node(), " has not come"));
   }
 
+  // The longest wait for a contribution of this worker to a synchronous step, as a sentence; "" if there is none.
+  std::string WhoSynchronizesWith(const std::string& name) const {
+    const TaskStatus* const late = Find(name);
+    if (late == nullptr || IsPs(*late)) return "";
+    const RunningStep* step = nullptr;
+    const StepWait* longest = nullptr;
+    for (const TaskStatus& task : job_.tasks()) {
+      for (const RunningStep& running : task.running()) {
+        for (const StepWait& wait : running.waits()) {
+          // A chief also waits for gradients, on behalf of all. The steps that train wait for tokens.
+          if (wait.kind() != "token" && wait.kind() != "collective" && wait.kind() != "gradients") continue;
+          const bool better = longest == nullptr || (longest->kind() == "gradients" && wait.kind() != "gradients") ||
+                              (longest->kind() == wait.kind() && longest->seconds() < wait.seconds());
+          if (running.master() == name || !better) continue;
+          step = &running;
+          longest = &wait;
+        }
+      }
+    }
+    if (longest == nullptr) return "";
+    return absl::StrCat(step->master().empty() ? "a client" : step->master(), " has waited ",
+                        ShortSeconds(longest->seconds()), " for ",
+                        longest->on().empty() ? longest->node() : longest->on(), ", to which ", name, " contributes");
+  }
+
+  // For how long a step of `master` may take.
+  double StuckAfter(const std::string& master, const std::string& purpose = "") const {
+    constexpr double kLeast = 5, kUnknown = 30, kCheckpoint = 60;
+    if (options_.stuck_after > 0) return options_.stuck_after;
+    const TaskStatus* const task = Find(master);
+    if (purpose == "checkpoint" || purpose == "restore") {
+      return std::max(kCheckpoint, task == nullptr ? 0 : 5 * task->checkpoint().seconds());
+    }
+    const double usual = task == nullptr ? 0 : std::max(task->step_seconds_p99(), task->step_seconds_median());
+    return usual > 0 ? std::max(kLeast, 3 * usual) : kUnknown;
+  }
+  double StuckAfter(const RunningStep& step) const { return StuckAfter(step.master(), PurposeOf(step)); }
+
+  // Only the whole step knows it.
+  std::string PurposeOf(const RunningStep& part) const {
+    if (part.whole()) return part.purpose();
+    const TaskStatus* const master = Find(part.master());
+    if (master == nullptr) return "";
+    for (const RunningStep& step : master->running()) {
+      if (step.whole() && step.step_id() == part.step_id()) return step.purpose();
+    }
+    return "";
+  }
+
   void FindDown(const TaskStatus& task) {
     if (!IsDown(task)) return;
     std::string text = task.name();
-    if (absl::StrContains(task.error(), "DEADLINE_EXCEEDED")) {
+    // A busy task may miss one question.
+    if (IsSilent(task) && task.missed_answers() == 1) {
+      Add(false, task.name(), absl::StrCat(text, " has not answered in time once; it may be busy"));
+      return;
+    }
+    if (IsSilent(task)) {
       absl::StrAppend(&text, " does not answer (its process is stopped, overloaded or cut off)");
     } else {
       absl::StrAppend(&text, " cannot be reached (its process is not running)");
@@ -96,6 +158,7 @@ class Diagnosis {
     } else {
       absl::StrAppend(&text, "; it has not answered yet");
     }
+    if (!IsSilent(task)) absl::StrAppend(&text, Killed(task));
     if (const TaskStatus* chief = ChiefOf(job_); chief == &task) {
       const bool uninitialized = std::any_of(job_.tasks().begin(), job_.tasks().end(),
                                              [](const TaskStatus& t) { return t.uninitialized_variables() > 0; });
@@ -104,6 +167,45 @@ class Diagnosis {
     }
     if (const std::string waits = WhoWaitsFor(task.name()); !waits.empty()) absl::StrAppend(&text, "; ", waits);
     Add(true, task.name(), text);
+  }
+
+  // Whether a task that is gone may have been killed for lack of memory, as a clause.
+  std::string Killed(const TaskStatus& gone) const {
+    for (const TaskStatus& task : job_.tasks()) {
+      if (task.oom_kills() <= 0 || HostOf(task.address()) != HostOf(gone.address())) continue;
+      return absl::StrFormat("; the kernel has killed %s on its machine for lack of memory",
+                             task.oom_kills() == 1 ? "a process" : absl::StrFormat("%.0f processes", task.oom_kills()));
+    }
+    return "";
+  }
+
+  // The tasks of a machine share its memory, or the limit of their container.
+  void FindMachinesWithoutMemory() {
+    constexpr double kAlmostAll = 0.9;
+    struct Machine {
+      double used = 0, limit = 0;
+      const TaskStatus* largest = nullptr;
+      int tasks = 0;
+    };
+    std::map<std::string, Machine> machines;
+    for (const TaskStatus& task : job_.tasks()) {
+      if (IsDown(task) || task.memory_limit_bytes() <= 0) continue;
+      Machine& machine = machines[task.host()];
+      machine.used += task.memory_bytes();
+      machine.limit = std::max(machine.limit, task.memory_limit_bytes());
+      ++machine.tasks;
+      if (machine.largest == nullptr || machine.largest->memory_bytes() < task.memory_bytes()) machine.largest = &task;
+    }
+    for (const auto& [host, machine] : machines) {
+      if (machine.used < kAlmostAll * machine.limit) continue;
+      const TaskStatus& task = *machine.largest;
+      std::string text = absl::StrCat(task.name(), " is close to the limit of its memory: it has ",
+                                      Gigabytes(task.memory_bytes()), " of ", Gigabytes(machine.limit));
+      if (machine.tasks > 1) {
+        absl::StrAppend(&text, "; the ", machine.tasks, " tasks of its machine have ", Gigabytes(machine.used));
+      }
+      Add(false, task.name(), text);
+    }
   }
 
   void FindMemory(const TaskStatus& task) {
@@ -124,13 +226,11 @@ class Diagnosis {
   void FindFullQueues(const TaskStatus& task) {
     for (const RunningStep& step : task.running()) {
       for (const StepWait& wait : step.waits()) {
-        if (wait.kind() != "room" || wait.seconds() < options_.stuck_seconds) continue;
+        const double limit = StuckAfter(step);
+        if (wait.kind() != "room" || wait.seconds() < limit) continue;
         // Producers are meant to be ahead of a consumer that takes something now and then.
         const TaskStatus* const master = Find(step.master());
-        if (master != nullptr && master->seconds_since_step() >= 0 &&
-            master->seconds_since_step() < options_.stuck_seconds) {
-          continue;
-        }
+        if (master != nullptr && master->seconds_since_step() >= 0 && master->seconds_since_step() < limit) continue;
         std::string room;
         for (const QueueStatus& queue : task.queues()) {
           if (queue.name() == wait.on() && queue.capacity() > 0) {
@@ -156,11 +256,18 @@ class Diagnosis {
     return nullptr;
   }
 
+  // "worker 0", or "ps 1, in a step of worker 0,".
+  static std::string WhoRuns(const TaskStatus& task, const RunningStep& step) {
+    if (step.master() == task.name() || step.master().empty()) return task.name();
+    return absl::StrCat(task.name(), ", in a step of ", step.master(), ",");
+  }
+
   void FindWaits(const TaskStatus& task) {
     for (const RunningStep& step : task.running()) {
-      if (step.seconds() < options_.stuck_seconds) continue;
+      const double limit = StuckAfter(step);
+      if (step.seconds() < limit) continue;
       for (const StepWait& wait : step.waits()) {
-        if (wait.seconds() >= options_.stuck_seconds) Follow(task, step, wait);
+        if (wait.seconds() >= limit) Follow(task, step, wait);
       }
       if (step.waits_size() == 0 && !step.whole()) Computes(task, step);
     }
@@ -168,9 +275,7 @@ class Diagnosis {
 
   // Follows a wait of a step to the task that causes it.
   void Follow(const TaskStatus& task, const RunningStep& step, const StepWait& wait) {
-    const std::string who = absl::StrCat(task.name(), step.master() == task.name() || step.master().empty()
-                                                          ? ""
-                                                          : absl::StrCat(", in a step of ", step.master(), ","));
+    const std::string who = WhoRuns(task, step);
     if (wait.kind() == "tensor" || wait.kind() == "part") {
       const TaskStatus* const on = Find(wait.on());
       if (on == nullptr || IsDown(*on)) return;  // FindDown() has said so
@@ -178,57 +283,103 @@ class Diagnosis {
       if (part == nullptr || part->waits_size() > 0) return;  // what it waits for is found there
       Add(true, on->name(),
           absl::StrCat(who, " has waited ", ShortSeconds(wait.seconds()), " for ", on->name(), ", which computes (",
-                       absl::StrFormat("%.1f", on->cpu_share()), " cores in use)"));
-    } else if (wait.kind() == "token" || wait.kind() == "gradients") {
-      FollowSynchronization(who, wait);
-    } else if (wait.kind() == "collective") {
+                       absl::StrFormat("%.1f", on->cpu_share()), " cores in use)", Usually(step.master())));
+    } else if (wait.kind() == "token" || wait.kind() == "gradients" || wait.kind() == "collective") {
       FollowSynchronization(who, wait);
     } else if (wait.kind() == "input") {
       Add(true, task.name(),
           absl::StrCat(who, " has waited ", ShortSeconds(wait.seconds()), " for input: ", wait.node(),
-                       wait.on().empty() ? "" : absl::StrCat(" gets nothing from ", wait.on())));
+                       wait.on().empty() ? "" : absl::StrCat(" gets nothing from ", wait.on()),
+                       Usually(step.master())));
     } else if (wait.kind() == "python") {
       Add(true, task.name(),
-          absl::StrCat(who, " has waited ", ShortSeconds(wait.seconds()), " for the Python function of ", wait.node()));
+          absl::StrCat(who, " has waited ", ShortSeconds(wait.seconds()), " for the Python function of ", wait.node(),
+                       Usually(step.master())));
     }
   }
 
-  // Synchronous steps wait for the workers that have not contributed: those without a step
-  // for the longest time that do not wait for the same thing themselves.
-  void FollowSynchronization(const std::string& who, const StepWait& wait) {
-    std::vector<const TaskStatus*> late;
+  // "; a step of worker 0 usually takes 0.012 s".
+  std::string Usually(const std::string& master) const {
+    const TaskStatus* const task = Find(master);
+    if (task == nullptr || task->step_seconds_median() <= 0) return "";
+    return absl::StrFormat("; a step of %s usually takes %.3g s", master, task->step_seconds_median());
+  }
+
+  // Whether a step of this worker waits for the next synchronous step itself.
+  bool WaitsForOthers(const std::string& worker) const {
     for (const TaskStatus& task : job_.tasks()) {
-      if (IsPs(task) || IsDown(task) || task.master_sessions() == 0) continue;
-      const bool waits_too = std::any_of(job_.tasks().begin(), job_.tasks().end(), [&](const TaskStatus& other) {
-        return std::any_of(other.running().begin(), other.running().end(), [&](const RunningStep& step) {
-          return step.master() == task.name() &&
-                 std::any_of(step.waits().begin(), step.waits().end(),
-                             [](const StepWait& w) { return w.kind() == "token" || w.kind() == "collective"; });
-        });
-      });
-      if (!waits_too) late.push_back(&task);
-    }
-    for (const TaskStatus* task : late) {
-      std::string does = "runs no step (its program is busy outside of steps)";
-      for (const RunningStep& step : task->running()) {
-        if (step.whole() || step.master() != task->name()) continue;
-        does = step.waits_size() == 0
-                   ? absl::StrCat("has computed its step for ", ShortSeconds(step.seconds()))
-                   : absl::StrCat("waits for ", step.waits(0).on().empty() ? step.waits(0).node() : step.waits(0).on());
+      for (const RunningStep& step : task.running()) {
+        for (const StepWait& wait : step.waits()) {
+          if (step.master() == worker && (wait.kind() == "token" || wait.kind() == "collective")) return true;
+        }
       }
-      Add(true, task->name(),
-          absl::StrCat(who, " has waited ", ShortSeconds(wait.seconds()), " for ", wait.on(), ": ", task->name(),
-                       " has not contributed; it ", does));
+    }
+    return false;
+  }
+
+  const RunningStep* OwnStep(const TaskStatus& task) const {
+    const RunningStep* own = nullptr;
+    for (const RunningStep& step : task.running()) {
+      // Queue runners run steps beside the one that trains, and wait in them. The step that began last is a training
+      // step.
+      if (step.whole() && step.master() == task.name() && (own == nullptr || step.seconds() < own->seconds())) {
+        own = &step;
+      }
+    }
+    return own;
+  }
+
+  // Synchronous steps wait for the workers that have not contributed: those that do not wait for the same thing
+  // themselves, and whose own step takes too long.
+  void FollowSynchronization(const std::string& who, const StepWait& wait) {
+    for (const TaskStatus& task : job_.tasks()) {
+      if (IsPs(task) || IsDown(task) || task.master_sessions() == 0 || WaitsForOthers(task.name())) continue;
+      std::string does = "runs no step (its program is busy outside of steps)";
+      if (const RunningStep* const step = OwnStep(task); step != nullptr) {
+        if (step->seconds() < StuckAfter(*step)) continue;
+        does = absl::StrCat("has been in its step for ", ShortSeconds(step->seconds()));
+        if (step->waits_size() > 0) {
+          absl::StrAppend(&does, ", which waits for ",
+                          step->waits(0).on().empty() ? step->waits(0).node() : step->waits(0).on());
+        }
+      } else if (task.seconds_since_any_step() >= 0 && task.seconds_since_any_step() < StuckAfter(task.name())) {
+        continue;
+      }
+      Add(true, task.name(),
+          absl::StrCat(who, " has waited ", ShortSeconds(wait.seconds()), " for ", wait.on(), ": ", task.name(),
+                       " has not contributed; it ", does, Usually(task.name())));
     }
   }
 
   void Computes(const TaskStatus& task, const RunningStep& step) {
-    const double usual = task.own_seconds_median();
-    if (usual > 0 && step.seconds() < 10 * usual) return;
     Add(true, task.name(),
-        absl::StrCat(task.name(), " has computed one step for ", ShortSeconds(step.seconds()),
-                     usual > 0 ? absl::StrFormat(", where it usually takes %.3g s", usual) : "",
-                     absl::StrFormat(" (%.1f cores in use)", task.cpu_share())));
+        absl::StrCat(WhoRuns(task, step), " has computed one step for ", ShortSeconds(step.seconds()),
+                     absl::StrFormat(" (%.1f cores in use)", task.cpu_share()), Usually(step.master())));
+  }
+
+  // A program that trains, and then does nothing that this task can see.
+  void FindBusyOutsideOfSteps(const TaskStatus& task) {
+    // Programs do other things between steps, such as to evaluate.
+    constexpr double kPatience = 4;
+    if (IsDown(task) || task.state() == "finished" || task.master_sessions() == 0 || task.steps() < 2) return;
+    if (OwnStep(task) != nullptr || task.seconds_since_any_step() < 0) return;
+    if (task.stop_step() > 0 && LastGlobalStep() >= task.stop_step()) return;  // it is done
+    const double limit = StuckAfter(task.name()) * (options_.stuck_after > 0 ? 1 : kPatience);
+    if (task.seconds_since_any_step() < limit) return;
+    // In synchronous training, others wait for it: that has been said.
+    const auto named = [&](const Finding& f) { return f.stuck() && f.culprit() == task.name(); };
+    if (std::any_of(findings_.begin(), findings_.end(), named)) return;
+    Add(true, task.name(),
+        absl::StrCat(task.name(), " has run no step for ", ShortSeconds(task.seconds_since_any_step()),
+                     ": its program is busy or waits outside of steps", Usually(task.name())));
+  }
+
+  double LastGlobalStep() const {
+    double last = -1;
+    for (const TaskStatus& task : job_.tasks()) {
+      if (task.has_global_step()) last = std::max(last, task.global_step());
+    }
+    return last;
   }
 
   // Workers whose own part, without the time that they wait for others, takes much longer.

@@ -9,8 +9,10 @@
 namespace thalweg {
 
 struct DiagnosisOptions {
-  double stuck_seconds = 5;  // a step that waits for longer is stuck
-  double slow_factor = 2;    // a worker is slow if its own part takes so many times the median
+  // A step that takes longer is stuck. 0: three times as long as the task's steps usually take (p99), but at least 5 s;
+  // half a minute where that is not known; for checkpoints, a minute or five times as long as the last one took.
+  double stuck_after = 0;
+  double slow_factor = 2;  // a worker is slow if its own part takes so many times the median
 };
 
 // Each finding names a culprit and says in a sentence what is known: what blocks the job

@@ -25,6 +25,7 @@ TaskStatus* AddTask(JobStatus* job, const std::string& kind, int index) {
   task->set_time(1000);
   task->set_master_sessions(kind == "ps" ? 0 : 1);
   task->set_seconds_since_step(kind == "ps" ? -1 : 0.1);
+  task->set_seconds_since_any_step(kind == "ps" ? -1 : 0.1);
   return task;
 }
 
@@ -86,11 +87,11 @@ TEST(Diagnose, TheChiefIsNamedAsSuch) {
 
 TEST(Diagnose, AWaitIsFollowedToTheTaskThatComputes) {
   JobStatus job = TwoAndTwo();
-  AddWait(job.mutable_tasks(2), 1, "worker 0", true, "part", "ps 1", 30);
+  AddWait(job.mutable_tasks(2), 1, "worker 0", true, "part", "ps 1", 40);
   RunningStep* const part = job.mutable_tasks(1)->add_running();
   part->set_step_id(1);
   part->set_master("worker 0");
-  part->set_seconds(30);
+  part->set_seconds(40);
   const auto findings = Diagnose(job);
   ASSERT_FALSE(findings.empty());
   for (const Finding& finding : findings) EXPECT_EQ(finding.culprit(), "ps 1") << finding.text();
@@ -98,11 +99,11 @@ TEST(Diagnose, AWaitIsFollowedToTheTaskThatComputes) {
 
 TEST(Diagnose, TheWorkerThatOthersWaitForInSynchronousTraining) {
   JobStatus job = TwoAndTwo();
-  AddWait(job.mutable_tasks(0), 1, "worker 0", false, "token", "the next synchronous step", 20);
+  AddWait(job.mutable_tasks(0), 1, "worker 0", false, "token", "the next synchronous step", 40);
   RunningStep* const slow = job.mutable_tasks(3)->add_running();
   slow->set_step_id(2);
   slow->set_master("worker 1");
-  slow->set_seconds(20);
+  slow->set_seconds(40);
   const auto findings = Diagnose(job);
   ASSERT_FALSE(findings.empty());
   for (const Finding& finding : findings) EXPECT_EQ(finding.culprit(), "worker 1") << finding.text();
@@ -120,6 +121,143 @@ TEST(Diagnose, AFullQueueThatNobodyEmpties) {
   const auto findings = Diagnose(job);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_THAT(findings[0].text(), AllOf(HasSubstr("examples"), HasSubstr("full (32 of 32"), HasSubstr("worker 0")));
+}
+
+void SetUsual(TaskStatus* task, double seconds) {
+  task->set_step_seconds_median(seconds);
+  task->set_step_seconds_p99(seconds * 1.2);
+  task->set_own_seconds_median(seconds);
+  task->set_steps(100);
+}
+
+TEST(Diagnose, LongStepsAreNotStuck) {
+  JobStatus job = TwoAndTwo();
+  SetUsual(job.mutable_tasks(2), 20);
+  SetUsual(job.mutable_tasks(3), 20);
+  AddWait(job.mutable_tasks(0), 1, "worker 0", false, "token", "the next synchronous step", 15);
+  RunningStep* const computes = job.mutable_tasks(3)->add_running();
+  computes->set_step_id(2);
+  computes->set_master("worker 1");
+  computes->set_seconds(18);
+  RunningStep* const whole = job.mutable_tasks(3)->add_running();
+  *whole = *computes;
+  whole->set_whole(true);
+  EXPECT_TRUE(Diagnose(job).empty());
+  EXPECT_FALSE(Diagnose(job, {.stuck_after = 10}).empty());
+  computes->set_seconds(100);
+  whole->set_seconds(100);
+  job.mutable_tasks(0)->mutable_running(0)->mutable_waits(0)->set_seconds(90);
+  job.mutable_tasks(0)->mutable_running(0)->set_seconds(90);
+  const auto findings = Diagnose(job);
+  ASSERT_FALSE(findings.empty());
+  for (const Finding& finding : findings) EXPECT_EQ(finding.culprit(), "worker 1") << finding.text();
+  EXPECT_THAT(findings[0].text(), HasSubstr("usually takes 20 s"));
+}
+
+TEST(Diagnose, ACheckpointThatTakesLongIsNotStuck) {
+  JobStatus job = TwoAndTwo();
+  SetUsual(job.mutable_tasks(2), 0.01);
+  RunningStep* const save = job.mutable_tasks(2)->add_running();
+  save->set_step_id(9);
+  save->set_master("worker 0");
+  save->set_whole(true);
+  save->set_seconds(6);
+  save->set_purpose("checkpoint");
+  RunningStep* const part = job.mutable_tasks(0)->add_running();
+  part->set_step_id(9);
+  part->set_master("worker 0");
+  part->set_seconds(6);
+  StepWait* const wait = save->add_waits();
+  wait->set_kind("part");
+  wait->set_on("ps 0");
+  wait->set_seconds(6);
+  EXPECT_TRUE(Diagnose(job).empty());
+  save->set_purpose("");
+  EXPECT_FALSE(Diagnose(job).empty());
+}
+
+TEST(Diagnose, AProgramThatHangsOutsideOfSteps) {
+  JobStatus job = TwoAndTwo();
+  TaskStatus* const worker = job.mutable_tasks(3);
+  SetUsual(worker, 0.01);
+  worker->set_seconds_since_any_step(60);
+  const auto findings = Diagnose(job);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].culprit(), "worker 1");
+  EXPECT_THAT(findings[0].text(), HasSubstr("has run no step for 60 s"));
+  worker->set_stop_step(500);
+  job.mutable_tasks(0)->set_has_global_step(true);
+  job.mutable_tasks(0)->set_global_step(500);
+  EXPECT_TRUE(Diagnose(job).empty());  // it has trained to the end
+  job.mutable_tasks(0)->set_global_step(400);
+  worker->set_master_sessions(0);
+  EXPECT_TRUE(Diagnose(job).empty());  // it has left
+}
+
+TEST(Diagnose, AFinishedTaskBlocksNobody) {
+  JobStatus job = TwoAndTwo();
+  SetDown(job.mutable_tasks(3), "UNAVAILABLE: connection refused", 10);
+  EXPECT_TRUE(IsStuck([&] {
+    JobStatus diagnosed = job;
+    for (const Finding& finding : Diagnose(job)) *diagnosed.add_findings() = finding;
+    return diagnosed;
+  }()));
+  job.mutable_tasks(3)->set_state("finished");
+  EXPECT_TRUE(Diagnose(job).empty());
+  EXPECT_EQ(DescribeState(job.tasks(3)), "finished");
+}
+
+TEST(Diagnose, OneMissedAnswerIsNoProof) {
+  JobStatus job = TwoAndTwo();
+  SetDown(job.mutable_tasks(3), "DEADLINE_EXCEEDED: Deadline Exceeded", 1);
+  job.mutable_tasks(3)->set_missed_answers(1);
+  auto findings = Diagnose(job);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_FALSE(findings[0].stuck());
+  EXPECT_THAT(findings[0].text(), HasSubstr("worker 1 has not answered in time once"));
+  job.mutable_tasks(3)->set_missed_answers(2);
+  findings = Diagnose(job);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_TRUE(findings[0].stuck());
+}
+
+TEST(Diagnose, AStoppedWorkerOfSynchronousTrainingAndWhoWaits) {
+  JobStatus job = TwoAndTwo();
+  SetDown(job.mutable_tasks(3), "DEADLINE_EXCEEDED: Deadline Exceeded", 12);
+  AddWait(job.mutable_tasks(1), 5, "worker 0", false, "gradients", "mean", 12);
+  AddWait(job.mutable_tasks(0), 1, "worker 0", false, "token", "the next synchronous step", 11);
+  const auto findings = Diagnose(job);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_THAT(findings[0].text(), HasSubstr("worker 0 has waited 11 s for the next synchronous step, to which worker 1 "
+                                            "contributes"));
+}
+
+TEST(Diagnose, AParameterServerThatTheKernelHasKilled) {
+  JobStatus job = TwoAndTwo();
+  for (int i = 0; i < 4; ++i) job.mutable_tasks(i)->set_address(absl::StrCat(i < 2 ? "node1:" : "node2:", 2222 + i));
+  SetDown(job.mutable_tasks(0), "UNAVAILABLE: connection refused", 3);
+  job.mutable_tasks(2)->set_oom_kills(1);
+  EXPECT_THAT(Diagnose(job)[0].text(), Not(HasSubstr("killed")));  // on another machine
+  job.mutable_tasks(1)->set_oom_kills(1);
+  EXPECT_THAT(Diagnose(job)[0].text(), AllOf(HasSubstr("ps 0 cannot be reached"),
+                                             HasSubstr("killed a process on its machine for lack of memory")));
+}
+
+TEST(Diagnose, ATaskCloseToTheLimitOfItsMemory) {
+  JobStatus job = TwoAndTwo();
+  for (TaskStatus& task : *job.mutable_tasks()) {
+    task.set_host("node1");
+    task.set_memory_bytes(1e9);
+    task.set_memory_limit_bytes(16e9);
+  }
+  EXPECT_TRUE(Diagnose(job).empty());
+  job.mutable_tasks(1)->set_memory_bytes(12e9);
+  const auto findings = Diagnose(job);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_FALSE(findings[0].stuck());
+  EXPECT_EQ(findings[0].culprit(), "ps 1");
+  EXPECT_THAT(findings[0].text(),
+              AllOf(HasSubstr("12.0 GB of 16.0 GB"), HasSubstr("the 4 tasks of its machine have 15.0 GB")));
 }
 
 TEST(Diagnose, OutOfMemoryNamesTheTaskOfTheError) {
@@ -166,6 +304,55 @@ TEST(StatusText, HasNoControlCharactersOfClients) {
   EXPECT_THAT(all, HasSubstr("4 of 4 tasks answer"));
 }
 
+TEST(StatusText, AStuckJobHasNoTimeLeft) {
+  JobStatus job = TwoAndTwo();
+  job.set_seconds_left(3600);
+  EXPECT_THAT(StatusLines(job)[0], HasSubstr("done in 1h"));
+  job.add_findings()->set_stuck(true);
+  EXPECT_THAT(StatusLines(job)[0], AllOf(HasSubstr("; stuck"), Not(HasSubstr("done in"))));
+}
+
+TEST(StatusText, TrafficBalanceGradientsAndEvents) {
+  JobStatus job = TwoAndTwo();
+  PeerTraffic* const traffic = job.mutable_tasks(2)->add_traffic();
+  traffic->set_peer("ps 0");
+  traffic->set_path("shared memory");
+  traffic->set_bytes_per_second(2.5e6);
+  for (int i = 0; i < 2; ++i) {
+    job.mutable_tasks(i)->set_variables(3);
+    job.mutable_tasks(i)->set_variable_bytes(1e6 * (1 + 2 * i));
+    GradientCount* const gradients = job.mutable_tasks(i)->add_gradients();
+    gradients->set_worker("worker 1");
+    gradients->set_accepted(20);
+    gradients->set_stale(3);
+    job.mutable_tasks(i)->add_staleness(i);
+  }
+  std::string all;
+  for (const std::string& line : TrafficLines(job)) absl::StrAppend(&all, line, "\n");
+  EXPECT_THAT(all, HasSubstr("worker 0   ps 0       shared memory     2.5 MB"));
+  EXPECT_THAT(all, HasSubstr("4.0 MB of variables on 2 parameter servers; the largest has 1.50 times the mean"));
+  EXPECT_THAT(all, HasSubstr("40 gradients accepted          6 dropped"));
+  EXPECT_THAT(all, HasSubstr("by age in steps:  0: 1"));
+  EXPECT_THAT(EventLines(job)[0], HasSubstr("No events"));
+  for (const double time : {1000.0, 2000.0}) {
+    MonitorEvent* const event = job.mutable_tasks(1)->add_events();
+    event->set_time(time);
+    event->set_kind("task lost");
+    event->set_text(absl::StrCat("at ", time, "\033"));
+  }
+  EXPECT_THAT(EventLines(job)[0], HasSubstr("ps 1, task lost: at 2000 "));
+  EXPECT_EQ(EventLines(job).size(), 2u);
+}
+
+TEST(StatusText, LinesAreCutBetweenCharacters) {
+  EXPECT_EQ(CutToColumns("abc", 5), "abc");
+  EXPECT_EQ(CutToColumns("abc", 2), "ab");
+  EXPECT_EQ(CutToColumns("a\xc3\xa4"
+                         "b",
+                         2),
+            "a\xc3\xa4");
+}
+
 TEST(PrometheusText, EscapesLabelsAndAddsUpBuckets) {
   TaskMonitor monitor("/job:worker/replica:0/task:0");
   monitor.AddStep({.step_id = 1, .whole = true, .trains = true, .start_nanos = 0, .end_nanos = 20'000});
@@ -199,9 +386,30 @@ TEST(ChromeTraceOfSteps, PutsAllTasksOnOneClock) {
     step->set_compute_us(500);
   }
   const std::string trace = ChromeTraceOfSteps(job);
-  EXPECT_THAT(trace, HasSubstr(R"("pid":0,"tid":2,"name":"step abc","ts":5000.000,"dur":1000.000)"));
-  EXPECT_THAT(trace, HasSubstr(R"("pid":1,"tid":2,"name":"step abc","ts":5000.000,"dur":1000.000)"));
+  EXPECT_THAT(trace, HasSubstr(R"("pid":0,"tid":1001,"name":"step abc","ts":5000.000,"dur":1000.000)"));
+  EXPECT_THAT(trace, HasSubstr(R"("pid":1,"tid":1001,"name":"step abc","ts":5000.000,"dur":1000.000)"));
   EXPECT_THAT(trace, HasSubstr("clock offset 1000 us"));
+}
+
+// Slices of one row that overlap without being nested are not valid.
+TEST(ChromeTraceOfSteps, StepsThatRunAtTheSameTimeHaveRowsOfTheirOwn) {
+  JobStatus job;
+  TaskStatus* const ps = AddTask(&job, "ps", 0);
+  const auto add = [&](uint64_t id, double start, double end) {
+    StepTrace* const step = ps->add_trace();
+    step->set_step_id(id);
+    step->set_start_us(start);
+    step->set_end_us(end);
+    step->set_compute_us(2 * (end - start));  // times overlap by rounding
+  };
+  add(0xb, 1500, 2500);  // ends first
+  add(0xa, 1000, 3000);
+  add(0xc, 2600, 4000);
+  const std::string trace = ChromeTraceOfSteps(job);
+  EXPECT_THAT(trace, HasSubstr(R"("tid":1001,"name":"step a","ts":1000.000,"dur":2000.000)"));
+  EXPECT_THAT(trace, HasSubstr(R"("tid":1002,"name":"step b","ts":1500.000,"dur":1000.000)"));
+  EXPECT_THAT(trace, HasSubstr(R"("tid":1002,"name":"step c","ts":2600.000,"dur":1400.000)"));
+  EXPECT_THAT(trace, HasSubstr(R"("tid":1001,"name":"compute","ts":1000.000,"dur":2000.000)"));
 }
 
 }  // namespace

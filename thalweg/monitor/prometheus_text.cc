@@ -88,8 +88,13 @@ std::string PrometheusText(const TaskStatus& s) {
     w.Value({{"src", s.name()}, {"dst", t.peer()}, {"path", t.path()}}, t.sent_bytes());
     w.Value({{"src", t.peer()}, {"dst", s.name()}, {"path", t.path()}}, t.received_bytes());
   }
-  w.Family("thalweg_gradients_total", "counter", "Gradients that the accumulators of this task accepted or refused.");
+  w.Family("thalweg_gradients_total", "counter",
+           "Gradients that this task applied at once, or that its accumulators accepted or refused.");
   for (const GradientCount& g : s.gradients()) {
+    if (g.applied() > 0 && g.accepted() + g.stale() == 0) {
+      w.Value({task, {"worker", g.worker()}, {"result", "applied"}}, g.applied());
+      continue;
+    }
     w.Value({task, {"worker", g.worker()}, {"result", "accepted"}}, g.accepted());
     w.Value({task, {"worker", g.worker()}, {"result", "stale"}}, g.stale());
   }

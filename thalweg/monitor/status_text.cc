@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -21,6 +22,11 @@ std::string Amount(double bytes) {
     ++unit;
   }
   return absl::StrFormat("%.*f %s", bytes < 10 && unit > 0 ? 1 : 0, bytes, kUnits[unit]);
+}
+
+// A training with a finding that blocks it makes no progress that would last.
+bool HasStuckFinding(const JobStatus& job) {
+  return std::any_of(job.findings().begin(), job.findings().end(), [](const Finding& f) { return f.stuck(); });
 }
 
 std::string Rate(double rate) { return rate == 0 ? "" : absl::StrFormat("%.*f", rate < 10 ? 1 : 0, rate); }
@@ -54,6 +60,8 @@ std::string DescribeTime(const TaskStatus& task) {
   }
   if (task.phases_size() > 0 && busy < 0.995) shares.emplace_back(1 - busy, "idle");
   std::sort(shares.rbegin(), shares.rend());
+  // A task that runs several steps at a time: shares of the time of all of them.
+  for (auto& [share, name] : shares) share /= std::max(busy, 1.0);
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(shares.size(), 4); ++i) {
     absl::StrAppendFormat(&text, "%s%.0f%% %s", i == 0 ? "" : ", ", shares[i].first * 100, shares[i].second);
@@ -77,8 +85,89 @@ std::vector<std::string> FindingLines(const JobStatus& job) {
   return lines;
 }
 
-bool IsStuck(const JobStatus& job) {
-  return std::any_of(job.findings().begin(), job.findings().end(), [](const Finding& f) { return f.stuck(); });
+bool IsStuck(const JobStatus& job) { return HasStuckFinding(job); }
+
+std::vector<std::string> TrafficLines(const JobStatus& job) {
+  std::vector<std::string> lines;
+  const auto add = [&](std::string line) { lines.push_back(Printable(std::move(line))); };
+  add(absl::StrFormat("%-10s %-10s %-13s %10s %10s %10s %8s %7s", "TASK", "CALLS", "PATH", "BYTES/S", "SENT",
+                      "RECEIVED", "CALLS", "FAILED"));
+  for (const TaskStatus& task : job.tasks()) {
+    for (const PeerTraffic& t : task.traffic()) {
+      add(absl::StrFormat("%-10s %-10s %-13s %10s %10s %10s %8.0f %7.0f", task.name(), t.peer(), t.path(),
+                          Amount(t.bytes_per_second()), Amount(t.sent_bytes()), Amount(t.received_bytes()), t.calls(),
+                          t.failed_calls()));
+    }
+  }
+  double bytes = 0, most = 0;
+  int servers = 0;
+  for (const TaskStatus& task : job.tasks()) {
+    if (!absl::StartsWith(task.name(), "ps ") || task.variables() == 0) continue;
+    bytes += task.variable_bytes();
+    most = std::max(most, task.variable_bytes());
+    ++servers;
+  }
+  if (bytes > 0) {
+    add("");
+    add(absl::StrFormat("%s of variables on %d parameter servers; the largest has %.2f times the mean", Amount(bytes),
+                        servers, most * servers / bytes));
+  }
+  std::map<std::string, std::pair<double, double>> gradients;
+  std::map<std::string, double> applied;  // by steps without accumulators
+  std::vector<double> ages;
+  for (const TaskStatus& task : job.tasks()) {
+    for (const GradientCount& g : task.gradients()) {
+      if (g.accepted() + g.stale() == 0) {
+        // A step has a part on every parameter server.
+        applied[g.worker()] = std::max(applied[g.worker()], g.applied());
+        continue;
+      }
+      gradients[g.worker()].first += g.accepted();
+      gradients[g.worker()].second += g.stale();
+    }
+    ages.resize(std::max(ages.size(), static_cast<size_t>(task.staleness_size())));
+    for (int i = 0; i < task.staleness_size(); ++i) ages[static_cast<size_t>(i)] += task.staleness(i);
+  }
+  if (!gradients.empty()) add("");
+  for (const auto& [worker, counts] : gradients) {
+    add(absl::StrFormat("%-10s %12.0f gradients accepted %10.0f dropped", worker, counts.first, counts.second));
+  }
+  if (gradients.empty() && !applied.empty()) {
+    add("");
+    for (const auto& [worker, steps] : applied) add(absl::StrFormat("%-10s %12.0f gradients applied", worker, steps));
+  }
+  std::string staleness;
+  for (size_t i = 0; i < ages.size(); ++i) {
+    if (ages[i] > 0) absl::StrAppendFormat(&staleness, "  %d: %.0f", i, ages[i]);
+  }
+  if (!staleness.empty()) add(absl::StrCat("Gradients by age in steps:", staleness));
+  return lines;
+}
+
+std::vector<std::string> EventLines(const JobStatus& job) {
+  std::vector<std::pair<double, std::string>> events;
+  for (const TaskStatus& task : job.tasks()) {
+    for (const MonitorEvent& event : task.events()) {
+      const std::string when = absl::FormatTime("%H:%M:%S", absl::FromUnixSeconds(static_cast<int64_t>(event.time())),
+                                                absl::LocalTimeZone());
+      events.emplace_back(event.time(),
+                          Printable(absl::StrCat(when, " ", task.name(), ", ", event.kind(), ": ", event.text())));
+    }
+  }
+  std::stable_sort(events.begin(), events.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> lines;
+  for (auto& [time, line] : events) lines.push_back(std::move(line));
+  if (lines.empty()) lines.emplace_back("No events: no step has failed, and no task was lost or restarted.");
+  return lines;
+}
+
+std::string CutToColumns(const std::string& line, size_t columns) {
+  size_t shown = 0, i = 0;
+  for (; i < line.size(); ++i) {
+    if ((static_cast<unsigned char>(line[i]) & 0xc0) == 0x80) continue;  // within a character
+    if (shown++ == columns) break;
+  }
+  return line.substr(0, i);
 }
 
 std::vector<std::string> StatusLines(const JobStatus& job) {
@@ -88,7 +177,9 @@ std::vector<std::string> StatusLines(const JobStatus& job) {
                                 [](const TaskStatus& task) { return task.state() != "down"; });
   std::string first = absl::StrFormat("%d of %d tasks answer", up, job.tasks_size());
   if (step >= 0) absl::StrAppendFormat(&first, "; global step %.0f, %.1f steps/s", step, rate);
-  if (job.seconds_left() > 0) {
+  if (HasStuckFinding(job)) {
+    absl::StrAppend(&first, "; stuck");
+  } else if (job.seconds_left() > 0) {
     absl::StrAppend(&first, "; done in ", absl::FormatDuration(absl::Seconds(std::ceil(job.seconds_left()))));
   }
   lines.push_back(std::move(first));
@@ -107,7 +198,7 @@ std::vector<std::string> StatusLines(const JobStatus& job) {
   };
   row("TASK", "STATE", "STEPS", "STEPS/S", "CORES", "MEMORY", "VARIABLES", "TIME");
   for (const TaskStatus& task : job.tasks()) {
-    if (task.state() == "down" || task.state() == "tensorflow") {
+    if (task.state() == "down" || task.state() == "finished" || task.state() == "tensorflow") {
       row(task.name(), DescribeState(task), "", "", "", "", "", "");
       continue;
     }

@@ -19,6 +19,15 @@ std::string DescribeState(const TaskStatus& task);
 // A line for the job, a table with a row per task, and the findings.
 std::vector<std::string> StatusLines(const JobStatus& job);
 
+// Who exchanges how much with whom, how evenly the variables are spread, the gradients by worker and their staleness.
+std::vector<std::string> TrafficLines(const JobStatus& job);
+
+// The events of all tasks, the latest first.
+std::vector<std::string> EventLines(const JobStatus& job);
+
+// The beginning of a line that fits into a terminal of so many columns. Characters of UTF-8 stay whole.
+std::string CutToColumns(const std::string& line, size_t columns);
+
 // The findings as lines, or one that says that nothing is wrong.
 std::vector<std::string> FindingLines(const JobStatus& job);
 bool IsStuck(const JobStatus& job);

@@ -20,6 +20,8 @@ namespace {
 constexpr size_t kMaxSamples = 11;
 // Medians are those of this many steps.
 constexpr size_t kQuantileSteps = 256;
+// They are looked for among the last records.
+constexpr uint64_t kQuantileRecords = 2048;
 
 double Seconds(int64_t nanos) { return static_cast<double>(nanos) * 1e-9; }
 double Micros(int64_t nanos) { return static_cast<double>(nanos) * 1e-3; }
@@ -78,6 +80,7 @@ int32_t TaskMonitor::PeerIndex(absl::string_view task) {
   if (full) return index;
   peers_.push_back(ShortTaskName(task));
   totals_.waits.push_back(0);
+  updates_.push_back(0);
   peer_index_.emplace(std::string(task), index);
   return index;
 }
@@ -112,11 +115,15 @@ void TaskMonitor::AddStep(const StepRecord& step) {
   if (step.code != absl::StatusCode::kOk && step.whole) ++failed_;
   if (step.whole) {
     histograms_[kTotal].Add(step.end_nanos - step.start_nanos);
+    last_any_step_nanos_ = step.end_nanos;
     if (step.trains && step.code == absl::StatusCode::kOk) {
       ++totals_.steps;
       last_step_nanos_ = step.end_nanos;
     }
     return;
+  }
+  if (step.trains && step.code == absl::StatusCode::kOk && !step.master.empty()) {
+    ++updates_[static_cast<size_t>(PeerIndex(step.master))];
   }
   histograms_[kCompute].Add(step.compute_nanos);
   histograms_[kWait].Add(waited);
@@ -251,7 +258,7 @@ void TaskMonitor::FillRates(TaskStatus* status) const {
 void TaskMonitor::FillQuantiles(TaskStatus* status) const {
   std::vector<int64_t> steps, own;
   absl::flat_hash_set<int64_t> training;  // steps of this task's program
-  const uint64_t begin = recorded_ > kMaxSteps ? recorded_ - kMaxSteps : 0;
+  const uint64_t begin = recorded_ > kQuantileRecords ? recorded_ - kQuantileRecords : 0;
   for (uint64_t i = recorded_; i > begin && steps.size() < kQuantileSteps; --i) {
     const Recorded& r = ring_[(i - 1) % kMaxSteps];
     if (r.code != 0) continue;
@@ -267,10 +274,16 @@ void TaskMonitor::FillQuantiles(TaskStatus* status) const {
   status->set_own_seconds_median(Quantile(&own, 0.5));
 }
 
-void TaskMonitor::FillTrace(TaskStatus* status, int steps) const {
+std::vector<TaskMonitor::Recorded> TaskMonitor::LastSteps(int steps) const {
   const uint64_t begin = recorded_ - std::min<uint64_t>({recorded_, kMaxSteps, static_cast<uint64_t>(steps)});
-  for (uint64_t i = begin; i < recorded_; ++i) {
-    const Recorded& r = ring_[i % kMaxSteps];
+  std::vector<Recorded> last;
+  last.reserve(recorded_ - begin);
+  for (uint64_t i = begin; i < recorded_; ++i) last.push_back(ring_[i % kMaxSteps]);
+  return last;
+}
+
+void TaskMonitor::FillTrace(absl::Span<const Recorded> steps, absl::Span<const std::string> peers, TaskStatus* status) {
+  for (const Recorded& r : steps) {
     StepTrace* const trace = status->add_trace();
     trace->set_step_id(static_cast<uint64_t>(r.step_id));
     trace->set_whole(r.whole);
@@ -284,7 +297,7 @@ void TaskMonitor::FillTrace(TaskStatus* status, int steps) const {
       if (r.wait_nanos[k] == 0) continue;
       PhaseTime* const wait = trace->add_waits();
       wait->set_phase("wait");
-      wait->set_on(peers_[static_cast<size_t>(r.wait_on[k])]);
+      wait->set_on(peers[static_cast<size_t>(r.wait_on[k])]);
       wait->set_seconds(Seconds(r.wait_nanos[k]));
     }
   }
@@ -299,11 +312,23 @@ void TaskMonitor::Fill(TaskStatus* status, int trace_steps, bool details) const 
   status->set_now_us(Micros(now));
   status->set_uptime(Seconds(now - start_nanos_));
   FillRunning(status);
+  if (trace_steps > 0) {
+    // Thousands of records become messages without the lock, which every step takes.
+    std::vector<Recorded> steps;
+    std::vector<std::string> peers;
+    {
+      MutexLock lock(&mutex_);
+      steps = LastSteps(trace_steps);
+      peers = peers_;
+    }
+    FillTrace(steps, peers, status);
+  }
   MutexLock lock(&mutex_);
   status->set_steps(static_cast<double>(totals_.steps));
   status->set_stop_step(static_cast<double>(stop_step_.load(std::memory_order_relaxed)));
   status->set_failed_steps(static_cast<double>(failed_));
   status->set_seconds_since_step(last_step_nanos_ == 0 ? -1 : Seconds(now - last_step_nanos_));
+  status->set_seconds_since_any_step(last_any_step_nanos_ == 0 ? -1 : Seconds(now - last_any_step_nanos_));
   FillRates(status);
   FillQuantiles(status);
   constexpr std::array<const char*, kPhases> kNames = {"compute", "input", "transfer", "wait", "total"};
@@ -315,6 +340,12 @@ void TaskMonitor::Fill(TaskStatus* status, int trace_steps, bool details) const 
       histogram->add_counts(static_cast<double>(histograms_[p].in_bucket(i)));
     }
     histogram->set_sum(Seconds(histograms_[p].sum_nanos()));
+  }
+  for (size_t i = 0; i < updates_.size(); ++i) {
+    if (updates_[i] == 0) continue;
+    GradientCount* const count = status->add_gradients();
+    count->set_worker(Utf8Text(peers_[i]));
+    count->set_applied(static_cast<double>(updates_[i]));
   }
   for (const MonitorEvent& event : events_) *status->add_events() = event;
   if (checkpoint_.time() > 0) *status->mutable_checkpoint() = checkpoint_;
@@ -328,7 +359,6 @@ void TaskMonitor::Fill(TaskStatus* status, int trace_steps, bool details) const 
       out->add_values(series.values[i]);
     }
   }
-  if (trace_steps > 0) FillTrace(status, trace_steps);
 }
 
 void TaskMonitor::FillRunning(TaskStatus* status) const {

@@ -45,7 +45,27 @@ struct StepRecord {
   int64_t start_nanos = 0, end_nanos = 0;
   int64_t compute_nanos = 0, input_nanos = 0, transfer_nanos = 0;
   absl::Span<const Wait> waits;
+  absl::string_view master;  // of a part: the task whose program runs the step; borrowed
   absl::StatusCode code = absl::StatusCode::kOk;
+};
+
+// Adds up the waits of a step by task. Its memory serves for the next step, too. Not thread-safe.
+class WaitSums {
+ public:
+  void Clear() { waits_.clear(); }
+  // `on` is borrowed.
+  void Add(absl::string_view on, int64_t nanos) {
+    for (StepRecord::Wait& wait : waits_) {
+      if (wait.on != on) continue;
+      wait.nanos += nanos;
+      return;
+    }
+    waits_.push_back({on, nanos});
+  }
+  absl::Span<const StepRecord::Wait> waits() const { return waits_; }
+
+ private:
+  std::vector<StepRecord::Wait> waits_;
 };
 
 // A step that runs now. It must unregister before it is destroyed.
@@ -64,11 +84,11 @@ class MonitoredStep {
 // Thread-safe.
 class TaskMonitor {
  public:
-  static constexpr size_t kMaxSteps = 2048;  // about 300 KB
+  static constexpr size_t kMaxSteps = 16384;  // about 2 MB
   static constexpr size_t kMaxEvents = 200;
-  static constexpr size_t kMaxScalars = 32;  // series
-  static constexpr size_t kMaxPoints = 256;  // per series; older points are thinned out
-  static constexpr size_t kMaxPeers = 2048;  // names that waits refer to
+  static constexpr size_t kMaxScalars = 200;  // series
+  static constexpr size_t kMaxPoints = 256;   // per series; older points are thinned out
+  static constexpr size_t kMaxPeers = 2048;   // names that waits refer to
 
   explicit TaskMonitor(std::string task);  // "/job:worker/replica:0/task:1"
 
@@ -138,7 +158,8 @@ class TaskMonitor {
   int32_t PeerIndex(absl::string_view task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillRates(TaskStatus* status) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillQuantiles(TaskStatus* status) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FillTrace(TaskStatus* status, int steps) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<Recorded> LastSteps(int steps) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void FillTrace(absl::Span<const Recorded> steps, absl::Span<const std::string> peers, TaskStatus* status);
 
   const std::string task_;
   const int64_t start_nanos_;
@@ -153,8 +174,10 @@ class TaskMonitor {
   Totals totals_ ABSL_GUARDED_BY(mutex_);
   int64_t failed_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t last_step_nanos_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t last_any_step_nanos_ ABSL_GUARDED_BY(mutex_) = 0;
   std::array<DurationHistogram, kPhases> histograms_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> peers_ ABSL_GUARDED_BY(mutex_);  // short names
+  std::vector<int64_t> updates_ ABSL_GUARDED_BY(mutex_);    // parts that train, by the peer that is their master
   absl::flat_hash_map<std::string, int32_t> peer_index_ ABSL_GUARDED_BY(mutex_);
   std::deque<Totals> samples_ ABSL_GUARDED_BY(mutex_);  // the last seconds, oldest first
   std::deque<MonitorEvent> events_ ABSL_GUARDED_BY(mutex_);

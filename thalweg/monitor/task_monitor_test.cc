@@ -84,6 +84,43 @@ TEST(TaskMonitor, KeepsTheLongestWaitsOfAStep) {
   EXPECT_DOUBLE_EQ(total, 0.055);  // the totals have all of them
 }
 
+TEST(TaskMonitor, CountsTheUpdatesOfEachWorker) {
+  TaskMonitor monitor("/job:ps/replica:0/task:0");
+  const auto add = [&](const char* master, bool trains) {
+    monitor.AddStep({.step_id = 1, .trains = trains, .end_nanos = kMs, .master = master});
+  };
+  for (int i = 0; i < 3; ++i) add("/job:worker/replica:0/task:1", true);
+  add("/job:worker/replica:0/task:0", true);
+  add("/job:worker/replica:0/task:0", false);
+  const TaskStatus status = StatusOf(monitor);
+  ASSERT_EQ(status.gradients_size(), 2);
+  EXPECT_EQ(status.gradients(0).worker(), "worker 1");
+  EXPECT_EQ(status.gradients(0).applied(), 3);
+  EXPECT_EQ(status.gradients(1).applied(), 1);
+}
+
+TEST(WaitSums, HasAllTasks) {
+  WaitSums sums;
+  std::vector<std::string> names;
+  for (int i = 0; i < 40; ++i) names.push_back(absl::StrCat("ps ", i));
+  for (int round = 1; round <= 2; ++round) {
+    sums.Clear();
+    for (int twice = 0; twice < 2; ++twice) {
+      for (const std::string& name : names) sums.Add(name, round * kMs);
+    }
+    ASSERT_EQ(sums.waits().size(), 40u);
+    for (const StepRecord::Wait& wait : sums.waits()) EXPECT_EQ(wait.nanos, 2 * round * kMs) << wait.on;
+  }
+}
+
+TEST(TaskMonitor, KnowsWhenTheLastStepOfAnyKindEnded) {
+  TaskMonitor monitor("/job:worker/replica:0/task:0");
+  EXPECT_EQ(StatusOf(monitor).seconds_since_any_step(), -1);
+  monitor.AddStep({.step_id = 1, .whole = true, .trains = false, .start_nanos = 0, .end_nanos = kMs});
+  EXPECT_GT(StatusOf(monitor).seconds_since_any_step(), 0);
+  EXPECT_EQ(StatusOf(monitor).seconds_since_step(), -1);
+}
+
 TEST(TaskMonitor, ForeignNamesAreLimited) {
   TaskMonitor monitor("/job:worker/replica:0/task:0");
   for (size_t i = 0; i < 2 * TaskMonitor::kMaxPeers; ++i) {

@@ -31,8 +31,9 @@
 namespace thalweg {
 namespace {
 
-constexpr int kBlockingThreads = 2;                         // whole-job questions share one round
+constexpr int kBlockingThreads = 4;                         // equal whole-job questions share one round
 constexpr size_t kMaxSilent = 128;                          // clients that have not sent a request yet
+constexpr size_t kMaxTaking = 64;                           // clients that have not taken their answer yet
 constexpr unsigned kMaxClients = 384;                       // all clients
 constexpr size_t kClientBytes = 16384;                      // memory for the head of a request
 constexpr int64_t kRequestNanos = 1'000'000'000;            // to send a request
@@ -88,6 +89,7 @@ class HttpPort::State {
     int fd = -1;
     int64_t since_nanos = 0;  // when it connected or, later, sent its request
     bool silent = true;       // has not sent a request
+    bool takes = false;       // its answer is being sent
     bool cut = false;
     std::list<Client>::iterator place;
   };
@@ -115,7 +117,9 @@ class HttpPort::State {
   HttpResponse Answer(const HttpRequest& request) const;
   // Answers on a thread of the pool. False if the port is closing.
   bool AnswerLater(MHD_Connection* connection, Exchange* exchange);
-  static MHD_Result Send(MHD_Connection* connection, const HttpResponse& response);
+  MHD_Result Send(MHD_Connection* connection, const HttpResponse& response);
+  // Notes that an answer is on its way. With too many of them, the oldest client is cut off.
+  void BeginsToTake(MHD_Connection* connection);
   static void Cut(Client& client) {
     if (!std::exchange(client.cut, true)) shutdown(client.fd, SHUT_RDWR);
   }
@@ -133,6 +137,7 @@ class HttpPort::State {
   // removed from here.
   std::list<Client> clients_ ABSL_GUARDED_BY(mutex_);
   size_t silent_ ABSL_GUARDED_BY(mutex_) = 0;  // clients that have not sent a request
+  size_t taking_ ABSL_GUARDED_BY(mutex_) = 0;  // clients whose answers are being sent, without those that were cut off
   std::unique_ptr<ThreadPool> pool_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Thread> sweeper_;
 };
@@ -190,6 +195,7 @@ void HttpPort::State::ClientChanged(void* self, MHD_Connection* connection, void
   if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
     auto* const known = static_cast<Client*>(*client);
     if (known->silent) --state->silent_;
+    if (known->takes) --state->taking_;
     state->clients_.erase(known->place);
     return;
   }
@@ -226,7 +232,7 @@ MHD_Result HttpPort::State::Access(void* self, MHD_Connection* connection, const
     *exchange = new Exchange;
     return MHD_YES;
   }
-  if (ex->started) return Send(connection, ex->response);
+  if (ex->started) return state->Send(connection, ex->response);
   {
     auto* const client =
         static_cast<Client*>(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context);
@@ -238,13 +244,14 @@ MHD_Result HttpPort::State::Access(void* self, MHD_Connection* connection, const
   ex->request.path = url;
   MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, &State::AddParameter, &ex->request);
   if (const HttpResponse refusal = state->Refusal(connection, method, ex->request); refusal.code != 200) {
-    return Send(connection, refusal);
+    return state->Send(connection, refusal);
   }
   if (state->options_.blocks != nullptr && state->options_.blocks(ex->request)) {
-    return state->AnswerLater(connection, ex) ? MHD_YES
-                                              : Send(connection, {.code = 503, .body = "The server is stopping\n"});
+    return state->AnswerLater(connection, ex)
+               ? MHD_YES
+               : state->Send(connection, {.code = 503, .body = "The server is stopping\n"});
   }
-  return Send(connection, state->Answer(ex->request));
+  return state->Send(connection, state->Answer(ex->request));
 }
 
 bool HttpPort::State::AnswerLater(MHD_Connection* connection, Exchange* exchange) {
@@ -297,7 +304,25 @@ HttpResponse HttpPort::State::Answer(const HttpRequest& request) const {
   return caught.ok() ? response : HttpResponse{.code = 500, .body = "The request failed\n"};
 }
 
+void HttpPort::State::BeginsToTake(MHD_Connection* connection) {
+  auto* const client =
+      static_cast<Client*>(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context);
+  MutexLock lock(&mutex_);
+  client->since_nanos = NowNanos();
+  if (std::exchange(client->takes, true) || ++taking_ <= kMaxTaking) return;
+  Client* oldest = nullptr;
+  for (Client& other : clients_) {
+    if (!other.takes || other.cut || &other == client) continue;
+    if (oldest == nullptr || other.since_nanos < oldest->since_nanos) oldest = &other;
+  }
+  if (oldest == nullptr) return;
+  Cut(*oldest);
+  oldest->takes = false;  // it does not count any more
+  --taking_;
+}
+
 MHD_Result HttpPort::State::Send(MHD_Connection* connection, const HttpResponse& response) {
+  BeginsToTake(connection);
   // libmicrohttpd copies the body and does not change it.
   MHD_Response* const answer = MHD_create_response_from_buffer(
       response.body.size(), const_cast<char*>(response.body.data()), MHD_RESPMEM_MUST_COPY);

@@ -38,8 +38,8 @@ struct HttpPortOptions {
 
 // Serves GET requests. One thread reads and writes for all clients, so slow ones do not keep
 // others waiting. A connection serves one request. A client that takes more than a second to
-// send it, or ten to take the answer, is cut off; with too many silent clients, the oldest
-// is. Thread-safe.
+// send it, or ten to take the answer, is cut off; with too many clients that are silent, or
+// that do not take their answers, the oldest is. Thread-safe.
 class HttpPort {
  public:
   // UNKNOWN, naming the address, if it cannot listen there.

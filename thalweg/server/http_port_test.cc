@@ -24,8 +24,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-int ConnectTo(int port, int flags = 0) {
+int ConnectTo(int port, int flags = 0, int buffer = 0) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+  if (buffer > 0) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
@@ -67,6 +68,7 @@ class HttpPortTest : public ::testing::Test {
                                         [this](const HttpRequest& request) {
                                           if (request.path == "/slow") released_.WaitForNotification();
                                           std::string body = absl::StrCat("path ", request.path);
+                                          if (request.path == "/large") body.resize(1 << 20);
                                           for (const auto& [name, value] : request.query) {
                                             absl::StrAppend(&body, " ", name, "=", value);
                                           }
@@ -173,6 +175,24 @@ TEST_F(HttpPortTest, ARequestThatBlocksDoesNotKeepOthersWaiting) {
     EXPECT_THAT(Rest(fd), HasSubstr("path /slow"));
     close(fd);
   }
+}
+
+// Each of them would hold one of the connections until the answer is overdue.
+TEST_F(HttpPortTest, ClientsThatDoNotTakeTheirAnswersDoNotKeepOthersOut) {
+  Start();
+  std::vector<int> idle;
+  const std::string request = "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  for (int i = 0; i < 400; ++i) {
+    const int fd = ConnectTo(port_->port(), 0, /*buffer=*/4096);
+    if (fd < 0) continue;
+    idle.push_back(fd);
+    (void)!send(fd, request.data(), request.size(), MSG_NOSIGNAL);
+    if (i % 50 == 0) {
+      EXPECT_THAT(Get(port_->port(), "/healthz"), HasSubstr("path /healthz"));
+    }
+  }
+  EXPECT_THAT(Get(port_->port(), "/healthz"), HasSubstr("path /healthz"));
+  for (const int fd : idle) close(fd);
 }
 
 // Every one of them would be served for as long as it takes if it kept a thread.

@@ -64,27 +64,67 @@ std::shared_ptr<RpcChannel> JobMonitor::ChannelTo(const TaskId& task) {
   return channel;
 }
 
+// A round of questions for equal requests, and its result.
+struct JobMonitor::Result {
+  bool known = false;
+  int64_t nanos = 0;  // when it was
+  JobStatus job;
+};
+
 JobStatus JobMonitor::Ask(const GetMonitorRequest& request) {
+  constexpr size_t kMaxResults = 8;
   const std::string key = request.SerializeAsString();
+  std::shared_ptr<Result> result;
   {
     MutexLock lock(&mutex_);
-    while (asking_) changed_.Wait(&mutex_);  // at most kTimeout
-    if (key == last_request_ && NowNanos() - last_nanos_ < absl::ToInt64Nanoseconds(kFresh)) return last_;
-    asking_ = true;
+    const auto fresh = [&](const Result& r) {
+      return !r.known || NowNanos() - r.nanos < absl::ToInt64Nanoseconds(kFresh);
+    };
+    if (const auto it = results_.find(key); it != results_.end() && fresh(*it->second)) {
+      const std::shared_ptr<Result> other = it->second;
+      while (!other->known) changed_.Wait(&mutex_);  // at most the time of one round
+      return other->job;
+    }
+    // Those who wait for a result hold it.
+    if (results_.size() >= kMaxResults) results_.clear();
+    result = results_[key] = std::make_shared<Result>();
   }
   JobStatus job = AskAll(request);
   MutexLock lock(&mutex_);
-  asking_ = false;
-  last_request_ = key;
-  last_nanos_ = NowNanos();
-  last_ = job;
+  result->known = true;
+  result->nanos = NowNanos();
+  result->job = job;
   changed_.SignalAll();
   return job;
+}
+
+absl::Duration JobMonitor::TimeFor(const GetMonitorRequest& request) {
+  constexpr int kManySteps = 1000;  // megabytes
+  return request.trace_steps() > kManySteps ? kLongTimeout : kTimeout;
+}
+
+// The other tasks know what this one has not seen: when a task last answered one of their calls, and whether its
+// program has said that it is done.
+void JobMonitor::AddWhatOthersKnow(JobStatus* job) {
+  for (TaskStatus& down : *job->mutable_tasks()) {
+    if (down.state() != "down") continue;
+    for (const TaskStatus& other : job->tasks()) {
+      for (const std::string& name : other.finished_tasks()) {
+        if (name == down.name()) down.set_state("finished");
+      }
+      for (const PeerTraffic& traffic : other.traffic()) {
+        if (traffic.peer() != down.name() || traffic.seconds_since_answer() < 0) continue;
+        const double silent = traffic.seconds_since_answer();
+        down.set_seconds_silent(down.seconds_silent() < 0 ? silent : std::min(down.seconds_silent(), silent));
+      }
+    }
+  }
 }
 
 JobStatus JobMonitor::AskAll(const GetMonitorRequest& request) {
   GetMonitorRequest for_one = request;
   for_one.set_whole_job(false);
+  const absl::Duration timeout = TimeFor(request);
   const auto round = std::make_shared<Round>();
   for (const TaskId& task : cluster_.tasks()) {
     if (own_ == nullptr || task != self_) round->questions.push_back({.task = task});
@@ -98,7 +138,7 @@ JobStatus JobMonitor::AskAll(const GetMonitorRequest& request) {
     Round::Question& question = round->questions[i];
     const std::shared_ptr<RpcChannel> channel = ChannelTo(question.task);
     question.sent_nanos = NowNanos();
-    CallGetStatus(*channel, {.timeout = kTimeout, .cancellation = &stop_}, for_one, question.answer,
+    CallGetStatus(*channel, {.timeout = timeout, .cancellation = &stop_}, for_one, question.answer,
                   [round, i](const absl::Status& status) {
                     MutexLock lock(&round->mutex);
                     round->questions[i].status = status;
@@ -112,7 +152,7 @@ JobStatus JobMonitor::AskAll(const GetMonitorRequest& request) {
   if (own_ != nullptr) own_(for_one, &by_task[self_.ToString()]);
   {
     // The calls have a deadline. Without a limit here, one that ends late would keep the page waiting.
-    const absl::Time deadline = absl::Now() + kTimeout + absl::Milliseconds(100);
+    const absl::Time deadline = absl::Now() + timeout + absl::Milliseconds(100);
     MutexLock lock(&round->mutex);
     while (round->left > 0 && !round->changed.WaitWithDeadline(&round->mutex, deadline)) {
     }
@@ -133,6 +173,14 @@ JobStatus JobMonitor::AskAll(const GetMonitorRequest& request) {
         status.set_state(absl::IsUnimplemented(question.status) ? "tensorflow" : "down");
         status.set_error(question.status.ToString());
       }
+      Missed& missed = missed_[name];
+      if (status.state() != "down") {
+        missed = {};
+      } else if (question.sent_nanos > missed.nanos) {  // rounds at the same time count once
+        ++missed.count;
+        missed.nanos = now;
+      }
+      status.set_missed_answers(missed.count);
       if (answered || absl::IsUnimplemented(question.status)) answered_nanos_[name] = question.answered_nanos;
       const auto last = answered_nanos_.find(name);
       status.set_seconds_silent(last == answered_nanos_.end() ? -1 : static_cast<double>(now - last->second) * 1e-9);
@@ -143,6 +191,7 @@ JobStatus JobMonitor::AskAll(const GetMonitorRequest& request) {
     *status = std::move(by_task[task.ToString()]);
     status->set_address(cluster_.Address(task).value_or(""));
   }
+  AddWhatOthersKnow(&job);
   job.set_seconds_left(SecondsLeft(job));
   for (Finding& finding : Diagnose(job)) *job.add_findings() = std::move(finding);
   return job;

@@ -23,6 +23,8 @@ class JobMonitor {
  public:
   // A task that does not answer within this time counts as down.
   static constexpr absl::Duration kTimeout = absl::Milliseconds(700);
+  // The same, if it is asked for thousands of steps.
+  static constexpr absl::Duration kLongTimeout = absl::Seconds(5);
 
   // The status of this process's own task, which is not asked over the network.
   using Own = std::function<void(const GetMonitorRequest&, TaskStatus*)>;
@@ -31,15 +33,23 @@ class JobMonitor {
   JobMonitor(ClusterSpec cluster, TaskId self, RpcClient* client, Own own);
   ~JobMonitor() { Stop(); }
 
-  // Asks all tasks at once and diagnoses the job. Blocks for kTimeout at most. Callers at the
-  // same time share one round of questions, and its result serves for a moment, so that many
-  // viewers cost no more than one.
+  // Asks all tasks at once and diagnoses the job. Blocks for kTimeout at most. Callers with the
+  // same request at the same time share one round of questions, and its result serves for a
+  // moment, so that many viewers cost no more than one. Other requests do not wait for it.
   JobStatus Ask(const GetMonitorRequest& request);
-  // Ends the current round; later ones find all other tasks down.
+  size_t num_tasks() const { return cluster_.tasks().size(); }
+  // Ends the current rounds; later ones find all other tasks down.
   void Stop() { stop_.Cancel(absl::CancelledError("The server ends")); }
 
  private:
   struct Round;
+  struct Result;
+  struct Missed {
+    int count = 0;      // rounds in a row without an answer
+    int64_t nanos = 0;  // the end of the last one
+  };
+  static absl::Duration TimeFor(const GetMonitorRequest& request);
+  static void AddWhatOthersKnow(JobStatus* job);
   JobStatus AskAll(const GetMonitorRequest& request);
   std::shared_ptr<RpcChannel> ChannelTo(const TaskId& task) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -51,10 +61,8 @@ class JobMonitor {
 
   Mutex mutex_;
   CondVar changed_;
-  bool asking_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string last_request_ ABSL_GUARDED_BY(mutex_);
-  int64_t last_nanos_ ABSL_GUARDED_BY(mutex_) = 0;
-  JobStatus last_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Result>> results_ ABSL_GUARDED_BY(mutex_);  // by request
+  std::map<std::string, Missed> missed_ ABSL_GUARDED_BY(mutex_);                    // by task
   std::map<TaskId, std::shared_ptr<RpcChannel>> channels_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int64_t> answered_nanos_ ABSL_GUARDED_BY(mutex_);  // by task
 };
@@ -64,7 +72,7 @@ class JobMonitor {
 absl::StatusOr<JobStatus> AskJob(const std::string& address, const GetMonitorRequest& request,
                                  absl::Duration timeout = absl::Seconds(3));
 
-// The addresses of the servers of this user on this machine, found by their same-host links.
+// The addresses of the servers on this machine, those of other users too, found by their same-host links.
 std::vector<std::string> FindLocalServers();
 
 }  // namespace thalweg

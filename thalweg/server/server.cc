@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,18 @@
 #include "thalweg/transport/host_join.h"
 
 namespace thalweg {
+
+namespace {
+
+// The chief or master, or else the first worker, or else the first task.
+TaskId CollectorOf(const ClusterSpec& cluster) {
+  for (const char* job : {"chief", "master", "worker"}) {
+    if (const TaskId first{job, 0}; cluster.Address(first).ok()) return first;
+  }
+  return cluster.tasks().front();
+}
+
+}  // namespace
 
 // Members are destroyed from the last to the first. The order ensures that no member is
 // called after its destruction.
@@ -65,12 +78,47 @@ class Server::State {
 
   Mutex mutex;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
+  std::set<std::string> finished ABSL_GUARDED_BY(mutex);              // tasks whose programs have announced their end
+  std::map<TaskId, absl::Time> reported_lost ABSL_GUARDED_BY(mutex);  // tasks, and when they were lost
   Notification stopped;
 
   void StartReports(const ClusterSpec& cluster, const std::vector<RpcMethod>& methods, const ServerOptions& options);
-  absl::Status StartHttp(const ServerOptions& options);
+  // `reached_at` is the host by which other machines reach this one.
+  absl::Status StartHttp(const ServerOptions& options, const std::string& reached_at);
   JobStatus Status(const GetMonitorRequest& request);
+  void TaskFinished(const TaskId& done);
+  void MasterSeen(const std::string& name);
+  // Records tasks that were lost, each once. Programs that use them record their failed steps themselves.
+  void RecordLost(const std::map<TaskId, TaskFailure>& failed);
 };
+
+void Server::State::TaskFinished(const TaskId& done) {
+  MutexLock lock(&mutex);
+  finished.insert(done.ToString());
+}
+
+void Server::State::MasterSeen(const std::string& name) {
+  {
+    MutexLock lock(&mutex);
+    finished.erase(name);  // it was started again
+  }
+  watch->MasterSeen(name);
+}
+
+void Server::State::RecordLost(const std::map<TaskId, TaskFailure>& failed) {
+  std::vector<std::string> texts;
+  {
+    MutexLock lock(&mutex);
+    for (const auto& [lost, failure] : failed) {
+      if (const auto it = reported_lost.find(lost); it != reported_lost.end() && it->second == failure.when) continue;
+      reported_lost[lost] = failure.when;
+      texts.push_back(absl::StrCat(ShortTaskName(lost.ToString()), failure.unreachable
+                                                                       ? " does not answer any more"
+                                                                       : " has announced that its program failed"));
+    }
+  }
+  for (const std::string& text : texts) monitor.AddFault("task lost", text);
+}
 
 void Server::State::StartReports(const ClusterSpec& cluster, const std::vector<RpcMethod>& methods,
                                  const ServerOptions& options) {
@@ -85,11 +133,17 @@ void Server::State::StartReports(const ClusterSpec& cluster, const std::vector<R
                                     {
                                       MutexLock lock(&mutex);  // a peer may ask while the server starts
                                       status->set_http(http_address);
+                                      for (const std::string& name : finished) {
+                                        status->add_finished_tasks(ShortTaskName(name));
+                                      }
                                     }
                                     if (draining) status->set_state("stopping");
                                   }};
   for (const RpcMethod& method : methods) reports.calls.emplace_back(method.path, method.counts);
-  reports.flight_folder = options.flight_folder;
+  reports.flight_folder = options.flight_folder.empty() ? DefaultFlightFolder() : options.flight_folder;
+  if (options.flight_folder == "off") reports.flight_folder.clear();
+  // When something fails, many tasks notice it. One of them collects the records of all.
+  reports.collects = task == CollectorOf(cluster);
   reports.whole_job = [this](const GetMonitorRequest& request) { return job->Ask(request); };
   reports.sample = options.recorder;
   job.emplace(cluster, task, &client,
@@ -97,16 +151,17 @@ void Server::State::StartReports(const ClusterSpec& cluster, const std::vector<R
   reporter.emplace(std::move(reports));
 }
 
-absl::Status Server::State::StartHttp(const ServerOptions& options) {
+absl::Status Server::State::StartHttp(const ServerOptions& options, const std::string& reached_at) {
   if (options.http.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(
       http, HttpPort::Start(
                 {.address = options.http,
                  .token = options.http_token,
                  .handler = [this](const HttpRequest& request) { return ServeStatusPage(request, *job, *reporter); },
-                 .blocks = &AsksOtherTasks}));
+                 .blocks = &TakesLong}));
   const std::string host = options.http.substr(0, options.http.rfind(':'));
-  const std::string address = absl::StrCat("http://", host == "0.0.0.0" ? "localhost" : host, ":", http->port(), "/");
+  const bool all = host == "0.0.0.0" || host == "[::]";
+  const std::string address = absl::StrCat("http://", all ? reached_at : host, ":", http->port(), "/");
   {
     MutexLock lock(&mutex);
     http_address = address;
@@ -168,7 +223,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                        .gate = &s->gate_of_updates,
                                        .monitor = monitor,
                                        .master_lease = options.master_lease,
-                                       .on_master = [s](const std::string& name) { s->watch->MasterSeen(name); }});
+                                       .on_master = [s](const std::string& name) { s->MasterSeen(name); }});
   ASSIGN_OR_RETURN(s->workers, make_workers(cluster, task));
   s->worker->SetWorkers(s->workers);
   s->master.emplace(LocalMasterOptions{.task = task,
@@ -189,6 +244,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                         .membership = &s->membership,
                                         .on_task_done =
                                             [s, tell = options.release_tokens_of_tasks_that_left](const TaskId& done) {
+                                              s->TaskFinished(done);
                                               if (!tell) return;
                                               for (const auto& device : s->devices->devices()) {
                                                 TellTaskLeft(device->resources(), done.ToString());
@@ -196,6 +252,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
                                             },
                                         .on_tasks_failed =
                                             [s, limit = options.failed_after](const auto& failed) {
+                                              s->RecordLost(failed);
                                               std::map<std::string, TaskFailure> names;
                                               for (const auto& [name, how] : failed) names[name.ToString()] = how;
                                               for (const auto& device : s->devices->devices()) {
@@ -226,7 +283,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
           std::move(methods)));
   in_process.address = absl::StrCat(TargetHost(hosts), ":", s->rpc->port());
   s->target = absl::StrCat("grpc://", in_process.address);
-  RETURN_IF_ERROR(s->StartHttp(options));
+  RETURN_IF_ERROR(s->StartHttp(options, host_port.host));
   s->in_process = InProcessMaster::Register(std::move(in_process));
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }

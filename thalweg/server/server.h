@@ -74,9 +74,10 @@ struct ServerOptions {
   // Token that requests to the HTTP port must carry: "Authorization: Bearer TOKEN", or
   // "?token=TOKEN". "": nothing.
   std::string http_token;
-  // Folder for dumps of the flight recorder: the last steps and events of all tasks, as JSON and
-  // as a Chrome trace on the clock of this task. They are written when a step fails or a task is lost, every 10 s at
-  // most, and by DumpFlightRecorder(). "": no dumps.
+  // Folder for dumps of the flight recorder: the last steps and events, as JSON and as a Chrome
+  // trace. They are written when a step fails or a task is lost, at growing intervals, and by
+  // DumpFlightRecorder(). "": thalweg-flight-UID in the folder for temporary files, which keeps
+  // the last ones; "off": no dumps.
   std::string flight_folder;
   // Record steps, events and scalars, for the status of the job and the flight recorder. If it is
   // false, /metrics and `thalweg status` know no steps. docs/observing.md says what it costs.
@@ -115,7 +116,7 @@ class Server {
   // it themselves (RunOptions::stop_step).
   void SetStopStep(int64_t step);
 
-  // Writes the flight recorders of all tasks to options.flight_folder, and returns the path of the
+  // Writes the flight recorders of all tasks to the flight folder, and returns the path of the
   // JSON file.
   absl::StatusOr<std::string> DumpFlightRecorder();
 

@@ -24,12 +24,15 @@ HttpResponse Json(const google::protobuf::Message& message) { return {.type = kJ
 // Ready: the cluster was reached and its variables have values.
 HttpResponse Ready(const JobStatus& job) {
   std::string problems;
+  int variables = 0;
   for (const TaskStatus& task : job.tasks()) {
     if (task.state() == "down") absl::StrAppend(&problems, task.name(), " does not answer\n");
+    variables += task.variables();
     if (task.uninitialized_variables() > 0) {
       absl::StrAppend(&problems, task.name(), " has ", task.uninitialized_variables(), " uninitialized variables\n");
     }
   }
+  if (problems.empty() && variables == 0) problems = "No task has variables yet\n";
   if (problems.empty()) return {.body = "ready\n"};
   return {.code = 503, .body = problems};
 }
@@ -43,9 +46,9 @@ int Count(const HttpRequest& request, const std::string& name, int otherwise, in
 
 }  // namespace
 
-bool AsksOtherTasks(const HttpRequest& request) {
+bool TakesLong(const HttpRequest& request) {
   if (request.path == "/status.json") return !request.query.contains("task");
-  return request.path == "/readyz" || request.path == "/trace";
+  return request.path == "/readyz" || request.path == "/trace" || request.path == "/flight.json";
 }
 
 HttpResponse ServeStatusPage(const HttpRequest& request, JobMonitor& job, const TaskReporter& task) {
@@ -69,12 +72,19 @@ HttpResponse ServeStatusPage(const HttpRequest& request, JobMonitor& job, const 
   }
   if (request.path == "/readyz") return Ready(job.Ask(ask));
   if (request.path == "/trace") {
-    ask.set_trace_steps(Count(request, "steps", 100, static_cast<int>(TaskMonitor::kMaxSteps)));
+    // A step is up to a kilobyte of text.
+    constexpr int kDefault = 100, kAllSteps = 100'000;
+    const int most = std::min(static_cast<int>(TaskMonitor::kMaxSteps), kAllSteps / static_cast<int>(job.num_tasks()));
+    ask.set_trace_steps(Count(request, "steps", kDefault, std::max(kDefault, most)));
     return {.type = kJson, .body = ChromeTraceOfSteps(job.Ask(ask))};
   }
+  if (request.path == "/flight.json") {
+    return Json(task.Records(/*whole_job=*/!request.query.contains("task"), static_cast<int>(TaskMonitor::kMaxSteps)));
+  }
   if (request.path == "/stacks") return {.body = task.DescribeThreads()};
-  return {.code = 404,
-          .body = "No such page. There are /, /status.json, /metrics, /healthz, /readyz, /trace, /stacks\n"};
+  return {
+      .code = 404,
+      .body = "No such page. There are /, /status.json, /metrics, /healthz, /readyz, /trace, /flight.json, /stacks\n"};
 }
 
 }  // namespace thalweg

@@ -3,10 +3,15 @@
 
 #include <dirent.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -69,6 +74,83 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
+// How many processes the kernel has killed on this machine for lack of memory since it was started.
+double OomKills() {
+  std::ifstream file("/proc/vmstat");
+  std::string name;
+  for (double value = 0; file >> name >> value;) {
+    if (name == "oom_kill") return value;
+  }
+  return 0;  // before Linux 4.13
+}
+
+// What a thread waits for in the kernel, by its system call: containers hide "wchan".
+std::string KernelWait(const std::string& folder) {
+  const std::string call = FirstLine(folder + "/syscall");
+  int64_t number = -1;
+  if (call.empty()) return FirstLine(folder + "/wchan");
+  if (!absl::SimpleAtoi(call.substr(0, call.find(' ')), &number)) return call;  // "running"
+  switch (number) {
+    case SYS_futex:
+      return "a lock, or work (futex)";
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+      return "connections (epoll)";
+    case SYS_poll:
+    case SYS_ppoll:
+    case SYS_select:
+    case SYS_pselect6:
+      return "files or connections (poll)";
+    case SYS_read:
+    case SYS_readv:
+    case SYS_pread64:
+      return "a file (read)";
+    case SYS_write:
+    case SYS_writev:
+    case SYS_pwrite64:
+      return "a file (write)";
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+      return "a connection (receive)";
+    case SYS_sendto:
+    case SYS_sendmsg:
+      return "a connection (send)";
+    case SYS_accept:
+    case SYS_accept4:
+      return "a new connection (accept)";
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+      return "time (sleep)";
+    case SYS_rt_sigtimedwait:
+    case SYS_rt_sigsuspend:
+      return "a signal";
+    case SYS_wait4:
+    case SYS_waitid:
+      return "a process";
+    case SYS_fsync:
+    case SYS_fdatasync:
+      return "a disk (sync)";
+    default:
+      return absl::StrCat("system call ", number);
+  }
+}
+
+// Keeps the newest dumps of a folder that no user looks after.
+void RemoveOldDumps(const std::string& folder, size_t keep) {
+  std::vector<std::pair<int64_t, std::string>> files;
+  DIR* const opened = opendir(folder.c_str());
+  if (opened == nullptr) return;
+  while (const dirent* entry = readdir(opened)) {
+    struct stat found {};
+    const std::string path = absl::StrCat(folder, "/", entry->d_name);
+    if (lstat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) continue;
+    files.emplace_back(int64_t{found.st_mtim.tv_sec} * 1'000'000'000 + found.st_mtim.tv_nsec, path);
+  }
+  closedir(opened);
+  std::sort(files.rbegin(), files.rend());
+  for (size_t i = keep; i < files.size(); ++i) unlink(files[i].second.c_str());  // another task may have done it
+}
+
 std::string HostName() {
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
@@ -77,8 +159,13 @@ std::string HostName() {
 
 }  // namespace
 
+std::string DefaultFlightFolder() {
+  const char* const folder = std::getenv("TMPDIR");
+  return absl::StrCat(folder == nullptr || *folder == '\0' ? "/tmp" : folder, "/thalweg-flight-", getuid());
+}
+
 TaskReporter::TaskReporter(TaskReporterOptions options)
-    : options_(std::move(options)), checkpoint_(options_.monitor, &PosixFileSystem()) {
+    : options_(std::move(options)), oom_kills_(OomKills()), checkpoint_(options_.monitor, &PosixFileSystem()) {
   for (const TaskId& task : options_.cluster.tasks()) {
     names_[options_.cluster.Address(task).value_or("")] = ShortTaskName(task.ToString());
   }
@@ -108,19 +195,54 @@ void TaskReporter::Run() {
 }
 
 void TaskReporter::DumpAfterFaults() {
-  constexpr int64_t kPauseNanos = 10'000'000'000;
+  constexpr int64_t kFirstPauseNanos = 10'000'000'000, kMaxPauseNanos = 60 * kFirstPauseNanos;
   const int64_t faults = options_.monitor->num_faults();
-  if (faults == dumped_faults_ || (dumped_nanos_ != 0 && NowNanos() - dumped_nanos_ < kPauseNanos)) return;
+  if (faults == dumped_faults_ || (dumped_nanos_ != 0 && NowNanos() - dumped_nanos_ < dump_pause_nanos_)) return;
   dumped_faults_ = faults;
   dumped_nanos_ = NowNanos();
-  if (const absl::StatusOr<std::string> path = Dump(); path.ok()) {
-    LOG(INFO) << "Something went wrong: the last steps and events of all tasks are in " << *path;
+  dump_pause_nanos_ = std::clamp(2 * dump_pause_nanos_, kFirstPauseNanos, kMaxPauseNanos);
+  if (const absl::StatusOr<std::string> path = Write(options_.collects); path.ok()) {
+    LOG(INFO) << "Something went wrong: the last steps and events of "
+              << (options_.collects ? "all tasks" : "this task") << " are in " << *path;
   } else {
     LOG(WARNING) << "Cannot write the flight recorder: " << path.status().message();
   }
 }
 
-absl::StatusOr<std::string> TaskReporter::Dump() {
+absl::StatusOr<std::string> TaskReporter::Dump() { return Write(/*whole_job=*/true); }
+
+absl::Status TaskReporter::MakeDefaultFolder() const {
+  const std::string& folder = options_.flight_folder;
+  struct stat found {};
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Unknown("Cannot make the folder ", folder, ": ", strerror(errno));
+  }
+  // In a folder that all users share, somebody else may have made it or put a link there.
+  if (lstat(folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != getuid()) {
+    return PermissionDenied(folder, " is not a folder of this user");
+  }
+  return absl::OkStatus();
+}
+
+JobStatus TaskReporter::Records(bool whole_job, int steps) const {
+  GetMonitorRequest request;
+  request.set_details(true);
+  request.set_trace_steps(steps);
+  JobStatus job;
+  if (whole_job) {
+    // So many tasks have less room each.
+    constexpr int kAllSteps = 200'000;
+    const auto tasks = std::max<int>(1, static_cast<int>(options_.cluster.tasks().size()));
+    request.set_trace_steps(std::min(steps, std::max(100, kAllSteps / tasks)));
+    request.set_whole_job(true);
+    return options_.whole_job(request);
+  }
+  Fill(request, job.add_tasks());
+  job.set_asked(options_.monitor->task());
+  return job;
+}
+
+absl::StatusOr<std::string> TaskReporter::Write(bool whole_job) {
   if (options_.flight_folder.empty()) return FailedPrecondition("There is no folder for dumps of the flight recorder");
   int number = 0;
   {
@@ -128,11 +250,9 @@ absl::StatusOr<std::string> TaskReporter::Dump() {
     if (dumps_ >= kMaxDumps) return ResourceExhausted("The flight recorder was written ", kMaxDumps, " times already");
     number = dumps_++;
   }
-  GetMonitorRequest request;
-  request.set_whole_job(true);
-  request.set_details(true);
-  request.set_trace_steps(static_cast<int>(TaskMonitor::kMaxSteps));
-  const JobStatus job = options_.whole_job(request);
+  const bool is_default = options_.flight_folder == DefaultFlightFolder();
+  if (is_default) RETURN_IF_ERROR(MakeDefaultFolder());
+  const JobStatus job = Records(whole_job, static_cast<int>(TaskMonitor::kMaxSteps));
   const std::string task = absl::StrReplaceAll(ShortTaskName(options_.monitor->task()), {{" ", "-"}, {"/", "-"}});
   const std::string stem = absl::StrCat(options_.flight_folder, "/", task, "-", getpid(), "-", number);
   for (const auto& [end, text] : {std::pair<const char*, std::string>{".json", StatusJson(job, /*pretty=*/true)},
@@ -140,6 +260,7 @@ absl::StatusOr<std::string> TaskReporter::Dump() {
     std::ofstream file(stem + end, std::ios::trunc);
     if (!(file << text << std::flush)) return Unknown("Cannot write ", stem, end);
   }
+  if (is_default) RemoveOldDumps(options_.flight_folder, kMaxDefaultFiles);
   return stem + ".json";
 }
 
@@ -219,27 +340,43 @@ void TaskReporter::FillTraffic(TaskStatus* status) const {
   }
 }
 
+double TaskReporter::BytesOf(Variable& variable, std::map<const Variable*, double>* sizes) const {
+  double bytes = -1;
+  if (variable.mutex().TryLock()) {
+    bytes = variable.value().has_value() ? static_cast<double>(variable.value().TotalBytes()) : -1;
+    variable.mutex().Unlock();
+  } else {
+    // A whole update may run under the lock, and a scrape does not wait for it.
+    MutexLock lock(&mutex_);
+    const auto it = sizes_.find(&variable);
+    bytes = it == sizes_.end() || it->second < 0 ? 0 : it->second;  // what is updated has a value
+  }
+  (*sizes)[&variable] = bytes;
+  return bytes;
+}
+
 void TaskReporter::FillResources(TaskStatus* status) const {
   constexpr size_t kMaxQueues = 200;
   ResourceReport report;
+  std::map<const Variable*, double> sizes;
   for (const auto& device : options_.devices) {
     for (const std::shared_ptr<Resource>& resource : device->resources().All()) {
-      if (const auto* const variable = dynamic_cast<const Variable*>(resource.get())) {
+      if (auto* const variable = dynamic_cast<Variable*>(resource.get())) {
         status->set_variables(status->variables() + 1);
-        variable
-            ->Inspect([&](const Tensor& value) {
-              if (!value.has_value()) {
-                status->set_uninitialized_variables(status->uninitialized_variables() + 1);
-              } else {
-                status->set_variable_bytes(status->variable_bytes() + static_cast<double>(value.TotalBytes()));
-              }
-              return absl::OkStatus();
-            })
-            .IgnoreError();
+        const double bytes = BytesOf(*variable, &sizes);
+        if (bytes < 0) {
+          status->set_uninitialized_variables(status->uninitialized_variables() + 1);
+        } else {
+          status->set_variable_bytes(status->variable_bytes() + bytes);
+        }
       } else if (const auto* const reported = dynamic_cast<const ReportedResource*>(resource.get())) {
         reported->Report(&report);
       }
     }
+  }
+  {
+    MutexLock lock(&mutex_);
+    sizes_ = std::move(sizes);
   }
   for (size_t i = 0; i < std::min(report.queues.size(), kMaxQueues); ++i) {
     QueueStatus* const queue = status->add_queues();
@@ -248,8 +385,13 @@ void TaskReporter::FillResources(TaskStatus* status) const {
     queue->set_capacity(static_cast<double>(report.queues[i].capacity));
   }
   for (const auto& [worker, gradients] : report.gradients) {
-    GradientCount* const count = status->add_gradients();
-    count->set_worker(worker.empty() ? "any worker" : Utf8Text(ShortTaskName(worker)));
+    const std::string name = worker.empty() ? "any worker" : Utf8Text(ShortTaskName(worker));
+    GradientCount* count = nullptr;
+    for (GradientCount& known : *status->mutable_gradients()) {
+      if (known.worker() == name) count = &known;  // it has updated variables directly, too
+    }
+    if (count == nullptr) count = status->add_gradients();
+    count->set_worker(name);
     count->set_accepted(static_cast<double>(gradients.accepted));
     count->set_stale(static_cast<double>(gradients.stale));
   }
@@ -269,6 +411,7 @@ void TaskReporter::Fill(const GetMonitorRequest& request, TaskStatus* status) co
   status->set_memory_bytes(ResidentBytes());
   status->set_memory_limit_bytes(static_cast<double>(MachineMemoryBytes()));
   status->set_cpu_seconds(CpuSeconds());
+  status->set_oom_kills(std::max(0.0, OomKills() - oom_kills_));
   status->set_threads(static_cast<int>(ThreadIds().size()));
   options_.sessions(status);
   FillTraffic(status);
@@ -299,14 +442,13 @@ std::string TaskReporter::DescribeThreads() const {
     text += "\n";
   }
   const std::vector<std::string> ids = ThreadIds();
-  absl::StrAppend(&text, "\n", ids.size(), " threads: id, name, state, where it waits in the kernel\n");
+  absl::StrAppend(&text, "\n", ids.size(), " threads: id, name, state, what it waits for\n");
   for (const std::string& id : ids) {
     const std::string folder = absl::StrCat("/proc/self/task/", id);
     const std::string stat = FirstLine(folder + "/stat");  // "id (name) S ..."
     const size_t end = stat.rfind(')');
-    const std::string where = FirstLine(folder + "/wchan");
     absl::StrAppendFormat(&text, "  %-8s %-16s %s %s\n", id, FirstLine(folder + "/comm"),
-                          end == std::string::npos ? "?" : stat.substr(end + 2, 1), where == "0" ? "" : where);
+                          end == std::string::npos ? "?" : stat.substr(end + 2, 1), KernelWait(folder));
   }
   return text;
 }

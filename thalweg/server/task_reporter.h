@@ -16,6 +16,7 @@
 #include "thalweg/base/thread.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/kernel/device.h"
+#include "thalweg/kernel/variable.h"
 #include "thalweg/monitor/task_monitor.h"
 #include "thalweg/monitor/traffic.h"
 #include "thalweg/proto/monitor.pb.h"
@@ -33,8 +34,12 @@ struct TaskReporterOptions {
   std::vector<std::pair<std::string, std::shared_ptr<CallCounts>>> calls;  // by method
   std::string flight_folder;                                               // see ServerOptions; "": no dumps
   std::function<JobStatus(const GetMonitorRequest&)> whole_job;            // for dumps
+  bool collects = true;                                                    // its own dumps have all tasks
   bool sample = true;                                                      // false: no series, rates and dumps
 };
+
+// Where dumps go if nobody says so: thalweg-flight-UID in the folder for temporary files.
+std::string DefaultFlightFolder();
 
 // Thread-safe. A thread of its own takes a sample every second.
 class TaskReporter {
@@ -50,8 +55,12 @@ class TaskReporter {
   // FOLDER/ps-0-PID-N.json, and the steps on the clock of this task as a Chrome trace beside
   // it, ps-0-PID-N.trace.json. Returns the first path.
   // FAILED_PRECONDITION if there is no folder, RESOURCE_EXHAUSTED after kMaxDumps.
-  static constexpr int kMaxDumps = 100;
+  static constexpr int kMaxDumps = 20;
+  static constexpr size_t kMaxDefaultFiles = 40;  // in the default folder; the oldest are removed
   absl::StatusOr<std::string> Dump();
+
+  // Everything that is recorded in this task, or in all of them: events, series, and up to `steps` of the last steps.
+  JobStatus Records(bool whole_job, int steps) const;
 
   // The steps and the threads of this process, and what they wait for, as text.
   std::string DescribeThreads() const;
@@ -61,6 +70,10 @@ class TaskReporter {
   void Sample();
   // Dumps if there was a fault since the last dump, but not too often.
   void DumpAfterFaults();
+  absl::StatusOr<std::string> Write(bool whole_job);
+  absl::Status MakeDefaultFolder() const;
+  // Size of the value; negative: it has none. Adds it to `sizes`. Does not wait for an update.
+  double BytesOf(Variable& variable, std::map<const Variable*, double>* sizes) const;
   int64_t GlobalStep() const;  // -1: it is not here
   std::string PeerName(const std::string& address) const;
   void FillTraffic(TaskStatus* status) const;
@@ -77,9 +90,12 @@ class TaskReporter {
   std::map<std::pair<const Traffic*, int>, int64_t> bytes_ ABSL_GUARDED_BY(mutex_);  // at the last sample, by path
   std::map<std::pair<const Traffic*, int>, double> rates_ ABSL_GUARDED_BY(mutex_);
   int dumps_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable std::map<const Variable*, double> sizes_ ABSL_GUARDED_BY(mutex_);  // when they were last looked at
+  const double oom_kills_;                                                   // of the machine, before this task
   // Only for thread_.
   int64_t dumped_faults_ = 0;
   int64_t dumped_nanos_ = 0;
+  int64_t dump_pause_nanos_ = 0;
   CheckpointCheck checkpoint_;
   std::unique_ptr<Thread> thread_;
 };

@@ -148,6 +148,8 @@ void MasterStep::Describe(RunningStep* description) const {
   description->set_whole(true);
   description->set_master(ShortTaskName(session_->options().self));
   description->set_seconds(seconds);
+  if (callable_.writes_checkpoint) description->set_purpose("checkpoint");
+  if (callable_.restores) description->set_purpose("restore");
   const uint64_t ended = ended_.load(std::memory_order_relaxed);
   for (size_t i = 0; i < std::min(callable_.parts.size(), kMaxNamedParts); ++i) {
     const ClusterCallable::Part& part = callable_.parts[i];

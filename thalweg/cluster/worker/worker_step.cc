@@ -186,10 +186,11 @@ void WorkerStep::Record(const absl::Status& status) {
                     .end_nanos = now,
                     .compute_nanos = run_nanos_ - start_nanos_,
                     .transfer_nanos = now - run_nanos_,
+                    // A task's own programs are known by their steps.
+                    .master = has_remote_master() ? absl::string_view(graph_->rules->master_task) : "",
                     .code = status.code()};
-  constexpr size_t kMaxWaits = 16;
-  std::array<StepRecord::Wait, kMaxWaits> waits;
-  size_t count = 0;
+  static thread_local WaitSums waits;  // allocates no memory once it is warm
+  waits.Clear();
   if (execution_.has_value()) {
     execution_->ListDelays([&](const NodeDelay& delay) {
       record.compute_nanos -= delay.nanos;
@@ -198,15 +199,11 @@ void WorkerStep::Record(const absl::Status& status) {
         record.input_nanos += delay.nanos;
         return;
       }
-      size_t at = 0;
-      while (at < count && waits[at].on != reason.on) ++at;
-      if (at == kMaxWaits) return;
-      if (at == count) waits[count++].on = reason.on;
-      waits[at].nanos += delay.nanos;
+      waits.Add(reason.on, delay.nanos);
     });
   }
   record.compute_nanos = std::max<int64_t>(record.compute_nanos, 0);
-  record.waits = absl::MakeConstSpan(waits.data(), count);
+  record.waits = waits.waits();
   environment_.monitor->AddStep(record);
   // TensorFlow's clients expect devices only.
   if (call_.trace && call_.client != 0) AddToTrace(record);
