@@ -296,13 +296,14 @@ def write_pictures(folder):
     try:
         job.trains()
         page = Browser(job.page())
-        wait_for(lambda: page.run("document.querySelectorAll('#plots polyline').length") > 1, "plots")
+        wait_for(lambda: page.run("(document.querySelector('#plots polyline') || {getAttribute: () => ''})"
+                                  ".getAttribute('points').split(' ').length") > 6, "a plot with some points")
         wait_for(lambda: "wait for" in page.text("#tasks"), "waits")
         wait_for(lambda: "read back without damage" in page.text("#checkpoints"), "a verified checkpoint")
         wait_for(lambda: re.search(r"\d", page.text("#left")), "the time left")
         page.picture(os.path.join(folder, "status_training.png"))
         job.processes["worker 1"].send_signal(signal.SIGSTOP)
-        wait_for(lambda: "answering for " in page.text("#tasks tr[data-task='worker 1']"), "the stopped worker")
+        wait_for(lambda: "Stuck: worker 1 does not answer" in page.text("#findings") and page.text("#rate") == "0", "the stopped worker")
         page.picture(os.path.join(folder, "status_stopped.png"))
         page.close()
         phone = Browser(job.page(), width=390, height=800, phone=True)
@@ -315,6 +316,9 @@ def write_pictures(folder):
     try:
         page = Browser(servers.page)
         wait_for(lambda: page.text("#up") == "64 of 64", "all tasks")
+        servers.processes[4 + 37].kill()
+        wait_for(lambda: "worker 37 cannot be reached" in page.text("#findings"), "the finding")
+        wait_for(lambda: page.run("document.querySelectorAll('#picture path').length") > 30, "traffic")
         page.picture(os.path.join(folder, "status_64_tasks.png"))
         page.close()
     finally:

@@ -31,6 +31,9 @@ class Terminal:
         self.tmux("send-keys", "-l", shlex.join(command))
         self.tmux("send-keys", "Enter")
 
+    def key(self, key):
+        self.tmux("send-keys", "-l", key)
+
     def interrupt(self):
         self.tmux("send-keys", "C-c")
 
@@ -62,6 +65,36 @@ class TerminalTest(unittest.TestCase):
         # The new table takes the place of the old one.
         self.assertEqual(len(re.findall(r"(?m)^TASK ", self.terminal.screen())), 1)
         self.terminal.interrupt()
+        self.terminal.type("echo", "shell", "again")
+        self.find(r"(?m)^shell again$", "the shell")
+
+    def test_top_fits_the_terminal_and_has_views(self):
+        job = Job("--is_sync")
+        self.addCleanup(job.stop)
+        job.trains()
+        self.terminal.tmux("resize-window", "-x", "70", "-y", "8")
+        self.terminal.type(THALWEG, "top", job.addresses["ps 0"], "--interval", "200ms")
+        self.find(r"(?m)^\[t\]asks x: traffic e: events q: quit; lines 1-6 of \d+: j, k$", "the keys")
+        lines = self.terminal.screen().rstrip("\n").split("\n")
+        self.assertRegex(lines[0], r"^4 of 4 tasks answer")  # nothing has scrolled away or was wrapped
+        self.assertLessEqual(len(lines), 8)
+        self.assertLessEqual(max(map(len, lines)), 70)
+        for _ in range(3):
+            self.terminal.key("j")
+        self.find(r"lines 4-9 of \d+", "the lines below")
+        self.terminal.key("k")
+        self.find(r"lines 3-8 of \d+", "the lines above")
+        self.terminal.tmux("resize-window", "-x", "120", "-y", "40")
+        self.terminal.key("x")
+        self.find(r"(?m)^TASK +CALLS +PATH +BYTES/S", "the traffic")
+        self.find(r"of variables on 2 parameter servers; the largest has", "the balance")
+        self.find(r"(?m)^worker 1 +\d+ gradients accepted", "the gradients")
+        self.find(r"(?m)^Gradients by age in steps:", "the staleness")
+        self.terminal.key("e")
+        self.find(r"No events: no step has failed", "the events")
+        job.kill("worker 1")
+        self.find(r"(?m)^\d\d:\d\d:\d\d ps 0, task lost: worker 1 does not answer any more", "the event")
+        self.terminal.key("q")
         self.terminal.type("echo", "shell", "again")
         self.find(r"(?m)^shell again$", "the shell")
 

@@ -27,6 +27,7 @@ struct ResourceReport {
   std::map<std::string, Gradients> gradients;
   std::array<int64_t, kAges> staleness{};  // gradients by age in steps; the last is "or more"
   int64_t accumulators = 0;                // that have counted these gradients
+  std::map<int64_t, bool> members;         // workers of synchronous steps: whether they take part now
 };
 
 class ReportedResource {

@@ -289,7 +289,30 @@ double TaskReporter::LastLearningRate() const {
   return rate;
 }
 
+void TaskReporter::NoteMembers() {
+  ResourceReport report;
+  for (const auto& device : options_.devices) {
+    for (const std::shared_ptr<Resource>& resource : device->resources().All()) {
+      if (const auto* const reported = dynamic_cast<const ReportedResource*>(resource.get())) reported->Report(&report);
+    }
+  }
+  for (const auto& [worker, takes_part] : report.members) {
+    const auto before = members_.find(worker);
+    if (before == members_.end() || before->second == takes_part) continue;
+    if (takes_part) {
+      options_.monitor->AddEvent("worker back",
+                                 absl::StrCat("worker ", worker, " takes part in synchronous steps again"));
+    } else {
+      options_.monitor->AddEvent(
+          "worker left", absl::StrCat("synchronous steps go on without worker ", worker,
+                                      ": it has ended, or the chief has expelled it because it sent no gradients"));
+    }
+  }
+  members_ = std::move(report.members);
+}
+
 void TaskReporter::Sample() {
+  NoteMembers();
   const int64_t global_step = GlobalStep();
   // A series is made of it where the global step is known.
   if (const double rate = LastLearningRate(); global_step >= 0 && !std::isnan(rate)) {

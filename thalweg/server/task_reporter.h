@@ -68,6 +68,8 @@ class TaskReporter {
  private:
   void Run();
   void Sample();
+  // Records which workers have left synchronous training, and come back.
+  void NoteMembers();
   // Dumps if there was a fault since the last dump, but not too often.
   void DumpAfterFaults();
   absl::StatusOr<std::string> Write(bool whole_job);
@@ -93,6 +95,7 @@ class TaskReporter {
   mutable std::map<const Variable*, double> sizes_ ABSL_GUARDED_BY(mutex_);  // when they were last looked at
   const double oom_kills_;                                                   // of the machine, before this task
   // Only for thread_.
+  std::map<int64_t, bool> members_;  // workers of synchronous steps: whether they took part
   int64_t dumped_faults_ = 0;
   int64_t dumped_nanos_ = 0;
   int64_t dump_pause_nanos_ = 0;

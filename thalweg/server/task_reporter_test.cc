@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/file_system.h"
 #include "thalweg/base/folder_testlib.h"
+#include "thalweg/ops/data_flow/roster.h"
 #include "thalweg/runtime/local_devices.h"
 #include "thalweg/server/status_pages.h"
 
@@ -119,6 +120,37 @@ TEST_F(TaskReporterTest, DumpsIntoTheDefaultFolderAreBounded) {
   ASSERT_EQ(symlink(temporary.path().c_str(), options_.flight_folder.c_str()), 0);
   EXPECT_EQ(TaskReporter(options_).Dump().status().code(), absl::StatusCode::kPermissionDenied);
   unsetenv("TMPDIR");
+}
+
+TEST_F(TaskReporterTest, TellsWhoLeavesSynchronousTrainingAndComesBack) {
+  const auto roster = std::make_shared<Roster>();
+  ASSERT_TRUE(devices_.devices()[0]->resources().Create("", "roster", roster).ok());
+  options_.sample = true;
+  const TaskReporter reporter(options_);
+  const auto sampled = [&] {
+    // Of two samples, the second began after this call did.
+    for (double value = 1; value <= 2; ++value) {
+      monitor_.SetScalar("sampled", value);
+      TaskStatus status;
+      do {
+        absl::SleepFor(absl::Milliseconds(5));
+        status.Clear();
+        monitor_.Fill(&status);
+      } while (status.scalars(0).values_size() == 0 || status.scalars(0).values(0) != value);
+    }
+  };
+  ASSERT_TRUE(roster->Join(0).ok());
+  ASSERT_TRUE(roster->Join(1).ok());
+  sampled();
+  roster->Leave(1);
+  sampled();
+  ASSERT_TRUE(roster->Join(1).ok());
+  sampled();
+  const TaskStatus status = StatusOf(reporter);
+  ASSERT_EQ(status.events_size(), 2);
+  EXPECT_EQ(status.events(0).kind(), "worker left");
+  EXPECT_THAT(status.events(0).text(), HasSubstr("go on without worker 1"));
+  EXPECT_EQ(status.events(1).kind(), "worker back");
 }
 
 TEST_F(TaskReporterTest, ThreadsSayWhatTheyWaitFor) {

@@ -74,6 +74,11 @@ Roster::Members Roster::members() const {
   return members_;
 }
 
+void Roster::Report(ResourceReport* report) const {
+  MutexLock lock(&mutex_);
+  for (const auto& [worker, member] : members_) report->members[worker] = member.present;
+}
+
 int64_t Roster::NumLeft() const {
   return std::count_if(members_.begin(), members_.end(), [](const auto& m) { return !m.second.present; });
 }

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/kernel/resource.h"
+#include "thalweg/kernel/resource_report.h"
 #include "thalweg/ops/support/wait_list.h"
 
 namespace thalweg {
@@ -24,7 +25,7 @@ namespace thalweg {
 int64_t Quorum(int64_t wanted, int64_t total, int64_t left);
 
 // Workers are identified by numbers. Thread-safe.
-class Roster : public Resource, public std::enable_shared_from_this<Roster> {
+class Roster : public Resource, public ReportedResource, public std::enable_shared_from_this<Roster> {
  public:
   static constexpr char kTypeName[] = "N7thalweg6RosterE";
 
@@ -82,6 +83,7 @@ class Roster : public Resource, public std::enable_shared_from_this<Roster> {
   void AwaitEmpty(const WaitingCaller& caller, Done done);
 
   std::string Describe() const override;
+  void Report(ResourceReport* report) const override;
 
  private:
   Member& JoinLocked(int64_t worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
