@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/file_system.h"
 #include "thalweg/base/folder_testlib.h"
-#include "thalweg/ops/data_flow/roster.h"
+#include "thalweg/kernel/resource_report.h"
 #include "thalweg/runtime/local_devices.h"
 #include "thalweg/server/status_pages.h"
 
@@ -24,6 +25,25 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+
+// A resource that knows the workers of synchronous steps, as the roster does.
+class Workers : public Resource, public ReportedResource {
+ public:
+  static constexpr char kTypeName[] = "Workers";
+  std::string Describe() const override { return "workers"; }
+  void Report(ResourceReport* report) const override {
+    MutexLock lock(&mutex_);
+    report->members = members_;
+  }
+  void Set(int64_t worker, bool takes_part) {
+    MutexLock lock(&mutex_);
+    members_[worker] = takes_part;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::map<int64_t, bool> members_ ABSL_GUARDED_BY(mutex_);
+};
 
 class TaskReporterTest : public ::testing::Test {
  protected:
@@ -123,8 +143,8 @@ TEST_F(TaskReporterTest, DumpsIntoTheDefaultFolderAreBounded) {
 }
 
 TEST_F(TaskReporterTest, TellsWhoLeavesSynchronousTrainingAndComesBack) {
-  const auto roster = std::make_shared<Roster>();
-  ASSERT_TRUE(devices_.devices()[0]->resources().Create("", "roster", roster).ok());
+  const auto workers = std::make_shared<Workers>();
+  ASSERT_TRUE(devices_.devices()[0]->resources().Create("", "workers", workers).ok());
   options_.sample = true;
   const TaskReporter reporter(options_);
   const auto sampled = [&] {
@@ -139,12 +159,12 @@ TEST_F(TaskReporterTest, TellsWhoLeavesSynchronousTrainingAndComesBack) {
       } while (status.scalars(0).values_size() == 0 || status.scalars(0).values(0) != value);
     }
   };
-  ASSERT_TRUE(roster->Join(0).ok());
-  ASSERT_TRUE(roster->Join(1).ok());
+  workers->Set(0, true);
+  workers->Set(1, true);
   sampled();
-  roster->Leave(1);
+  workers->Set(1, false);
   sampled();
-  ASSERT_TRUE(roster->Join(1).ok());
+  workers->Set(1, true);
   sampled();
   const TaskStatus status = StatusOf(reporter);
   ASSERT_EQ(status.events_size(), 2);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/ops/data_flow/roster.h"
 
+#include <map>
 #include <optional>
 
 #include "thalweg/kernel/evaluate.h"
@@ -40,6 +41,15 @@ class RosterTest : public testing::Test {
   std::vector<std::string> log_;
   int64_t round_ = 0;
 };
+
+TEST_F(RosterTest, ReportsWhoTakesPart) {
+  ASSERT_TRUE(roster_->Join(0).ok());
+  ASSERT_TRUE(roster_->Join(1).ok());
+  roster_->Leave(1);
+  ResourceReport report;
+  roster_->Report(&report);
+  EXPECT_EQ(report.members, (std::map<int64_t, bool>{{0, true}, {1, false}}));
+}
 
 TEST(Quorum, NoMoreThanThereAreWorkers) {
   EXPECT_EQ(Quorum(3, 3, 0), 3);
