@@ -68,7 +68,7 @@ class TcpLink : public Link, public SocketLoop::Source, public std::enable_share
   struct Unsent {
     std::string head;  // header and text
     absl::InlinedVector<absl::string_view, 4> pieces;
-    std::shared_ptr<const void> holder;  // of the pieces
+    std::shared_ptr<const void> holder;  // keeps the pieces alive
     uint64_t bytes = 0;
   };
   // A message of which the header has come.
