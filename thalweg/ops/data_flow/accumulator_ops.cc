@@ -3,6 +3,7 @@
 // mean when enough have arrived. With refs and with handles, for dense and for sparse gradients.
 #include "absl/strings/match.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/sync_role.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow/accumulator.h"
 #include "thalweg/ops/data_flow_ops.h"
@@ -434,6 +435,19 @@ const OpRegistration kAccumulatorOps[] = {
         .Attr("dtype: numbertype")
         .Shape(SecondIsScalar)
         .Kernel<AccumulatorTakeKernel>(true),
+};
+
+const SyncRoleRegistration kAccumulatorRoles[] = {
+    {"AccumulatorApplyGradient", SyncRole::kSubmitGradient},
+    {"ResourceAccumulatorApplyGradient", SyncRole::kSubmitGradient},
+    {"SparseAccumulatorApplyGradient", SyncRole::kSubmitGradient},
+    {"ThalwegAccumulatorAwaitRound", SyncRole::kAwaitGradients},
+    {"ThalwegResourceAccumulatorAwaitRound", SyncRole::kAwaitGradients},
+    {"AccumulatorTakeGradient", SyncRole::kTakeGradients},
+    {"ResourceAccumulatorTakeGradient", SyncRole::kTakeGradients},
+    {"SparseAccumulatorTakeGradient", SyncRole::kTakeGradients},
+    {"ThalwegResourceAccumulatorTakeRound", SyncRole::kTakeRound},
+    {"ThalwegSparseAccumulatorTakeRound", SyncRole::kTakeRound},
 };
 
 // `name` for a handle that a ref edge carries, Resource`name` for a resource.

@@ -3,6 +3,7 @@
 #include "thalweg/ops/roster_ops.h"
 
 #include "thalweg/base/status.h"
+#include "thalweg/graph/sync_role.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow/roster.h"
 #include "thalweg/ops/data_flow_ops.h"
@@ -258,6 +259,12 @@ const OpRegistration kRosterOps[] = {
         .Kernel<AwaitTurnKernel>(),
     RosterUser("ThalwegRosterLead").Input("worker: int64").Output("lead: int64").Shape(shapes::Scalar).Compute(Lead),
     RosterUser("ThalwegRosterAwaitEmpty").Shape(shapes::NoOutputs).Kernel<AwaitEmptyKernel>(),
+};
+
+const SyncRoleRegistration kRosterRoles[] = {
+    {"ThalwegRosterArrive", SyncRole::kFinishStep},    {"ThalwegRosterAdvance", SyncRole::kFinishStep},
+    {"ThalwegRosterAwaitStep", SyncRole::kAwaitStep},  {"ThalwegRosterAwaitTurn", SyncRole::kAwaitStep},
+    {"ThalwegRosterAwaitEmpty", SyncRole::kAwaitStep},
 };
 
 }  // namespace
