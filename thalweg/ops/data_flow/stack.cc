@@ -126,11 +126,7 @@ absl::Status PushShape(ShapeContext& c) {
 }
 
 Op Form(absl::string_view name) {
-  Op op(name);
-  const bool resource = absl::EndsWith(name, "V2");
-  op.Input(resource ? "handle: resource" : "handle: Ref(string)").NotDifferentiable();
-  if (resource) op.Stateful();
-  return op;
+  return HandleUser(name, "handle", absl::EndsWith(name, "V2"));
 }
 
 Op PushOp(absl::string_view name) {
