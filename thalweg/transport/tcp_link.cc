@@ -383,7 +383,7 @@ bool TcpLink::stalled() const {
     if (starved_) return false;
   }
   const auto got = static_cast<double>(got_bytes_.load(std::memory_order_relaxed));
-  return elapsed > options_.patience && got < kMinBytesPerSecond * absl::ToDoubleSeconds(elapsed);
+  return elapsed > options_.stall_timeout && got < kMinBytesPerSecond * absl::ToDoubleSeconds(elapsed);
 }
 
 // ---- The end ----
