@@ -174,9 +174,7 @@ absl::Status DequeueUpToShape(ShapeContext& c) {
 
 // Both forms of an op: `name` with a ref, `name`V2, which is stateful, with a
 // resource.
-Op Access(absl::string_view name) {
-  return HandleUser(name, "handle", absl::EndsWith(name, "V2"));
-}
+Op Access(absl::string_view name) { return HandleUser(name, "handle", absl::EndsWith(name, "V2")); }
 
 Op Enqueue(absl::string_view name, bool many) {
   return Access(name)

@@ -125,9 +125,7 @@ absl::Status PushShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-Op Form(absl::string_view name) {
-  return HandleUser(name, "handle", absl::EndsWith(name, "V2"));
-}
+Op Form(absl::string_view name) { return HandleUser(name, "handle", absl::EndsWith(name, "V2")); }
 
 Op PushOp(absl::string_view name) {
   return Form(name)
