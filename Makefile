@@ -62,7 +62,7 @@ test-asan-cpp: setup ## the C++ tests with the address and undefined-behaviour s
 	@ctest --preset asan -j $(JOBS) -L cpp
 
 .PHONY: check-all
-check-all: test test-observe test-tf1 test-asan test-tsan test-clang lint ## run every check; takes hours
+check-all: test test-observe test-tf1 test-asan test-tsan test-clang lint docs ## run every check; takes hours
 
 .PHONY: robustness
 robustness: build ## train under thousands of faults and check the history; FAULTS=10000 PROCESS_FAULTS=400 NETWORK_FAULTS=100 SEED=1

@@ -48,7 +48,7 @@ namespace {
 constexpr int kWarmUp = 20;
 
 // Memory that all processes share. Their steps are synchronous, so no process is more than one step ahead.
-struct Board {
+struct SharedState {
   std::atomic<int64_t> last_step;     // set by rank 0 while it measures; 0: not decided yet
   std::atomic<int64_t> cpu_nanos;     // CPU time of all processes
   std::atomic<int> arrived, printed;  // processes that have added their CPU time; sizes that are printed
@@ -64,7 +64,7 @@ int64_t CpuNanos() {
 struct Member {
   int rank, ranks;
   const tw::Server& server;
-  Board& board;
+  SharedState& shared;
   int sizes = 0;  // sizes that were measured
 
   std::string Device() const { return absl::StrCat("/job:worker/replica:0/task:", rank); }
@@ -76,30 +76,30 @@ struct Member {
     const int64_t cpu = CpuNanos(), start = tw::NowNanos();
     const auto budget = static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9);
     std::vector<double> micros;
-    for (int64_t last = 0; last == 0 || static_cast<int64_t>(micros.size()) < last; last = board.last_step) {
+    for (int64_t last = 0; last == 0 || static_cast<int64_t>(micros.size()) < last; last = shared.last_step) {
       const int64_t begin = tw::NowNanos();
       RETURN_IF_ERROR(step());
       micros.push_back(static_cast<double>(tw::NowNanos() - begin) * 1e-3);
-      if (rank == 0 && board.last_step == 0 && tw::NowNanos() - start >= budget) {
-        board.last_step = static_cast<int64_t>(micros.size()) + 2;  // another rank may have begun the next step
+      if (rank == 0 && shared.last_step == 0 && tw::NowNanos() - start >= budget) {
+        shared.last_step = static_cast<int64_t>(micros.size()) + 2;  // another rank may have begun the next step
       }
     }
     const double seconds = static_cast<double>(tw::NowNanos() - start) * 1e-9;
-    board.cpu_nanos += CpuNanos() - cpu;
-    ++board.arrived;
+    shared.cpu_nanos += CpuNanos() - cpu;
+    ++shared.arrived;
     if (rank == 0) {
-      while (board.arrived < ranks) usleep(100);
+      while (shared.arrived < ranks) usleep(100);
       const auto steps = static_cast<double>(micros.size());
       std::nth_element(micros.begin(), micros.begin() + static_cast<ptrdiff_t>(micros.size() / 2), micros.end());
       std::printf("%ld %.2f %.2f\n", size, as_rate ? steps / seconds : micros[micros.size() / 2],
-                  static_cast<double>(board.cpu_nanos) * 1e-3 / steps);
+                  static_cast<double>(shared.cpu_nanos) * 1e-3 / steps);
       std::fflush(stdout);
-      board.last_step = board.cpu_nanos = 0;
-      board.arrived = 0;
-      ++board.printed;
+      shared.last_step = shared.cpu_nanos = 0;
+      shared.arrived = 0;
+      ++shared.printed;
     }
     ++sizes;
-    while (board.printed < sizes) usleep(100);  // another size begins when all members have ended this one
+    while (shared.printed < sizes) usleep(100);  // another size begins when all members have ended this one
     return absl::OkStatus();
   }
 
@@ -161,17 +161,17 @@ absl::StatusOr<std::vector<int64_t>> Numbers(const std::string& text) {
   return numbers;
 }
 
-absl::Status RunMember(const tw::ClusterSpec& cluster, int rank, Board& board) {
+absl::Status RunMember(const tw::ClusterSpec& cluster, int rank, SharedState& shared) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, Numbers(absl::GetFlag(FLAGS_bytes)));
   ASSIGN_OR_RETURN(const std::vector<int64_t> batches, Numbers(absl::GetFlag(FLAGS_batch)));
   ASSIGN_OR_RETURN(const auto server,
                    tw::Server::Start(cluster, {"worker", rank}, {.threads = absl::GetFlag(FLAGS_threads), .http = ""}));
-  Member member{rank, absl::GetFlag(FLAGS_ranks), *server, board};
+  Member member{rank, absl::GetFlag(FLAGS_ranks), *server, shared};
   for (const int64_t bytes : sizes) RETURN_IF_ERROR(member.AllReduceStep(bytes));
   for (const int64_t batch : batches) RETURN_IF_ERROR(member.TrainMlp(static_cast<int>(batch)));
   // The servers of the other tasks may still need this one.
-  ++board.arrived;
-  while (board.arrived < member.ranks) usleep(100);
+  ++shared.arrived;
+  while (shared.arrived < member.ranks) usleep(100);
   return absl::OkStatus();
 }
 
@@ -179,12 +179,12 @@ absl::Status RunMember(const tw::ClusterSpec& cluster, int rank, Board& board) {
 int Main() {
   const int ranks = absl::GetFlag(FLAGS_ranks);
   const absl::StatusOr<std::vector<int>> ports = tw::FreePorts(ranks);
-  void* const shared = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (!ports.ok() || shared == MAP_FAILED) {
+  void* const memory = mmap(nullptr, sizeof(SharedState), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (!ports.ok() || memory == MAP_FAILED) {
     std::fprintf(stderr, "no ports or no memory: %s\n", ports.status().ToString().c_str());
     return 1;
   }
-  Board& board = *new (shared) Board();
+  SharedState& shared = *new (memory) SharedState();
   tw::ClusterSpec cluster;
   for (int i = 0; i < ranks; ++i) {
     if (!cluster.AddTask({"worker", i}, absl::StrCat("localhost:", (*ports)[i])).ok()) return 1;
@@ -195,7 +195,7 @@ int Main() {
     children.push_back(fork());
     if (children.back() == 0) rank = r;
   }
-  const absl::Status status = RunMember(cluster, rank, board);
+  const absl::Status status = RunMember(cluster, rank, shared);
   if (!status.ok()) std::fprintf(stderr, "rank %d: %s\n", rank, status.ToString().c_str());
   if (rank != 0) return status.ok() ? 0 : 1;
   int failed = status.ok() ? 0 : 1;

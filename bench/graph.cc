@@ -47,7 +47,7 @@ struct Loaded {
 absl::StatusOr<std::unique_ptr<Loaded>> Load(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string bytes, tw::PosixFileSystem().ReadFileToString(path));
   tensorflow::GraphDef def;
-  if (!def.ParseFromString(bytes)) return tw::InvalidArgument(path, " is no GraphDef");
+  if (!def.ParseFromString(bytes)) return tw::InvalidArgument(path, " is not a GraphDef");
   auto loaded = std::make_unique<Loaded>();
   RETURN_IF_ERROR(loaded->graph.Import(def));
   ASSIGN_OR_RETURN(loaded->session, tw::Session::Create(loaded->graph, {.threads = absl::GetFlag(FLAGS_threads)}));

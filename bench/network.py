@@ -133,7 +133,7 @@ def main():
                 for size in map(int, args.bytes.split(",")):
                     with Network(hosts, gbits, delay) as network:
                         time, cpu = all_reduce(args.program, network, size, args.seconds)
-                    transfer = size * 8 / gbits / 1e6  # of all values, once, in milliseconds
+                    transfer = size * 8 / gbits / 1e6  # milliseconds to send all values once
                     ring = 2 * (hosts - 1) / hosts * transfer + 2 * (hosts - 1) * delay
                     ps = 2 * (hosts - 1) / hosts * transfer + 2 * delay
                     one_ps = 2 * hosts * transfer + 2 * delay

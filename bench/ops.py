@@ -27,7 +27,7 @@ import time
 TENSORFLOW = "--as-tensorflow"
 # Copies of an op in a step, by size.
 COPIES = {"small": 100, "medium": 20, "large": 4}
-# What no op should be below.
+# The least ratio that an op should have.
 TARGET = 0.8
 
 

@@ -31,7 +31,7 @@ class Row:
   """One line of the table: a form of the program under a name, on so many cores."""
   cores: int
   name: str = ""
-  flags: tuple = ()  # of all sides
+  flags: tuple = ()  # flags that all sides get
   forms: dict = dataclasses.field(default_factory=lambda: {"": ()})  # of Thalweg: name -> flags
   limit: tuple = None  # flags of Thalweg's benchmark that shows what is possible
 

@@ -59,7 +59,7 @@ endif()
 # NAME_test of every *_test.cc there: a test cannot be left out.
 # OBJECT keeps objects whole, for folders whose objects register themselves. PCH
 # names a thalweg_precompiled. PROGRAM makes a program of the library and main.cc,
-# which is no part of the library.
+# which is not part of the library.
 function(thalweg_folder NAME)
   cmake_parse_arguments(ARG "OBJECT" "PCH;PROGRAM" "USES;LINK;TESTS_USE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${NAME}/*.cc)
@@ -103,7 +103,10 @@ function(thalweg_tests NAME)
     add_library(thalweg_${NAME}_testlib STATIC ${testlibs})
     thalweg_unity(thalweg_${NAME}_testlib ${testlibs})
     target_link_libraries(thalweg_${NAME}_testlib PUBLIC thalweg_${NAME} GTest::gmock)
-    foreach(folder ${ARG_USES})
+    foreach(folder ${ARG_TESTS_USE})
+      target_link_libraries(thalweg_${NAME}_testlib PUBLIC thalweg_${folder})
+    endforeach()
+    foreach(folder ${ARG_USES} ${ARG_TESTS_USE})
       if(TARGET thalweg_${folder}_testlib)
         target_link_libraries(thalweg_${NAME}_testlib PUBLIC thalweg_${folder}_testlib)
       endif()

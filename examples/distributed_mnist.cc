@@ -105,10 +105,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
     std::printf("checkpoints and TensorBoard's files are in %s\n", absl::GetFlag(FLAGS_checkpoint_dir).c_str());
   }
   RETURN_IF_ERROR(session.Close());  // once every worker has closed its session, Join() returns on the servers
-  if (reached < absl::GetFlag(FLAGS_require_accuracy)) {
-    return tw::FailedPrecondition("test accuracy ", reached, " is below ", absl::GetFlag(FLAGS_require_accuracy));
-  }
-  return absl::OkStatus();
+  return RequireAccuracy(reached, absl::GetFlag(FLAGS_require_accuracy));
 }
 
 }  // namespace

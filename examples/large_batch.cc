@@ -87,10 +87,7 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
     std::printf("test accuracy %.2f %%\n", 100 * reached);
   }
   RETURN_IF_ERROR(session.Close());
-  if (reached < absl::GetFlag(FLAGS_require_accuracy)) {
-    return tw::FailedPrecondition("test accuracy ", reached, " is below ", absl::GetFlag(FLAGS_require_accuracy));
-  }
-  return absl::OkStatus();
+  return RequireAccuracy(reached, absl::GetFlag(FLAGS_require_accuracy));
 }
 
 }  // namespace

@@ -56,10 +56,7 @@ absl::Status Train() {
   ASSIGN_OR_RETURN(const double reached, TestAccuracy(session.session(), accuracy, images, labels, mnist.test));
   std::printf("test accuracy %.2f %%\n", 100 * reached);
   RETURN_IF_ERROR(session.Close());
-  if (reached < absl::GetFlag(FLAGS_require_accuracy)) {
-    return tw::FailedPrecondition("test accuracy ", reached, " is below ", absl::GetFlag(FLAGS_require_accuracy));
-  }
-  return absl::OkStatus();
+  return RequireAccuracy(reached, absl::GetFlag(FLAGS_require_accuracy));
 }
 
 }  // namespace

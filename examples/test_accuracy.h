@@ -20,3 +20,9 @@ inline absl::StatusOr<double> TestAccuracy(thalweg::Session& session, thalweg::O
   }
   return correct / static_cast<double>(test.size());
 }
+
+// FAILED_PRECONDITION, which makes the program fail, if the accuracy that was reached is below the required one.
+inline absl::Status RequireAccuracy(double reached, double required) {
+  if (reached >= required) return absl::OkStatus();
+  return thalweg::FailedPrecondition("test accuracy ", reached, " is below ", required);
+}

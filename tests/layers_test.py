@@ -87,11 +87,45 @@ def check_unused(thalweg, layers):
     return problems
 
 
+def read_build(build):
+    """The folders that the build file builds: {folder: {"USES": [folders], "TESTS_USE": [folders]}}."""
+    folders = {name: {} for name in re.findall(r"^thalweg_protos\((\w+)", build, re.MULTILINE)}
+    for folder, arguments in re.findall(r"^thalweg_folder\((\w+)([^)]*)\)", build, re.MULTILINE):
+        lists, current = {}, []
+        for word in arguments.split():
+            if re.fullmatch("[A-Z_]+", word):
+                current = lists.setdefault(word, [])
+            else:
+                current.append(word)
+        folders[folder] = lists
+    return folders
+
+
 def check_build(layers, build):
-    """Rows for folders that the build file does not build."""
-    built = set(re.findall(r"^thalweg_(?:folder|protos)\((\w+)", build, re.MULTILINE))
-    return [f"thalweg/CMakeLists.txt: {folder}, of the table of docs/architecture.md, is not built"
-            for folder in layers if folder not in built]
+    """Rows for folders that the build file does not build, or builds with other folders than the row allows."""
+    problems, built = [], read_build(build)
+    for folder, allowed in layers.items():
+        if folder not in built:
+            problems.append(f"thalweg/CMakeLists.txt: {folder}, of the table of docs/architecture.md, is not built")
+        elif built[folder].get("USES", []) != allowed:
+            problems.append(f"thalweg/CMakeLists.txt: {folder} USES {' '.join(built[folder].get('USES', []))}; "
+                            f"docs/architecture.md says {' '.join(allowed)}")
+    return problems
+
+
+def check_tests(thalweg, layers, build):
+    """Folders whose TESTS_USE differs from the includes of their tests that their row does not allow."""
+    problems, built = [], read_build(build)
+    for folder, allowed in layers.items():
+        files = [file for pattern in SOURCES for file in (thalweg / folder).rglob(pattern) if TEST.search(file.name)]
+        includes = {include.split("/")[1] for file in files for include in INCLUDE.findall(file.read_text())
+                    if include.startswith("thalweg/")}
+        needed = [other for other in layers if other in includes and other != folder and other not in allowed]
+        listed = built.get(folder, {}).get("TESTS_USE", [])
+        if listed != needed:
+            problems.append(f"thalweg/CMakeLists.txt: {folder} TESTS_USE {' '.join(listed)}; its tests include "
+                            f"{' '.join(needed)}")
+    return problems
 
 
 class LayersTest(unittest.TestCase):
@@ -104,7 +138,9 @@ class LayersTest(unittest.TestCase):
         self.assertEqual(layers["tensor"], ["base", "proto"])
         self.assertEqual(check_tree(ROOT / "thalweg", layers), [])
         self.assertEqual(check_unused(ROOT / "thalweg", layers), [])
-        self.assertEqual(check_build(layers, (ROOT / "thalweg/CMakeLists.txt").read_text()), [])
+        build = (ROOT / "thalweg/CMakeLists.txt").read_text()
+        self.assertEqual(check_build(layers, build), [])
+        self.assertEqual(check_tests(ROOT / "thalweg", layers, build), [])
 
 
 class CheckerTest(unittest.TestCase):
@@ -174,9 +210,24 @@ class CheckerTest(unittest.TestCase):
     def test_finds_a_row_of_which_nothing_is_built(self):
         build = "thalweg_protos(base)\nthalweg_folder(graph PCH common USES base)\n# thalweg_folder(rpc)\n"
         self.assertEqual(check_build({"base": [], "graph": ["base"]}, build), [])
+        self.assertEqual(check_build({"base": [], "graph": []}, build),
+                         ["thalweg/CMakeLists.txt: graph USES base; docs/architecture.md says "])
         self.assertEqual(check_build(self.LAYERS, build),
                          ["thalweg/CMakeLists.txt: rpc, of the table of docs/architecture.md, is not built",
                           "thalweg/CMakeLists.txt: cli, of the table of docs/architecture.md, is not built"])
+
+    def test_finds_folders_that_the_tests_use(self):
+        layers = {"base": [], "graph": ["base"], "ops": ["graph"], "rpc": []}
+        files = {"ops/o_test.cc": '#include "thalweg/base/a.h"\n#include "thalweg/graph/g.h"\n',
+                 "ops/o.cc": '#include "thalweg/rpc/r.h"\n'}
+
+        def problems(build):
+            return self.problems(files, layers, lambda root, _: check_tests(root, layers, build))
+        self.assertEqual(problems("thalweg_folder(ops PCH x USES graph\n  TESTS_USE base LINK z)"), [])
+        self.assertEqual(problems("thalweg_folder(ops USES graph)"),
+                         ["thalweg/CMakeLists.txt: ops TESTS_USE ; its tests include base"])
+        self.assertEqual(problems("thalweg_folder(ops USES graph TESTS_USE base rpc)"),
+                         ["thalweg/CMakeLists.txt: ops TESTS_USE base rpc; its tests include base"])
 
     def test_finds_a_row_that_allows_what_nobody_includes(self):
         include = '#include "thalweg/base/a.h"\n'

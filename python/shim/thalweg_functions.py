@@ -19,7 +19,7 @@ _STRING = 7  # DT_STRING
 _FIRST_BYTES = 1 << 12  # most calls are not longer
 _JOINED_BYTES = 1 << 16  # results that are not longer go out as one piece
 
-# What an exception of a function becomes, as in TensorFlow. The first that fits counts.
+# The error code of each exception of a function, as in TensorFlow. The first that matches counts.
 _CODES = (
     (ValueError, 3),  # INVALID_ARGUMENT
     (TypeError, 3),

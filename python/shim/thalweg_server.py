@@ -190,7 +190,7 @@ class ServerProcess:
 
 
 _running = set()
-_released = set()  # of tf.train.Servers that are gone: they serve until the script ends or makes new ones
+_released = set()  # servers whose tf.train.Server is gone: they serve until the script ends or makes new ones
 
 
 def _end_all(ended_well):

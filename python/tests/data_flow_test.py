@@ -70,7 +70,7 @@ class DataFlowTest(ProgramTest):
             close = raw.QueueClose(handle=q)
             steps += [fetch(handle), run(put), run(puts), fetch(size, closed), fetch(*one), fetch(*two)]
             steps += [run(close), fetch(size, closed)]
-            if not priority:  # of which TensorFlow loses the rest
+            if not priority:  # TensorFlow loses the rest of a priority queue
                 steps += [fetch(*rest)]
         self.compare(steps, texts=True)
 
@@ -545,7 +545,7 @@ class DataFlowTest(ProgramTest):
             fetch(stack(batch[0]), stack(batch[1])),
             fetch(stack(joined)), fetch(stack(words, dtype=tf.string)), fetch(stack(tf.add_n([b, b, c]))),
             fetch(stack(raw.ZerosLike(x=whole)), stack(tf.add_n([one, one]))),
-            # What does not fit.
+            # Arguments that do not fit.
             fetch(stack(reserved)), fetch(item(b, index)), fetch(item(reserved, 0)), fetch(pop(empty)[1]),
             fetch(stack(hide(b), dtype=tf.int32)), fetch(stack(hide(b), [3])), fetch(stack(b, num_elements=5)),
             fetch(stack(full)), fetch(stack(raw.TensorListPushBack(input_handle=hide(empty), tensor=[1.]))),

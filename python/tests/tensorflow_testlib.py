@@ -25,7 +25,7 @@ PROGRAM = os.path.join(os.environ["THALWEG_BIN"], "thalweg")
 @dataclasses.dataclass
 class Step:
     """One call of Session.run: tensors and nodes by name."""
-    feeds: dict = dataclasses.field(default_factory=dict)  # of arrays
+    feeds: dict = dataclasses.field(default_factory=dict)  # arrays by name
     fetches: list = dataclasses.field(default_factory=list)
     targets: list = dataclasses.field(default_factory=list)
 

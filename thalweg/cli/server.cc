@@ -87,8 +87,8 @@ ABSL_FLAG(
     "\"host:port\" on which to show the status of the job (docs/observing.md); port 0: any free port; \"off\": none");
 ABSL_FLAG(
     std::string, http_token, "",
-    "what requests to the HTTP port must carry, as \"Authorization: Bearer TOKEN\" or \"?token=TOKEN\"; by default "
-    "the value of THALWEG_HTTP_TOKEN, if there is one");
+    "token that every request to the HTTP port must send, as \"Authorization: Bearer TOKEN\" or \"?token=TOKEN\"; "
+    "by default the value of THALWEG_HTTP_TOKEN; if both are empty, no token is needed");
 ABSL_FLAG(
     std::string, flight_folder, "",
     "existing folder for dumps of the flight recorder, which are written when a step fails, when a task is lost and on "

@@ -28,6 +28,7 @@
 
 namespace thalweg {
 
+// Which server a session connects to, and how it runs steps.
 struct SessionOptions {
   std::string target;                 // "grpc://host:port" of a server; "" is this process
   int cpu_devices = 1;                // number of devices: /device:CPU:0, CPU:1, ... (TensorFlow's device_count)
@@ -50,6 +51,7 @@ struct SessionOptions {
   std::string collective_leader;
 };
 
+// How one step runs: its deadline, and the data that it records.
 struct RunOptions {
   absl::Duration timeout = absl::InfiniteDuration();  // DEADLINE_EXCEEDED if the step takes longer
   bool trace = false;                                 // record when and where every node ran, in RunMetadata
@@ -85,11 +87,11 @@ struct Fetch {
       : Fetch(static_cast<Output>(value)) {}
   // By name: "node:0", or "node" for its first output. A node without outputs is run for its effect.
   Fetch(std::string name);  // NOLINT
-  // As above.
+  // By name, as from a std::string.
   Fetch(const char* name) : Fetch(std::string(name)) {}  // NOLINT
-  // The node of an output, or the node with a name, run for its effect only: its value is neither copied nor sent.
+  // The node of an output, run for its effect only: its value is neither copied nor sent.
   static Fetch Target(Output output);
-  // As above.
+  // The node with a name, run for its effect only.
   static Fetch Target(std::string node);
   // True if both name the same tensor or node.
   friend bool operator==(const Fetch&, const Fetch&) = default;

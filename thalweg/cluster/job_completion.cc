@@ -26,7 +26,7 @@ constexpr absl::Duration kAskNew = absl::Seconds(1);
 // How often to check whether clients have left, and after which time without a worker to log
 // that.
 constexpr absl::Duration kLook = absl::Seconds(1);
-constexpr absl::Duration kAloneAfter = absl::Minutes(1);
+constexpr absl::Duration kLogNoWorkerAfter = absl::Minutes(1);
 // How often tasks that ended with an error are asked whether they have been restarted.
 constexpr absl::Duration kWatchFailedEvery = absl::Seconds(1);
 
@@ -314,11 +314,11 @@ void JobCompletion::ReportAlone(absl::Time now) {
   if (!done_.empty() || options_.self.job != "ps") return;
   absl::Time heard = std::max(start_, options_.last_used());
   for (const auto& [task, peer] : presence_) heard = std::max(heard, peer.seen);
-  const absl::Duration alone = absl::Trunc(now - heard, absl::Seconds(1));
-  if (alone < kLogWaitAfter) alone_reported_ = absl::ZeroDuration();
-  if (alone < std::max(kAloneAfter, 2 * alone_reported_)) return;
-  alone_reported_ = alone;
-  LOG(INFO) << options_.self.ToString() << " has seen no worker for " << absl::FormatDuration(alone)
+  const absl::Duration without_worker = absl::Trunc(now - heard, absl::Seconds(1));
+  if (without_worker < kLogWaitAfter) no_worker_logged_ = absl::ZeroDuration();
+  if (without_worker < std::max(kLogNoWorkerAfter, 2 * no_worker_logged_)) return;
+  no_worker_logged_ = without_worker;
+  LOG(INFO) << options_.self.ToString() << " has seen no worker for " << absl::FormatDuration(without_worker)
             << (options_.orphan_after == absl::InfiniteDuration()
                     ? std::string("; it waits forever (set --orphan_after to limit this)")
                     : absl::StrCat("; it exits after ", absl::FormatDuration(options_.orphan_after)));

@@ -136,7 +136,7 @@ class JobCompletion {
   size_t known_ ABSL_GUARDED_BY(mutex_) = 0;  // size of done_ when the others were last asked
   absl::Time ending_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   absl::Time report_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
-  absl::Duration alone_reported_ ABSL_GUARDED_BY(mutex_);  // how long there was no worker when that was last logged
+  absl::Duration no_worker_logged_ ABSL_GUARDED_BY(mutex_);  // how long there was no worker when that was last logged
 
   std::unique_ptr<Thread> failed_watch_ ABSL_GUARDED_BY(mutex_);  // from the first failure on
 };

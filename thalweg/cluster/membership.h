@@ -67,7 +67,8 @@ class Membership {
 
   mutable Mutex mutex_;
   std::set<std::string> seen_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, uint64_t> incarnations_ ABSL_GUARDED_BY(mutex_);  // of the tasks' first devices
+  // The incarnation of each task's first device.
+  std::map<std::string, uint64_t> incarnations_ ABSL_GUARDED_BY(mutex_);
   // Tasks that have left, with the time when that was last logged.
   std::map<std::string, absl::Time> logged_absent_ ABSL_GUARDED_BY(mutex_);
 };

@@ -24,6 +24,7 @@ struct Cifar10Decoding {
 // label, an int32 scalar.
 Decoder DecodeCifar10(const Cifar10Decoding& options = {});
 
+// Which images of CIFAR-10 a pipeline reads, and in which order.
 struct Cifar10Options {
   bool train = true;         // the five files, shuffled, distorted, without end; else the test file, once
   int64_t batch_size = 128;  // images in a batch

@@ -13,6 +13,7 @@
 
 namespace thalweg::data {
 
+// The seed of generated data, and where it is written.
 struct GeneratedOptions {
   uint64_t seed = 1;                             // the same seed gives the same data
   FileSystem* file_system = &PosixFileSystem();  // file system to write to; borrowed

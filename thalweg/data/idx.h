@@ -60,6 +60,7 @@ class ImageSet {
   std::vector<uint32_t> order_;  // order of this epoch; empty before the first batch
 };
 
+// The order of the training images, and where Mnist reads its files.
 struct MnistOptions {
   uint64_t seed = 1;  // order of the training images; workers that share a set should use different ones
   FileSystem* files = &PosixFileSystem();  // file system to read from; borrowed

@@ -215,7 +215,7 @@ class Pipeline::Core {
   std::vector<std::unique_ptr<Thread>> threads_;  // last: joined while the rest lives
 };
 
-Pipeline::Pipeline(PipelineOptions options) : core_(std::make_unique<Core>(std::move(options))) {}
+Pipeline::Pipeline(const PipelineOptions& options) : core_(std::make_unique<Core>(options)) {}
 Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline&&) noexcept = default;
 Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;

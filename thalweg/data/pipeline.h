@@ -42,6 +42,7 @@ struct Record {
 // shapes. Called from several threads at once.
 using Decoder = std::function<absl::StatusOr<Tensors>(const Record&)>;
 
+// Which files a Pipeline reads, how it decodes and orders records, and how it batches them.
 struct PipelineOptions {
   // Paths or shell patterns ("train-*.tfrecord"). Each must match at least one file.
   std::vector<std::string> files;
@@ -74,7 +75,7 @@ struct PipelineOptions {
 class Pipeline {
  public:
   // Starts reading. Next() returns the error of wrong options.
-  explicit Pipeline(PipelineOptions options);
+  explicit Pipeline(const PipelineOptions& options);
   ~Pipeline();
   Pipeline(Pipeline&&) noexcept;
   Pipeline& operator=(Pipeline&&) noexcept;

@@ -17,7 +17,7 @@ namespace thalweg::data {
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
-  // The next record; false at the end. Errors say what is wrong; whoever reads
+  // The next record; false at the end. Errors say what is wrong; the caller
   // adds the file and the number of the record.
   virtual absl::StatusOr<bool> Next(std::string* record) = 0;
 };
@@ -25,6 +25,7 @@ class RecordSource {
 // Opens a file of some format.
 using RecordFormat = std::function<absl::StatusOr<std::unique_ptr<RecordSource>>(const std::string&, FileSystem&)>;
 
+// The header and the compression of a file of records of one length.
 struct FixedLengthOptions {
   uint64_t header_bytes = 0;                     // passed over at the beginning of the file
   Compression compression = Compression::kNone;  // compression of the file
@@ -32,6 +33,7 @@ struct FixedLengthOptions {
 // Records of `bytes` bytes each. DATA_LOSS if the last one is not whole.
 RecordFormat FixedLengthRecords(uint64_t bytes, const FixedLengthOptions& options = {});
 
+// The header and the compression of a text file.
 struct TextLinesOptions {
   int64_t skip_lines = 0;                        // the header of a CSV file, say
   Compression compression = Compression::kNone;  // compression of the file

@@ -101,6 +101,7 @@ class SequenceBatches {
   int64_t size_ = 0;
 };
 
+// How SkipGrams draws pairs of words, and from which part of the text.
 struct SkipGramOptions {
   int64_t window = 1;  // words on each side that count as near
   int64_t skips = 2;   // pairs made of one word

@@ -19,6 +19,7 @@ namespace thalweg {
 // Variables that it makes are made outside of the branch.
 using Branch = std::function<std::vector<Output>(const Scope&)>;
 
+// The name of a conditional.
 struct CondOptions {
   std::string name = "cond";  // the name scope of the operations
 };

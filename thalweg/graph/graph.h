@@ -224,7 +224,7 @@ class Graph {
 
   // A name that no node and no name scope has: `base`, `base_1`, `base_2`, ...
   std::string UniqueName(absl::string_view base);
-  // The same, and nobody else gets it: for name scopes.
+  // A name as UniqueName() makes it, which is then taken: for name scopes.
   std::string ReserveName(absl::string_view base);
 
   const tensorflow::FunctionDefLibrary& library() const { return *library_; }

@@ -53,7 +53,7 @@ absl::StatusOr<Loop> Loop::Find(const Scope& s, const Frames& frames, int frame,
     Variable v{.start = enter->input(0), .merge = merges[enter]};
     if (v.merge != nullptr) v.branch = branches[v.merge];
     if (v.branch == nullptr || !IsNextIteration(*v.merge->input(1).node)) {
-      return unlike("what enters by '", enter->name(), "' does not go round");
+      return unlike("the value that enters at '", enter->name(), "' does not reach a NextIteration");
     }
     v.next = v.merge->input(1).node->input(0);
     v.end = exits.contains(v.branch) ? exits[v.branch] : loop.Add("Exit", {Output(v.branch, 0)});
@@ -196,7 +196,7 @@ void Loop::Capture(Node* node, const Node* pivot) {
   for (const Node* control : node->control_inputs()) {
     if (Contains(control)) continue;
     scope_.Fail(InvalidArgument("loop '", frame_, "': '", node->name(), "' in it waits for '", control->name(),
-                                "' outside; let what the loop starts with wait for it"));
+                                "' outside; add that control dependency to the initial values of the loop instead"));
   }
 }
 

@@ -23,6 +23,7 @@ using LoopCondition = std::function<Output(const Scope&, const std::vector<Outpu
 // Adds one iteration, given its values, and returns those of the next.
 using LoopBody = std::function<std::vector<Output>(const Scope&, const std::vector<Output>&)>;
 
+// The shapes of the loop variables, and the name of a loop.
 struct WhileOptions {
   std::vector<PartialShape> shapes;  // shapes that hold in all iterations; empty: those of `start`
   std::string name = "while";        // name scope of the loop

@@ -32,9 +32,11 @@ struct CollectiveCall {
   uint64_t frame = 0;
   int64_t iteration = 0;
   bool is_source = false;  // whether this member is the source of a broadcast
-  // Reduce: this member's values, replaced by the result. Broadcast: the source's value
-  // or, for the others, memory for it. Gather: memory for the values of all members. All-to-all: memory for the parts
-  // of all members. Reduce-scatter: this member's values, which are overwritten.
+  // Reduce: this member's values, replaced by the result.
+  // Broadcast: the source's value or, for the others, memory for it.
+  // Gather: memory for the values of all members.
+  // All-to-all: memory for the parts of all members.
+  // Reduce-scatter: this member's values, which are overwritten.
   Tensor values;
   // Gather: this member's values. All-to-all: this member's parts for each member. Reduce-scatter: memory for this
   // member's part of the result.

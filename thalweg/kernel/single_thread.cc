@@ -4,12 +4,12 @@
 namespace thalweg {
 namespace {
 
-thread_local bool is_alone = false;
+thread_local bool is_single = false;
 
 }  // namespace
 
-ScopedSingleThread::ScopedSingleThread(bool alone) : before_(is_alone) { is_alone = before_ || alone; }
-ScopedSingleThread::~ScopedSingleThread() { is_alone = before_; }
-bool ScopedSingleThread::Get() { return is_alone; }
+ScopedSingleThread::ScopedSingleThread(bool single) : before_(is_single) { is_single = before_ || single; }
+ScopedSingleThread::~ScopedSingleThread() { is_single = before_; }
+bool ScopedSingleThread::Get() { return is_single; }
 
 }  // namespace thalweg

@@ -4,11 +4,11 @@
 
 namespace thalweg {
 
-// While it lives and if `alone` is true, KernelContext::ParallelFor() on this thread does
+// While it lives and if `single` is true, KernelContext::ParallelFor() on this thread does
 // all of its work on this thread. May be nested.
 class ScopedSingleThread {
  public:
-  explicit ScopedSingleThread(bool alone);
+  explicit ScopedSingleThread(bool single);
   ~ScopedSingleThread();
   ScopedSingleThread(const ScopedSingleThread&) = delete;
   ScopedSingleThread& operator=(const ScopedSingleThread&) = delete;

@@ -20,6 +20,7 @@ namespace thalweg {
 // The program of a task that computes: a worker, or a chief or master beside the workers.
 using WorkerFunction = std::function<absl::Status(const Job& job, const Server& server)>;
 
+// Which workers run the program's function, and how the servers of all tasks run.
 struct RunClusterOptions {
   // Only the chief runs the function: one graph for all tasks. The other workers serve, as
   // parameter servers do, until the chief is done.

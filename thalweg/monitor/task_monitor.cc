@@ -131,9 +131,14 @@ void TaskMonitor::AddStep(const StepRecord& step) {
   histograms_[kTransfer].Add(step.transfer_nanos);
 }
 
+namespace {
+
+// Errors of clients' steps are text of theirs, so it has a limit.
+constexpr size_t kMaxKind = 40, kMaxText = 2000;
+
+}  // namespace
+
 void TaskMonitor::AddEvent(absl::string_view any_kind, absl::string_view any_text) {
-  // Errors of clients' steps are text of theirs.
-  constexpr size_t kMaxKind = 40, kMaxText = 2000;
   const std::string kind = Utf8Text(any_kind.substr(0, kMaxKind)), text = Utf8Text(any_text.substr(0, kMaxText));
   MutexLock lock(&mutex_);
   const auto same = std::find_if(events_.rbegin(), events_.rend(),
@@ -154,6 +159,12 @@ void TaskMonitor::AddFault(absl::string_view kind, absl::string_view text) {
   AddEvent(kind, text);
   MutexLock lock(&mutex_);
   ++num_faults_;
+  last_fault_ = absl::StrCat(Utf8Text(kind.substr(0, kMaxKind)), ": ", Utf8Text(text.substr(0, kMaxText)));
+}
+
+std::string TaskMonitor::last_fault() const {
+  MutexLock lock(&mutex_);
+  return last_fault_;
 }
 
 int64_t TaskMonitor::num_faults() const {

@@ -104,6 +104,8 @@ class TaskMonitor {
   void AddFault(absl::string_view kind, absl::string_view text);
   // Number of calls of AddFault() so far.
   int64_t num_faults() const;
+  // "kind: text" of the last AddFault(), "" if there was none.
+  std::string last_fault() const;
   // The last value of a number that the program has fetched or summarized.
   void SetScalar(absl::string_view name, double value);
   // The program has saved a checkpoint.
@@ -182,6 +184,7 @@ class TaskMonitor {
   std::deque<Totals> samples_ ABSL_GUARDED_BY(mutex_);  // the last seconds, oldest first
   std::deque<MonitorEvent> events_ ABSL_GUARDED_BY(mutex_);
   int64_t num_faults_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string last_fault_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<std::string, Series>> scalars_ ABSL_GUARDED_BY(mutex_);
   CheckpointStatus checkpoint_ ABSL_GUARDED_BY(mutex_);
 };

@@ -147,6 +147,7 @@ TEST(TaskMonitor, OnlyFaultsAreReasonsForADump) {
   monitor.AddFault("task lost", "ps 0");
   monitor.AddFault("task lost", "ps 0");
   EXPECT_EQ(monitor.num_faults(), 2);
+  EXPECT_EQ(monitor.last_fault(), "task lost: ps 0");
   EXPECT_EQ(StatusOf(monitor).events_size(), 2);
 }
 

@@ -31,6 +31,7 @@ namespace data {
 class EventFile;
 }
 
+// The name of an event file, and how often it is written.
 struct SummaryWriterOptions {
   std::string suffix;                              // ends the file's name, to tell tasks apart
   absl::Duration flush_every = absl::Seconds(10);  // readers see events at most this late

@@ -58,7 +58,7 @@ Output Const(const Scope& s, std::initializer_list<std::initializer_list<T>> row
 
 // A value that each step is fed with. Without a shape, it takes values of any shape.
 Output Placeholder(const Scope& s, DType dtype, const PartialShape& shape = PartialShape());
-// The same; -1 is a dimension that is not known, and {} a scalar.
+// A value of shape `dims` that each step is fed with: -1 is an unknown dimension, and {} a scalar.
 Output Placeholder(const Scope& s, DType dtype, std::initializer_list<int64_t> dims);
 // `input`, unless the step feeds another value of `shape`.
 Output PlaceholderWithDefault(const Scope& s, Output input, const PartialShape& shape);
@@ -97,6 +97,7 @@ Output Group(const Scope& s, const std::vector<Output>& operations);
 // Passes `input` on; the step fails with `message` if an element is infinite or NaN.
 Output CheckNumerics(const Scope& s, Output tensor, absl::string_view message);
 
+// How often Print prints, and how much of each tensor.
 struct PrintOptions {
   std::string message;    // comes first
   int64_t first_n = -1;   // how many times to print; -1: always
@@ -119,7 +120,7 @@ Output Size(const Scope& s, Output input, DType out_type = kInt32);
 // The number of dimensions, an int32 scalar.
 Output Rank(const Scope& s, Output input);
 
-// The same elements with another shape. One size may be -1: it follows from the others.
+// The elements of the input in another shape. One size may be -1: it follows from the others.
 // Reshape(s, x, {-1, 4}) makes [2,6] a [3,4].
 Output Reshape(const Scope& s, Output tensor, const IntsArg& shape);
 // Inserts a dimension of size 1 before dimension `dim`; negative ones count from the end.
@@ -168,6 +169,7 @@ Output ConjugateTranspose(const Scope& s, Output x, const IntsArg& perm);
 Output InvertPermutation(const Scope& s, Output x);
 // Reverses the order along each of `axis`.
 Output Reverse(const Scope& s, Output tensor, const IntsArg& axis);
+// The dimensions of sequences in a tensor.
 struct ReverseSequenceOptions {
   int seq_dim = 1;    // the dimension that is reversed
   int batch_dim = 0;  // the dimension that seq_lengths belongs to
@@ -181,7 +183,7 @@ Output Roll(const Scope& s, Output input, const IntsArg& shift, const IntsArg& a
 // Adds zeros before and after each dimension: Pad(s, x, {{1, 1}, {0, 2}}) makes [2,3] a
 // [4,5].
 Output Pad(const Scope& s, Output input, const IntPairsArg& paddings);
-// The same with another value than zero.
+// Adds constant_value, a scalar of the input's type, before and after each dimension.
 Output Pad(const Scope& s, Output input, const IntPairsArg& paddings, const ScalarArg& constant_value);
 // How MirrorPad continues beyond the edge of [1,2,3].
 enum class MirrorMode {
@@ -193,6 +195,7 @@ Output MirrorPad(const Scope& s, Output input, const IntPairsArg& paddings, Mirr
 
 // ---- choosing by index ----
 
+// The axis that Gather takes slices along.
 struct GatherOptions {
   int axis = 0;        // the dimension of params that indices count
   int batch_dims = 0;  // leading dimensions that params and indices share
@@ -220,12 +223,14 @@ Output DynamicStitch(const Scope& s, const std::vector<Output>& indices, const s
 // Distributes the rows of `data` over num_partitions tensors, by number.
 std::vector<Output> DynamicPartition(const Scope& s, Output data, Output partitions, int num_partitions);
 
+// The distinct values of a vector, and where each element is among them.
 struct UniqueResult {
   Output y;    // distinct elements, in the order of their first occurrence
   Output idx;  // for every element of x, its place in y
 };
 // The distinct elements of the vector `x`.
 UniqueResult Unique(const Scope& s, Output x, DType out_idx = kInt32);
+// The distinct values of a vector, where each element is among them, and how often each occurs.
 struct UniqueWithCountsResult {
   Output y;      // distinct elements, in the order of their first occurrence
   Output idx;    // for every element of x, its place in y
@@ -251,8 +256,8 @@ Output SegmentProd(const Scope& s, Output data, Output segment_ids);
 Output SegmentMax(const Scope& s, Output data, Output segment_ids);
 Output SegmentMin(const Scope& s, Output data, Output segment_ids);
 
-// The same of the rows `indices` of `data`: their sum, their mean, or their sum divided
-// by the root of their number:
+// The sum, the mean, or the sum divided by the root of the number, of the rows `indices` of `data` with the same number
+// in segment_ids, which are sorted:
 Output SparseSegmentSum(const Scope& s, Output data, Output indices, Output segment_ids);
 Output SparseSegmentMean(const Scope& s, Output data, Output indices, Output segment_ids);
 Output SparseSegmentSqrtN(const Scope& s, Output data, Output indices, Output segment_ids);
@@ -275,6 +280,7 @@ Output MatrixBandPart(const Scope& s, Output input, const IntArg& num_lower, con
 
 // ---- blocks of images ----
 
+// The layout of images for SpaceToDepth and DepthToSpace.
 struct SpaceToDepthOptions {
   DataFormat data_format = DataFormat::kChannelsLast;  // layout of input and output
 };
@@ -287,7 +293,7 @@ Output SpaceToBatchND(const Scope& s, Output input, const IntsArg& block_shape, 
 // The opposite of SpaceToBatchND: moves blocks out of the batch, then crops.
 Output BatchToSpaceND(const Scope& s, Output input, const IntsArg& block_shape, const IntPairsArg& crops);
 
-// The same bits as elements of another type.
+// The bits of the input as elements of another type.
 Output Bitcast(const Scope& s, Output input, DType type);
 
 }  // namespace thalweg

@@ -13,6 +13,7 @@
 
 namespace thalweg {
 
+// The group of a collective, its keys and its timeout.
 struct CollectiveOptions {
   int group_size = 0;                                 // number of members
   int group_key = 1;                                  // names the group
@@ -27,6 +28,7 @@ enum class ReduceKind {
   kMax,      // the larger
   kMin,      // the smaller
 };
+// How a collective combines the values of its members.
 struct CollectiveReduceOptions {
   ReduceKind kind = ReduceKind::kSum;  // see ReduceKind
   bool mean = false;                   // divide the result by the number of members

@@ -107,7 +107,7 @@ TEST_F(ConstructorsTest, LinearAlgebraAndTransforms) {
   EXPECT_EQ(Eig(s_, m).e.dtype(), kComplex128);
   EXPECT_EQ(Show(SelfAdjointEig(s_, m).e), "SelfAdjointEigV2 [5,4]");
   EXPECT_EQ(Show(LogMatrixDeterminant(s_, m).sign), "LogMatrixDeterminant [5]");
-  EXPECT_EQ(Show(MatrixSolveLs(s_, m, m, 0.5)), "MatrixSolveLs [5,4,4]");
+  EXPECT_EQ(Show(MatrixSolveLs(s_, m, m, {.l2_regularizer = 0.5})), "MatrixSolveLs [5,4,4]");
   const Output spectrum = RFFT(s_, m, {4});
   EXPECT_EQ(Show(spectrum), "RFFT [5,4,3]");
   EXPECT_EQ(spectrum.dtype(), kComplex128);
@@ -138,7 +138,8 @@ TEST_F(ConstructorsTest, SparseAndRagged) {
 TEST_F(ConstructorsTest, Datasets) {
   const Dataset d = Dataset::FromTensorSlices(s_, {x_, Const(s_, {1, 2})});
   EXPECT_EQ(d.output_shapes()[0].ToString(), "[3]");
-  const DatasetIterator next = d.Shuffle(10, 1, 2).Repeat(2).Batch(2, true).Prefetch(1).MakeIterator();
+  const DatasetIterator next =
+      d.Shuffle(10, {.seed = 1, .seed2 = 2}).Repeat(2).Batch(2, true).Prefetch(1).MakeIterator();
   ASSERT_OK(s_.status());
   EXPECT_EQ(Show(next.components[0]), "IteratorGetNext [2,3]");
   EXPECT_EQ(next.components[1].dtype(), kInt32);

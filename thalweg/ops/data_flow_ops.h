@@ -14,6 +14,7 @@ namespace thalweg {
 
 // ---- queues of tuples of tensors ----
 
+// The capacity and the name of a queue.
 struct QueueOptions {
   int64_t capacity = -1;    // the most tuples it holds; negative: no limit
   std::string container;    // where the resource lives; "" is the default container
@@ -31,6 +32,7 @@ Output PaddingFIFOQueue(const Scope& s, const std::vector<DType>& types, const s
 // int64 scalar, comes before `types`.
 Output PriorityQueue(const Scope& s, const std::vector<DType>& types, const std::vector<PartialShape>& shapes,
                      const QueueOptions& options = {});
+// The options of a queue, and how it shuffles its elements.
 struct RandomShuffleQueueOptions {
   int64_t capacity = -1;          // the most tuples it holds; negative: no limit
   int64_t min_after_dequeue = 0;  // as many stay in it, to choose from, until it is closed
@@ -51,7 +53,7 @@ Output QueueEnqueueMany(const Scope& s, Output queue, const std::vector<Output>&
 std::vector<Output> QueueDequeue(const Scope& s, Output queue, const std::vector<DType>& types);
 // Takes `n` tuples as rows; waits until there are as many.
 std::vector<Output> QueueDequeueMany(const Scope& s, Output queue, const IntArg& n, const std::vector<DType>& types);
-// The same, but fewer than n if the queue is closed and has no more.
+// Takes `n` tuples as rows; waits until there are as many, or takes the rest once the queue is closed.
 std::vector<Output> QueueDequeueUpTo(const Scope& s, Output queue, const IntArg& n, const std::vector<DType>& types);
 // Closes the queue: no more tuples go in. Those that wait to be added are cancelled, if
 // asked for.
@@ -63,6 +65,7 @@ Output QueueSize(const Scope& s, Output queue);
 
 // ---- accumulators of gradients, as synchronous training uses them ----
 
+// How an accumulator reduces gradients, and its name.
 struct AccumulatorOptions {
   bool mean = true;         // the mean of the gradients; else their sum
   std::string container;    // as QueueOptions
@@ -82,6 +85,7 @@ Output AccumulatorSetGlobalStep(const Scope& s, Output handle, Output step);
 // The number of gradients in it, an int32 scalar; dense or sparse.
 Output AccumulatorNumAccumulated(const Scope& s, Output handle);
 
+// A gradient of rows, as a sparse accumulator gives it out.
 struct SparseGradientResult {
   Output indices;  // int64: the rows
   Output values;   // the gradient of each row
@@ -110,12 +114,14 @@ Output StackClose(const Scope& s, Output stack);
 
 // ---- arrays of tensors, which live as long as the step ----
 
+// The shapes of a TensorArray's elements, and whether it grows and frees them.
 struct TensorArrayOptions {
   PartialShape element_shape;             // shape of every element
   bool dynamic_size = false;              // writes may make it larger
   bool clear_after_read = true;           // free an element once it was read
   bool identical_element_shapes = false;  // all elements have one shape
 };
+// A TensorArray, as the functions on it take it.
 struct TensorArrayResult {
   Output handle;  // names the array
   Output flow;    // a float: orders reads after writes
@@ -133,6 +139,7 @@ Output TensorArrayGather(const Scope& s, Output handle, Output indices, Output f
                          const PartialShape& element_shape = {});
 // Sets the elements `indices` to the rows of `value`; gives the new flow.
 Output TensorArrayScatter(const Scope& s, Output handle, Output indices, Output value, Output flow);
+// The elements of a TensorArray as one tensor, with the length of each.
 struct TensorArrayConcatResult {
   Output value;    // the elements, joined along their first dimension
   Output lengths;  // int64: the first dimension of each

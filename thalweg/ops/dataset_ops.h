@@ -26,6 +26,13 @@ struct DatasetIterator {
   std::vector<Output> components;  // the next example; every step that runs one takes one
 };
 
+// Options of Dataset::Shuffle.
+struct DatasetShuffleOptions {
+  // The seeds of the order. If both are 0, every run has another order.
+  int64_t seed = 0;
+  int64_t seed2 = 0;  // the second part of the seed
+};
+
 // A sequence of examples, each a tuple of tensors ("components"). A value; valid as long
 // as the graph. Functions give new datasets and add their operations in the scope that the
 // first one was made with.
@@ -52,9 +59,8 @@ class Dataset {
   Dataset Batch(const IntArg& batch_size, bool drop_remainder = false) const;
   // The rows of each component as examples; the opposite of Batch.
   Dataset Unbatch() const;
-  // The examples in random order, drawn from a buffer of buffer_size. With seeds 0, another
-  // order in every run.
-  Dataset Shuffle(const IntArg& buffer_size, int64_t seed = 0, int64_t seed2 = 0) const;
+  // The examples in random order, drawn from a buffer of buffer_size.
+  Dataset Shuffle(const IntArg& buffer_size, const DatasetShuffleOptions& options = {}) const;
   // The dataset `count` times; -1: without end.
   Dataset Repeat(const IntArg& count = -1) const;
   // The first `count` examples; -1: all.

@@ -34,7 +34,7 @@ namespace thalweg {
 namespace {
 
 constexpr int kCasesPerOp = 8, kMostCasesPerOp = 320;
-constexpr int kHollowCases = 6;  // cases per op
+constexpr int kDegenerateCases = 6;  // cases per op
 
 // Ops that give no result to any of the usual cases: most of them need a file, a
 // cluster, or what another op has left in a resource.
@@ -172,7 +172,7 @@ class Fuzzer : private FuzzValues {
 
   // The case that ran last, `times` times with inputs that have no elements but
   // huge dimensions; then it is as it was. Returns how often there was a result.
-  absl::StatusOr<int> RunHollow(int times) {
+  absl::StatusOr<int> RunDegenerate(int times) {
     if (node_ == nullptr) return FailedPrecondition("there is no case");
     const tensorflow::NodeDef def = node_->def();
     std::vector<Slot> inputs(slots_.begin(), slots_.begin() + node_->num_inputs());
@@ -191,17 +191,17 @@ class Fuzzer : private FuzzValues {
     }
     int good = 0;
     for (int k = 0; k < times; ++k) {
-      std::vector<Slot> hollow = inputs;
-      std::vector<Tensor> hollow_values = values;
-      Hollow(absl::MakeSpan(hollow_values));
+      std::vector<Slot> degenerate = inputs;
+      std::vector<Tensor> degenerate_values = values;
+      MakeDegenerate(absl::MakeSpan(degenerate_values));
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (variables[i] == nullptr) {
-          hollow[i].tensor = hollow_values[i];
+          degenerate[i].tensor = degenerate_values[i];
         } else {
-          variables[i]->Assign(hollow_values[i]);
+          variables[i]->Assign(degenerate_values[i]);
         }
       }
-      good += RunWith(def, std::move(hollow)).ok();
+      good += RunWith(def, std::move(degenerate)).ok();
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (variables[i] != nullptr) variables[i]->Assign(values[i]);
@@ -576,10 +576,10 @@ TEST(FuzzTest, NoInputKillsAKernel) {
         Fuzzer fuzzer(*op, std::hash<std::string>()(absl::StrCat(name, "/", i, "/", seed)), &run);
         bool ok = fuzzer.RunNew().ok();
         good += ok;
-        const absl::StatusOr<int> hollow = fuzzer.RunHollow(kHollowCases);
-        cases += hollow.ok() ? kHollowCases : 0;
-        good += hollow.value_or(0);
-        ok = ok && hollow.ok();
+        const absl::StatusOr<int> degenerate = fuzzer.RunDegenerate(kDegenerateCases);
+        cases += degenerate.ok() ? kDegenerateCases : 0;
+        good += degenerate.value_or(0);
+        ok = ok && degenerate.ok();
         for (int k = 0; ok && k < 6; ++k, ++cases) {
           ok = fuzzer.RunMutant().ok();
           good += ok;

@@ -19,6 +19,7 @@ enum class JpegDct {
   kIntegerFast,      // faster, less exact
   kIntegerAccurate,  // exact
 };
+// How DecodeJpeg decodes: channels, size, and files that were cut off.
 struct DecodeJpegOptions {
   int channels = 0;                        // 1 or 3; 0: as the file has
   int ratio = 1;                           // 1, 2, 4 or 8: how many times smaller the image gets
@@ -46,6 +47,7 @@ Output ExtractJpegShape(const Scope& s, Output contents, DType output_type = kIn
 
 // ---- sizes ----
 
+// Where a resize places the centers of pixels.
 struct ResizeOptions {
   bool align_corners = false;       // the centers of the corner pixels stay in place
   bool half_pixel_centers = false;  // pixels count from their centers
@@ -56,20 +58,27 @@ Output ResizeBilinear(const Scope& s, Output images, const IntsArg& size, const 
 Output ResizeNearestNeighbor(const Scope& s, Output images, const IntsArg& size, const ResizeOptions& options = {});
 // Images of size {height, width}, by bicubic interpolation; gives float.
 Output ResizeBicubic(const Scope& s, Output images, const IntsArg& size, const ResizeOptions& options = {});
-// Images of size {height, width}, of the means of areas; gives float.
-Output ResizeArea(const Scope& s, Output images, const IntsArg& size, bool align_corners = false);
+// Where ResizeArea places the corners of the image.
+struct ResizeAreaOptions {
+  bool align_corners = false;  // the centers of the corner pixels of the input and of the output coincide
+};
+// Resizes images [batch, height, width, channels] to size {height, width}: each pixel is the mean of the area of the
+// input that it covers. Gives float.
+Output ResizeArea(const Scope& s, Output images, const IntsArg& size, const ResizeAreaOptions& options = {});
 
 // How pixels of a crop are made.
 enum class CropMethod {
   kBilinear,  // by interpolation
   kNearest,   // the value of the nearest pixel
 };
+// How CropAndResize computes pixels inside and outside of the image.
 struct CropAndResizeOptions {
   CropMethod method = CropMethod::kBilinear;  // see CropMethod
   float extrapolation_value = 0;              // for pixels outside of the image
 };
-// Parts of images, resized to crop_size. `boxes` [n, 4] are y1, x1, y2, x2 as parts of
-// the image's size; box_ind [n] says of which image.
+// Cuts n boxes out of images [batch, height, width, channels] and resizes each to crop_size: float
+// [n, crop_height, crop_width, channels]. A row of `boxes` [n, 4] is y1, x1, y2, x2 as fractions of the image's
+// height and width. `box_ind` [n] is the index of each box's image in the batch.
 Output CropAndResize(const Scope& s, Output image, Output boxes, Output box_ind, const IntsArg& crop_size,
                      const CropAndResizeOptions& options = {});
 

@@ -21,6 +21,7 @@ Output Save(const Scope& s, Output prefix, Output tensor_names, Output shape_and
 // Reads tensors of these types; the arguments are those of Save.
 std::vector<Output> Restore(const Scope& s, Output prefix, Output tensor_names, Output shape_and_slices,
                             const std::vector<DType>& dtypes);
+// How MergeV2Checkpoints treats folders and missing parts.
 struct MergeCheckpointsOptions {
   bool delete_old_dirs = true;       // delete the folders of the parts
   bool allow_missing_files = false;  // go on if a part is missing
@@ -62,6 +63,7 @@ Output MergeSummary(const Scope& s, const std::vector<Output>& inputs);
 Output WholeFileReader(const Scope& s);
 // A reader of lines, without their ends.
 Output TextLineReader(const Scope& s, int64_t skip_header_lines = 0);
+// The bytes around records of one length, and the compression of the files.
 struct FixedLengthReaderOptions {
   int64_t header_bytes = 0;                              // passed over at the beginning of a file
   int64_t footer_bytes = 0;                              // passed over at the end of a file
@@ -72,6 +74,7 @@ struct FixedLengthReaderOptions {
 Output FixedLengthRecordReader(const Scope& s, int64_t record_bytes, const FixedLengthReaderOptions& options = {});
 // A reader of TFRecord files.
 Output TFRecordReader(const Scope& s, CompressionType compression = CompressionType::kNone);
+// A record that a reader has read.
 struct RecordResult {
   Output key;    // string: file and position
   Output value;  // string: the record
@@ -98,6 +101,7 @@ Output MatchingFiles(const Scope& s, Output pattern);
 
 // ---- formats ----
 
+// The format of the lines that DecodeCsv splits.
 struct DecodeCsvOptions {
   std::string field_delim = ",";     // one character
   bool use_quote_delim = true;       // fields may be in quotes
@@ -110,7 +114,8 @@ std::vector<Output> DecodeCsv(const Scope& s, Output records, const std::vector<
                               const DecodeCsvOptions& options = {});
 // The bytes of strings as numbers: strings [...] give [..., n].
 Output DecodeRaw(const Scope& s, Output bytes, DType out_type, bool little_endian = true);
-// The same for strings of different lengths: cut off or filled up to fixed_length bytes.
+// The bytes of strings of different lengths as numbers: each string is cut off or filled with zeros to fixed_length
+// bytes. Strings [...] give [..., n].
 Output DecodePaddedRaw(const Scope& s, Output input_bytes, const IntArg& fixed_length, DType out_type,
                        bool little_endian = true);
 // Decompresses each string.

@@ -15,6 +15,7 @@
 
 namespace thalweg {
 
+// The name by which sessions share a table.
 struct TableOptions {
   std::string container;    // where the resource lives; "" is the default container
   std::string shared_name;  // sessions that name it share it; without one it belongs to this op and session
@@ -26,6 +27,7 @@ Output MutableHashTable(const Scope& s, DType key, DType value, const TableOptio
 
 // Fills a HashTable with keys and values of one shape.
 Output InitializeTable(const Scope& s, Output table, Output keys, Output values);
+// Which columns of a text file are the keys and the values of a table.
 struct TextFileOptions {
   int64_t key_index = -2;        // the column of the keys, from 0 on; -1: the line number; -2: the whole line
   int64_t value_index = -1;      // the column of the values, as key_index
@@ -43,6 +45,7 @@ Output LookupTableInsert(const Scope& s, Output table, Output keys, Output value
 Output LookupTableRemove(const Scope& s, Output table, Output keys);
 // The number of keys, an int64 scalar.
 Output LookupTableSize(const Scope& s, Output table);
+// All keys of a table, and their values.
 struct TableResult {
   Output keys;    // [n]
   Output values;  // [n]

@@ -199,6 +199,7 @@ Output GreaterEqual(const Scope& s, Output x, Output y);
 Output Equal(const Scope& s, Output x, Output y);
 // True where elements differ; gives bool.
 Output NotEqual(const Scope& s, Output x, Output y);
+// How far two elements may differ.
 struct ApproximateEqualOptions {
   float tolerance = 1e-5f;  // the largest difference
 };
@@ -213,7 +214,7 @@ Output LogicalOr(const Scope& s, Output x, Output y);
 
 // The sum of tensors of one shape.
 Output AddN(const Scope& s, const std::vector<Output>& inputs);
-// The same; the shape of the result is given.
+// The sum of tensors, whose common shape is `shape`.
 Output AccumulateN(const Scope& s, const std::vector<Output>& inputs, const PartialShape& shape);
 // Elements of `t` where the condition, a bool tensor, holds, else of `e`. Broadcasts all
 // three.
@@ -223,6 +224,7 @@ Output ClipByValue(const Scope& s, Output t, Output clip_value_min, Output clip_
 
 // ---- types ----
 
+// How Cast rounds.
 struct CastOptions {
   bool truncate = false;  // cut mantissas instead of rounding
 };
@@ -231,6 +233,7 @@ Output Cast(const Scope& s, Output x, DType dtype, const CastOptions& options = 
 
 // ---- reductions ----
 
+// The shape of the result of a reduction.
 struct ReduceOptions {
   bool keep_dims = false;  // reduced dimensions stay, with size 1
 };
@@ -278,6 +281,7 @@ Output ReduceAny(const Scope& s, Output input, const Axes& axes = Axes::All(), c
 // The root of the sum of squares along `axes`.
 Output EuclideanNorm(const Scope& s, Output input, const Axes& axes = Axes::All(), const ReduceOptions& options = {});
 
+// The type of the positions that ArgMax and ArgMin return.
 struct ArgMaxOptions {
   DType output_type = kInt64;  // or kInt32
 };
@@ -286,6 +290,7 @@ Output ArgMax(const Scope& s, Output input, const IntArg& dimension, const ArgMa
 // The position of the smallest element along a dimension, which the result does not have.
 Output ArgMin(const Scope& s, Output input, const IntArg& dimension, const ArgMaxOptions& options = {});
 
+// The direction of Cumsum and Cumprod, and whether an element counts for itself.
 struct CumulativeOptions {
   bool exclusive = false;  // an element does not count itself
   bool reverse = false;    // from the end
@@ -310,12 +315,14 @@ Output UpperBound(const Scope& s, Output sorted_inputs, Output values, DType out
 
 // ---- matrix products ----
 
+// Which operands of MatMul are transposed.
 struct MatMulOptions {
   bool transpose_a = false;  // use the transpose of a
   bool transpose_b = false;  // use the transpose of b
 };
 // The product of matrices: [m,k] and [k,n] give [m,n].
 Output MatMul(const Scope& s, Output a, Output b, const MatMulOptions& options = {});
+// Which operands of BatchMatMul are replaced by their conjugate transpose.
 struct BatchMatMulOptions {
   bool adj_x = false;  // use the conjugate transpose of the last two dimensions of x
   bool adj_y = false;  // use the conjugate transpose of the last two dimensions of y

@@ -19,6 +19,7 @@ namespace thalweg {
 
 // ---- convolution ----
 
+// The paddings, dilations and layout of a convolution.
 struct ConvOptions {
   std::vector<int64_t> explicit_paddings;              // zeros before and after, per dimension; for Padding::kExplicit
   std::vector<int64_t> dilations;                      // distance of the taps, per dimension; empty: 1
@@ -63,6 +64,7 @@ Output AvgPool(const Scope& s, Output value, const std::vector<int64_t>& ksize, 
 Output AvgPool3D(const Scope& s, Output input, const std::vector<int64_t>& ksize, const std::vector<int64_t>& strides,
                  Padding padding);
 
+// The maxima of windows, and where they were.
 struct MaxPoolWithArgmaxResult {
   Output output;  // as MaxPool
   Output argmax;  // int64: where each maximum was in its image: (y * width + x) * channels + c
@@ -73,22 +75,25 @@ MaxPoolWithArgmaxResult MaxPoolWithArgmax(const Scope& s, Output input, const st
 
 // ---- normalization and bias ----
 
+// The parameters of Lrn's formula.
 struct LrnOptions {
   int64_t depth_radius = 5;  // channels on either side
-  float bias = 1;            // see Lrn
-  float alpha = 1;           // see Lrn
-  float beta = 0.5f;         // see Lrn
+  float bias = 1;            // added to the sum, so that the divisor is not 0
+  float alpha = 1;           // weight of the sum of squares
+  float beta = 0.5f;         // exponent of the divisor
 };
 // Local response normalization: input / (bias + alpha * sum of squares of the
 // 2 * depth_radius + 1 channels around)^beta (Krizhevsky et al. 2012).
 Output Lrn(const Scope& s, Output input, const LrnOptions& options = {});
 
+// The constants and the layout of FusedBatchNorm, and whether it trains.
 struct FusedBatchNormOptions {
   float epsilon = 0.0001f;                             // added to the variance
   float exponential_avg_factor = 1;                    // weight of the batch in the moving averages
   bool is_training = true;                             // normalize by the batch's own mean and variance
   DataFormat data_format = DataFormat::kChannelsLast;  // layout of input and output
 };
+// The normalized values, and the statistics of the batch.
 struct FusedBatchNormResult {
   Output y;               // the normalized input
   Output batch_mean;      // [channels]
@@ -100,6 +105,7 @@ struct FusedBatchNormResult {
 FusedBatchNormResult FusedBatchNorm(const Scope& s, Output x, Output scale, Output offset, Output mean, Output variance,
                                     const FusedBatchNormOptions& options = {});
 
+// The layout of the values that BiasAdd adds to.
 struct BiasAddOptions {
   DataFormat data_format = DataFormat::kChannelsLast;  // where the channels are
 };
@@ -114,6 +120,7 @@ Output BiasAddGrad(const Scope& s, Output out_backprop, const BiasAddOptions& op
 Output Relu(const Scope& s, Output features);
 // min(max(x, 0), 6).
 Output Relu6(const Scope& s, Output features);
+// The slope of LeakyRelu for negative values.
 struct LeakyReluOptions {
   float alpha = 0.2f;  // the slope below 0
 };
@@ -135,6 +142,7 @@ Output LogSoftmax(const Scope& s, Output logits);
 
 // ---- losses ----
 
+// The loss of each example and its derivative.
 struct CrossEntropyResult {
   Output loss;      // [batch]
   Output backprop;  // [batch, classes]: the derivative of the loss by the features
@@ -142,16 +150,18 @@ struct CrossEntropyResult {
 // Cross entropy of softmax(features) and labels, both [batch, classes]; each row of the
 // labels is a distribution. SoftmaxCrossEntropy in losses.h has only the loss.
 CrossEntropyResult SoftmaxCrossEntropyWithLogits(const Scope& s, Output features, Output labels);
-// The same for labels that are class numbers, int32 or int64 [batch].
+// Cross entropy of softmax(features), [batch, classes], and labels that are class numbers, int32 or int64 [batch].
 CrossEntropyResult SparseSoftmaxCrossEntropyWithLogits(const Scope& s, Output features, Output labels);
 // Half the sum of the squares, a scalar.
 Output L2Loss(const Scope& s, Output t);
 
+// How CtcLoss treats repeated labels and long sequences.
 struct CtcLossOptions {
   bool preprocess_collapse_repeated = false;       // merge labels that repeat, before the loss
   bool ctc_merge_repeated = true;                  // merge predictions that repeat
   bool ignore_longer_outputs_than_inputs = false;  // give such examples no loss, instead of an error
 };
+// The loss of each sequence and its derivative.
 struct CtcLossResult {
   Output loss;      // [batch]: the negative logarithm of the probability
   Output gradient;  // [time, batch, classes]
@@ -180,9 +190,11 @@ CtcDecoded CtcBeamSearchDecoder(const Scope& s, Output inputs, Output sequence_l
 // True for each row of predictions [batch, classes] whose target class, int [batch], is
 // among the k largest.
 Output InTopK(const Scope& s, Output predictions, Output targets, const IntArg& k);
+// The order of the elements that TopK returns.
 struct TopKOptions {
   bool sorted = true;  // largest first
 };
+// The largest elements of each row, and where they were.
 struct TopKResult {
   Output values;   // [..., k]
   Output indices;  // int32 [..., k]: their places in the last dimension

@@ -12,6 +12,7 @@
 
 namespace thalweg {
 
+// The seeds of a random op.
 struct RandomOptions {
   int64_t seed = 0;   // with seed2 0, too: other numbers in every run
   int64_t seed2 = 0;  // see seed
@@ -46,7 +47,7 @@ Output StatelessRandomUniformInt(const Scope& s, const IntsArg& shape, const Int
 Output StatelessRandomUniformFullInt(const Scope& s, const IntsArg& shape, const IntsArg& seed, DType dtype = kUint64);
 // Numbers of the standard normal distribution that follow from `seed`.
 Output StatelessRandomNormal(const Scope& s, const IntsArg& shape, const IntsArg& seed, DType dtype = kFloat);
-// The same within two standard deviations.
+// Numbers of the standard normal distribution, without those beyond two standard deviations, that follow from `seed`.
 Output StatelessTruncatedNormal(const Scope& s, const IntsArg& shape, const IntsArg& seed, DType dtype = kFloat);
 
 }  // namespace thalweg

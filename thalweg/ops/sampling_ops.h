@@ -8,11 +8,13 @@
 
 namespace thalweg {
 
+// Whether candidates are distinct, and the seeds.
 struct CandidateSamplerOptions {
   bool unique = true;  // no class twice
   int64_t seed = 0;    // with seed2 0, too: other classes in every run
   int64_t seed2 = 0;   // see seed
 };
+// The classes that were drawn, and how often each class is expected in such a sample.
 struct CandidateSamplerResult {
   Output sampled_candidates;      // int64 [num_sampled]
   Output true_expected_count;     // float [batch, num_true]: how often each true class is expected in such a sample
@@ -24,11 +26,12 @@ struct CandidateSamplerResult {
 CandidateSamplerResult LogUniformCandidateSampler(const Scope& s, Output true_classes, int64_t num_true,
                                                   int64_t num_sampled, int64_t range_max,
                                                   const CandidateSamplerOptions& options = {});
-// The same, all classes with one probability.
+// num_sampled classes of [0, range_max), all with the same probability. true_classes is int64 [batch, num_true].
 CandidateSamplerResult UniformCandidateSampler(const Scope& s, Output true_classes, int64_t num_true,
                                                int64_t num_sampled, int64_t range_max,
                                                const CandidateSamplerOptions& options = {});
 
+// The sampled classes that are true classes of an example.
 struct AccidentalHitsResult {
   Output indices;  // int32: rows of true_classes
   Output ids;      // int64: positions in sampled_candidates

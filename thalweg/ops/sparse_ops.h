@@ -26,7 +26,7 @@ Output SparseToDense(const Scope& s, const SparseTensor& input, const ScalarArg&
                      bool validate_indices = true);
 // The elements in row-major order.
 SparseTensor SparseReorder(const Scope& s, const SparseTensor& input);
-// The same elements in another shape; one size may be -1.
+// The elements of a sparse tensor in another dense shape; one size may be -1.
 SparseTensor SparseReshape(const Scope& s, const SparseTensor& input, const IntsArg& new_shape);
 // Joins sparse tensors along a dimension.
 SparseTensor SparseConcat(const Scope& s, const std::vector<SparseTensor>& inputs, int axis);
@@ -34,6 +34,7 @@ SparseTensor SparseConcat(const Scope& s, const std::vector<SparseTensor>& input
 std::vector<SparseTensor> SparseSplit(const Scope& s, const SparseTensor& input, const IntArg& axis, int num_split);
 // `size` elements of each dimension from `start` on.
 SparseTensor SparseSlice(const Scope& s, const SparseTensor& input, const IntsArg& start, const IntsArg& size);
+// A sparse tensor without empty rows, and the rows that were filled.
 struct SparseFillEmptyRowsResult {
   SparseTensor output;         // with the default in rows that were empty
   Output empty_row_indicator;  // bool [rows]: true for those rows
@@ -59,6 +60,7 @@ Output SparseDenseCwiseAdd(const Scope& s, const SparseTensor& a, Output dense);
 Output SparseDenseCwiseMul(const Scope& s, const SparseTensor& a, Output dense);
 Output SparseDenseCwiseDiv(const Scope& s, const SparseTensor& a, Output dense);
 
+// Which operands of SparseTensorDenseMatMul are replaced by their conjugate transpose.
 struct SparseMatMulOptions {
   bool adjoint_a = false;  // use the conjugate transpose of a
   bool adjoint_b = false;  // use the conjugate transpose of b
@@ -69,8 +71,15 @@ Output SparseTensorDenseMatMul(const Scope& s, const SparseTensor& a, Output b,
 // Softmax over the elements that are given, along the last dimension; values for the
 // input's indices.
 Output SparseSoftmax(const Scope& s, const SparseTensor& input);
-// The dense sum or maximum along axes:
-Output SparseReduceSum(const Scope& s, const SparseTensor& input, const IntsArg& axes, bool keep_dims = false);
-Output SparseReduceMax(const Scope& s, const SparseTensor& input, const IntsArg& axes, bool keep_dims = false);
+// Options of SparseReduceSum and SparseReduceMax.
+struct SparseReduceOptions {
+  bool keep_dims = false;  // reduced axes stay, with size 1
+};
+// The sum along axes, as a dense tensor of the input's type.
+Output SparseReduceSum(const Scope& s, const SparseTensor& input, const IntsArg& axes,
+                       const SparseReduceOptions& options = {});
+// The maximum of the elements that are present along axes, as a dense tensor of the input's type.
+Output SparseReduceMax(const Scope& s, const SparseTensor& input, const IntsArg& axes,
+                       const SparseReduceOptions& options = {});
 
 }  // namespace thalweg

@@ -11,6 +11,7 @@
 
 namespace thalweg {
 
+// The name by which sessions share a variable.
 struct VariableOptions {
   std::string container;    // where the resource lives; "" is the default container
   std::string shared_name;  // the name of the node, if empty
@@ -28,10 +29,12 @@ Output IsVariableInitialized(const Scope& s, Output ref_or_resource);
 // fails with OUT_OF_RANGE at `limit`.
 Output CountUpTo(const Scope& s, Output ref_or_resource, int64_t limit);
 
+// The checks and the locking of Assign.
 struct AssignOptions {
   bool validate_shape = true;  // the value must have the shape of the variable
   bool use_locking = true;     // other updates wait
 };
+// The locking of an update of a variable.
 struct UpdateOptions {
   bool use_locking = false;  // other updates wait
 };

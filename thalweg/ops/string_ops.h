@@ -36,6 +36,7 @@ Output StringLower(const Scope& s, Output input, StringEncoding encoding = Strin
 // In capital letters.
 Output StringUpper(const Scope& s, Output input, StringEncoding encoding = StringEncoding::kBytes);
 
+// The separator of ReduceJoin, and the shape of its result.
 struct ReduceJoinOptions {
   bool keep_dims = false;  // reduced dimensions stay, with size 1
   std::string separator;   // between the strings
@@ -47,6 +48,7 @@ Output ReduceJoin(const Scope& s, Output inputs, const IntsArg& reduction_indice
 Output UnsortedSegmentJoin(const Scope& s, Output inputs, Output segment_ids, const IntArg& num_segments,
                            absl::string_view separator = "");
 
+// The parts of strings, as a sparse matrix with a row for each string.
 struct StringSplitResult {
   Output indices;  // int64 [n, 2]: string, position
   Output values;   // string [n]: the parts
@@ -63,17 +65,18 @@ Output StringFormat(const Scope& s, const std::vector<Output>& inputs, absl::str
 
 // A bool tensor: true where the whole string matches.
 Output RegexFullMatch(const Scope& s, Output input, Output pattern);
-// The same, of a constant pattern.
+// A bool tensor: true where the whole string matches a constant pattern.
 Output RegexFullMatch(const Scope& s, Output input, absl::string_view pattern);
 // Replaces the first or all matches. `rewrite` may have \1 to \9 for the text of groups, \0
 // for the whole match.
 Output RegexReplace(const Scope& s, Output input, Output pattern, Output rewrite, bool replace_global = true);
-// The same, of a constant pattern.
+// Replaces the first or all matches of a constant pattern by `rewrite`, in which \1 to \9 are groups.
 Output RegexReplace(const Scope& s, Output input, absl::string_view pattern, absl::string_view rewrite,
                     bool replace_global = true);
 
 // ---- numbers ----
 
+// The format in which AsString writes numbers.
 struct AsStringOptions {
   int64_t precision = -1;   // digits after the point; -1: the default
   bool scientific = false;  // as 1.5e+00
@@ -87,7 +90,7 @@ Output AsString(const Scope& s, Output input, const AsStringOptions& options = {
 Output StringToNumber(const Scope& s, Output string_tensor, DType out_type = kFloat);
 // A number in [0, num_buckets) for every string; fast, but easy to attack.
 Output StringToHashBucketFast(const Scope& s, Output input, int64_t num_buckets);
-// The same with a secret key of two numbers.
+// A number in [0, num_buckets) for every string; keyed by two secret numbers, which protects from provoked collisions.
 Output StringToHashBucketStrong(const Scope& s, Output input, int64_t num_buckets, const std::vector<int64_t>& key);
 // The edit (Levenshtein) distance of sparse tensors of sequences, hypothesis and truth;
 // divided by the length of the truth if `normalize`.
@@ -107,6 +110,7 @@ enum class UnicodeErrors {
   kIgnore,   // are left out
   kStrict,   // fail the step
 };
+// How invalid characters are treated.
 struct UnicodeOptions {
   UnicodeErrors errors = UnicodeErrors::kReplace;  // see UnicodeErrors
   int64_t replacement_char = 65533;                // for kReplace
@@ -116,6 +120,7 @@ struct UnicodeOptions {
 // any encoding that has a name in ICU and is known here, such as "LATIN-1".
 Output UnicodeTranscode(const Scope& s, Output input, absl::string_view input_encoding,
                         absl::string_view output_encoding, const UnicodeOptions& options = {});
+// The characters of all strings, with the positions at which each string begins.
 struct UnicodeDecodeResult {
   Output row_splits;   // int64: where each string's characters begin
   Output char_values;  // int32: code points

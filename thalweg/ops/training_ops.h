@@ -9,6 +9,7 @@
 
 namespace thalweg {
 
+// The locking of an optimizer's update.
 struct ApplyOptions {
   bool use_locking = false;  // updates of one variable wait for each other
 };
@@ -16,6 +17,7 @@ struct ApplyOptions {
 // var -= alpha * delta
 Output ApplyGradientDescent(const Scope& s, Output var, Output alpha, Output delta, const ApplyOptions& options = {});
 
+// The locking and the kind of momentum.
 struct ApplyMomentumOptions {
   bool use_locking = false;   // updates of one variable wait for each other
   bool use_nesterov = false;  // look ahead along the momentum
@@ -33,6 +35,7 @@ Output ApplyKerasMomentum(const Scope& s, Output var, Output accum, Output lr, O
 Output SparseApplyKerasMomentum(const Scope& s, Output var, Output accum, Output lr, Output grad, Output indices,
                                 Output momentum, const ApplyMomentumOptions& options = {});
 
+// The locking and the kind of momentum of Adam.
 struct ApplyAdamOptions {
   bool use_locking = false;   // updates of one variable wait for each other
   bool use_nesterov = false;  // look ahead along the momentum
@@ -50,6 +53,7 @@ Output ApplyAdamWithAmsgrad(const Scope& s, Output var, Output m, Output v, Outp
                             Output beta2_power, Output lr, Output beta1, Output beta2, Output epsilon, Output grad,
                             const ApplyOptions& options = {});
 
+// The locking of Adagrad's update, and whether it changes the accumulator.
 struct ApplyAdagradOptions {
   bool use_locking = false;  // updates of one variable wait for each other
   bool update_slots = true;  // accum changes, too
@@ -97,6 +101,7 @@ Output SparseApplyCenteredRMSProp(const Scope& s, Output var, Output mg, Output 
                                   Output momentum, Output epsilon, Output grad, Output indices,
                                   const ApplyOptions& options = {});
 
+// The locking of FTRL's update, and the form in which it keeps `linear`.
 struct ApplyFtrlOptions {
   bool use_locking = false;            // updates of one variable wait for each other
   bool multiply_linear_by_lr = false;  // keep linear multiplied by the learning rate
@@ -129,10 +134,13 @@ Output ApplyProximalAdagrad(const Scope& s, Output var, Output accum, Output lr,
 Output SparseApplyProximalAdagrad(const Scope& s, Output var, Output accum, Output lr, Output l1, Output l2,
                                   Output grad, Output indices, const ApplyOptions& options = {});
 
-// Larger steps where the signs of the gradient and of its average agree.
+// m is the moving average of gradients with decay beta;
+// var -= lr * (alpha + sign_decay * sign(grad) * sign(m)) * grad (Bello et al. 2017): larger steps where both signs
+// agree.
 Output ApplyAddSign(const Scope& s, Output var, Output m, Output lr, Output alpha, Output sign_decay, Output beta,
                     Output grad, const ApplyOptions& options = {});
-// The same with a power of logbase as the size of a step.
+// m is the moving average of gradients with decay beta;
+// var -= lr * exp(logbase * sign_decay * sign(grad) * sign(m)) * grad (Bello et al. 2017).
 Output ApplyPowerSign(const Scope& s, Output var, Output m, Output lr, Output logbase, Output sign_decay, Output beta,
                       Output grad, const ApplyOptions& options = {});
 

@@ -83,7 +83,7 @@ TEST(FindStages, StaysSerialWhereOneSideIsSmall) {
   EXPECT_TRUE(p.Find().empty());
 }
 
-TEST(FindStages, StaysSerialWhereTheCrewIsFasterInside) {
+TEST(FindStages, StaysSerialWhereThreadsInsideOfOpsAreFaster) {
   // Each takes 50 us with the pool's help and 100 us without: forking wins
   // nothing.
   TestPlan p;
@@ -200,15 +200,15 @@ TEST(AdaptiveSchedule, ASessionLearnsToFork) {
   for (int i = 0; i < AdaptiveSchedule::kWarmUpRuns + AdaptiveSchedule::kMeasuredRuns; ++i) run();
   {
     MutexLock lock(&threads_mutex);
-    EXPECT_EQ(threads.size(), 1) << "it forked before it knew what that is worth";
+    EXPECT_EQ(threads.size(), 1) << "it used a second thread before it had measured the benefit";
   }
-  // The helper may be late now and then; not always.
+  // A helper thread may wake too late in some runs, but not in all of them.
   for (int i = 0; i < 2000; ++i) {
     run();
     MutexLock lock(&threads_mutex);
     if (threads.size() > 1) return;
   }
-  ADD_FAILURE() << "it never forked";
+  ADD_FAILURE() << "it never used a second thread";
 }
 
 }  // namespace

@@ -47,9 +47,9 @@ Output BehindIdentities(const Node& node) {
   return {};
 }
 
-class LateReads {
+class DeferredReads {
  public:
-  explicit LateReads(Graph& graph)
+  explicit DeferredReads(Graph& graph)
       : graph_(graph),
         consumers_(Consumers(graph)),
         shown_(graph.num_nodes()),
@@ -217,7 +217,7 @@ bool UpdatesVariable(const Node& node) {
   return false;
 }
 
-std::vector<bool> DeferReads(Graph& graph) { return LateReads(graph).Run(); }
+std::vector<bool> DeferReads(Graph& graph) { return DeferredReads(graph).Run(); }
 
 bool ReadsInPlace(const Node& n, int i) {
   static const absl::flat_hash_set<absl::string_view> kOps = {"Gather", "GatherV2", "GatherNd",

@@ -54,8 +54,8 @@ class Execution {
   void ListDelays(Visit&& visit) const {
     run_->ListDelays(visit);
   }
-  // True if it waits for nothing but room in queues that are full: whoever fills
-  // queues is meant to be ahead of whoever empties them.
+  // True if the step only waits for room in full queues. That is not a problem: a producer is meant to be
+  // ahead of its consumers.
   bool WaitsForRoom() const;
 
  private:

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides on which device every node runs, and can say why.
 //
-// A node goes where its device string says, merged with those of the nodes it
-// must be together with: colocation ("_class" = "loc:@other"), variables and
-// what uses them by reference, resources and what uses their handles. What is
-// left open goes to the default device. With soft placement, a device that is
-// not there, or has no kernel for the op, is replaced by one that can.
+// A node runs on the device that its device string names, merged with the strings of all nodes it must share a
+// device with: nodes that it is colocated with ("_class" = "loc:@other"), a variable and the nodes that use it by
+// reference, a resource and the nodes that use its handle. The default device completes a partial name. With soft
+// placement, the placer replaces a device that does not exist, or has no kernel for the op, by one that can run it.
 #pragma once
 
 #include <string>
@@ -30,17 +29,16 @@ struct PlacerOptions {
   std::vector<PlacementDevice> devices;  // in order of preference
   std::string default_device;            // full name; "" is the first
   bool allow_soft_placement = false;
-  const StatePlacement* states = nullptr;  // borrowed; what is decided already
+  const StatePlacement* states = nullptr;  // borrowed; the devices that are decided already
 };
 
 // Sets the device of every node to a full name. INVALID_ARGUMENT, naming the
 // node, what it asked for and what there is, if a node has no place.
 absl::StatusOr<std::vector<Placed>> Place(Graph& graph, const PlacerOptions& options);
 
-// Where the nodes of a session's graph are that keep state. The whole graph
-// decides, not what a step needs of it: all steps find a variable in one place,
-// though only some have the node that asks for a device. And they stay there when
-// the graph grows.
+// The devices of the nodes of a session's graph that keep state. The whole graph decides, not the part that a step
+// needs: only some steps contain the node that requests a device, but all steps must find the variable in the same
+// place. State stays where it is when the graph grows.
 class StatePlacement {
  public:
   struct Decision {

@@ -39,9 +39,9 @@ inline void EmptySlot(Slot& slot) {
   slot.variable = nullptr;
 }
 
-// Counts what is left: segments not run and waits not over. Whoever brings the
-// count to zero ends the run. After an error, segments are passed over, so
-// that the count still comes down; waits end because the step is cancelled.
+// One run of a plan. It counts the segments that have not run and the waits that are not over. The thread that
+// brings the count to zero ends the run. After an error, segments are skipped but still counted down; waits end
+// because the step is cancelled.
 class PlanRun {
  public:
   using Done = absl::AnyInvocable<void(const absl::Status&)>;

@@ -49,7 +49,8 @@ absl::Status SendFile(int socket, int file) {
   std::memcpy(CMSG_DATA(rights), &file, sizeof(int));
   while (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
     if (errno == EINTR) continue;
-    if (WouldBlock()) return Unavailable("The program that has the Python function takes no calls");
+    if (WouldBlock())
+      return Unavailable("The program that has the Python function does not read its calls: its socket is full");
     return Gone(std::strerror(errno));
   }
   return absl::OkStatus();
@@ -57,8 +58,7 @@ absl::Status SendFile(int socket, int file) {
 
 }  // namespace
 
-// A call, until somebody ends it: its result, its cancellation, or the end of the
-// program.
+// A call that has not ended. Its result, its cancellation or the end of the program ends it.
 struct ScriptChannel::Waiting {
   std::string message;
   Done done;
@@ -105,8 +105,8 @@ class ScriptChannel::Connection final : public SocketLoop::Source, public std::e
   const std::shared_ptr<Control> control_;
   uint64_t id_ = 0;  // in the loop
 
-  // One thread at a time: whoever has started the call, then the one that finds the
-  // socket ready. The calls to the loop are between them.
+  // Used by one thread at a time: first the one that starts the call, then the one that finds the
+  // socket ready. The calls to the loop order the two.
   std::shared_ptr<Waiting> call_;
   size_t sent_ = 0;
   std::string result_;

@@ -290,7 +290,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const tensorflow::ServerDef& def, ServerOptions options) {
   if (!def.protocol().empty() && def.protocol() != "grpc") {
-    return InvalidArgument("No server for the protocol \"", def.protocol(), "\": only grpc is spoken here");
+    return InvalidArgument("ServerDef.protocol is \"", def.protocol(), "\", expected \"grpc\"");
   }
   ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromProto(def.cluster()));
   const auto& counts = def.default_session_config().device_count();

@@ -22,6 +22,7 @@ namespace thalweg {
 
 class ScriptFunctions;
 
+// How a server listens, what it records, and how long it waits for peers.
 struct ServerOptions {
   int cpu_devices = 1;  // number of devices: /device:CPU:0, CPU:1, ...
   int threads = 0;      // threads that run kernels; 0: one per core

@@ -49,6 +49,7 @@ double CpuSeconds() {
 }
 
 double ResidentBytes() {
+  // The second number of statm is the resident set, in pages.
   std::ifstream file("/proc/self/statm");
   double total = 0, resident = 0;
   file >> total >> resident;
@@ -195,6 +196,7 @@ void TaskReporter::Run() {
 }
 
 void TaskReporter::DumpAfterFaults() {
+  // One fault often causes many: a lost task fails the steps of all others. They go into one dump, and pauses grow.
   constexpr int64_t kFirstPauseNanos = 10'000'000'000, kMaxPauseNanos = 60 * kFirstPauseNanos;
   const int64_t faults = options_.monitor->num_faults();
   if (faults == dumped_faults_ || (dumped_nanos_ != 0 && NowNanos() - dumped_nanos_ < dump_pause_nanos_)) return;
@@ -202,7 +204,9 @@ void TaskReporter::DumpAfterFaults() {
   dumped_nanos_ = NowNanos();
   dump_pause_nanos_ = std::clamp(2 * dump_pause_nanos_, kFirstPauseNanos, kMaxPauseNanos);
   if (const absl::StatusOr<std::string> path = Write(options_.collects); path.ok()) {
-    LOG(INFO) << "Something went wrong: the last steps and events of "
+    const int64_t step = GlobalStep();
+    LOG(INFO) << ShortTaskName(options_.monitor->task()) << (step < 0 ? "" : absl::StrCat(", global step ", step))
+              << ": " << options_.monitor->last_fault() << ". The last steps and events of "
               << (options_.collects ? "all tasks" : "this task") << " are in " << *path;
   } else {
     LOG(WARNING) << "Cannot write the flight recorder: " << path.status().message();
@@ -247,11 +251,13 @@ absl::StatusOr<std::string> TaskReporter::Write(bool whole_job) {
   int number = 0;
   {
     MutexLock lock(&mutex_);
+    // The limit keeps a job that fails again and again from filling the disk.
     if (dumps_ >= kMaxDumps) return ResourceExhausted("The flight recorder was written ", kMaxDumps, " times already");
     number = dumps_++;
   }
   const bool is_default = options_.flight_folder == DefaultFlightFolder();
   if (is_default) RETURN_IF_ERROR(MakeDefaultFolder());
+  // May ask other tasks, so no lock is held. A task that does not answer is marked as such in the result.
   const JobStatus job = Records(whole_job, static_cast<int>(TaskMonitor::kMaxSteps));
   const std::string task = absl::StrReplaceAll(ShortTaskName(options_.monitor->task()), {{" ", "-"}, {"/", "-"}});
   const std::string stem = absl::StrCat(options_.flight_folder, "/", task, "-", getpid(), "-", number);
@@ -331,6 +337,7 @@ void TaskReporter::Sample() {
       const int64_t bytes = traffic->sent(path) + traffic->received(path);
       int64_t& before = bytes_[{traffic, path}];
       const double seconds = static_cast<double>(now - sampled_nanos_) * 1e-9;
+      // The first sample has no sample before it to compare with.
       rates_[{traffic, path}] = sampled_nanos_ == 0 ? 0 : static_cast<double>(bytes - before) / seconds;
       before = bytes;
     }
@@ -469,7 +476,7 @@ std::string TaskReporter::DescribeThreads() const {
   for (const std::string& id : ids) {
     const std::string folder = absl::StrCat("/proc/self/task/", id);
     const std::string stat = FirstLine(folder + "/stat");  // "id (name) S ..."
-    const size_t end = stat.rfind(')');
+    const size_t end = stat.rfind(')');                    // the last one: the name may contain parentheses
     absl::StrAppendFormat(&text, "  %-8s %-16s %s %s\n", id, FirstLine(folder + "/comm"),
                           end == std::string::npos ? "?" : stat.substr(end + 2, 1), KernelWait(folder));
   }

@@ -32,7 +32,7 @@ struct Hello {
   uint32_t version = kHelloVersion;
   int32_t rank = 0;
   int32_t ranks = 0;
-  char refusal[256] = {};  // of the first member: why it does not take this one
+  char refusal[256] = {};  // the first member's reason to refuse this one; "" if it takes it
 };
 
 socklen_t AddressOf(const std::string& name, sockaddr_un* address) {

@@ -27,7 +27,7 @@ struct NetHello {
   uint32_t version = kNetVersion;
   char token[kNetTokenBytes] = {};  // the receiver's, which only members of its groups know
   char group[kNetNameBytes] = {};   // its name, padded with zeros
-  int32_t rank = 0;                 // of the sender
+  int32_t rank = 0;                 // the sender's
   int32_t ranks = 0;
   uint32_t channel = 0;
   uint32_t reserved = 0;
@@ -71,7 +71,7 @@ struct NetFailure {
 
 struct NetDataFrame {
   uint64_t key = 0;
-  uint64_t offset = 0;  // of the first byte, in the values
+  uint64_t offset = 0;  // where the bytes begin in the values
   uint64_t bytes = 0;
 };
 

@@ -31,7 +31,7 @@ struct NetMove {
   int64_t begin = 0;  // elements of the values; of the results for receives of kAllToAll
   int64_t count = 0;
   int after = -1;       // index of an earlier move, or -1
-  bool finish = false;  // of a merge: the elements are then those of all members
+  bool finish = false;  // for a merge: its result is the final one, over all members
 
   friend bool operator==(const NetMove&, const NetMove&) = default;
 };

@@ -22,19 +22,19 @@ namespace thalweg {
 // Thread-safe.
 class SocketLoop {
  public:
-  // What happens on one socket.
+  // The handler of one socket.
   class Source {
    public:
     virtual ~Source() = default;
-    // The socket can be read, written (if that was asked for) or is closed. It
-    // is not waited for again before Wait().
+    // Called when the socket can be read, can be written (if Wait() asked for that) or is closed. The
+    // loop does not wait for the socket again until the next Wait().
     virtual void Ready() = 0;
   };
 
   explicit SocketLoop(std::string name);
-  ~SocketLoop();  // ends when everything that was begun has ended; sources that are left are let go of
+  ~SocketLoop();  // waits for calls of Ready() and posted work to end, then releases the sources
 
-  // Waits for nothing yet. RESOURCE_EXHAUSTED if the system waits for too much.
+  // Registers a socket; Wait() starts to watch it. RESOURCE_EXHAUSTED if epoll takes no more sockets.
   absl::StatusOr<uint64_t> Add(int fd, std::shared_ptr<Source> source);
   // Calls Ready() the next time that the socket of the source can be read, or written.
   // With `read` false, only if it can be written or is closed.
@@ -45,7 +45,7 @@ class SocketLoop {
   void Post(absl::AnyInvocable<void()> work);
 
  private:
-  // If the system has no more threads, those that there are must do.
+  // Does nothing if the system has no more threads: the existing ones go on.
   void AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
   bool RunOne();

@@ -25,9 +25,9 @@ constexpr uint64_t kUnbudgetedBytes = 64 << 10;
 // What one turn of a thread sends or receives at most, before it looks at the other direction again.
 constexpr uint64_t kTurnBytes = 8 << 20;
 constexpr size_t kMaxUnsentMessages = 64 << 10;
-constexpr size_t kMaxParts = 64;  // of one sendmsg()
+constexpr size_t kMaxParts = 64;  // buffers per sendmsg()
 
-constexpr double kMinBytesPerSecond = 64e3;  // of a message that does not stall
+constexpr double kMinBytesPerSecond = 64e3;  // a message that is slower than this stalls
 
 bool IsFull(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS; }
 
@@ -383,7 +383,7 @@ bool TcpLink::stalled() const {
     if (starved_) return false;
   }
   const auto got = static_cast<double>(got_bytes_.load(std::memory_order_relaxed));
-  return elapsed > options_.patience && got < kMinBytesPerSecond * absl::ToDoubleSeconds(elapsed);
+  return elapsed > options_.stall_timeout && got < kMinBytesPerSecond * absl::ToDoubleSeconds(elapsed);
 }
 
 // ---- The end ----

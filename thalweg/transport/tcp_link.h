@@ -37,10 +37,10 @@ struct TcpLinkOptions {
   std::string token;                      // that a client must present; only for accepted links
   std::shared_ptr<ReceiveBudget> budget;  // nullptr: messages are limited one by one only
   uint64_t max_unsent_bytes = uint64_t{1} << 30;
-  // stalled(): a client must greet within `greeting`. Over more than `patience`, a message must come at 64 KB/s
+  // stalled(): a client must greet within `greeting`. Over more than `stall_timeout`, a message must come at 64 KB/s
   // at least.
   absl::Duration greeting = absl::Seconds(10);
-  absl::Duration patience = absl::Seconds(60);
+  absl::Duration stall_timeout = absl::Seconds(60);
 };
 
 // Thread-safe.
@@ -68,7 +68,7 @@ class TcpLink : public Link, public SocketLoop::Source, public std::enable_share
   struct Unsent {
     std::string head;  // header and text
     absl::InlinedVector<absl::string_view, 4> pieces;
-    std::shared_ptr<const void> holder;  // of the pieces
+    std::shared_ptr<const void> holder;  // keeps the pieces alive
     uint64_t bytes = 0;
   };
   // A message of which the header has come.

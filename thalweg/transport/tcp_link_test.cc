@@ -44,9 +44,10 @@ class TcpServerTest : public testing::Test {
     token_ = NewTcpToken().value();
     FileHandle socket = ListenTcp("127.0.0.1", 0).value();
     port_ = TcpPort(socket.get()).value();
-    listener_ = MakeTcpListener(
-        std::move(socket),
-        {.token = token_, .budget = budget_, .greeting = absl::Milliseconds(100), .patience = absl::Milliseconds(100)});
+    listener_ = MakeTcpListener(std::move(socket), {.token = token_,
+                                                    .budget = budget_,
+                                                    .greeting = absl::Milliseconds(100),
+                                                    .stall_timeout = absl::Milliseconds(100)});
   }
   ~TcpServerTest() override {
     for (const auto& link : links_) link->Close();

@@ -359,7 +359,7 @@ def files(c):
     (jpeg,) = c.apply("EncodeJpegVariableQuality", images=smooth, quality=np.int32(70))
     c.add("EncodeJpegVariableQuality", c.apply("DecodeJpeg", contents=jpeg))
     data = encoded("EncodeJpeg", smooth)
-    # What is made up for the lines that are missing is left to the library.
+    # The library chooses the values of missing lines.
     (cut,) = c.apply("DecodeJpeg", contents=scalar(data[:-40]), try_recover_truncated=True)
     c.add("DecodeJpeg cut", [tf.shape(cut), cut[:24]])
     for height, width, channels in ((3, 5, 3), (-4, 2, 3), (2, 3, 4), (2, 5, 1)):

@@ -169,7 +169,7 @@ def pooling(c):
             x = numbers(t, (2, 4, 5, 4, 3), -9, 9)
             (y,) = c.apply("MaxPool3D", input=x, **common)
             c.case("MaxPool3D", f"{t} {padding}", input=x, **common)
-            if t == "float32":  # of others TensorFlow's limit of 1e-5 is a tie of almost all
+            if t == "float32":  # for other types almost all values tie at TensorFlow's limit of 1e-5
                 c.case("MaxPool3DGrad", f"{t} {padding}", orig_input=x, orig_output=y, grad=numbers(t, shape),
                        tolerance=1e-4, **common)
                 c.case("MaxPool3DGradGrad", f"{t} {padding}", orig_input=x, orig_output=y, grad=numbers(

@@ -132,7 +132,7 @@ OTHERS = longs([0, 0], [1, 0], [1, 3], [2, 3], [3, 3])
 SHAPE = longs(4, 5)
 
 
-def sparse_moves(c):
+def sparse_rearrangements(c):
     shuffled = [2, 0, 3, 1]
     c.each("SparseReorder", lambda t: dict(input_indices=PLACES[shuffled], input_values=numbers(t, (4,)),
                                            input_shape=SHAPE))
@@ -243,4 +243,4 @@ def sparse_serialized(c):
     c.error("TakeManySparseFromTensorsMap", "handle", sparse_handles=longs(77), dtype=tf.float32, shared_name="none")
 
 
-FAMILIES = (samplers, counts, searches, dense, variable_slices, sparse_moves, sparse_arithmetic, sparse_serialized)
+FAMILIES = (samplers, counts, searches, dense, variable_slices, sparse_rearrangements, sparse_arithmetic, sparse_serialized)

@@ -54,7 +54,7 @@ with tf.device("/job:worker/task:%d" % me):
     values["empty"] = all_reduce(tf.zeros([0]), 9)
     loop = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, all_reduce(x, 10)), (0, tf.constant(1.0)))
     values["loop"] = loop[1]
-    later = {}  # of another group, whose keys are tensors
+    later = {}  # the options of another group, whose keys are tensors
     if of_two:
         later["sum"] = collective_ops.all_reduce_v2(mine, n, 2, 1)
         later["gathered sums"] = collective_ops.all_gather_v2(later["sum"], n, 2, 2)

@@ -64,8 +64,8 @@ void Strike(const Fault& fault) {
 
 }  // namespace
 
-// Somebody else has to wake this process up: a grandchild, whom nobody has to
-// wait for. After the fork it only calls what is safe in signal handlers.
+// A stopped process cannot continue itself, so a grandchild does it. It is a grandchild because init
+// then reaps it. After the fork it calls only functions that are safe in signal handlers.
 void StopThisProcess(absl::Duration lasts) {
   if (lasts != absl::InfiniteDuration()) {
     const pid_t self = getpid();

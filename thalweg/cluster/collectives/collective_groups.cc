@@ -67,7 +67,7 @@ absl::StatusOr<CollectiveGroup> CollectiveGroup::Of(std::vector<DeviceAttributes
   std::map<Order, Member> by_order;
   for (const DeviceAttributes& device : devices) {
     ASSIGN_OR_RETURN(const DeviceName name, DeviceName::Parse(device.name()));
-    if (!name.is_full()) return InvalidArgument("\"", device.name(), "\" is no full name of a device");
+    if (!name.is_full()) return InvalidArgument("\"", device.name(), "\" is not a full device name");
     by_order[{TaskOf(name), *name.type, *name.id}] = {device.name(), TaskOf(name), device.incarnation(),
                                                       Place::Parse(device.physical_device_desc())};
   }
@@ -231,7 +231,7 @@ absl::Status CollectiveGroups::DeclareLocked(const CompleteInstanceRequest& requ
   }
   const int rank = group->second.members.RankOf(request.device());
   if (rank < 0) {
-    return InvalidArgument("Device ", request.device(), " is no member of group ", request.group_key());
+    return InvalidArgument("Device ", request.device(), " is not a member of group ", request.group_key());
   }
   const InstanceKey key = {request.group_key(), request.step_id(), request.instance_key()};
   const bool broadcast = request.type() == kBroadcast;

@@ -101,7 +101,8 @@ void TaskCollectives::Run::ResolveGroup() {
   if (auto group = graph_->FindGroup(call_.group_key, call_.device->name())) return GotGroup(std::move(group));
   Worker* const leader = graph_->workers->Find(graph_->leader);
   if (leader == nullptr) {
-    return End(InvalidArgument("collective_group_leader is \"", graph_->leader, "\", which is no task of the cluster"));
+    return End(
+        InvalidArgument("collective_group_leader is \"", graph_->leader, "\", which is not a task of the cluster"));
   }
   AskGroup(*leader, false);
 }

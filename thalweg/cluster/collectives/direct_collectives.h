@@ -45,7 +45,7 @@ class DirectCollectives {
   explicit DirectCollectives(DirectCollectivesOptions options) : options_(std::move(options)) {}
   ~DirectCollectives();
 
-  // What this task reports to the leaders of groups: see CollectiveGroup::Place. Starts to listen.
+  // The place of this task, which it reports to the leaders of groups. Starts to listen.
   CollectiveGroup::Place Report();
 
   enum class Path { kNone, kSharedMemory, kTcp };

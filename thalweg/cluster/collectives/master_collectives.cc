@@ -31,7 +31,7 @@ void MasterSession::RunCollective(MasterStepCall call) {
   if (const auto next = sequences->Next(handle(), graph_key)) return run(*next, std::move(done));
   Worker* const worker = options_.workers->Find(leader);
   if (worker == nullptr) {
-    return done(InvalidArgument("collective_group_leader is \"", leader, "\", which is no task of the cluster"));
+    return done(InvalidArgument("collective_group_leader is \"", leader, "\", which is not a task of the cluster"));
   }
   struct Question {
     tensorflow::GetStepSequenceRequest request;

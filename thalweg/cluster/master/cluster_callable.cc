@@ -13,6 +13,7 @@
 #include "thalweg/cluster/collectives/collective_step_ids.h"
 #include "thalweg/cluster/master/master_session.h"
 #include "thalweg/cluster/worker/update_ledger.h"
+#include "thalweg/graph/sync_role.h"
 #include "thalweg/runtime/graph_optimizer.h"
 #include "thalweg/runtime/partitioner.h"
 
@@ -46,10 +47,10 @@ bool AnyNode(const Graph& graph, Predicate predicate) {
 bool HasSharedUpdates(const Graph& graph, const std::string& self) {
   const std::string own = absl::StrCat(self, "/");
   const auto is_own = [&](const Node& node) { return absl::StartsWith(node.device(), own); };
-  const bool alone = !AnyNode(graph, [&](const Node& node) { return !is_own(node); });
-  return AnyNode(graph, [&](const Node& node) { return ChangesVariable(node) && (alone || !is_own(node)); }) &&
+  const bool only_own = !AnyNode(graph, [&](const Node& node) { return !is_own(node); });
+  return AnyNode(graph, [&](const Node& node) { return ChangesVariable(node) && (only_own || !is_own(node)); }) &&
          !AnyNode(graph, [](const Node& node) {
-           return absl::EndsWith(node.op(), "AccumulatorTakeGradient") || IsCollective(node.op());
+           return SyncRoleOf(node) == SyncRole::kTakeGradients || IsCollective(node.op());
          });
 }
 

@@ -50,7 +50,7 @@ TEST_F(StepTableTest, StepsThatNeverComeHoldABoundedAmount) {
       << "it would wait for what was let go of";
 }
 
-TEST_F(StepTableTest, WhoeverWaitsForATensorOfAStepIsNotForgotten) {
+TEST_F(StepTableTest, AStepWhoseTensorIsAwaitedIsNotForgotten) {
   const auto waits = table_.Find(1);
   clock_.AdvanceNanos(Nanos(absl::Hours(5)));
   table_.Sweep();

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/sync_role.h"
 
 namespace thalweg {
 namespace {
@@ -64,22 +65,22 @@ bool ChangesVariable(const Node& node) {
     return node.num_outputs() == 0 || (node.num_outputs() == 1 && IsRef(node.output_type(0)));
   }
   if (node.input_type(0) != kResource || node.num_outputs() > 0) return false;
+  if (SyncRoleOf(node) != SyncRole::kNone) return false;
   const std::string& op = node.op();
-  if (absl::StrContains(op, "Accumulator")) return false;
   return absl::EndsWith(op, "VariableOp") || absl::StrContains(op, "Apply") || absl::StartsWith(op, "ResourceScatter");
 }
 
-// Ops of synchronous and bounded-staleness training that count the steps of a worker.
 bool CountsStep(const Node& node) {
-  return absl::StrContains(node.op(), "AccumulatorApplyGradient") || node.op() == "ThalwegRosterArrive" ||
-         node.op() == "ThalwegRosterAdvance";
+  const SyncRole role = SyncRoleOf(node);
+  return role == SyncRole::kSubmitGradient || role == SyncRole::kFinishStep;
 }
 
 bool IsTraining(const Graph& graph) {
   bool trains = false;
   for (const auto& node : graph.nodes()) {
-    if (absl::StrContains(node->op(), "TakeGradient") || absl::StrContains(node->op(), "TakeRound")) return false;
-    trains = trains || ChangesVariable(*node) || absl::StrContains(node->op(), "AccumulatorApplyGradient");
+    const SyncRole role = SyncRoleOf(*node);
+    if (role == SyncRole::kTakeGradients || role == SyncRole::kTakeRound) return false;
+    trains = trains || ChangesVariable(*node) || role == SyncRole::kSubmitGradient;
   }
   return trains;
 }

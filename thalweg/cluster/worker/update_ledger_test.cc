@@ -4,6 +4,12 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "thalweg/cluster/worker/sender_clock.h"
+#include "thalweg/graph/scope.h"
+#include "thalweg/graph/sync_role.h"
+#include "thalweg/kernel/op.h"
+#include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/roster_ops.h"
 
 namespace thalweg {
 namespace {
@@ -34,6 +40,58 @@ TEST(UpdateLedger, ClientsThatAreGoneDoNotStay) {
     EXPECT_FALSE(ledger.Claim({.client = 1, .sequence = 1}, 10)) << "it was heard lately";
   }
   EXPECT_TRUE(ledger.Claim({.client = 2, .sequence = 1}, 10));
+}
+
+// Ops of which only the role says that they take part in training, not the name.
+const OpRegistration kLedgerRoleOps[] = {
+    Op("LedgerTestSubmit"),
+    Op("LedgerTestTake"),
+    Op("LedgerTestFinish"),
+    Op("LedgerTestAccumulatorApplyGradient"),
+};
+const SyncRoleRegistration kLedgerRoles[] = {
+    {"LedgerTestSubmit", SyncRole::kSubmitGradient},
+    {"LedgerTestTake", SyncRole::kTakeGradients},
+    {"LedgerTestFinish", SyncRole::kFinishStep},
+};
+
+TEST(IsTraining, TheRolesOfOpsCount) {
+  const auto trains = [](const std::vector<const char*>& ops) {
+    Graph graph;
+    for (const char* op : ops) graph.root().Add(op, {});
+    return IsTraining(graph);
+  };
+  EXPECT_TRUE(trains({"LedgerTestSubmit", "LedgerTestFinish"}));
+  EXPECT_FALSE(trains({"LedgerTestAccumulatorApplyGradient"}));
+  EXPECT_FALSE(trains({"LedgerTestSubmit", "LedgerTestTake"})) << "an aggregation is not a step of its own";
+}
+
+TEST(IsTraining, GradientsThatAreSubmittedChangeNoVariable) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output accumulator = ConditionalAccumulator(s, kFloat, Shape());
+  const Output apply = AccumulatorApplyGradient(s, accumulator, Const(s, int64_t{0}), Const(s, 1.0f));
+  EXPECT_FALSE(ChangesVariable(*apply.node));
+  EXPECT_TRUE(IsTraining(graph));
+  AccumulatorTakeRound(s, accumulator, Const(s, int64_t{0}), kFloat);
+  EXPECT_FALSE(IsTraining(graph));
+}
+
+TEST(OncePerStep, WrapsOpsThatCountAStep) {
+  class Nothing final : public Kernel {
+    absl::Status Compute(KernelContext&) override { return absl::OkStatus(); }
+  };
+  UpdateLedger ledger;
+  Graph graph;
+  const Scope s = graph.root();
+  const auto is_wrapped = [&](const char* op) {
+    const auto kernel = std::make_shared<Nothing>();
+    return OncePerStep(kernel, *s.Add(op, {}), &ledger) != kernel;
+  };
+  EXPECT_TRUE(is_wrapped("LedgerTestSubmit"));
+  EXPECT_TRUE(is_wrapped("LedgerTestFinish"));
+  EXPECT_FALSE(is_wrapped("LedgerTestAccumulatorApplyGradient"));
+  EXPECT_FALSE(is_wrapped("LedgerTestTake"));
 }
 
 TEST(SenderClock, TellsTheAgeOfMessages) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "thalweg/cluster/collectives/collective_step_ids.h"
+#include "thalweg/graph/sync_role.h"
 #include "thalweg/proto/graph.pb.h"
 
 namespace thalweg {
@@ -29,9 +30,16 @@ WaitReason WaitReasonOf(const Node& node) {
   const absl::string_view op = node.op();
   if (op == "_Recv" || op == "_HostRecv") return {Phase::kWait, "tensor", SourceTaskOf(node)};
   if (IsCollective(op)) return {Phase::kWait, "collective", "the members of its group"};
-  // An accumulator gives its mean, or ends its round, when it has enough gradients.
-  if (absl::StrContains(op, "Accumulator")) return {Phase::kWait, "gradients", "gradients"};
-  if (absl::StartsWith(op, "ThalwegRoster")) return {Phase::kWait, "token", "the next synchronous step"};
+  switch (SyncRoleOf(node)) {
+    // An accumulator gives its mean, or ends its round, when it has enough gradients.
+    case SyncRole::kAwaitGradients:
+    case SyncRole::kTakeGradients:
+      return {Phase::kWait, "gradients", "gradients"};
+    case SyncRole::kAwaitStep:
+      return {Phase::kWait, "token", "the next synchronous step"};
+    default:
+      break;
+  }
   if (absl::StartsWith(op, "QueueEnqueue") || absl::EndsWith(op, "Stage")) {
     return {Phase::kWait, "room", FirstInput(node)};
   }

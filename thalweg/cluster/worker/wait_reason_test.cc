@@ -6,6 +6,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/graph/scope.h"
+#include "thalweg/graph/sync_role.h"
+#include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/roster_ops.h"
@@ -30,6 +32,36 @@ TEST(WaitReason, AccumulatorsWaitForGradientsAndQueuesForInput) {
   EXPECT_EQ(reason.phase, WaitReason::Phase::kInput);
   EXPECT_EQ(std::string(reason.kind), "input");
   EXPECT_EQ(reason.on, "examples");
+}
+
+// Ops of which only the role says what they wait for, not the name.
+const OpRegistration kRoleOps[] = {
+    Op("WaitReasonTestGradients"),
+    Op("WaitReasonTestStep"),
+    Op("WaitReasonTestAccumulatorOfNothing"),
+};
+const SyncRoleRegistration kRoles[] = {
+    {"WaitReasonTestGradients", SyncRole::kAwaitGradients},
+    {"WaitReasonTestStep", SyncRole::kAwaitStep},
+};
+
+TEST(WaitReason, TheRoleOfAnOpCountsNotItsName) {
+  Graph graph;
+  const Scope s = graph.root();
+  const auto kind_of = [&](const char* op) { return std::string(WaitReasonOf(*s.Add(op, {})).kind); };
+  EXPECT_EQ(kind_of("WaitReasonTestGradients"), "gradients");
+  EXPECT_EQ(kind_of("WaitReasonTestStep"), "token");
+  EXPECT_EQ(kind_of("WaitReasonTestAccumulatorOfNothing"), "input");
+}
+
+TEST(WaitReason, WorkersWaitForTheRosterToBeginAStep) {
+  Graph graph;
+  const Scope s = graph.root();
+  const Output roster = RosterOf(s, "roster"), zero = Const(s, int64_t{0});
+  for (const Output& waits : {RosterAwaitTurn(s, roster, zero, 1), RosterAwaitEmpty(s, roster)}) {
+    EXPECT_EQ(std::string(ReasonOf(waits).kind), "token") << waits.node->op();
+  }
+  EXPECT_EQ(std::string(WaitReasonOf(*RosterAwaitStep(s, roster, zero, zero, zero).step.node).kind), "token");
 }
 
 }  // namespace

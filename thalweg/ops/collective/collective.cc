@@ -165,7 +165,7 @@ absl::Status ComputeAssignGroup(KernelContext& c) {
   return InvalidArgument("device_index ", device, " is not found in group_assignment of shape ", table.shape());
 }
 
-// What the kernels have in common: where they learn of their group.
+// The base of the kernels: finds the group of the node.
 class CollectiveKernel : public AsyncKernel {
  public:
   explicit CollectiveKernel(CollectiveKind kind, bool is_source = false) : kind_(kind), is_source_(is_source) {}

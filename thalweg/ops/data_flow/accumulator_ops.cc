@@ -3,6 +3,7 @@
 // mean when enough have arrived. With refs and with handles, for dense and for sparse gradients.
 #include "absl/strings/match.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/sync_role.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow/accumulator.h"
 #include "thalweg/ops/data_flow_ops.h"
@@ -60,12 +61,14 @@ absl::StatusOr<int64_t> StepOf(KernelContext& c, const char* what) {
   return step.scalar<int64_t>();
 }
 
-// The worker whose gradient it is.
+// The worker whose gradient the node applies. Only SyncReplicas marks its nodes; TensorFlow's SyncReplicasOptimizer
+// does not say which worker it is.
 int64_t WorkerOf(const Node& apply) {
   if (!HasAttr(apply.def(), kWorkerAttr)) return Accumulator::kUnknownWorker;
   return GetAttr<int64_t>(apply.def(), kWorkerAttr).value_or(Accumulator::kUnknownWorker);
 }
 
+// Whether a second gradient of the worker in one step is dropped: it comes from a step that was run again.
 bool CountsOnce(const Node& apply) {
   return HasAttr(apply.def(), kOncePerStepAttr) && GetAttr<bool>(apply.def(), kOncePerStepAttr).value_or(false);
 }
@@ -73,6 +76,7 @@ bool CountsOnce(const Node& apply) {
 // The task that computed an input: the sender, if it came from another task, perhaps through
 // a few nodes of this one. Otherwise the task of the node itself.
 std::string SourceOf(const Node& node, int input) {
+  // Follows first inputs, which is the way through casts, reshapes and divisions between a _Recv and the accumulator.
   constexpr int kMaxNodes = 8;
   const auto task = [](absl::string_view device) { return std::string(device.substr(0, device.rfind("/device:"))); };
   const Node* from = node.input(input).node;
@@ -113,6 +117,8 @@ class DenseApplyKernel final : public ApplyKernelBase {
   absl::Status Compute(KernelContext& c) override {
     ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, Find(c, /*sparse=*/false));
     ASSIGN_OR_RETURN(const int64_t step, StepOf(c, "local_step"));
+    // Takes the tensor rather than a reference: the accumulator keeps it beyond the step, and without another owner its
+    // memory can become the sum.
     return Apply(*accumulator, step, {.values = c.TakeInput(kGradient)});
   }
 };
@@ -141,6 +147,7 @@ class SparseApplyKernel final : public ApplyKernelBase {
   }
 
  private:
+  // The gradient's dense shape may have more dimensions than the accumulator's: those are not compared.
   static absl::Status CheckShape(const PartialShape& expected, const Tensor& shape) {
     if (expected.rank() > shape.num_elements()) {
       return InvalidArgument("Shape mismatch: expected shape rank at least ", expected.rank(), ", got ",
@@ -175,6 +182,7 @@ absl::Status OutputSum(KernelContext& c, const AccumulatorConfig& options, const
   const Shape& shape = total.values.shape();
   ASSIGN_OR_RETURN(Tensor * out, c.Allocate(2, Shape({shape.rank()})));
   const auto dims = out->flat<int64_t>();
+  // The number of rows of the table. It follows from the accumulator, because the rows of a sum do not tell it.
   dims[0] = options.shape.rank() > 0 ? options.shape.dim(0) : -1;
   for (int i = 1; i < shape.rank(); ++i) dims[i] = shape.dim(i);
   c.set_output(0, std::move(total.indices));
@@ -194,6 +202,7 @@ class AccumulatorTakeKernel final : public AsyncKernel {
     if (!required.shape().is_scalar()) {
       return done(InvalidArgument("Argument num_required must be scalar, but had bad shape ", required.shape()));
     }
+    // `accumulator` is captured to live until the wait is over, even if the resource is deleted meanwhile.
     accumulator->Take(required.scalar<int32_t>(), {.cancellation = c.step().cancellation, .pool = c.step().pool},
                       [this, &c, accumulator, done = std::move(done)](const absl::Status& status,
                                                                       Accumulator::Gradients gradients) mutable {
@@ -225,6 +234,8 @@ class AwaitRoundKernel final : public AsyncKernel {
   int64_t required_ = 1;
 };
 
+// Unlike a take that waits, this one can be repeated: the accumulator keeps the gradients of the round until the next
+// round is awaited, so a chief whose answer was lost gets them again.
 absl::Status TakeRound(KernelContext& c, bool sparse) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindToTake(c, sparse));
   ASSIGN_OR_RETURN(const int64_t round, StepOf(c, "round"));
@@ -280,6 +291,7 @@ absl::Status Join(KernelContext& c) {
   return absl::OkStatus();
 }
 
+// Outputs a row per worker, in four columns.
 absl::Status ReadLedger(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
   const Accumulator::Ledger ledger = accumulator->ledger();
@@ -317,12 +329,7 @@ Op Make(absl::string_view name) {
   return op;
 }
 
-Op AccumulatorUser(absl::string_view name) {
-  Op op(name);
-  op.Input(ByHandle(name) ? "handle: resource" : "handle: Ref(string)").NotDifferentiable();
-  if (ByHandle(name)) op.Stateful();
-  return op;
-}
+Op AccumulatorUser(absl::string_view name) { return HandleUser(name, "handle", ByHandle(name)); }
 
 Op ApplyOp(absl::string_view name) {
   return AccumulatorUser(name)
@@ -434,6 +441,19 @@ const OpRegistration kAccumulatorOps[] = {
         .Attr("dtype: numbertype")
         .Shape(SecondIsScalar)
         .Kernel<AccumulatorTakeKernel>(true),
+};
+
+const SyncRoleRegistration kAccumulatorRoles[] = {
+    {"AccumulatorApplyGradient", SyncRole::kSubmitGradient},
+    {"ResourceAccumulatorApplyGradient", SyncRole::kSubmitGradient},
+    {"SparseAccumulatorApplyGradient", SyncRole::kSubmitGradient},
+    {"ThalwegAccumulatorAwaitRound", SyncRole::kAwaitGradients},
+    {"ThalwegResourceAccumulatorAwaitRound", SyncRole::kAwaitGradients},
+    {"AccumulatorTakeGradient", SyncRole::kTakeGradients},
+    {"ResourceAccumulatorTakeGradient", SyncRole::kTakeGradients},
+    {"SparseAccumulatorTakeGradient", SyncRole::kTakeGradients},
+    {"ThalwegResourceAccumulatorTakeRound", SyncRole::kTakeRound},
+    {"ThalwegSparseAccumulatorTakeRound", SyncRole::kTakeRound},
 };
 
 // `name` for a handle that a ref edge carries, Resource`name` for a resource.

@@ -174,13 +174,7 @@ absl::Status DequeueUpToShape(ShapeContext& c) {
 
 // Both forms of an op: `name` with a ref, `name`V2, which is stateful, with a
 // resource.
-Op Access(absl::string_view name) {
-  Op op(name);
-  const bool resource = absl::EndsWith(name, "V2");
-  op.Input(resource ? "handle: resource" : "handle: Ref(string)").NotDifferentiable();
-  if (resource) op.Stateful();
-  return op;
-}
+Op Access(absl::string_view name) { return HandleUser(name, "handle", absl::EndsWith(name, "V2")); }
 
 Op Enqueue(absl::string_view name, bool many) {
   return Access(name)

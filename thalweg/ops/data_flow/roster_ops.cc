@@ -3,6 +3,7 @@
 #include "thalweg/ops/roster_ops.h"
 
 #include "thalweg/base/status.h"
+#include "thalweg/graph/sync_role.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/data_flow/roster.h"
 #include "thalweg/ops/data_flow_ops.h"
@@ -11,6 +12,7 @@
 namespace thalweg {
 namespace {
 
+// All ops share one roster by its name: it lives on the parameter server that holds the global step.
 class RosterKernel final : public ResourceKernel<Roster> {
   absl::StatusOr<std::shared_ptr<Roster>> Make(const std::string&) override { return std::make_shared<Roster>(); }
 };
@@ -30,6 +32,8 @@ class JoinKernel final : public Kernel {
   absl::Status Compute(KernelContext& c) override {
     ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
     ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
+    // The state before tells three cases apart: a new worker (neither output), a worker that was restarted before
+    // it was missed (was_present), and one that had left or was given up (had_left).
     ASSIGN_OR_RETURN(const std::unique_ptr<Roster::Member> before, roster->Join(worker, task_));
     c.set_output(0, Tensor::Scalar<bool>(before != nullptr && before->present));
     c.set_output(1, Tensor::Scalar<bool>(before != nullptr && !before->present));
@@ -43,7 +47,7 @@ class JoinKernel final : public Kernel {
 absl::Status Leave(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
   ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
-  if (worker < 0) {
+  if (worker < 0) {  // -1 stands for all workers
     roster->Clear();
   } else {
     roster->Leave(worker);
@@ -53,6 +57,7 @@ absl::Status Leave(KernelContext& c) {
 
 absl::Status Members(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  // One snapshot, so that the four columns describe the same moment.
   const Roster::Members members = roster->members();
   const Shape shape({static_cast<int64_t>(members.size())});
   ASSIGN_OR_RETURN(Tensor * worker, c.Allocate(0, shape));
@@ -91,6 +96,8 @@ class ReleaseKernel final : public Kernel {
   bool again_ = false;
 };
 
+// Waits without a thread: the roster calls back when the step is released, cancelled or of an earlier generation. The
+// kernel context outlives the callback, because the step ends only after done().
 class AwaitStepKernel final : public AsyncKernel {
  public:
   void ComputeAsync(KernelContext& c, Done done) override {
@@ -258,6 +265,12 @@ const OpRegistration kRosterOps[] = {
         .Kernel<AwaitTurnKernel>(),
     RosterUser("ThalwegRosterLead").Input("worker: int64").Output("lead: int64").Shape(shapes::Scalar).Compute(Lead),
     RosterUser("ThalwegRosterAwaitEmpty").Shape(shapes::NoOutputs).Kernel<AwaitEmptyKernel>(),
+};
+
+const SyncRoleRegistration kRosterRoles[] = {
+    {"ThalwegRosterArrive", SyncRole::kFinishStep},    {"ThalwegRosterAdvance", SyncRole::kFinishStep},
+    {"ThalwegRosterAwaitStep", SyncRole::kAwaitStep},  {"ThalwegRosterAwaitTurn", SyncRole::kAwaitStep},
+    {"ThalwegRosterAwaitEmpty", SyncRole::kAwaitStep},
 };
 
 }  // namespace

@@ -125,13 +125,7 @@ absl::Status PushShape(ShapeContext& c) {
   return absl::OkStatus();
 }
 
-Op Form(absl::string_view name) {
-  Op op(name);
-  const bool resource = absl::EndsWith(name, "V2");
-  op.Input(resource ? "handle: resource" : "handle: Ref(string)").NotDifferentiable();
-  if (resource) op.Stateful();
-  return op;
-}
+Op Form(absl::string_view name) { return HandleUser(name, "handle", absl::EndsWith(name, "V2")); }
 
 Op PushOp(absl::string_view name) {
   return Form(name)

@@ -47,6 +47,7 @@ class ReserveKernel final : public Kernel {
       return InvalidArgument("The num_elements to reserve must be a non negative number, but got ", size);
     }
     if (size > TensorList::kMaxSize) return ResourceExhausted("a list of ", size, " tensors");
+    // The elements stay empty tensors until they are set. Reading one gives zeros: see GetItem().
     list->elements.resize(size);
     c.set_output(0, TensorOf(std::move(list)));
     return absl::OkStatus();
@@ -96,10 +97,13 @@ absl::Status PushBackBatch(KernelContext& c) {
                              ". Op element shape: ", shape, " list shape: ", list->element_shape);
     }
     RETURN_IF_ERROR(CheckListType(*list, value.dtype()));
+    // Both are copies: the row has memory of its own, so that the list does not keep the batch alive, and the lists of
+    // a vector never change in place, as ChangeList() does with a single one.
     ASSIGN_OR_RETURN(Tensor row, CopyRow(value, i));
     changed.push_back(std::make_shared<TensorList>(*list));
     changed.back()->elements.push_back(std::move(row));
   }
+  // All rows are checked before the output exists, so that an error leaves nothing half done.
   ASSIGN_OR_RETURN(Tensor * out, c.Allocate(0, lists.shape()));
   for (size_t i = 0; i < changed.size(); ++i) out->mutable_data<Variant>()[i] = Variant(std::move(changed[i]));
   return absl::OkStatus();
@@ -115,6 +119,7 @@ absl::Status Length(KernelContext& c) {
 absl::Status ElementShape(KernelContext& c) {
   ASSIGN_OR_RETURN(const ListPtr list, ListInput(c, 0));
   const PartialShape& shape = list->element_shape;
+  // As in TensorFlow, the scalar -1 stands for a shape of unknown rank, and -1 in a vector for an unknown dimension.
   ASSIGN_OR_RETURN(Tensor * out, c.Allocate(0, shape.has_rank() ? Shape({shape.rank()}) : Shape()));
   return Dispatch(IndexTypes(), out->dtype(), [&]<typename T>() {
     if (!shape.has_rank()) *out->mutable_data<T>() = -1;
@@ -174,6 +179,8 @@ absl::Status GetItem(KernelContext& c) {
     c.set_output(0, list->elements[index]);
     return absl::OkStatus();
   }
+  // The element was never set, so it is zeros. Its shape is what the list and the op's input say together or, if that
+  // leaves dimensions open, the shape of the elements that are set.
   ASSIGN_OR_RETURN(PartialShape shape, KnownElementShape(c, *list, 2));
   if (!shape.fully_known()) RETURN_IF_ERROR(MergeElements(list->elements, &shape));
   if (!shape.fully_known()) {
@@ -255,6 +262,7 @@ absl::Status PopBackGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
+// Only the element that was read gets a gradient. The others stay unset, which counts as zeros and costs no memory.
 absl::Status GetItemGradient(GradientContext& c) {
   const Scope& s = c.scope();
   const DType dtype = c.output(0).dtype();
@@ -264,6 +272,8 @@ absl::Status GetItemGradient(GradientContext& c) {
   return absl::OkStatus();
 }
 
+// The item's gradient is the element of dy that replaced the old one. The old element had no effect, so its gradient is
+// zero.
 absl::Status SetItemGradient(GradientContext& c) {
   const Scope& s = c.scope();
   const Output item = c.input(2);

@@ -128,10 +128,10 @@ Dataset Dataset::Unbatch() const {
   return rows;
 }
 
-Dataset Dataset::Shuffle(const IntArg& buffer_size, int64_t seed, int64_t seed2) const {
-  return Then("ShuffleDataset",
-              {buffer_size.AsTensor(scope_, "buffer_size", kInt64), IntArg(seed).AsTensor(scope_, "seed", kInt64),
-               IntArg(seed2).AsTensor(scope_, "seed2", kInt64)});
+Dataset Dataset::Shuffle(const IntArg& buffer_size, const DatasetShuffleOptions& options) const {
+  return Then("ShuffleDataset", {buffer_size.AsTensor(scope_, "buffer_size", kInt64),
+                                 IntArg(options.seed).AsTensor(scope_, "seed", kInt64),
+                                 IntArg(options.seed2).AsTensor(scope_, "seed2", kInt64)});
 }
 Dataset Dataset::Repeat(const IntArg& count) const {
   return Then("RepeatDataset", {count.AsTensor(scope_, "count", kInt64)});

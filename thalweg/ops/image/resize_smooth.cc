@@ -259,8 +259,8 @@ Output ResizeBicubic(const Scope& s, Output images, const IntsArg& size, const R
   return s.Add("ResizeBicubic", {images, size.AsTensor(s, "size")},
                {{"align_corners", options.align_corners}, {"half_pixel_centers", options.half_pixel_centers}});
 }
-Output ResizeArea(const Scope& s, Output images, const IntsArg& size, bool align_corners) {
-  return s.Add("ResizeArea", {images, size.AsTensor(s, "size")}, {{"align_corners", align_corners}});
+Output ResizeArea(const Scope& s, Output images, const IntsArg& size, const ResizeAreaOptions& options) {
+  return s.Add("ResizeArea", {images, size.AsTensor(s, "size")}, {{"align_corners", options.align_corners}});
 }
 
 }  // namespace thalweg

@@ -306,12 +306,7 @@ Op Make(const char* kind, const char* version) {
   return op;
 }
 
-Op Use(absl::string_view name) {
-  Op op(name);
-  op.Input(IsV2(name) ? "reader_handle: resource" : "reader_handle: Ref(string)").NotDifferentiable();
-  if (IsV2(name)) op.Stateful();
-  return op;
-}
+Op Use(absl::string_view name) { return HandleUser(name, "reader_handle", IsV2(name)); }
 
 Op ReadOp(absl::string_view name) {
   return Use(name)

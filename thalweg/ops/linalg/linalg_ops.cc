@@ -28,16 +28,16 @@ LogMatrixDeterminantResult LogMatrixDeterminant(const Scope& s, Output input) {
 Output MatrixTriangularSolve(const Scope& s, Output matrix, Output rhs, const TriangularSolveOptions& options) {
   return s.Add("MatrixTriangularSolve", {matrix, rhs}, {{"lower", options.lower}, {"adjoint", options.adjoint}});
 }
-Output MatrixSolveLs(const Scope& s, Output matrix, Output rhs, double l2_regularizer, bool fast) {
-  const Output l2 = ScalarArg(l2_regularizer).AsTensor(s, "l2_regularizer");
-  return s.Add("MatrixSolveLs", {matrix, rhs, l2}, {{"fast", fast}});
+Output MatrixSolveLs(const Scope& s, Output matrix, Output rhs, const MatrixSolveLsOptions& options) {
+  const Output l2 = ScalarArg(options.l2_regularizer).AsTensor(s, "l2_regularizer");
+  return s.Add("MatrixSolveLs", {matrix, rhs, l2}, {{"fast", options.fast}});
 }
 LuResult Lu(const Scope& s, Output input) {
   Node* const node = s.Add("Lu", {input});
   return {Output(node, 0), Output(node, 1)};
 }
-QrResult Qr(const Scope& s, Output input, bool full_matrices) {
-  Node* const node = s.Add("Qr", {input}, {{"full_matrices", full_matrices}});
+QrResult Qr(const Scope& s, Output input, const QrOptions& options) {
+  Node* const node = s.Add("Qr", {input}, {{"full_matrices", options.full_matrices}});
   return {Output(node, 0), Output(node, 1)};
 }
 SvdResult Svd(const Scope& s, Output input, const SvdOptions& options) {
@@ -56,8 +56,8 @@ EigResult Eig(const Scope& s, Output input, bool compute_v) {
 Output MatrixExponential(const Scope& s, Output input) { return s.Add("MatrixExponential", {input}); }
 Output MatrixLogarithm(const Scope& s, Output input) { return s.Add("MatrixLogarithm", {input}); }
 Output MatrixSquareRoot(const Scope& s, Output input) { return s.Add("MatrixSquareRoot", {input}); }
-Output TridiagonalSolve(const Scope& s, Output diagonals, Output rhs, bool partial_pivoting) {
-  return s.Add("TridiagonalSolve", {diagonals, rhs}, {{"partial_pivoting", partial_pivoting}});
+Output TridiagonalSolve(const Scope& s, Output diagonals, Output rhs, const TridiagonalSolveOptions& options) {
+  return s.Add("TridiagonalSolve", {diagonals, rhs}, {{"partial_pivoting", options.partial_pivoting}});
 }
 Output TridiagonalMatMul(const Scope& s, Output superdiag, Output maindiag, Output subdiag, Output rhs) {
   return s.Add("TridiagonalMatMul", {superdiag, maindiag, subdiag, rhs});

@@ -397,12 +397,7 @@ Op Make(absl::string_view name) {
   return op;
 }
 
-Op Use(absl::string_view name) {
-  Op op(name);
-  op.Input(ByHandle(name) ? "table_handle: resource" : "table_handle: Ref(string)").NotDifferentiable();
-  if (ByHandle(name)) op.Stateful();
-  return op;
-}
+Op Use(absl::string_view name) { return HandleUser(name, "table_handle", ByHandle(name)); }
 
 Op FindOp(absl::string_view name) {
   return Use(name)

@@ -76,7 +76,7 @@ TEST(MatMulTest, AloneOrSharedIsTheSame) {
   for (const Shape& shape : {Shape({8, 1300}), Shape({64, 500}), Shape({300, 200})}) {
     const Tensor a = TestValues(kFloat, shape, -1, 1), b = TestValues(kFloat, {shape.dim(1), 500}, -1, 1, 2);
     const Tensor shared = (*RunOp("MatMul", {a, b}))[0];
-    const ScopedSingleThread alone(true);
+    const ScopedSingleThread single_thread(true);
     EXPECT_EQ((*RunOp("MatMul", {a, b}))[0].flat<float>(), shared.flat<float>()) << shape.ToString();
   }
 }

@@ -16,8 +16,8 @@
 //   };
 //
 // All elements are computed in C: float for the 16-bit types. Variables are
-// locked for the whole update; a value that somebody still reads stays as it is
-// and is replaced at the end.
+// locked for the whole update; a value that a reader still holds stays as it
+// is and is replaced at the end.
 #pragma once
 
 #include <algorithm>

@@ -101,11 +101,11 @@ Output SparseSoftmax(const Scope& s, const SparseTensor& x) {
   return s.Add("SparseSoftmax", {x.indices, x.values, x.shape});
 }
 
-Output SparseReduceSum(const Scope& s, const SparseTensor& x, const IntsArg& axes, bool keep_dims) {
-  return Reduce(s, "SparseReduceSum", x, axes, keep_dims);
+Output SparseReduceSum(const Scope& s, const SparseTensor& x, const IntsArg& axes, const SparseReduceOptions& options) {
+  return Reduce(s, "SparseReduceSum", x, axes, options.keep_dims);
 }
-Output SparseReduceMax(const Scope& s, const SparseTensor& x, const IntsArg& axes, bool keep_dims) {
-  return Reduce(s, "SparseReduceMax", x, axes, keep_dims);
+Output SparseReduceMax(const Scope& s, const SparseTensor& x, const IntsArg& axes, const SparseReduceOptions& options) {
+  return Reduce(s, "SparseReduceMax", x, axes, options.keep_dims);
 }
 
 }  // namespace thalweg

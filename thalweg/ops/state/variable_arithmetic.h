@@ -10,7 +10,7 @@
 namespace thalweg {
 
 // variable += input 1, variable -= input 1. In place, or into new memory if
-// somebody still reads the old value. INVALID_ARGUMENT with `mismatch` (or, if
+// a reader still holds the old value. INVALID_ARGUMENT with `mismatch` (or, if
 // that is empty, a text with both shapes) if shapes differ.
 absl::Status AddToVariable(KernelContext& context, Variable& variable, absl::string_view mismatch = "");
 absl::Status SubtractFromVariable(KernelContext& context, Variable& variable, absl::string_view mismatch = "");

@@ -74,7 +74,7 @@ void FuzzValues::NewShapes(bool volumes) {
 }
 
 Shape FuzzValues::InputShape(int index) {
-  if (Chance(3)) return HollowShape();
+  if (Chance(3)) return DegenerateShape();
   if (index == 0 && shapes_like_image_) return base_;
   const int kind = Int(100);
   if (all_same_ && kind < 90) return base_;
@@ -147,7 +147,7 @@ int64_t FuzzValues::Huge() {
   return int64_t{1} << Pick(kBits);
 }
 
-Shape FuzzValues::HollowShape() {
+Shape FuzzValues::DegenerateShape() {
   Dims dims(2 + Int(4), 0);
   for (int64_t& d : dims) d = 1 + Int(3);
   const int rank = static_cast<int>(dims.size()), huge = Int(rank);
@@ -156,7 +156,7 @@ Shape FuzzValues::HollowShape() {
   return Shape(dims);
 }
 
-void FuzzValues::Hollow(absl::Span<Tensor> inputs) {
+void FuzzValues::MakeDegenerate(absl::Span<Tensor> inputs) {
   std::vector<int> tensors;  // that may change
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < inputs.size(); ++i) {

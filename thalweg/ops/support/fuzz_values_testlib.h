@@ -44,11 +44,11 @@ class FuzzValues {
   Tensor Mutant(const Tensor& t);
 
   // A shape without elements that has a huge dimension.
-  Shape HollowShape();
+  Shape DegenerateShape();
   // Gives the inputs of a node such shapes, so that they still fit together: one dimension size becomes 0
   // and another huge, wherever they occur; or two dimensions of inputs with the same shape; or only one
   // tensor.
-  void Hollow(absl::Span<Tensor> inputs);
+  void MakeDegenerate(absl::Span<Tensor> inputs);
 
   tensorflow::AttrValue AnyAttr(const tensorflow::OpDef::AttrDef& attr);
 

@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "absl/strings/str_cat.h"
+
 namespace thalweg {
 
 absl::StatusOr<ResourceName> ResourceNameOf(KernelContext& context, int i, absl::string_view type_name) {
@@ -106,6 +108,14 @@ void AnyResourceKernel::SetHandle(KernelContext& context) {
 absl::Status HandleShape(ShapeContext& c) {
   c.set_output(0, RemoveRef(c.node().output_type(0)) == kResource ? PartialShape(Shape()) : PartialShape({2}));
   return absl::OkStatus();
+}
+
+Op HandleUser(absl::string_view name, absl::string_view input, bool by_handle) {
+  Op op(name);
+  op.Input(absl::StrCat(input, by_handle ? ": resource" : ": Ref(string)")).NotDifferentiable();
+  // A ref tells by its type that the op has an effect; a handle does not.
+  if (by_handle) op.Stateful();
+  return op;
 }
 
 const Node* HandleSource(const ShapeContext& c, int i) {

@@ -14,6 +14,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/graph/shape_context.h"
 #include "thalweg/kernel/kernel.h"
+#include "thalweg/kernel/op.h"
 #include "thalweg/tensor/resource_handle.h"
 
 namespace thalweg {
@@ -127,6 +128,10 @@ class HandleKernel final : public Kernel {
 
 // The shape of a handle.
 absl::Status HandleShape(ShapeContext& c);
+
+// An op that uses a resource. Its first input, `input`, is the handle: an element of type resource or, without
+// `by_handle`, a ref to two strings.
+Op HandleUser(absl::string_view name, absl::string_view input, bool by_handle);
 
 // The node that created the handle in input i, if it can be found in the graph; otherwise nullptr.
 const Node* HandleSource(const ShapeContext& c, int i);

@@ -9,7 +9,7 @@ namespace thalweg {
 namespace {
 
 template <typename T>
-void Widen(const Tensor& t, Dims* out) {
+void CopyAsInt64(const Tensor& t, Dims* out) {
   const T* const values = t.data<T>();
   for (size_t i = 0; i < out->size(); ++i) (*out)[i] = static_cast<int64_t>(values[i]);
 }
@@ -20,22 +20,22 @@ Dims ReadIntegers(const Tensor& t) {
   Dims values(t.num_elements());
   switch (t.dtype()) {
     case kInt32:
-      Widen<int32_t>(t, &values);
+      CopyAsInt64<int32_t>(t, &values);
       break;
     case kInt64:
-      Widen<int64_t>(t, &values);
+      CopyAsInt64<int64_t>(t, &values);
       break;
     case kInt16:
-      Widen<int16_t>(t, &values);
+      CopyAsInt64<int16_t>(t, &values);
       break;
     case kInt8:
-      Widen<int8_t>(t, &values);
+      CopyAsInt64<int8_t>(t, &values);
       break;
     case kUint8:
-      Widen<uint8_t>(t, &values);
+      CopyAsInt64<uint8_t>(t, &values);
       break;
     case kUint16:
-      Widen<uint16_t>(t, &values);
+      CopyAsInt64<uint16_t>(t, &values);
       break;
     default:
       CHECK(false) << "not integers: " << ToString(t.dtype());

@@ -28,6 +28,7 @@ struct CheckpointState {
   double last_preserved = 0;           // time of the last checkpoint that is kept for good; seconds since 1970
 };
 
+// The name and the file system of a list of checkpoints.
 struct CheckpointStateOptions {
   std::string file = "checkpoint";         // name of the list within the folder
   FileSystem* files = &PosixFileSystem();  // file system to use; borrowed

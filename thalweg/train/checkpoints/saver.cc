@@ -116,8 +116,8 @@ std::string RestoreReport::ToString() const {
   return text;
 }
 
-Saver::Saver(const Scope& s, SaverOptions options)
-    : scope_(s.InScope("").WithoutControlDependencies().SubScope("save")), options_(std::move(options)) {
+Saver::Saver(const Scope& s, const SaverOptions& options)
+    : scope_(s.InScope("").WithoutControlDependencies().SubScope("save")), options_(options) {
   std::vector<std::pair<std::string, Var>> named(options_.names.begin(), options_.names.end());
   if (named.empty()) {
     const std::vector<Var> all = options_.variables.empty() ? GlobalVariables(s.graph()) : options_.variables;

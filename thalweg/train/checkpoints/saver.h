@@ -25,6 +25,7 @@
 
 namespace thalweg {
 
+// Which variables a Saver saves, and how many checkpoints it keeps.
 struct SaverOptions {
   std::vector<Var> variables;  // empty: all variables of the graph
   // Variables by their names in the checkpoint, instead of `variables`. A program that
@@ -62,7 +63,7 @@ class Saver {
  public:
   // Adds its operations to the graph, under "save/", on the tasks of the
   // variables. Errors go to the scope.
-  explicit Saver(const Scope& s, SaverOptions options = {});
+  explicit Saver(const Scope& s, const SaverOptions& options = {});
 
   // Writes the checkpoint `prefix`-`step` (`prefix` without a step), then makes it the
   // latest of its folder. Returns its name. If that fails or the process dies, the

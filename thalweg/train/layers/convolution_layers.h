@@ -18,6 +18,7 @@ struct Extent {
   int64_t width;   // in pixels
 };
 
+// The geometry, activation, initial values and name of a Conv2D layer.
 struct Conv2DOptions {
   Extent strides = 1;                                              // step from window to window
   Padding padding = Padding::kValid;                               // kSame pads with zeros
@@ -35,6 +36,7 @@ struct Conv2DOptions {
 // number of channels must be known.
 Output Conv2D(const Scope& s, Output x, int64_t filters, Extent window, const Conv2DOptions& options = {});
 
+// The padding and the name of a pooling layer.
 struct PoolingOptions {
   Padding padding = Padding::kValid;  // kSame pads the borders
   std::string name;                   // empty: "max_pooling2d" or "average_pooling2d"

@@ -59,11 +59,13 @@ Initializer Constant(double value);
 struct SeedOptions {
   std::optional<int64_t> seed;  // without one, or one of the graph (Graph::set_seed), every run draws differently
 };
+// The range and the seed of uniformly distributed values.
 struct UniformOptions {
   double minval = -0.05;        // smallest value
   double maxval = 0.05;         // upper limit, exclusive
   std::optional<int64_t> seed;  // as in SeedOptions
 };
+// The mean, standard deviation and seed of normally distributed values.
 struct NormalOptions {
   double mean = 0;              // mean
   double stddev = 0.05;         // standard deviation

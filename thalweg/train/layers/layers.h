@@ -35,6 +35,7 @@ class Training {
 
 namespace layers {
 
+// The activation, bias and initial values of Dense.
 struct DenseOptions {
   Activation activation;                                           // applied to the result; empty: linear
   bool use_bias = true;                                            // add a bias
@@ -55,6 +56,7 @@ Output Dense(const Scope& s, Output x, int64_t units, const DenseOptions& option
 // unknown.
 Output Flatten(const Scope& s, Output x);
 
+// The initial rows, type and name of an embedding table.
 struct EmbeddingOptions {
   Initializer initializer = initializers::Uniform();  // initial rows
   DType dtype = kFloat;                               // element type
@@ -66,6 +68,7 @@ struct EmbeddingOptions {
 // [..., depth]. The gradient is sparse: it has only the rows that were used.
 Output Embedding(const Scope& s, Output ids, int64_t size, int64_t depth, const EmbeddingOptions& options = {});
 
+// How many elements Dropout drops, and when.
 struct DropoutOptions {
   double rate = 0.5;             // fraction of the elements that is dropped
   Training training = false;     // drops only if true

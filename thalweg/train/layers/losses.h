@@ -31,6 +31,7 @@ Output HingeLoss(const Scope& s, Output logits, Output labels);
 // it; 0 if all weights are 0. Weights broadcast.
 Output WeightedMean(const Scope& s, Output losses, Output weights);
 
+// How a sampled loss draws classes.
 struct SampledLossOptions {
   int64_t num_sampled = 64;  // classes to sample per batch
   int64_t num_classes = 0;   // number of rows of `weights`

@@ -19,6 +19,7 @@ std::vector<Output> UpdateOps(const Graph& graph);
 
 namespace layers {
 
+// The parameters of BatchNorm, and when it uses the statistics of the batch.
 struct BatchNormOptions {
   Training training = false;                 // normalize with the statistics of the batch
   double momentum = 0.99;                    // decay of the moving averages

@@ -32,6 +32,7 @@ Partitioner MaxBytes(int64_t max_bytes, int axis = 0, int64_t max_parts = 0);
 
 }  // namespace partitioners
 
+// How a variable is divided, its initial value and its type.
 struct PartitionedVarOptions {
   Partitioner partitioner = partitioners::MaxBytes(64 << 20);  // how to divide the variable
   Initializer initializer = initializers::Default();           // initial value; scales as for the whole variable

@@ -37,6 +37,7 @@ class RnnCell {
 // A cell, shared by the layers that use it.
 using RnnCellPtr = std::shared_ptr<RnnCell>;
 
+// The variant, initial kernel and name of an LSTM cell.
 struct LstmOptions {
   double forget_bias = 1;                                   // added to the forget gate, so that cells remember at first
   bool use_peepholes = false;                               // connect the gates to the cell state
@@ -51,6 +52,7 @@ struct LstmOptions {
 // peepholes also `name/w_f_diag`, `w_i_diag` and `w_o_diag`.
 RnnCellPtr LstmCell(int64_t units, const LstmOptions& options = {});
 
+// The initial kernels and the name of a GRU cell.
 struct GruOptions {
   Initializer kernel_initializer = initializers::GlorotUniform();  // initial kernels
   std::string name = "gru_cell";                                   // prefix of the variables
@@ -60,6 +62,7 @@ struct GruOptions {
 // units, units], and their biases.
 RnnCellPtr GruCell(int64_t units, const GruOptions& options = {});
 
+// How many inputs and outputs of a cell are dropped, and when.
 struct DropoutCellOptions {
   double input_rate = 0;        // fraction of the input that is dropped
   double output_rate = 0;       // fraction of the output that is dropped
@@ -74,6 +77,7 @@ RnnCellPtr DropoutCell(RnnCellPtr cell, const DropoutCellOptions& options);
 // cells, in order. Variables are in `multi_rnn_cell/cell_0/...`, `multi_rnn_cell/cell_1/...`.
 RnnCellPtr MultiCell(std::vector<RnnCellPtr> cells);
 
+// The initial state, the sequence lengths and the layout of an RNN's input.
 struct RnnOptions {
   RnnCell::State initial_state;  // empty: zeros
   Output sequence_length;        // int [batch]: later outputs are zeros and the state stays; empty: all steps
@@ -81,6 +85,7 @@ struct RnnOptions {
   bool unroll = true;            // add a copy of the cell per time step, if their number is known
   std::string name = "rnn";      // name scope of the variables
 };
+// The outputs of all steps and the last state.
 struct RnnResult {
   Output outputs;        // [batch, time, output_size]
   RnnCell::State state;  // the final state

@@ -32,6 +32,7 @@ struct Var {
   const PartialShape& shape() const { return ref.shape(); }       // as declared
 };
 
+// The initial value and type of a variable, and who trains it.
 struct VarOptions {
   Initializer initializer = initializers::Default();  // initial value
   DType dtype = kFloat;                               // element type

@@ -18,6 +18,7 @@
 
 namespace thalweg {
 
+// How strongly stale gradients are compensated.
 struct DelayCompensationOptions {
   bool adaptive = false;     // divide lambda by the root of a moving mean of squared gradients
   double lambda = 0.04;      // strength of the compensation; the authors use 2 with `adaptive`

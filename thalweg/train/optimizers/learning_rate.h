@@ -14,6 +14,7 @@
 
 namespace thalweg {
 
+// How fast a learning rate decays, and whether it falls in stairs.
 struct DecayOptions {
   double decay_steps = 1;    // steps after which the rate has decayed once by decay_rate
   double decay_rate = 0.96;  // decay per decay_steps; see the functions
@@ -32,6 +33,7 @@ Output InverseTimeDecay(const Scope& s, Hyperparameter rate, Output step, const 
 Output PiecewiseConstant(const Scope& s, Output step, const std::vector<int64_t>& boundaries,
                          const std::vector<double>& values);
 
+// The length, end and exponent of a polynomial decay.
 struct PolynomialDecayOptions {
   double decay_steps = 1;             // steps until end_learning_rate is reached
   double end_learning_rate = 0.0001;  // the final rate
@@ -41,6 +43,7 @@ struct PolynomialDecayOptions {
 // (rate - end) * (1 - step / decay_steps) ^ power + end
 Output PolynomialDecay(const Scope& s, Hyperparameter rate, Output step, const PolynomialDecayOptions& options);
 
+// The length and the end of a cosine decay.
 struct CosineDecayOptions {
   double decay_steps = 1;  // steps until alpha * rate is reached
   double alpha = 0;        // the final rate, as a fraction of the first
@@ -48,6 +51,7 @@ struct CosineDecayOptions {
 // Half a cosine down to alpha * rate (Loshchilov and Hutter 2016).
 Output CosineDecay(const Scope& s, Hyperparameter rate, Output step, const CosineDecayOptions& options);
 
+// The lengths and the rates of the cycles of a cosine decay.
 struct CosineRestartsOptions {
   double first_decay_steps = 1;  // length of the first cycle in steps
   double t_mul = 2;              // length of a cycle relative to the one before
@@ -57,6 +61,7 @@ struct CosineRestartsOptions {
 // CosineDecay with warm restarts.
 Output CosineDecayRestarts(const Scope& s, Hyperparameter rate, Output step, const CosineRestartsOptions& options);
 
+// The length and the final rate of a warm-up.
 struct WarmupOptions {
   double scale = 1;          // batch size relative to the one that `rate` was tuned for
   int64_t warmup_steps = 0;  // steps in which the rate grows linearly to scale * rate

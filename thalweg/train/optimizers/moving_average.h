@@ -14,6 +14,7 @@
 
 namespace thalweg {
 
+// How moving averages start, and their name.
 struct MovingAverageOptions {
   // The number n of updates so far, if given: the decay is then at most (1 + n) / (10 + n), so
   // that averages follow quickly at the beginning.

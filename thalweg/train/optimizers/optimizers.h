@@ -27,11 +27,13 @@ struct GradientAndVar {
   Var variable;       // the variable
 };
 
+// The counter of steps, and the name of the update.
 struct ApplyGradientsOptions {
   Var global_step;   // incremented after the update, if given
   std::string name;  // name of the operation; empty: the optimizer's name
 };
 
+// Which variables Minimize trains, and the counter of steps.
 struct MinimizeOptions {
   Var global_step;            // incremented after the update, if given
   std::vector<Var> var_list;  // variables to train; empty: all trainable ones
@@ -118,6 +120,7 @@ class Optimizer {
 // The same gradient with each row number once: rows with the same number are added up.
 Gradient SumRepeatedRows(const Scope& s, const Gradient& gradient);
 
+// The learning rate and the locking of gradient descent.
 struct GradientDescentOptions {
   Hyperparameter learning_rate = 0.01;  // a number or a schedule (learning_rate.h)
   bool use_locking = false;             // serialize the updates of a variable
@@ -125,6 +128,7 @@ struct GradientDescentOptions {
 // var -= learning_rate * gradient
 std::unique_ptr<Optimizer> GradientDescent(const GradientDescentOptions& options = {});
 
+// The learning rate, the kind of momentum and the locking of updates.
 struct MomentumOptions {
   Hyperparameter learning_rate = 0.01;  // a number or a schedule (learning_rate.h)
   Hyperparameter momentum = 0.9;        // fraction of the last update that is kept
@@ -134,6 +138,7 @@ struct MomentumOptions {
 // accum = momentum * accum + gradient; var -= learning_rate * accum
 std::unique_ptr<Optimizer> Momentum(const MomentumOptions& options = {});
 
+// The learning rate, the decays and the locking of Adam.
 struct AdamOptions {
   Hyperparameter learning_rate = 0.001;  // a number or a schedule (learning_rate.h)
   double beta1 = 0.9;                    // decay of the mean of gradients
@@ -145,6 +150,7 @@ struct AdamOptions {
 // moving mean of their squares.
 std::unique_ptr<Optimizer> Adam(const AdamOptions& options = {});
 
+// The learning rate and the initial state of Adagrad.
 struct AdagradOptions {
   Hyperparameter learning_rate = 0.01;     // a number or a schedule (learning_rate.h)
   double initial_accumulator_value = 0.1;  // initial sum of squared gradients
@@ -154,6 +160,7 @@ struct AdagradOptions {
 // squared gradients.
 std::unique_ptr<Optimizer> Adagrad(const AdagradOptions& options = {});
 
+// The learning rate and the decay of Adadelta.
 struct AdadeltaOptions {
   Hyperparameter learning_rate = 0.001;  // a number or a schedule (learning_rate.h)
   Hyperparameter rho = 0.95;             // decay of the moving means
@@ -164,6 +171,7 @@ struct AdadeltaOptions {
 // and of gradients.
 std::unique_ptr<Optimizer> Adadelta(const AdadeltaOptions& options = {});
 
+// The learning rate, the decay and the momentum of RMSProp.
 struct RMSPropOptions {
   Hyperparameter learning_rate = 0.001;  // a number or a schedule (learning_rate.h)
   Hyperparameter decay = 0.9;            // decay of the mean of squared gradients
@@ -176,6 +184,7 @@ struct RMSPropOptions {
 // root of a moving mean of their squares.
 std::unique_ptr<Optimizer> RMSProp(const RMSPropOptions& options = {});
 
+// The learning rate and the regularization of FTRL.
 struct FtrlOptions {
   Hyperparameter learning_rate = 0.01;              // a number or a schedule (learning_rate.h)
   Hyperparameter learning_rate_power = -0.5;        // at most 0; 0 keeps the learning rate fixed
@@ -188,6 +197,7 @@ struct FtrlOptions {
 // FTRL-proximal (McMahan et al. 2013): online learning with sparse weights.
 std::unique_ptr<Optimizer> Ftrl(const FtrlOptions& options = {});
 
+// The learning rate and the regularization of proximal gradient descent.
 struct ProximalGradientDescentOptions {
   Hyperparameter learning_rate = 0.01;              // a number or a schedule (learning_rate.h)
   Hyperparameter l1_regularization_strength = 0.0;  // weight of the sum of absolute values
@@ -197,6 +207,7 @@ struct ProximalGradientDescentOptions {
 // Gradient descent, followed by shrinkage towards zero (Duchi and Singer 2009).
 std::unique_ptr<Optimizer> ProximalGradientDescent(const ProximalGradientDescentOptions& options = {});
 
+// The learning rate and the regularization of proximal Adagrad.
 struct ProximalAdagradOptions {
   Hyperparameter learning_rate = 0.01;              // a number or a schedule (learning_rate.h)
   double initial_accumulator_value = 0.1;           // initial sum of squared gradients

@@ -29,6 +29,7 @@
 
 namespace thalweg {
 
+// Which workers average their gradients, and how gradients travel.
 struct AllReduceOptions {
   int workers = 1;                  // with the chief
   int64_t bucket_bytes = 25 << 20;  // gradients that are averaged together; at least one

@@ -20,6 +20,7 @@
 
 namespace thalweg {
 
+// How far workers may be apart.
 struct BoundedStalenessOptions {
   int slack =
       1;  // how many steps a worker may be ahead; 0: all run the same number of steps, without waiting for updates

@@ -31,6 +31,7 @@ PlacementStrategy BalancedByBytes();
 // The op types that go to parameter servers: variables, tables and similar state.
 std::vector<std::string> StandardPsOps();
 
+// Which jobs hold variables and run ops, and how variables are distributed.
 struct ReplicaDeviceSetterOptions {
   ClusterSpec cluster;                                // its job "ps" has the parameter servers
   std::optional<TaskId> worker;                       // this task

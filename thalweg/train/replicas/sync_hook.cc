@@ -116,12 +116,12 @@ void SayWhomFor(const Attendance& a, absl::Duration waited) {
 // A thread that looks now and then how long something takes.
 class WaitWatch {
  public:
-  // `say`: when that has been `say_after`, and each time it has doubled.
-  using Look = std::function<void(absl::Duration waited, bool say)>;
+  // `log`: true when the wait has reached `log_after`, and each time it has doubled.
+  using Look = std::function<void(absl::Duration waited, bool log)>;
 
-  WaitWatch(absl::Duration every, absl::Duration say_after, Look look)
-      : every_(std::min(every, say_after)),
-        say_after_(say_after),
+  WaitWatch(absl::Duration every, absl::Duration log_after, Look look)
+      : every_(std::min(every, log_after)),
+        log_after_(log_after),
         look_(std::move(look)),
         thread_("sync-watch", [this] { Run(); }) {}
   ~WaitWatch() {
@@ -149,16 +149,16 @@ class WaitWatch {
   }
 
   void Run() {
-    absl::Duration say_at = say_after_;
+    absl::Duration log_at = log_after_;
     while (const std::optional<absl::Duration> waited = Pause()) {
-      if (*waited < say_after_) say_at = say_after_;
-      const bool say = *waited >= say_at;
-      if (say) say_at = 2 * *waited;
-      look_(*waited, say);
+      if (*waited < log_after_) log_at = log_after_;
+      const bool log = *waited >= log_at;
+      if (log) log_at = 2 * *waited;
+      look_(*waited, log);
     }
   }
 
-  const absl::Duration every_, say_after_;
+  const absl::Duration every_, log_after_;
   const Look look_;
   Mutex mutex_;
   CondVar changed_;
@@ -200,8 +200,8 @@ class Aggregation {
       : session_(session),
         graph_(std::move(graph)),
         current_(current),
-        watch_(graph_->options.expel_after, graph_->options.say_after,
-               [this](absl::Duration waited, bool say) { LookAfter(waited, say); }),
+        watch_(graph_->options.expel_after, graph_->options.log_after,
+               [this](absl::Duration waited, bool log) { LookAfter(waited, log); }),
         rounds_thread_("sync-rounds", [this] { RunRounds(); }) {}
   ~Aggregation() {
     {
@@ -280,13 +280,13 @@ class Aggregation {
   }
 
   // Says whom the round waits for, takes workers for lost or takes them back.
-  void LookAfter(absl::Duration waited, bool say) {
+  void LookAfter(absl::Duration waited, bool log) {
     const SyncGraph& g = *graph_;
     const bool expel = waited >= g.options.expel_after;
-    if (!say && !expel && expelled_.empty()) return;
+    if (!log && !expel && expelled_.empty()) return;
     const absl::StatusOr<Attendance> a = ReadAttendance(session_, g, &cancellation_);
     if (!a.ok()) return;  // the round fails, too
-    if (say) SayWhomFor(*a, waited);
+    if (log) SayWhomFor(*a, waited);
     // A worker that was killed while it left may have told the roster only.
     if (a->missing.empty()) TellAccumulators(session_, g).IgnoreError();  // the round fails, too
     const auto last_step = [&](int64_t worker) {
@@ -331,9 +331,9 @@ class Aggregation {
 class StepWatch {
  public:
   StepWatch(Session& session, std::shared_ptr<const SyncGraph> graph)
-      : watch_(absl::InfiniteDuration(), graph->options.say_after,
-               [this, &session, graph](absl::Duration waited, bool say) {
-                 if (!say) return;
+      : watch_(absl::InfiniteDuration(), graph->options.log_after,
+               [this, &session, graph](absl::Duration waited, bool log) {
+                 if (!log) return;
                  const absl::StatusOr<Attendance> a = ReadAttendance(session, *graph, &cancellation_);
                  if (a.ok()) SayWhomFor(*a, waited);
                }) {}
@@ -438,12 +438,12 @@ class SyncHook final : public Hook {
 
   // Keeps running rounds as long as other workers take part.
   void AwaitOthers(Session& session) {
-    const absl::Duration linger = graph_->options.linger;
+    const absl::Duration chief_wait = graph_->options.chief_wait;
     const absl::Time start = absl::Now();
     absl::Time progress = start;
     int64_t rounds = aggregation_->rounds();
     while (aggregation_->status().ok()) {
-      const absl::Duration pause = std::clamp(linger, absl::Milliseconds(10), graph_->options.say_after);
+      const absl::Duration pause = std::clamp(chief_wait, absl::Milliseconds(10), graph_->options.log_after);
       const absl::Status status = session.Run({graph_->await_empty}, {}, {.timeout = pause}).status();
       if (status.ok()) return;
       if (!absl::IsDeadlineExceeded(status)) {
@@ -460,7 +460,7 @@ class SyncHook final : public Hook {
       for (const auto& [worker, is_present] : *members) {
         if (is_present) present.push_back(worker);
       }
-      if (absl::Now() - progress >= linger) {
+      if (absl::Now() - progress >= chief_wait) {
         LOG(WARNING) << "the chief ends although worker " << absl::StrJoin(present, ", ")
                      << " has not left: no step for " << Since(absl::Now() - progress);
         // Should one of them still come, it finds the end.

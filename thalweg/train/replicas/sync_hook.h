@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/data_flow_ops.h"
+#include "thalweg/ops/roster_ops.h"
 #include "thalweg/train/replicas/sync_replicas.h"
 #include "thalweg/train/session/hooks.h"
 

@@ -27,6 +27,7 @@
 
 namespace thalweg {
 
+// How many gradients make a step, and what happens to workers that are late.
 struct SyncReplicasOptions {
   int replicas_to_aggregate = 1;  // number of gradients that are averaged per step
   // Number of workers, including a chief that is not one of them: Job::num_workers().
@@ -40,9 +41,9 @@ struct SyncReplicasOptions {
   absl::Duration expel_after = absl::InfiniteDuration();
   // How long a step may wait before a log line names the workers that it waits for.
   // Repeated each time the wait has doubled.
-  absl::Duration say_after = absl::Seconds(10);
+  absl::Duration log_after = absl::Seconds(10);
   // How long the chief, at its end, waits for workers that make no progress.
-  absl::Duration linger = absl::Seconds(60);
+  absl::Duration chief_wait = absl::Seconds(60);
 };
 
 // Wraps `optimizer`. ApplyGradients needs a global step and may be called once.

@@ -275,7 +275,7 @@ TEST(SyncReplicas, AChiefThatComesAgainTakesUpTheTraining) {
 TEST(SyncReplicas, AWorkerSaysWhomItWaitsFor) {
   TestCluster cluster({{"ps", 2}, {"worker", 2}});
   const SyncReplicasOptions options = {
-      .replicas_to_aggregate = 2, .total_num_replicas = 2, .say_after = absl::Milliseconds(50)};
+      .replicas_to_aggregate = 2, .total_num_replicas = 2, .log_after = absl::Milliseconds(50)};
   TestReplica worker(&cluster, 1, Sync(options));
   auto chief = std::make_unique<TestReplica>(&cluster, 0, Sync(options));
   chief->Start();
@@ -303,7 +303,7 @@ TEST(SyncReplicas, AWorkerSaysWhomItWaitsFor) {
 TEST(SyncReplicas, AccumulatorsThatMissedALeaverAreTold) {
   TestCluster cluster({{"ps", 2}, {"worker", 2}});
   const SyncReplicasOptions options = {
-      .replicas_to_aggregate = 2, .total_num_replicas = 2, .say_after = absl::Milliseconds(50)};
+      .replicas_to_aggregate = 2, .total_num_replicas = 2, .log_after = absl::Milliseconds(50)};
   TestReplica chief(&cluster, 0, Sync(options)), worker(&cluster, 1, Sync(options));
   chief.Start();
   worker.Start();
@@ -321,7 +321,7 @@ TEST(SyncReplicas, AccumulatorsThatMissedALeaverAreTold) {
 TEST(SyncReplicas, AStragglerFindsTheEnd) {
   TestCluster cluster({{"ps", 1}, {"worker", 2}});
   const SyncReplicasOptions options = {
-      .replicas_to_aggregate = 2, .total_num_replicas = 2, .linger = absl::Milliseconds(100)};
+      .replicas_to_aggregate = 2, .total_num_replicas = 2, .chief_wait = absl::Milliseconds(100)};
   TestReplica chief(&cluster, 0, Sync(options)), straggler(&cluster, 1, Sync(options));
   chief.Start();
   straggler.Start();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Towers: copies of a model on several devices of a worker, each with a part of
-// the batch, in step with each other.
+// Towers: copies of a model on several devices of one worker. Each computes the gradients of a part of the batch, and
+// the worker applies their mean.
 //
 //   std::vector<std::vector<GradientAndVar>> towers;
 //   for (int i = 0; i < n; ++i) {
@@ -9,8 +9,8 @@
 //   }
 //   train_op = optimizer->ApplyGradients(s, AverageGradients(s, towers), {.global_step = step});
 //
-// With an asynchronous optimizer across workers this is local sync, global
-// async; with SyncReplicas, everything is in step.
+// The towers of a worker are always synchronous with each other. The workers are too if the optimizer is a
+// SyncReplicas; otherwise they update the variables asynchronously.
 #pragma once
 
 #include <vector>
@@ -20,9 +20,8 @@
 
 namespace thalweg {
 
-// The mean over towers of the gradients of each variable; one that is missing
-// counts as zero. Those of rows stay rows. The towers have the same variables
-// in the same order.
+// The mean over towers of each variable's gradients. A missing gradient counts as zero. Sparse gradients stay sparse:
+// rows and their indices. REQUIRES: all towers list the same variables in the same order.
 std::vector<GradientAndVar> AverageGradients(const Scope& s, const std::vector<std::vector<GradientAndVar>>& towers);
 
 }  // namespace thalweg

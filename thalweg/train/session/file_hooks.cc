@@ -13,8 +13,8 @@ namespace {
 
 class CheckpointHook : public Hook {
  public:
-  CheckpointHook(std::function<std::shared_ptr<Saver>()> saver, CheckpointSaverOptions options)
-      : saver_(std::move(saver)), options_(std::move(options)), timer_(options_.every) {}
+  CheckpointHook(std::function<std::shared_ptr<Saver>()> saver, const CheckpointSaverOptions& options)
+      : saver_(std::move(saver)), options_(options), timer_(options_.every) {}
 
   absl::Status Begin(const Scope& s) override {
     if (global_step_ = GetGlobalStep(s.graph()); global_step_) return absl::OkStatus();
@@ -161,8 +161,9 @@ class ProfilerHook : public Hook {
 
 }  // namespace
 
-std::shared_ptr<Hook> CheckpointSaver(std::function<std::shared_ptr<Saver>()> saver, CheckpointSaverOptions options) {
-  return std::make_shared<CheckpointHook>(std::move(saver), std::move(options));
+std::shared_ptr<Hook> CheckpointSaver(std::function<std::shared_ptr<Saver>()> saver,
+                                      const CheckpointSaverOptions& options) {
+  return std::make_shared<CheckpointHook>(std::move(saver), options);
 }
 std::shared_ptr<Hook> SummarySaver(std::function<Output()> summary_op, std::shared_ptr<SummaryWriter> writer,
                                    Every every) {

@@ -13,6 +13,7 @@
 
 namespace thalweg {
 
+// Where and how often checkpoints are saved.
 struct CheckpointSaverOptions {
   std::string checkpoint_dir;             // folder of the checkpoints; created if missing
   std::string basename = "model.ckpt";    // checkpoints are <basename>-<step>
@@ -23,7 +24,8 @@ struct CheckpointSaverOptions {
 // end. A failed save at the start or the end is an error. A failed save in between
 // is logged and tried again at the next regular time; the latest checkpoint stays.
 // `saver` is called when the first checkpoint is due.
-std::shared_ptr<Hook> CheckpointSaver(std::function<std::shared_ptr<Saver>()> saver, CheckpointSaverOptions options);
+std::shared_ptr<Hook> CheckpointSaver(std::function<std::shared_ptr<Saver>()> saver,
+                                      const CheckpointSaverOptions& options);
 
 // Fetches the summary that `summary_op` returns and writes it as an event.
 // `summary_op` is called once the graph is complete; an empty Output means that

@@ -342,9 +342,9 @@ MonitoredTrainingSession::MonitoredTrainingSession(MonitoredTrainingSession&&) n
 MonitoredTrainingSession& MonitoredTrainingSession::operator=(MonitoredTrainingSession&&) noexcept = default;
 MonitoredTrainingSession::~MonitoredTrainingSession() = default;
 
-absl::StatusOr<MonitoredTrainingSession> MonitoredTrainingSession::Start(Graph& graph,
-                                                                         MonitoredTrainingSessionOptions options) {
-  auto state = std::make_unique<State>(graph, std::move(options));
+absl::StatusOr<MonitoredTrainingSession> MonitoredTrainingSession::Start(
+    Graph& graph, const MonitoredTrainingSessionOptions& options) {
+  auto state = std::make_unique<State>(graph, options);
   RETURN_IF_ERROR(state->Start());
   return MonitoredTrainingSession(std::move(state));
 }

@@ -29,6 +29,7 @@
 
 namespace thalweg {
 
+// The server, the hooks and the files of a MonitoredTrainingSession.
 struct MonitoredTrainingSessionOptions {
   std::string master;    // target of a server, "grpc://host:port"; "": this process
   bool is_chief = true;  // true in one worker, which initializes, restores and writes the files
@@ -62,7 +63,8 @@ class MonitoredTrainingSession {
  public:
   // Lets hooks and the scaffold add to the graph, opens a session and returns
   // when every variable has a value.
-  static absl::StatusOr<MonitoredTrainingSession> Start(Graph& graph, MonitoredTrainingSessionOptions options = {});
+  static absl::StatusOr<MonitoredTrainingSession> Start(Graph& graph,
+                                                        const MonitoredTrainingSessionOptions& options = {});
   MonitoredTrainingSession(MonitoredTrainingSession&&) noexcept;
   MonitoredTrainingSession& operator=(MonitoredTrainingSession&&) noexcept;
   // Without Close() before it the training counts as failed and Hook::End is not called.

@@ -13,6 +13,7 @@
 
 namespace thalweg {
 
+// Which steps a Progress shows, where, and how often.
 struct ProgressOptions {
   int64_t first_step = 0;                          // global step at which this run starts
   int64_t total_steps = 0;                         // 0: not known
