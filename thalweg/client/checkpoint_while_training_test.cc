@@ -23,30 +23,41 @@
 namespace thalweg {
 namespace {
 
-// A counter on each of two parameter servers, each of which a node saves.
-class CheckpointWhileTrainingTest : public testing::Test {
+// A counter on each of two parameter servers. Each saves its own (sharded), or the first saves both.
+class CheckpointWhileTrainingTest : public testing::TestWithParam<bool> {
  protected:
   CheckpointWhileTrainingTest() {
+    std::vector<Output> counters;
     for (int i = 0; i < 2; ++i) {
-      const Scope s = graph_.root().WithDevice(absl::StrCat("/job:ps/task:", i));
-      const Output v = RefVariable(s.WithOpName(absl::StrCat("v", i)), kFloat, {1000});
-      init_.push_back(Assign(s, v, Const(s, Tensor(kFloat, {1000}))));
-      update_.push_back(AssignAdd(s, v, OnesLike(s, v)));
-      save_.push_back(Fetch::Target(Save(s, Const(s, Path(i)), Const(s, std::vector<std::string>{"v"}),
-                                         Const(s, std::vector<std::string>{""}), {v})));
+      const Scope s = Ps(i);
+      counters.push_back(RefVariable(s.WithOpName(absl::StrCat("v", i)), kFloat, {1000}));
+      init_.push_back(Assign(s, counters[i], Const(s, Tensor::Zeros(kFloat, {1000}))));
+      update_.push_back(AssignAdd(s, counters[i], OnesLike(s, counters[i])));
+    }
+    if (GetParam()) {
+      AddSave(0, {"v0"}, {counters[0]});
+      AddSave(1, {"v1"}, {counters[1]});
+    } else {
+      AddSave(0, {"v0", "v1"}, counters);
     }
   }
   ~CheckpointWhileTrainingTest() override { SetFailPointHandler(nullptr); }
 
+  Scope Ps(int i) { return graph_.root().WithDevice(absl::StrCat("/job:ps/task:", i)); }
   static std::string Path(int i) { return absl::StrCat(testing::TempDir(), "/while_training-", i); }
+  void AddSave(int ps, const std::vector<std::string>& names, const std::vector<Output>& values) {
+    const Scope s = Ps(ps);
+    save_.push_back(Fetch::Target(
+        Save(s, Const(s, Path(ps)), Const(s, names), Const(s, std::vector<std::string>(names.size())), values)));
+  }
   // How many updates the files have.
   static std::vector<float> Saved() {
     std::vector<float> counts;
     for (int i = 0; i < 2; ++i) {
-      const auto reader = BundleReader::Open(PosixFileSystem(), Path(i));
+      const auto reader = BundleReader::Open(PosixFileSystem(), Path(GetParam() ? i : 0));
       EXPECT_THAT(reader.status(), IsOk());
       if (!reader.ok()) return {};
-      const auto value = (*reader)->Read("v");
+      const auto value = (*reader)->Read(absl::StrCat("v", i));
       EXPECT_THAT(value.status(), IsOk());
       if (value.ok()) counts.push_back(value->flat<float>()[999]);
     }
@@ -58,18 +69,21 @@ class CheckpointWhileTrainingTest : public testing::Test {
   TestCluster cluster_{{{"ps", 2}, {"worker", 2}}};
 };
 
+INSTANTIATE_TEST_SUITE_P(Sharded, CheckpointWhileTrainingTest, testing::Bool());
+
 // The save does not end until the others have trained.
-TEST_F(CheckpointWhileTrainingTest, StepsEndWhileTheFilesAreBeingWritten) {
+TEST_P(CheckpointWhileTrainingTest, StepsEndWhileTheFilesAreBeingWritten) {
   ASSERT_OK_AND_ASSIGN(auto chief, Session::Create(graph_, {.target = cluster_.target({"worker", 0})}));
   ASSERT_OK_AND_ASSIGN(auto worker, Session::Create(graph_, {.target = cluster_.target({"worker", 1})}));
   ASSERT_OK(chief->Run(init_).status());
   ASSERT_OK(worker->Run(update_).status());
   ASSERT_OK(chief->Run(update_).status());
-  BlockingCounter writing(2);
+  const int files = GetParam() ? 2 : 1;
+  BlockingCounter writing(files);
   Notification trained;
   SetFailPointHandler([&, hits = std::make_shared<std::atomic<int>>(0)](absl::string_view point, absl::string_view) {
     if (point != "disk.write") return absl::OkStatus();
-    if (hits->fetch_add(1) < 2) writing.DecrementCount();
+    if (hits->fetch_add(1) < files) writing.DecrementCount();
     trained.WaitForNotification();
     return absl::OkStatus();
   });
@@ -88,7 +102,7 @@ TEST_F(CheckpointWhileTrainingTest, StepsEndWhileTheFilesAreBeingWritten) {
   EXPECT_THAT(Saved(), testing::ElementsAre(2, 2));
 }
 
-TEST_F(CheckpointWhileTrainingTest, EachCheckpointIsOneMoment) {
+TEST_P(CheckpointWhileTrainingTest, EachCheckpointIsOneMoment) {
   ASSERT_OK_AND_ASSIGN(auto chief, Session::Create(graph_, {.target = cluster_.target({"worker", 0})}));
   ASSERT_OK_AND_ASSIGN(auto worker, Session::Create(graph_, {.target = cluster_.target({"worker", 1})}));
   ASSERT_OK(chief->Run(init_).status());
