@@ -259,10 +259,8 @@ HistoryVerdict CheckHistory(Replication replication, int workers, const Training
                 " and ", end.global_step);
     }
   }
-  // A gradient that comes too late for its update is dropped, although its step is acknowledged.
-  if (replication == Replication::kBackupWorkers) return verdict;
-  // A gradient of synchronous training may wait in an accumulator during a restore, and be applied after it.
-  const bool may_come_back = options.repeats || replication == Replication::kSynchronous;
+  // Synchronous training may drop the gradient of an acknowledged step: see the known gaps in docs/reliability.md.
+  if (replication == Replication::kSynchronous || replication == Replication::kBackupWorkers) return verdict;
 
   // A restore undoes what its checkpoint does not have.
   const auto has = [](const TrainingState& state, int element) { return state.tables[0][element] > 0; };
@@ -282,7 +280,8 @@ HistoryVerdict CheckHistory(Replication replication, int workers, const Training
       undone = undone || restore.begun > step.acknowledged;
     }
     if (has(end, element)) {
-      if (undone && !may_come_back) wrong.Add(StepName(id.first, id.second), " was undone by a restore, and came back");
+      if (undone && !options.repeats)
+        wrong.Add(StepName(id.first, id.second), " was undone by a restore, and came back");
     } else if (may_be_undone) {
       ++verdict.lost;
     } else {
