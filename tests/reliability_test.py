@@ -33,12 +33,19 @@ class FailPointsTest(unittest.TestCase):
                                   for name, _, can_fail in fail_points()})
 
 
-# Which test shows each row of the tables under "Failures" in docs/cluster.md.
+# Which tests show each row of the tables under "Failures" in docs/cluster.md.
 FAILURES = {
     "a task has not started yet": "ClusterTest.ASessionWaitsForTasksThatHaveNotStarted",
     "a task has left": "ClusterTest.ATaskThatOthersHaveSeenLeaveIsNotWaitedFor",
     "a task dies": "KillTest.AClientHearsOfItAndTheClusterGoesOn",
-    "a task hangs, or its machine is cut off": "HangTest.StepsEndByTheirDeadlineOrWhenTheTaskIsTakenForDead",
+    "a task hangs, or its machine is cut off": [
+        "HangTest.StepsEndByTheirDeadlineOrWhenTheTaskIsTakenForDead",  # steps
+        "HangTest.PreparationEndsWhenTheTaskIsTakenForDead",  # their preparation
+        "HangTest.ANewSessionDoesNotWaitForATaskThatHangs",  # CreateSession
+        "HangTest.APartialRunEndsWhenTheTaskIsTakenForDead",  # partial runs
+        "WorkerLiveness.AWorkerThatHangsEndsTheStepOfAnother",  # tensors between workers
+        "Collectives.AStoppedLeaderIsNamed",  # requests to the leader of a collective
+    ],
     "a task that hung resumes": "FencingTest.AStepThatWasGivenUpIsNotAppliedLater",
     "a task was restarted": "MonitoredSessionTest.RecoversFromTheLastCheckpoint",
     "a kernel or a save takes long": "PeerHealthTest.APeerThatAnswersIsAlive",
@@ -49,12 +56,34 @@ FAILURES = {
     "a client repeats a call": "CallDeduplicator.ARepetitionOfOneThatEndedGetsItsAnswer",
     "a training repeats a step": "ExactlyOnceTest.ARepeatedStepAppliesWhatItHasNotApplied",
     "a session is closed": "ClusterTest.ClosingASessionEndsItsSteps",
+    "a server stops while a kernel does not notice it": [
+        "StuckServerTest.SaysWhichStepsKeepItFromStopping", "StuckServerDeathTest.EndsItsProcessIfItIsToldTo"],
     "a master restarts": "LocalWorkerTest.SessionsOfAnEarlierIncarnationOfTheirMasterGo",
     "a master disappears": "HostileCalls.SessionsOfAMasterThatStaysAwayAreLetGoOf",
     "a member fails, dies or restarts": "CollectiveKillTest.ALostMemberIsNamed",
     "a member is missing": "Collectives.OneMemberMayComeTooLate",
     "the leader has not started": "Collectives.AStepThatWaitsForAnAbsentLeaderEnds",
 }
+
+
+# Where the code has the figures of the tables: (text of the document, file, text of the file).
+FIGURES = [
+    ("`--peer_timeout` (5 s)", "server/server.h", "peer_timeout = absl::Seconds(5);"),
+    ("for its status every 200 ms", "cluster/peer_health.h", "kHeartbeat = absl::Milliseconds(200);"),
+    ("(for 5 s at most, if only other tasks have seen it)", "cluster/membership.cc", "kSeenTimeout = absl::Seconds(5);"),
+    ("logs `CreateSession still waiting for response from worker: ...` every 10 s", "cluster/membership.cc",
+     "kReportEvery = absl::Seconds(10);"),
+    ("after `--client_lease` (24 h)", "server/server.h", "client_lease = absl::Hours(24);"),
+    ("for `--master_lease` (10 min)", "server/server.h", "master_lease = absl::Minutes(10);"),
+    ("its connection is closed after 40 s", "rpc/rpc_server.cc", "GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000"),
+    ("a step waits for 10 s", "cluster/wait_logging.h", "kLogWaitAfter = absl::Seconds(10);"),
+    ("within 4 s (`ServerOptions::stop_timeout`)", "server/server.h", "stop_timeout = absl::Seconds(4);"),
+]
+
+
+def tests_of(row):
+    tests = FAILURES[row]
+    return tests if isinstance(tests, list) else [tests]
 
 
 class FailuresTest(unittest.TestCase):
@@ -69,7 +98,14 @@ class FailuresTest(unittest.TestCase):
         for path in (ROOT / "thalweg").rglob("*_test.cc"):
             for suite, name in re.findall(r"^TEST(?:_[FP])?\((\w+), (\w+)\)", path.read_text(), re.MULTILINE):
                 tests.add(suite + "." + name)
-        self.assertEqual(set(FAILURES.values()) - tests, set())
+        self.assertEqual({test for row in FAILURES for test in tests_of(row)} - tests, set())
+
+    def test_the_figures_are_those_of_the_code(self):
+        document = " ".join((ROOT / "docs" / "cluster.md").read_text().split())
+        for text, file, code in FIGURES:
+            with self.subTest(text):
+                self.assertIn(text, document)
+                self.assertIn(code, (ROOT / "thalweg" / file).read_text())
 
 
 if __name__ == "__main__":

@@ -124,6 +124,7 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer(std::unique_ptr<FaultInjecto
                                             ? absl::InfiniteDuration()
                                             : absl::GetFlag(FLAGS_failed_after),
                         .idle_after = absl::GetFlag(FLAGS_idle_after),
+                        .exit_when_stuck = true,
                         .http = absl::GetFlag(FLAGS_http),
                         .http_token = absl::GetFlag(FLAGS_http_token),
                         .flight_folder = absl::GetFlag(FLAGS_flight_folder),

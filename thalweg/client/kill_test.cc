@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <random>
+#include <string>
 #include <thread>
 
 #include "absl/time/clock.h"
@@ -12,10 +13,12 @@
 #include "gtest/gtest.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/client/cluster_testlib.h"
+#include "thalweg/client/raw_caller_testlib.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
+#include "thalweg/proto/master.pb.h"
 
 namespace thalweg {
 namespace {
@@ -156,6 +159,62 @@ TEST(HangTest, PreparationEndsWhenTheTaskIsTakenForDead) {
   new_step.join();
   cluster.Signal({"ps", 1}, SIGCONT);
   EXPECT_TRUE((*session)->Run({model.update}).ok());
+}
+
+TEST(HangTest, APartialRunEndsWhenTheTaskIsTakenForDead) {
+  const std::string master = "/tensorflow.MasterService/";
+  TestCluster cluster({{"ps", 2}, {"worker", 1}}, {}, TasksIn::kProcesses, {.peer_timeout = absl::Seconds(1)});
+  Graph graph;
+  const Scope ps = graph.root().WithDevice("/job:ps/task:1");
+  Neg(ps.WithOpName("y"), Placeholder(ps.WithOpName("x"), kFloat, {}));
+  RawCaller caller(cluster.target({"worker", 0}).substr(std::string("grpc://").size()));
+  tensorflow::CreateSessionRequest create;
+  tensorflow::CreateSessionResponse session;
+  *create.mutable_graph_def() = graph.Export();
+  ASSERT_OK(caller.Call(master + "CreateSession", create, &session));
+  const auto set_up = [&] {
+    tensorflow::PartialRunSetupRequest request;
+    tensorflow::PartialRunSetupResponse response;
+    request.set_session_handle(session.session_handle());
+    request.add_feed("x:0");
+    request.add_fetch("y:0");
+    EXPECT_THAT(caller.Call(master + "PartialRunSetup", request, &response), IsOk());
+    return response.partial_run_handle();
+  };
+  const auto run = [&](const std::string& handle) {
+    tensorflow::RunStepRequest request;
+    request.set_session_handle(session.session_handle());
+    request.set_partial_run_handle(handle);
+    auto* const feed = request.add_feed();
+    feed->set_name("x:0");
+    feed->mutable_tensor()->set_dtype(tensorflow::DT_FLOAT);
+    feed->mutable_tensor()->mutable_tensor_shape();
+    feed->mutable_tensor()->add_float_val(1);
+    request.add_fetch("y:0");
+    tensorflow::RunStepResponse response;
+    return caller.Call(master + "RunStep", request, &response);
+  };
+  const std::string first = set_up(), second = set_up();
+  EXPECT_THAT(run(first), IsOk());
+  cluster.Signal({"ps", 1}, SIGSTOP);
+  EXPECT_THAT(run(second), Fails(absl::StatusCode::kUnavailable, "/job:ps/replica:0/task:1 has not answered for 1s"));
+  cluster.Signal({"ps", 1}, SIGCONT);
+}
+
+// All tasks have seen it before.
+TEST(HangTest, ANewSessionDoesNotWaitForATaskThatHangs) {
+  TestCluster cluster({{"ps", 2}, {"worker", 1}}, {}, TasksIn::kProcesses, {.peer_timeout = absl::Seconds(1)});
+  const Model model(0);
+  const auto session = Session::Create(model.graph, {.target = cluster.target({"worker", 0})});
+  ASSERT_OK(session.status());
+  ASSERT_OK((*session)->Run({model.init}).status());
+  cluster.Signal({"ps", 1}, SIGSTOP);
+  const auto other = Session::Create(model.graph, {.target = cluster.target({"worker", 0})});
+  ASSERT_OK(other.status());
+  EXPECT_THAT((*other)->Run({"v0"}).status(), IsOk());
+  EXPECT_THAT((*other)->Run({model.update}).status(),
+              Fails(absl::StatusCode::kUnavailable, "/job:ps/replica:0/task:1 has left"));
+  cluster.Signal({"ps", 1}, SIGCONT);
 }
 
 TEST(HangTest, AClientHearsThatItsServerHangs) {

@@ -46,6 +46,15 @@ GetTaskResponse::State JobCompletion::state() const {
 }
 
 void JobCompletion::TaskDone(const TaskId& task) {
+  if (!options_.cluster.Address(task).ok()) {
+    // Nobody waits for it, and what it calls itself is not kept. But a parameter server that does not know the workers
+    // learns that they end.
+    MutexLock lock(&mutex_);
+    if (std::exchange(stranger_done_, true)) return;
+    LOG(INFO) << options_.self.ToString() << ": a task that is not in the cluster is done";
+    changed_.SignalAll();
+    return;
+  }
   options_.membership->MarkSeen(task.ToString());  // a session that comes later does not wait for it
   {
     MutexLock lock(&mutex_);
@@ -67,7 +76,7 @@ void JobCompletion::TaskFailed(const TaskId& task) {
   if (stop_.cancelled() || options_.failed_after == absl::InfiniteDuration()) return;
   LOG(WARNING) << task.ToString() << " has ended with an error; work that needs it fails unless the task is restarted "
                << "within " << absl::FormatDuration(options_.failed_after) << " (--failed_after)";
-  AddFailed(task, {.when = absl::Now()});
+  AddFailed(task, {.when = Now()});
 }
 
 void JobCompletion::MasterSeen(const std::string& task) {
@@ -105,10 +114,11 @@ void JobCompletion::WatchFailed() {
       MutexLock lock(&mutex_);
       failed = failed_;
     }
+    for (auto& [task, failure] : failed) failure.when = absl::Now() - (Now() - failure.when);
     if (!failed.empty()) options_.on_tasks_failed(failed);
-    const absl::Time next = absl::Now() + kWatchFailedEvery;
+    const absl::Time next = Now() + kWatchFailedEvery;
     MutexLock lock(&mutex_);
-    while (!stop_.cancelled() && absl::Now() < next) changed_.WaitWithDeadline(&mutex_, next);
+    while (!stop_.cancelled() && Now() < next) changed_.WaitWithTimeout(&mutex_, next - Now());
   }
   stop_.Deregister(*id);
 }
@@ -178,7 +188,7 @@ std::vector<TaskId> JobCompletion::Unresolved(absl::Time now) const {
 }
 
 void JobCompletion::Ask(const std::vector<TaskId>& tasks) {
-  const absl::Time asked = absl::Now();
+  const absl::Time asked = Now();
   std::vector<absl::Status> statuses(tasks.size());
   std::vector<GetTaskResponse> answers(tasks.size());
   BlockingCounter left(static_cast<int>(tasks.size()));
@@ -198,7 +208,7 @@ void JobCompletion::Ask(const std::vector<TaskId>& tasks) {
 void JobCompletion::RecordAnswers(const std::vector<TaskId>& tasks, const std::vector<absl::Status>& statuses,
                                   const std::vector<GetTaskResponse>& answers, absl::Time asked,
                                   std::vector<TaskId>* found_done) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = Now();
   MutexLock lock(&mutex_);
   for (size_t i = 0; i < tasks.size(); ++i) {
     Presence& presence = presence_[tasks[i]];
@@ -230,10 +240,12 @@ void JobCompletion::RecordAnswers(const std::vector<TaskId>& tasks, const std::v
 }
 
 absl::Time JobCompletion::Over(absl::Time now, const std::vector<TaskId>& waits) const {
-  if (done_.empty() || !waits.empty()) return absl::InfiniteFuture();
   // A parameter server that does not know the workers leaves when it is left
   // alone.
-  if (holders_.empty() && options_.self.job == "ps") return options_.last_used() + options_.gone_after;
+  if (holders_.empty() && options_.self.job == "ps" && (stranger_done_ || !done_.empty())) {
+    return options_.last_used() + options_.gone_after;
+  }
+  if (done_.empty() || !waits.empty()) return absl::InfiniteFuture();
   return now;
 }
 
@@ -278,7 +290,7 @@ absl::Time JobCompletion::Failed() const {
 }
 
 std::string JobCompletion::DescribeFailed() const {
-  return absl::StrJoin(failed_, ", ", [now = absl::Now()](std::string* out, const auto& failed) {
+  return absl::StrJoin(failed_, ", ", [now = Now()](std::string* out, const auto& failed) {
     absl::StrAppend(out, failed.first.ToString(), " ", failed.second.Describe(now));
   });
 }
@@ -311,7 +323,7 @@ void JobCompletion::Report(absl::Time now, const std::vector<TaskId>& waits) {
 }
 
 void JobCompletion::ReportAlone(absl::Time now) {
-  if (!done_.empty() || options_.self.job != "ps") return;
+  if (!done_.empty() || (stranger_done_ && holders_.empty()) || options_.self.job != "ps") return;
   absl::Time heard = std::max(start_, options_.last_used());
   for (const auto& [task, peer] : presence_) heard = std::max(heard, peer.seen);
   const absl::Duration without_worker = absl::Trunc(now - heard, absl::Seconds(1));
@@ -333,14 +345,14 @@ absl::Status JobCompletion::Wait() {
   {
     MutexLock lock(&mutex_);
     joined_ = true;
-    start_ = asked_ = absl::Now();
+    start_ = asked_ = Now();
   }
   absl::Status result;
   while (true) {
     std::vector<TaskId> ask;
     {
       MutexLock lock(&mutex_);
-      const absl::Time now = absl::Now();
+      const absl::Time now = Now();
       const std::vector<TaskId> waits = Unresolved(now);
       if (stop_.cancelled() || Over(now, waits) <= now) break;
       if (Idle() <= now) {
@@ -367,13 +379,13 @@ absl::Status JobCompletion::Wait() {
       } else {
         const absl::Time wake =
             std::min({Over(now, waits), Orphaned(), Failed(), Idle(), NextAsk(waits), report_, now + kLook});
-        changed_.WaitWithDeadline(&mutex_, wake);
+        changed_.WaitWithTimeout(&mutex_, wake - Now());
       }
     }
     if (ask.empty()) continue;
     Ask(ask);
     MutexLock lock(&mutex_);
-    asked_ = absl::Now();
+    asked_ = Now();
   }
   stop_.Deregister(*id);
   // Others need not find out that this one does not wait any more.

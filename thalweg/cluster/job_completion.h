@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "thalweg/base/cancellation.h"
+#include "thalweg/base/clock.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/cluster/cluster_spec.h"
@@ -50,7 +51,9 @@ struct JobCompletionOptions {
   std::function<void(const TaskId&)> on_task_done = [](const TaskId&) {};
   // Called every second while there are tasks that were lost and have not been restarted.
   std::function<void(const std::map<TaskId, TaskFailure>&)> on_tasks_failed = [](const auto&) {};
-  // When this task last served a call.
+  // Measures all durations. Borrowed.
+  Clock* clock = &RealClock();
+  // When this task last served a call, as absl::FromUnixNanos(MonotonicNanos()).
   std::function<absl::Time()> last_used = [] { return absl::InfinitePast(); };
   // Whether TensorFlow masters, which do not announce their end, have used this task and
   // all of them have closed their sessions.
@@ -94,6 +97,8 @@ class JobCompletion {
     absl::Time absent_since = absl::InfiniteFuture();
   };
 
+  // The monotonic clock as a time, which means nothing but its distance from others.
+  absl::Time Now() const { return absl::FromUnixNanos(options_.clock->MonotonicNanos()); }
   // The tasks whose end this task waits for.
   std::vector<TaskId> Unresolved(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The times at which, as things are now, the job is over, this task is an orphan, or
@@ -126,7 +131,8 @@ class JobCompletion {
   mutable Mutex mutex_;
   CondVar changed_;
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<TaskId> done_ ABSL_GUARDED_BY(mutex_);
+  std::set<TaskId> done_ ABSL_GUARDED_BY(mutex_);       // only tasks of the cluster: anyone can announce anything
+  bool stranger_done_ ABSL_GUARDED_BY(mutex_) = false;  // a task that is not in the cluster has announced its end
   bool self_failed_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<TaskId, TaskFailure> failed_ ABSL_GUARDED_BY(mutex_);  // other tasks, until they are restarted
   std::map<TaskId, Presence> presence_ ABSL_GUARDED_BY(mutex_);

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/clock_testlib.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/graph_testlib.h"
 
@@ -42,7 +43,7 @@ TEST(JobCompletionTest, ATaskThatWasAbsentIsAskedAgainWhenAnotherIsDone) {
                             .self = kSelf,
                             .peers = &peers,
                             .membership = &membership,
-                            .last_used = [] { return absl::Now(); },
+                            .last_used = [] { return absl::FromUnixNanos(NowNanos()); },
                             .orphan_after = absl::Milliseconds(80),  // asks every 20 ms
                             .gone_after = absl::ZeroDuration()});
   std::atomic<int> asked = 0;
@@ -86,7 +87,7 @@ TEST(JobCompletionTest, ATaskThatDoesNotAnswerAnyMoreHasFailed) {
                                   EXPECT_TRUE(failed.begin()->second.unreachable);
                                   is_back = true;
                                 },
-                            .last_used = [] { return absl::Now(); },
+                            .last_used = [] { return absl::FromUnixNanos(NowNanos()); },
                             .orphan_after = absl::Milliseconds(80),  // asks every 20 ms
                             .gone_after = absl::ZeroDuration(),
                             // It concerns training that waits. Join() waits on for a task that was killed.
@@ -115,7 +116,7 @@ TEST(JobCompletionTest, ATaskThatWasKilledBeforeItAnsweredHasFailed) {
                                   completion.TaskDone(kChief);
                                   completion.TaskDone(kLate);
                                 },
-                            .last_used = [] { return absl::Now(); },
+                            .last_used = [] { return absl::FromUnixNanos(NowNanos()); },
                             .orphan_after = absl::Milliseconds(80),  // asks every 20 ms
                             .gone_after = absl::ZeroDuration()});
   completion.MasterSeen(kLate.ToString());
@@ -123,6 +124,61 @@ TEST(JobCompletionTest, ATaskThatWasKilledBeforeItAnsweredHasFailed) {
   EXPECT_THAT(completion.Wait(), IsOk());
   completion.Stop();
   EXPECT_EQ(lost, std::set<TaskId>{kLate});
+}
+
+// Anyone can send TaskDone.
+TEST(JobCompletionTest, KeepsNothingOfATaskThatIsNotInTheCluster) {
+  ClusterSpec cluster;
+  ASSERT_OK(cluster.AddTask(kSelf, "localhost:1"));
+  ASSERT_OK(cluster.AddTask(kChief, "localhost:2"));
+  FakePeers peers;
+  Membership membership;
+  std::set<TaskId> done;
+  JobCompletion completion({.cluster = cluster,
+                            .self = kSelf,
+                            .peers = &peers,
+                            .membership = &membership,
+                            .on_task_done = [&](const TaskId& task) { done.insert(task); }});
+  completion.TaskDone({std::string(1000, 'x'), 0});
+  completion.TaskDone({"worker", 7});
+  EXPECT_THAT(membership.SeenTasks(), testing::IsEmpty());
+  EXPECT_THAT(done, testing::IsEmpty());
+  completion.TaskDone(kChief);
+  EXPECT_THAT(membership.SeenTasks(), testing::ElementsAre(kChief.ToString()));
+  EXPECT_EQ(done, std::set<TaskId>{kChief});
+}
+
+// A parameter server whose cluster names no workers leaves when they have ended, and is left alone.
+TEST(JobCompletionTest, AParameterServerThatDoesNotKnowItsWorkersLeavesAfterThem) {
+  ClusterSpec cluster;
+  ASSERT_OK(cluster.AddTask(kSelf, "localhost:1"));
+  FakePeers peers;
+  Membership membership;
+  JobCompletion completion({.cluster = cluster, .self = kSelf, .peers = &peers, .membership = &membership});
+  completion.TaskDone(kChief);
+  EXPECT_THAT(completion.Wait(), IsOk());
+}
+
+// The machine's time may jump. Durations are those of a clock that does not.
+TEST(JobCompletionTest, DurationsAreMeasuredByTheMonotonicClock) {
+  ClusterSpec cluster;
+  ASSERT_OK(cluster.AddTask(kSelf, "localhost:1"));
+  ASSERT_OK(cluster.AddTask(kChief, "localhost:2"));
+  FakePeers peers;
+  Membership membership;
+  FakeClock clock;
+  JobCompletion completion({.cluster = cluster,
+                            .self = kSelf,
+                            .peers = &peers,
+                            .membership = &membership,
+                            .clock = &clock,
+                            .last_used =
+                                [&] {
+                                  clock.AdvanceNanos(absl::ToInt64Nanoseconds(absl::Hours(1)));
+                                  return absl::InfinitePast();
+                                },
+                            .orphan_after = absl::Hours(10)});
+  EXPECT_THAT(completion.Wait(), Fails(absl::StatusCode::kDeadlineExceeded, "10h"));
 }
 
 }  // namespace

@@ -51,7 +51,23 @@ uint64_t ClusterDevices::Incarnation(const std::string& device) const {
 
 void Membership::MarkSeen(const std::string& task) {
   MutexLock lock(&mutex_);
-  seen_.insert(task);
+  AddSeen(task);
+}
+
+void Membership::AddSeen(const std::string& task) {
+  if (task.size() > kMaxSeenBytes) return;
+  const auto [it, is_new] = seen_.insert(task);
+  if (!is_new) return;
+  seen_order_.push_back(it);
+  seen_bytes_ += task.size();
+  while (seen_bytes_ > kMaxSeenBytes) {
+    const auto oldest = seen_order_.front();
+    seen_order_.pop_front();
+    seen_bytes_ -= oldest->size();
+    incarnations_.erase(*oldest);
+    logged_absent_.erase(*oldest);
+    seen_.erase(oldest);
+  }
 }
 
 std::vector<std::string> Membership::SeenTasks() const {
@@ -265,7 +281,7 @@ absl::StatusOr<ClusterDevices> Membership::Devices(const Discovery& discovery) {
       devices.absent.push_back(inquiry->task);
       continue;
     }
-    seen_.insert(inquiry->task);
+    AddSeen(inquiry->task);
     logged_absent_.erase(inquiry->task);
     RenameDevices(inquiry->task, inquiry->response);
     if (inquiry->response.device_attributes_size() > 0) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -53,10 +54,14 @@ class Membership {
   void Discover(const CallOptions& options, Timer& timer, std::shared_ptr<Workers> workers, const std::string& self,
                 const std::vector<DeviceName>& filters, DiscoverDone done);
 
-  // Records that a task called or answered.
+  // Records that a task called or answered. Names can come from anyone: the oldest are
+  // forgotten when all of them have more than kMaxSeenBytes.
   void MarkSeen(const std::string& task);
   std::vector<std::string> SeenTasks() const;
   bool Seen(const std::string& task) const;
+
+  // They travel in every answer to GetStatus. Enough for some 30,000 tasks.
+  static constexpr size_t kMaxSeenBytes = 1 << 20;
 
  private:
   class Discovery;
@@ -65,10 +70,13 @@ class Membership {
   // Logs that a task has left, but not too often.
   void LogAbsent(const std::string& task, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  void AddSeen(const std::string& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   mutable Mutex mutex_;
   std::set<std::string> seen_ ABSL_GUARDED_BY(mutex_);
-  // The incarnation of each task's first device.
-  std::map<std::string, uint64_t> incarnations_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::set<std::string>::const_iterator> seen_order_ ABSL_GUARDED_BY(mutex_);  // oldest first
+  size_t seen_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, uint64_t> incarnations_ ABSL_GUARDED_BY(mutex_);  // incarnation of each task's first device
   // Tasks that have left, with the time when that was last logged.
   std::map<std::string, absl::Time> logged_absent_ ABSL_GUARDED_BY(mutex_);
 };

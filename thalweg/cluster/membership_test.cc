@@ -136,5 +136,19 @@ TEST_F(MembershipTest, ItsCancellationEndsAWait) {
   }
 }
 
+// Names of tasks come from anyone, and travel in every answer to GetStatus.
+TEST(MembershipLimits, ForgetsTheOldestOfTooManyTasks) {
+  Membership membership;
+  membership.MarkSeen("/job:first/replica:0/task:0");
+  membership.MarkSeen(std::string(20 << 20, 'a'));
+  EXPECT_THAT(membership.SeenTasks(), ElementsAre("/job:first/replica:0/task:0"));
+  for (char c = 'b'; c < 'h'; ++c) membership.MarkSeen(std::string(Membership::kMaxSeenBytes / 4, c));
+  EXPECT_FALSE(membership.Seen("/job:first/replica:0/task:0"));
+  EXPECT_TRUE(membership.Seen(std::string(Membership::kMaxSeenBytes / 4, 'g')));
+  size_t bytes = 0;
+  for (const std::string& task : membership.SeenTasks()) bytes += task.size();
+  EXPECT_LE(bytes, Membership::kMaxSeenBytes);
+}
+
 }  // namespace
 }  // namespace thalweg

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "thalweg/base/exception_boundary.h"
+
 namespace thalweg {
 
 bool CallDeduplicator::Begin(int64_t id, ServerCall& call) {
@@ -24,26 +26,42 @@ bool CallDeduplicator::Begin(int64_t id, ServerCall& call) {
   return false;
 }
 
-void CallDeduplicator::Reply(int64_t id, ServerCall& call, const absl::Status& status, const grpc::ByteBuffer& answer) {
+std::vector<ServerCall*> CallDeduplicator::End(int64_t id, const absl::Status& status, const grpc::ByteBuffer& answer) {
   std::vector<ServerCall*> repetitions;
-  if (id != 0) {
-    MutexLock lock(&mutex_);
-    Entry& entry = calls_[id];
-    repetitions.swap(entry.repetitions);
-    entry.ended = true;
-    entry.status = status;
-    entry.answer = answer;  // shares the bytes
-    ended_.push_back(id);
-    bytes_ += answer.Length();
-    while (ended_.size() > max_answers_ || bytes_ > max_bytes_) {
-      const auto oldest = calls_.find(ended_.front());
-      bytes_ -= oldest->second.answer.Length();
-      calls_.erase(oldest);
-      ended_.pop_front();
-    }
+  if (id == 0) return repetitions;
+  MutexLock lock(&mutex_);
+  const auto it = calls_.find(id);
+  if (it == calls_.end() || it->second.ended) return repetitions;  // an exception has ended it already
+  Entry& entry = it->second;
+  repetitions.swap(entry.repetitions);
+  entry.ended = true;
+  entry.status = status;
+  entry.answer = answer;  // shares the bytes
+  ended_.push_back(id);
+  bytes_ += answer.Length();
+  while (ended_.size() > max_answers_ || bytes_ > max_bytes_) {
+    const auto oldest = calls_.find(ended_.front());
+    bytes_ -= oldest->second.answer.Length();
+    calls_.erase(oldest);
+    ended_.pop_front();
   }
+  return repetitions;
+}
+
+void CallDeduplicator::Reply(int64_t id, ServerCall& call, const absl::Status& status, const grpc::ByteBuffer& answer) {
+  const std::vector<ServerCall*> repetitions = End(id, status, answer);
   call.Reply(status, answer);
   for (ServerCall* repetition : repetitions) repetition->Reply(status, answer);
+}
+
+void CallDeduplicator::Serve(int64_t id, absl::FunctionRef<void()> serve) {
+  try {
+    serve();
+  } catch (...) {
+    const absl::Status status = StatusOfException();
+    for (ServerCall* repetition : End(id, status, {})) repetition->Reply(status, grpc::ByteBuffer());
+    throw;
+  }
 }
 
 }  // namespace thalweg

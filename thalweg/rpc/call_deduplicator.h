@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/rpc/rpc_server.h"
@@ -32,6 +33,9 @@ class CallDeduplicator {
   bool Begin(int64_t id, ServerCall& call);
   // Answers `call` and its repetitions.
   void Reply(int64_t id, ServerCall& call, const absl::Status& status, const grpc::ByteBuffer& answer);
+  // Serves a call that Begin() has let in. If `serve` throws, repetitions get that error, and
+  // the exception goes on to the server, which answers the call itself.
+  void Serve(int64_t id, absl::FunctionRef<void()> serve);
 
  private:
   struct Entry {
@@ -40,6 +44,9 @@ class CallDeduplicator {
     grpc::ByteBuffer answer;
     std::vector<ServerCall*> repetitions;
   };
+  // Ends the call and returns its repetitions.
+  std::vector<ServerCall*> End(int64_t id, const absl::Status& status, const grpc::ByteBuffer& answer);
+
   const size_t max_answers_;
   const size_t max_bytes_;
   Mutex mutex_;

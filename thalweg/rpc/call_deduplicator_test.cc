@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/rpc/call_deduplicator.h"
 
+#include <new>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -52,6 +53,21 @@ TEST(CallDeduplicator, ARepetitionOfOneThatEndedGetsItsAnswer) {
   EXPECT_FALSE(calls.Begin(7, second));
   EXPECT_EQ(second.replies, 1);
   EXPECT_EQ(second.code, absl::StatusCode::kAborted);
+}
+
+TEST(CallDeduplicator, RepetitionsOfACallWhoseHandlerThrowsGetItsError) {
+  CallDeduplicator calls;
+  FakeCall first, second, third;
+  EXPECT_TRUE(calls.Begin(7, first));
+  EXPECT_FALSE(calls.Begin(7, second));
+  EXPECT_THROW(calls.Serve(7, [] { throw std::bad_alloc(); }), std::bad_alloc);
+  EXPECT_EQ(first.replies, 0);  // the server answers it
+  EXPECT_EQ(second.replies, 1);
+  EXPECT_EQ(second.code, absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(calls.Begin(7, third));
+  EXPECT_EQ(third.replies, 1);
+  calls.Reply(7, first, absl::OkStatus(), Zeros(3));  // of a callback that the handler left behind
+  EXPECT_EQ(second.replies, 1);
 }
 
 TEST(CallDeduplicator, KeepsAsMuchAsItMay) {

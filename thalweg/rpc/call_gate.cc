@@ -2,12 +2,15 @@
 #include "thalweg/rpc/call_gate.h"
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
+#include "thalweg/base/clock.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
@@ -17,24 +20,47 @@ bool IsOneOf(const std::string& path, std::initializer_list<const char*> methods
   return std::any_of(methods.begin(), methods.end(), [&](const char* method) { return absl::EndsWith(path, method); });
 }
 
+// Means nothing but its distance from other such times.
+absl::Time MonotonicNow() { return absl::FromUnixNanos(NowNanos()); }
+
 }  // namespace
 
-// Leaves the gate with its reply.
+// Leaves the gate with its reply, or when its handler throws.
 class CallGate::CountedCall : public ServerCall {
  public:
+  static void Serve(CallGate& gate, ServerCall& call, const std::function<void(ServerCall&)>& handler) {
+    const auto counted = std::make_shared<CountedCall>(gate, call);
+    counted->self_ = counted;
+    try {
+      handler(*counted);
+    } catch (...) {
+      counted->GiveUp();
+      throw;  // the server answers
+    }
+  }
+
   CountedCall(CallGate& gate, ServerCall& call) : gate_(gate), call_(call) {}
   grpc::ByteBuffer& request() override { return call_.request(); }
   Cancellation& cancellation() override { return call_.cancellation(); }
   void Reply(const absl::Status& status, const grpc::ByteBuffer& response) override {
-    ServerCall& call = call_;
+    if (left_.exchange(true, std::memory_order_acq_rel)) return;  // an exception has ended it already
+    const std::shared_ptr<CountedCall> self = std::move(self_);
     gate_.Leave();
-    delete this;
-    call.Reply(status, response);
+    call_.Reply(status, response);
   }
 
  private:
+  // Callbacks that the handler left behind may still use it, so it stays until the process ends.
+  void GiveUp() {
+    if (left_.exchange(true, std::memory_order_acq_rel)) return;  // it has replied before it threw
+    gate_.Leave();
+    KeepUntilExit(std::move(self_));
+  }
+
   CallGate& gate_;
   ServerCall& call_;
+  std::atomic<bool> left_{false};
+  std::shared_ptr<CountedCall> self_;  // until it has left
 };
 
 std::vector<RpcMethod> CallGate::Guard(std::vector<RpcMethod> methods) {
@@ -43,12 +69,12 @@ std::vector<RpcMethod> CallGate::Guard(std::vector<RpcMethod> methods) {
     const bool is_step =
         IsOneOf(method.path, {"/RunStep", "/RunCallable", "/PartialRunSetup", "/RegisterGraph", "/RunGraph"});
     method.handler = [this, is_session, is_step, handler = std::move(method.handler)](ServerCall& call) {
-      const int64_t now = absl::GetCurrentTimeNanos();
+      const int64_t now = NowNanos();
       last_call_nanos_.store(now, std::memory_order_relaxed);
       if (!is_session && !is_step) return handler(call);
       active_.fetch_add(1);
       if (is_step) last_work_nanos_.store(now, std::memory_order_relaxed);
-      if (!(is_session ? closed_for_sessions_ : closed_).load()) return handler(*new CountedCall(*this, call));
+      if (!(is_session ? closed_for_sessions_ : closed_).load()) return CountedCall::Serve(*this, call, handler);
       Leave();
       call.Reply(why_, grpc::ByteBuffer());
     };
@@ -57,7 +83,7 @@ std::vector<RpcMethod> CallGate::Guard(std::vector<RpcMethod> methods) {
 }
 
 absl::Status CallGate::EnterStep() {
-  const int64_t now = absl::GetCurrentTimeNanos();
+  const int64_t now = NowNanos();
   last_call_nanos_.store(now, std::memory_order_relaxed);
   last_work_nanos_.store(now, std::memory_order_relaxed);
   active_.fetch_add(1);
@@ -80,9 +106,9 @@ void CallGate::CloseForSessions(const absl::Status& why) {
 }
 
 void CallGate::WaitUntilQuiet(absl::Duration quiet, absl::Duration timeout) const {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = MonotonicNow() + timeout;
   while (true) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = MonotonicNow();
     const absl::Time until =
         std::min(deadline, absl::FromUnixNanos(last_work_nanos_.load(std::memory_order_relaxed)) + quiet);
     if (until <= now) return;
@@ -92,17 +118,17 @@ void CallGate::WaitUntilQuiet(absl::Duration quiet, absl::Duration timeout) cons
 
 bool CallGate::Close(const absl::Status& why, absl::Duration timeout) {
   CloseForSessions(why);
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = MonotonicNow() + timeout;
   MutexLock lock(&mutex_);
   closed_.store(true);
   while (active_.load() > 0) {
-    if (changed_.WaitWithDeadline(&mutex_, deadline)) return active_.load() == 0;
+    if (changed_.WaitWithTimeout(&mutex_, deadline - MonotonicNow())) return active_.load() == 0;
   }
   return true;
 }
 
 absl::Time CallGate::last_call() const {
-  return active_.load() > 0 ? absl::Now() : absl::FromUnixNanos(last_call_nanos_.load(std::memory_order_relaxed));
+  return active_.load() > 0 ? MonotonicNow() : absl::FromUnixNanos(last_call_nanos_.load(std::memory_order_relaxed));
 }
 
 }  // namespace thalweg

@@ -34,14 +34,14 @@ class CallGate {
   // false on timeout.
   bool Close(const absl::Status& why, absl::Duration timeout);
 
-  // The time of the last call; now, if a counted call is running.
+  // The time of the last call, as absl::FromUnixNanos(NowNanos()); now, if a counted call is running.
   absl::Time last_call() const;
 
  private:
   class CountedCall;
   void Leave();
 
-  std::atomic<int64_t> last_call_nanos_{0};  // as absl::ToUnixNanos
+  std::atomic<int64_t> last_call_nanos_{0};  // as NowNanos()
   std::atomic<int64_t> last_work_nanos_{0};
   std::atomic<int> active_{0};
   std::atomic<bool> closed_for_sessions_{false};

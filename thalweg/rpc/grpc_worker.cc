@@ -120,6 +120,7 @@ class GrpcWorker : public Worker {
     }
     writer.Varint(RunGraphRequest::kSentNanosFieldNumber, static_cast<uint64_t>(call.sent_nanos));
     writer.Varint(RunGraphRequest::kValidNanosFieldNumber, static_cast<uint64_t>(call.valid_nanos));
+    if (call.pause != 0) writer.Varint(RunGraphRequest::kPauseFieldNumber, call.pause);
     const absl::StatusOr<grpc::ByteBuffer> request = writer.Finish();
     if (!request.ok()) return done(request.status());
     remote_->channel->Call("/tensorflow.WorkerService/RunGraph", *request, options,

@@ -163,6 +163,7 @@ class LinkServer::Connection : public std::enable_shared_from_this<Connection> {
     LOG(ERROR) << method.path << " failed: " << status.message();
     KeepUntilExit(call);
     call->Reply(status, {});  // lets go of the connection
+    call->request().Clear();
   }
 
   void Lost(const absl::Status& why) {

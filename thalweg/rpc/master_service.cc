@@ -44,7 +44,8 @@ absl::StatusOr<grpc::ByteBuffer> WriteRunStep(const absl::Status& status, const 
   return writer.Finish();
 }
 
-void ServeRunStep(Master& master, CallDeduplicator& recent, ServerCall& call) {
+// Serves a call that is not a repetition.
+void ServeNewRunStep(Master& master, CallDeduplicator& recent, ServerCall& call, RunStepRequest taken) {
   struct State {
     RunStepResult result;
     std::vector<std::string> fetches;
@@ -54,14 +55,11 @@ void ServeRunStep(Master& master, CallDeduplicator& recent, ServerCall& call) {
   auto state = std::make_unique<State>();
   RunStepCall step;
   {
-    RunStepRequest request;
-    absl::Status status = ParseMessage(call.request(), &request);
-    if (!status.ok()) return call.Reply(status, {});
+    RunStepRequest request = std::move(taken);
     state->errors_in_body = request.store_errors_in_response_body();
     state->request_id = request.request_id();
-    if (!recent.Begin(state->request_id, call)) return;
     // Decode the feeds only if the session exists.
-    status = master.CheckSession(request.session_handle());
+    absl::Status status = master.CheckSession(request.session_handle());
     if (status.ok()) status = ReadCall(request, &step);
     if (!status.ok()) return recent.Reply(state->request_id, call, status, {});
   }
@@ -75,6 +73,14 @@ void ServeRunStep(Master& master, CallDeduplicator& recent, ServerCall& call) {
                                 : absl::StatusOr<grpc::ByteBuffer>(status);
                    recent.Reply(state->request_id, call, answer.status(), answer.ok() ? *answer : grpc::ByteBuffer());
                  });
+}
+
+void ServeRunStep(Master& master, CallDeduplicator& recent, ServerCall& call) {
+  RunStepRequest request;
+  if (const absl::Status status = ParseMessage(call.request(), &request); !status.ok()) return call.Reply(status, {});
+  const int64_t id = request.request_id();
+  if (!recent.Begin(id, call)) return;
+  recent.Serve(id, [&] { ServeNewRunStep(master, recent, call, std::move(request)); });
 }
 
 // The answer of a step of a callable that ended with `status`.
@@ -92,7 +98,7 @@ absl::StatusOr<grpc::ByteBuffer> WriteRunCallable(const absl::Status& status, co
   return writer.Finish();
 }
 
-void ServeRunCallable(Master& master, CallDeduplicator& recent, ServerCall& call) {
+void ServeNewRunCallable(Master& master, CallDeduplicator& recent, ServerCall& call, RunCallableRequest taken) {
   struct State {
     RunStepResult result;
     bool errors_in_body = false;
@@ -101,12 +107,9 @@ void ServeRunCallable(Master& master, CallDeduplicator& recent, ServerCall& call
   auto state = std::make_unique<State>();
   RunCallableCall step;
   {
-    RunCallableRequest request;
-    absl::Status status = ParseMessage(call.request(), &request);
-    if (!status.ok()) return call.Reply(status, {});
+    RunCallableRequest request = std::move(taken);
     state->request_id = request.request_id();
-    if (!recent.Begin(state->request_id, call)) return;
-    status = master.CheckSession(request.session_handle());
+    absl::Status status = master.CheckSession(request.session_handle());
     step.session_handle = std::move(*request.mutable_session_handle());
     step.handle = request.handle();
     if (request.has_thalweg_options()) {
@@ -130,6 +133,14 @@ void ServeRunCallable(Master& master, CallDeduplicator& recent, ServerCall& call
             has_body ? WriteRunCallable(status, state->result) : absl::StatusOr<grpc::ByteBuffer>(status);
         recent.Reply(state->request_id, call, answer.status(), answer.ok() ? *answer : grpc::ByteBuffer());
       });
+}
+
+void ServeRunCallable(Master& master, CallDeduplicator& recent, ServerCall& call) {
+  RunCallableRequest request;
+  if (const absl::Status status = ParseMessage(call.request(), &request); !status.ok()) return call.Reply(status, {});
+  const int64_t id = request.request_id();
+  if (!recent.Begin(id, call)) return;
+  recent.Serve(id, [&] { ServeNewRunCallable(master, recent, call, std::move(request)); });
 }
 
 }  // namespace

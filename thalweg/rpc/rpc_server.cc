@@ -190,7 +190,7 @@ class RpcServer::Call : public ServerCall {
     state_->methods[method_].counts->Add(static_cast<int>(status.code()));
     // Return the memory of a large failed request to the system instead of keeping it for the
     // next step.
-    returns_memory_ = !status.ok() && request_.Length() >= kReturned;
+    returns_memory_ = !status.ok() && request_bytes_ >= kReturned;
     if (status.ok()) {
       responder_.Finish(response, grpc::Status::OK, finished_.Publish());
     } else {
@@ -220,6 +220,7 @@ class RpcServer::Call : public ServerCall {
       references_.store(1);
       return Release();
     }
+    request_bytes_ = request_.Length();
     // A brief call runs on the polling thread, and the next request of the method is posted after it.
     // Otherwise the next request is posted first, and another thread polls while the handler runs.
     Pace& pace = state_->paces[method_];
@@ -247,12 +248,13 @@ class RpcServer::Call : public ServerCall {
     Release();
   }
   // The handler has thrown. Callbacks that it left behind may still use this call and reply, so the
-  // call keeps a reference to itself, and is no longer counted as active.
+  // call keeps a reference to itself, and is no longer counted as active. They do not read the request.
   void GiveUp(const absl::Status& status) {
     LOG(ERROR) << state_->methods[method_].path << " failed: " << status.message();
     references_.fetch_add(1, std::memory_order_relaxed);
     KeepUntilExit(std::shared_ptr<const ServerCall>(std::shared_ptr<void>(), this));  // it counts by itself
     Reply(status, {});
+    request_.Clear();
     Uncount(state_);
   }
   // The call is answered or waits without a thread, so it does not delay other calls.
@@ -290,6 +292,7 @@ class RpcServer::Call : public ServerCall {
   const int method_;
   grpc::ServerContext context_;
   grpc::ByteBuffer request_;
+  size_t request_bytes_ = 0;
   grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> responder_;
   Cancellation cancellation_;
   std::atomic<int> references_{3};

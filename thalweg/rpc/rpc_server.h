@@ -20,6 +20,7 @@ namespace thalweg {
 class ServerCall {
  public:
   virtual ~ServerCall() = default;
+  // Valid until the handler has returned or Reply() was called.
   virtual grpc::ByteBuffer& request() = 0;
   // Cancelled when the client cancels the call or disconnects. Valid until Reply().
   virtual Cancellation& cancellation() = 0;

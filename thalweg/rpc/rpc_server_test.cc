@@ -26,6 +26,7 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/graph_testlib.h"
+#include "thalweg/rpc/call_gate.h"
 #include "thalweg/rpc/rpc_client.h"
 
 namespace thalweg {
@@ -229,10 +230,33 @@ TEST(RpcServerTest, AHandlerThatThrowsEndsItsCall) {
       EXPECT_THAT(TestCall(*channel, "/test/ReplyAndThrow").Wait(), IsOk());
       EXPECT_THAT(TestCall(*channel, "/test/KeepAndThrow").Wait(),
                   Fails(absl::StatusCode::kResourceExhausted, "memory"));
-      kept->Reply(absl::OkStatus(), {});  // a late reply of a callback that the handler left behind
+      EXPECT_EQ(kept->request().Length(), 0);  // what stays until the process ends is small
+      kept->Reply(absl::OkStatus(), {});       // a late reply of a callback that the handler left behind
       EXPECT_THAT(TestCall(*channel, "/test/Work").Wait(), IsOk());
     }
   }
+}
+
+// A call that never left would keep the server from draining, and from being idle.
+TEST(CallGateTest, ACallWhoseHandlerThrowsLeaves) {
+  CallGate gate;
+  ServerCall* kept = nullptr;
+  const std::vector<RpcMethod> methods = gate.Guard({{"/test/RunStep",
+                                                      [&](ServerCall& call) {
+                                                        kept = &call;
+                                                        throw std::bad_alloc();
+                                                      }},
+                                                     {"/test/RunGraph", [](ServerCall& call) {
+                                                        call.Reply(absl::OkStatus(), {});
+                                                        throw std::bad_alloc();
+                                                      }}});
+  ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({}, methods));
+  RpcClient client;
+  const auto channel = client.Connect(absl::StrCat("localhost:", server->port()));
+  EXPECT_THAT(TestCall(*channel, "/test/RunStep").Wait(), Fails(absl::StatusCode::kResourceExhausted, "memory"));
+  kept->Reply(absl::OkStatus(), {});  // a late reply of a callback that the handler left behind
+  EXPECT_THAT(TestCall(*channel, "/test/RunGraph").Wait(), IsOk());
+  EXPECT_TRUE(gate.Close(absl::UnavailableError("leaving"), absl::Minutes(1)));
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space without end

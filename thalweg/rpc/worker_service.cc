@@ -33,6 +33,7 @@ absl::Status ReadCall(RunGraphRequest& request, RunGraphCall* call) {
   call->sequence = request.sequence();
   call->sent_nanos = request.sent_nanos();
   call->valid_nanos = request.valid_nanos();
+  call->pause = request.pause();
   call->is_partial = request.is_partial();
   call->is_last_partial = request.is_last_partial_run();
   call->trace = request.exec_opts().record_timeline();
@@ -116,12 +117,14 @@ void ServeRecvBuf(Worker& worker, CallDeduplicator& running, ServerCall& call) {
   State& s = *state;
   const int64_t id = s.request.request_id();
   if (!running.Begin(id, call)) return;
-  worker.RecvBuf({.cancellation = &call.cancellation()}, s.request, &s.value,
-                 [&call, &running, id, state = std::move(state)](const absl::Status& status) {
-                   if (!status.ok()) return running.Reply(id, call, status, {});
-                   absl::StatusOr<grpc::ByteBuffer> answer = SerializeRecvBufResponse(state->value);
-                   running.Reply(id, call, answer.status(), answer.ok() ? *answer : grpc::ByteBuffer());
-                 });
+  running.Serve(id, [&] {
+    worker.RecvBuf({.cancellation = &call.cancellation()}, s.request, &s.value,
+                   [&call, &running, id, state = std::move(state)](const absl::Status& status) {
+                     if (!status.ok()) return running.Reply(id, call, status, {});
+                     absl::StatusOr<grpc::ByteBuffer> answer = SerializeRecvBufResponse(state->value);
+                     running.Reply(id, call, answer.status(), answer.ok() ? *answer : grpc::ByteBuffer());
+                   });
+  });
 }
 
 void ServePush(Worker& worker, ServerCall& call) {

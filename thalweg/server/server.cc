@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/server/server.h"
 
+#include <unistd.h>
+
 #include <atomic>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/faults/fail_point.h"
+#include "thalweg/base/logging.h"
 #include "thalweg/base/malloc.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
+#include "thalweg/base/thread.h"
 #include "thalweg/cluster/job_completion.h"
 #include "thalweg/cluster/master/local_master.h"
 #include "thalweg/cluster/worker/local_worker.h"
@@ -44,6 +53,25 @@ TaskId CollectorOf(const ClusterSpec& cluster) {
   return cluster.tasks().front();
 }
 
+// Calls `late` if it lives for longer than `timeout`.
+class Watchdog {
+ public:
+  Watchdog(absl::Duration timeout, std::function<void()> late) {
+    LogExceptions("a watchdog", [&] {
+      thread_ = std::make_unique<Thread>("watchdog", [this, timeout, late = std::move(late)] {
+        if (!ended_.WaitForNotificationWithTimeout(timeout)) late();
+      });
+    });
+  }
+  ~Watchdog() { ended_.Notify(); }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  Notification ended_;
+  std::unique_ptr<Thread> thread_;  // destroyed first
+};
+
 }  // namespace
 
 // Members are destroyed from the last to the first. The order ensures that no member is
@@ -53,6 +81,8 @@ class Server::State {
   State(const TaskId& task, const RpcClientOptions& client) : task(task), monitor(task.ToString()), client(client) {}
 
   const TaskId task;
+  absl::Duration stop_timeout = absl::InfiniteDuration();
+  bool exit_when_stuck = false;
   TaskMonitor monitor;
   std::string target;
   std::string http_address;  // set once, under the mutex
@@ -90,6 +120,8 @@ class Server::State {
   void MasterSeen(const std::string& name);
   // Records tasks that were lost, each once. Programs that use them record their failed steps themselves.
   void RecordLost(const std::map<TaskId, TaskFailure>& failed);
+  // Stop() takes too long.
+  void ReportStuck();
 };
 
 void Server::State::TaskFinished(const TaskId& done) {
@@ -118,6 +150,14 @@ void Server::State::RecordLost(const std::map<TaskId, TaskFailure>& failed) {
     }
   }
   for (const std::string& text : texts) monitor.AddFault("task lost", text);
+}
+
+void Server::State::ReportStuck() {
+  const std::vector<std::string> steps = worker->DescribeSteps();
+  LOG(ERROR) << task.ToString() << " has not stopped within " << absl::FormatDuration(stop_timeout)
+             << (exit_when_stuck ? " and exits; " : "; ") << steps.size()
+             << " steps do not end: " << absl::StrJoin(steps, "; ");
+  if (exit_when_stuck) _exit(1);
 }
 
 void Server::State::StartReports(const ClusterSpec& cluster, const std::vector<RpcMethod>& methods,
@@ -195,6 +235,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
       task, RpcClientOptions{.local_links = options.local_links, .tcp_links = options.tcp_links, .address = address});
   State* s = state.get();
   s->orphan_checkpoint = options.orphan_checkpoint;
+  s->stop_timeout = options.stop_timeout;
+  s->exit_when_stuck = options.exit_when_stuck;
   s->devices.emplace(devices);
   if (options.script != nullptr) {
     for (const auto& device : s->devices->devices()) {
@@ -323,6 +365,7 @@ void Server::Stop() {
     if (state_->stopping) return;
     state_->stopping = true;
   }
+  const Watchdog watchdog(state_->stop_timeout, [this] { state_->ReportStuck(); });
   PassFailPoint("server.stop", state_->task.ToString());
   state_->watch->Stop();
   state_->job->Stop();

@@ -69,6 +69,12 @@ struct ServerOptions {
   // they have used returns from Join() when their sessions are closed, their tasks are
   // unreachable and no call has come for this long.
   absl::Duration idle_after = absl::Seconds(10);
+  // Stop() cancels the running steps and waits until they have ended. Kernels that compute or
+  // write do not notice that at once. After this time, it logs as an error which steps still
+  // run. If `exit_when_stuck` is set, it then ends the process with _exit(1); otherwise it
+  // waits on, because the steps use this object. (`thalweg server` sets it.)
+  absl::Duration stop_timeout = absl::Seconds(4);
+  bool exit_when_stuck = false;
   // "host:port" of the HTTP port with the status of the job (docs/observing.md); port 0 is
   // any free port. "": there is none.
   std::string http = "localhost:0";
@@ -122,7 +128,7 @@ class Server {
   absl::StatusOr<std::string> DumpFlightRecorder();
 
   // Ends all sessions and frees the port. Running steps fail with CANCELLED or, in other
-  // tasks, UNAVAILABLE.
+  // tasks, UNAVAILABLE. See ServerOptions::stop_timeout for steps that do not end.
   void Stop();
   // Stops gracefully. Refuses new sessions, with UNAVAILABLE; lets sessions run steps until
   // they pause or half of `timeout` has passed; then refuses new steps too, waits for

@@ -55,7 +55,7 @@ bool HasSharedUpdates(const Graph& graph, const std::string& self) {
 }
 
 bool WritesCheckpoint(const Graph& graph) {
-  return AnyNode(graph, [](const Node& node) { return node.op() == "SaveV2" || node.op() == "SaveSlices"; });
+  return AnyNode(graph, [](const Node& node) { return SavesVariables(node); });
 }
 bool ReadsCheckpoint(const Graph& graph) {
   return AnyNode(graph, [](const Node& node) {
@@ -98,6 +98,9 @@ absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& 
     part.worker = session.workers->Find(part.task);
     part.feeds = std::move(parts[i].feeds);
     part.fetches = std::move(parts[i].fetches);
+    const auto& nodes = parts[i].graph.node();
+    part.saves = std::any_of(nodes.begin(), nodes.end(),
+                             [](const auto& node) { return node.op() == "SaveV2" || node.op() == "SaveSlices"; });
     CHECK(part.worker != nullptr) << part.task;
     if (part.task != session.self) peers.push_back({part.task, part.worker, session.workers});
   }

@@ -28,6 +28,7 @@ struct ClusterCallable {
     std::string graph_handle;
     std::vector<std::pair<int, std::string>> feeds;  // index in the signature, key
     std::vector<std::pair<int, std::string>> fetches;
+    bool saves = false;  // has nodes that write variables to a checkpoint
   };
   Signature signature;
   std::vector<Part> parts;                         // the master's own part, if any, is the last

@@ -6,11 +6,20 @@
 // and wait for those that have begun. Each step is then either in all of the values or in
 // none. The tasks that hold the values know these masters: each task forwards the pause to
 // the masters of its sessions.
+//
+// The values are read when the nodes that save them hold references to them: updates then
+// write to new memory. Each task with such nodes tells the master, which ends the pause. The
+// files are written while other steps update.
 #include <atomic>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "thalweg/base/logging.h"
+#include "thalweg/base/mutex.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/timer.h"
 #include "thalweg/cluster/master/master_session.h"
@@ -40,9 +49,11 @@ class Pause : public std::enable_shared_from_this<Pause> {
     request_.set_overwrites(callable_->updates);
   }
 
-  // Calls `then` when no step updates variables any more. If a master could not be paused,
-  // calls it anyway and logs that the cut is not consistent.
-  void Begin(std::shared_ptr<Cancellation> cancellation, absl::AnyInvocable<void()> then) {
+  uint64_t id() const { return request_.id(); }
+
+  // Calls `then` when no step updates variables any more, or with the reason why a master
+  // could not be paused.
+  void Begin(std::shared_ptr<Cancellation> cancellation, absl::AnyInvocable<void(const absl::Status&)> then) {
     cancellation_ = std::move(cancellation);
     then_ = std::move(then);
     for (const ClusterCallable::Part& part : callable_->parts) {
@@ -54,7 +65,7 @@ class Pause : public std::enable_shared_from_this<Pause> {
   }
 
   void End() {
-    ended_ = true;
+    if (ended_.exchange(true)) return;
     auto request = std::make_shared<tensorflow::PauseUpdatesRequest>(request_);
     request->set_resume(true);
     for (const ClusterCallable::Part& part : callable_->parts) {
@@ -77,11 +88,18 @@ class Pause : public std::enable_shared_from_this<Pause> {
 
   void Paused(const std::string& task, const absl::Status& status) {
     // Tasks of TensorFlow do not hold steps back.
-    if (!status.ok() && !absl::IsUnimplemented(status) && !cancellation_->cancelled()) {
-      LOG(WARNING) << "The checkpoint is not a consistent cut: could not pause the updates of " << task << ": "
-                   << status.message();
+    if (!status.ok() && !absl::IsUnimplemented(status)) {
+      MutexLock lock(&mutex_);
+      if (failed_.ok()) failed_ = Prepend(status, absl::StrCat(task, ": "));
     }
-    if (left_.fetch_sub(1) == 1) then_();
+    if (left_.fetch_sub(1) > 1) return;
+    absl::Status failed;
+    {
+      MutexLock lock(&mutex_);
+      failed = failed_;
+    }
+    absl::AnyInvocable<void(const absl::Status&)> then = std::move(then_);
+    then(failed);
   }
 
   const std::shared_ptr<const ClusterCallable> callable_;
@@ -89,21 +107,65 @@ class Pause : public std::enable_shared_from_this<Pause> {
   std::atomic<bool> ended_{false};
   tensorflow::PauseUpdatesRequest request_;
   std::shared_ptr<Cancellation> cancellation_;
-  absl::AnyInvocable<void()> then_;
+  absl::AnyInvocable<void(const absl::Status&)> then_;
   std::atomic<int> left_;
+  Mutex mutex_;
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);
 };
+
+// The tasks whose parts save variables.
+std::set<std::string> SavingTasks(const ClusterCallable& callable) {
+  std::set<std::string> tasks;
+  for (const ClusterCallable::Part& part : callable.parts) {
+    if (part.saves) tasks.insert(part.task);
+  }
+  return tasks;
+}
+
+// After UNAVAILABLE, trainings make a new session and go on. Programs of ours also go on when a save fails for another
+// reason.
+absl::Status NotAtOneMoment(const MasterStepCall& call, const absl::Status& why) {
+  const std::string message = absl::StrCat(
+      "The checkpoint was not written: its values would be of different moments, because steps that change variables "
+      "could not be paused: ",
+      why.message());
+  const bool lost = absl::IsUnavailable(why) || absl::IsAborted(why);
+  return call.run_options.thalweg().cut() && !lost ? absl::DeadlineExceededError(message)
+                                                   : absl::UnavailableError(message);
+}
 
 }  // namespace
 
 void MasterSession::RunAtOneMoment(MasterStepCall call) {
   const auto pause = std::make_shared<Pause>(call.callable, options_.timer);
-  call.done = [pause, done = std::move(call.done)](const absl::Status& status) mutable {
+  // A step that also updates variables must not let others in between.
+  UpdateGate* const gate = call.callable->saves && !call.callable->updates ? options_.gate : nullptr;
+  if (gate != nullptr) {
+    call.pause = pause->id();
+    gate->AwaitHeld(pause->id(), SavingTasks(*call.callable), [pause] { pause->End(); });
+  }
+  call.done = [pause, gate, done = std::move(call.done)](const absl::Status& status) mutable {
+    if (gate != nullptr) gate->ForgetHeld(pause->id());
     pause->End();
     done(status);
   };
   std::shared_ptr<Cancellation> cancellation = call.scope->shared_cancellation();
-  pause->Begin(std::move(cancellation),
-               [self = shared_from_this(), call = std::move(call)]() mutable { self->Launch(std::move(call)); });
+  Cancellation* const cancelled = cancellation.get();
+  pause->Begin(std::move(cancellation), [self = shared_from_this(), cancelled,
+                                         call = std::move(call)](const absl::Status& paused) mutable {
+    // The values would be of different moments. A step that gives all variables new values does not read them.
+    if (!paused.ok() && !call.callable->updates) {
+      const absl::Status why = cancelled->cancelled() ? cancelled->status() : NotAtOneMoment(call, paused);
+      call.result->step_failed = true;
+      Master::Done done = std::move(call.done);
+      call.scope.reset();
+      return done(why);
+    }
+    if (!paused.ok() && !cancelled->cancelled()) {
+      LOG(WARNING) << "Steps that change variables may run while they get new values: " << paused.message();
+    }
+    self->Launch(std::move(call));
+  });
 }
 
 }  // namespace thalweg

@@ -14,7 +14,9 @@
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/io_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/state_ops.h"
 #include "thalweg/runtime/local_devices.h"
 
 namespace thalweg {
@@ -58,6 +60,7 @@ class MasterSessionTest : public testing::Test {
                                  .folding_device = devices_.devices()[0],
                                  .timer = &timer_,
                                  .health = &health_,
+                                 .gate = &gate_,
                                  .sequences = &sequences_};
     for (const char* task : {kMaster, kPs0, kPs1}) {
       tensorflow::DeviceAttributes device;
@@ -71,6 +74,12 @@ class MasterSessionTest : public testing::Test {
     NoOp(s.WithDevice(kMaster).WithOpName("own"));
     NoOp(s.WithDevice(kPs0).WithOpName("near"));
     NoOp(s.WithDevice(kPs1).WithOpName("far"));
+    for (const auto& [task, name] : {std::pair(kPs0, "near_save"), std::pair(kPs1, "far_save")}) {
+      const Scope own = s.WithDevice(task);
+      const Output variable = RefVariable(own.WithOpName(absl::StrCat(name, "/v")), kFloat, {});
+      Save(own.WithOpName(name), Const(own, "file"), Const(own, std::vector<std::string>{"v"}),
+           Const(own, std::vector<std::string>{""}), {variable});
+    }
     Neg(s.WithDevice(kPs0).WithOpName("near_y"), Placeholder(s.WithOpName("near_x"), kFloat, {}));
     Neg(s.WithDevice(kPs1).WithOpName("far_y"), Placeholder(s.WithOpName("far_x"), kFloat, {}));
     ASSERT_OK(session_->Create(graph.Export()));
@@ -90,6 +99,7 @@ class MasterSessionTest : public testing::Test {
   LocalDevices devices_{{}};
   Timer timer_;
   PeerHealth health_{absl::Seconds(10)};
+  UpdateGate gate_;
   CollectiveStepIds sequences_;
   std::shared_ptr<FakeWorkers> workers_ = std::make_shared<FakeWorkers>(std::vector<std::string>{kMaster, kPs0, kPs1});
   std::shared_ptr<MasterSession> session_;

@@ -51,6 +51,7 @@ void MasterStep::RunPart(size_t i) {
                     .request_id = NewRequestId(),
                     .client = call_.run_options.thalweg().client(),
                     .sequence = call_.run_options.thalweg().sequence(),
+                    .pause = call_.pause,
                     .trace = call_.run_options.trace_level() > tensorflow::RunOptions::NO_TRACE,
                     .partition_graphs = call_.run_options.output_partition_graphs()};
   call.send.reserve(part.feeds.size());

@@ -27,6 +27,7 @@ struct MasterStepCall {
   std::vector<Tensor> feeds;
   tensorflow::RunOptions run_options;
   int64_t collective_step_id = 0;   // 0: no collectives
+  uint64_t pause = 0;               // as in RunGraphCall
   RunStepResult* result = nullptr;  // borrowed until `done` has run
   Master::Done done;
 };

@@ -2,6 +2,7 @@
 #include "thalweg/cluster/master/master_step.h"
 
 #include <deque>
+#include <map>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -163,6 +164,53 @@ TEST_F(MasterStepTest, TensorsInAnAnswerReachTheMastersOwnPart) {
   EXPECT_THAT(keys, testing::ElementsAre("a key"));
   PartOf(kMaster).done(absl::OkStatus());
   EXPECT_THAT(call.Wait(), IsOk());
+}
+
+// A checkpoint of variables, as TensorFlow's programs write it: the pause ends when all tasks hold the values, not when
+// the files are written.
+TEST_F(MasterStepTest, UpdatesGoOnWhenTheValuesOfACheckpointAreHeld) {
+  std::map<std::string, std::vector<bool>> pauses;  // by task: whether it is the end of the pause
+  for (const char* task : {kPs0, kPs1}) {
+    workers_->at(task).pause_updates = [&pauses, task](const tensorflow::PauseUpdatesRequest& request,
+                                                       Worker::Done done) {
+      pauses[task].push_back(request.resume());
+      done(absl::OkStatus());
+    };
+  }
+  Open();
+  ClientCall call;
+  Run({"near_save", "far_save"}, call);
+  ASSERT_EQ(parts_.size(), 2);
+  const uint64_t pause = PartOf(kPs0).call.pause;
+  EXPECT_NE(pause, 0);
+  EXPECT_EQ(PartOf(kPs1).call.pause, pause);
+  gate_.Held(pause, kPs0);
+  EXPECT_THAT(pauses[kPs0], testing::ElementsAre(false));
+  gate_.Held(pause, kPs1);
+  EXPECT_THAT(pauses[kPs0], testing::ElementsAre(false, true));
+  EXPECT_THAT(pauses[kPs1], testing::ElementsAre(false, true));
+  EXPECT_FALSE(call.ended.HasBeenNotified());
+  PartOf(kPs0).done(absl::OkStatus());
+  PartOf(kPs1).done(absl::OkStatus());
+  EXPECT_THAT(call.Wait(), IsOk());
+  EXPECT_THAT(pauses[kPs1], testing::ElementsAre(false, true));  // it has ended once
+}
+
+TEST_F(MasterStepTest, ACheckpointOfDifferentMomentsIsNotWritten) {
+  workers_->at(kPs1).pause_updates = [](const tensorflow::PauseUpdatesRequest& request, Worker::Done done) {
+    done(request.resume() ? absl::OkStatus() : DeadlineExceeded("steps that change variables have not ended"));
+  };
+  Open();
+  ClientCall call, cut;
+  Run({"near_save", "far_save"}, call);
+  // The programs of TensorFlow go on after this code.
+  EXPECT_THAT(call.Wait(), Fails(absl::StatusCode::kUnavailable,
+                                 absl::StrCat("could not be paused: ", kPs1, ": steps that change variables")));
+  RunStepCall step{.session_handle = "it", .targets = {"near", "far"}};
+  step.options.mutable_thalweg()->set_cut(true);
+  RunStep(std::move(step), cut);
+  EXPECT_THAT(cut.Wait(), Fails(absl::StatusCode::kDeadlineExceeded, "The checkpoint was not written"));
+  EXPECT_THAT(parts_, testing::IsEmpty());
 }
 
 }  // namespace

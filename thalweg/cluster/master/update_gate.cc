@@ -21,7 +21,7 @@ void UpdateGate::Open() {
     inside_ -= static_cast<int>(to_repeat.size());
   }
   for (const auto& [client, alarm] : to_repeat) timer_.Unset(alarm);
-  for (const uint64_t id : ids) End(id, Cancelled("The server ends"));
+  for (const uint64_t id : ids) End(id, Unavailable("The server ends"));
 }
 
 void UpdateGate::Enter(absl::AnyInvocable<void()> start, uint64_t client) {
@@ -90,7 +90,7 @@ void UpdateGate::Pause(uint64_t id, absl::Duration lease, Done done, bool overwr
   std::vector<Timer::AlarmId> alarms;
   {
     MutexLock lock(&mutex_);
-    if (open_) status = Cancelled("The server ends");
+    if (open_) status = Unavailable("The server ends");
     if (std::find(resumed_.begin(), resumed_.end(), id) != resumed_.end()) status = Cancelled("The pause has ended");
     if (status.ok()) {
       PauseState& pause = pauses_[id];
@@ -121,6 +121,32 @@ std::vector<uint64_t> UpdateGate::pauses() const {
   MutexLock lock(&mutex_);
   for (const auto& [id, pause] : pauses_) ids.push_back(id);
   return ids;
+}
+
+void UpdateGate::AwaitHeld(uint64_t id, std::set<std::string> tasks, absl::AnyInvocable<void()> held) {
+  MutexLock lock(&mutex_);
+  holding_[id] = {std::move(tasks), std::move(held)};
+}
+
+void UpdateGate::Held(uint64_t id, const std::string& task) {
+  absl::AnyInvocable<void()> held;
+  {
+    MutexLock lock(&mutex_);
+    const auto it = holding_.find(id);
+    if (it == holding_.end() || it->second.tasks.erase(task) == 0 || !it->second.tasks.empty()) return;
+    held = std::move(it->second.held);
+    holding_.erase(it);
+  }
+  held();
+}
+
+void UpdateGate::ForgetHeld(uint64_t id) {
+  Holding forgotten;  // destroyed without the lock
+  MutexLock lock(&mutex_);
+  const auto it = holding_.find(id);
+  if (it == holding_.end()) return;
+  forgotten = std::move(it->second);
+  holding_.erase(it);
 }
 
 void UpdateGate::Resume(uint64_t id) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -52,6 +54,13 @@ class UpdateGate {
   void Pause(uint64_t id, absl::Duration lease, Done done, bool overwrites = false);
   void Resume(uint64_t id);
   std::vector<uint64_t> pauses() const;  // the ids of those that last
+
+  // Calls `held` once all these tasks have said that they hold the values that the step of a
+  // pause saves. That the files are still being written need not concern those that update.
+  void AwaitHeld(uint64_t id, std::set<std::string> tasks, absl::AnyInvocable<void()> held);
+  void Held(uint64_t id, const std::string& task);
+  // The step has ended: nobody waits for its values any more.
+  void ForgetHeld(uint64_t id);
   // Ends all pauses and prevents new ones, because the server ends.
   void Open();
 
@@ -60,6 +69,10 @@ class UpdateGate {
     Timer::AlarmId lease;
     bool has_lease = false;
     std::vector<Done> waiting;  // called when no step is left inside
+  };
+  struct Holding {
+    std::set<std::string> tasks;  // that have not said so yet
+    absl::AnyInvocable<void()> held;
   };
   void End(uint64_t id, const absl::Status& why);
   // The client has not repeated its step in time.
@@ -78,6 +91,7 @@ class UpdateGate {
   // By client: a step that has failed and is still inside, until it is repeated.
   std::map<uint64_t, Timer::AlarmId> to_repeat_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::AnyInvocable<void()>> held_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Holding> holding_ ABSL_GUARDED_BY(mutex_);  // by pause
 };
 
 }  // namespace thalweg

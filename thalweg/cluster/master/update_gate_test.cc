@@ -114,9 +114,27 @@ TEST(UpdateGate, TheEndOfTheServerHoldsNobodyBack) {
   gate.Enter([&] { ++started; });
   gate.Open();
   EXPECT_EQ(started, 1);
-  gate.Pause(8, kLong, [](const absl::Status& status) { EXPECT_TRUE(absl::IsCancelled(status)); });
+  gate.Pause(8, kLong, [](const absl::Status& status) { EXPECT_TRUE(absl::IsUnavailable(status)); });
   gate.Enter([&] { ++started; });
   EXPECT_EQ(started, 2);
+}
+
+TEST(UpdateGate, TellsWhenAllTasksHoldTheValues) {
+  UpdateGate gate;
+  int held = 0;
+  gate.AwaitHeld(7, {"a", "b"}, [&] { ++held; });
+  gate.AwaitHeld(8, {"a"}, [&] { ++held; });
+  gate.Held(7, "a");
+  gate.Held(7, "a");  // the notice arrived twice
+  gate.Held(7, "c");
+  gate.Held(9, "a");
+  EXPECT_EQ(held, 0);
+  gate.Held(7, "b");
+  EXPECT_EQ(held, 1);
+  gate.Held(7, "b");
+  gate.ForgetHeld(8);
+  gate.Held(8, "a");
+  EXPECT_EQ(held, 1);
 }
 
 }  // namespace

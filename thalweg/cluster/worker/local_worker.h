@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -102,7 +103,10 @@ class LocalWorker : public Worker {
 
   int num_sessions() const;
 
-  // Cancels all running steps and refuses new ones, because the task ends.
+  // The steps that run, for people.
+  std::vector<std::string> DescribeSteps() { return running_.Describe(); }
+
+  // Cancels all running steps and refuses new ones, because the task ends. Waits for them.
   void Shutdown(const absl::Status& why);
 
  private:

@@ -78,6 +78,10 @@ void LocalWorker::RelayPauses(const std::string& handle) {
 }
 
 void LocalWorker::PauseUpdates(const CallOptions& options, const tensorflow::PauseUpdatesRequest& request, Done done) {
+  if (!request.held_by().empty()) {
+    if (options_.gate != nullptr) options_.gate->Held(request.id(), request.held_by());
+    return done(absl::OkStatus());
+  }
   constexpr int64_t kMaxLeaseMs = 60'000;
   if (request.lease_ms() < 0 || request.lease_ms() > kMaxLeaseMs) {
     return done(InvalidArgument("PauseUpdates: lease_ms is ", request.lease_ms(), ", expected 0 to ", kMaxLeaseMs));

@@ -59,6 +59,13 @@ void RunningSteps::CancelAll(const absl::Status& why) {
   for (const auto& step : running) step->Cancel(why);
 }
 
+std::vector<std::string> RunningSteps::Describe() {
+  std::vector<std::string> steps;
+  MutexLock lock(&mutex_);
+  for (const auto& [step, since] : running_) steps.push_back(step->Describe());
+  return steps;
+}
+
 void RunningSteps::WaitForEnds() {
   MutexLock lock(&mutex_);
   while (!running_.empty()) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -35,6 +36,8 @@ class RunningSteps {
   void CancelForOthers(const absl::Status& why);
   // Cancels all current and future steps. The first reason is kept.
   void CancelAll(const absl::Status& why);
+  // The steps that run, with what each waits for, if it waits.
+  std::vector<std::string> Describe();
   // Waits until all steps have ended. REQUIRES: CancelAll() was called.
   void WaitForEnds();
 

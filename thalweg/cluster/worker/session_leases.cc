@@ -40,7 +40,7 @@ void SessionLeases::Add(const std::string& handle, Master master) {
                entry.master.incarnation != master.incarnation;
       });
     }
-    sessions_[handle] = {std::move(master), absl::Now()};
+    sessions_[handle] = {std::move(master), clock_.MonotonicNanos()};
     SetAlarm();
   }
   if (!old.empty()) drop_(old, absl::StrCat("their master, ", task, ", has restarted"));
@@ -101,7 +101,7 @@ void SessionLeases::Answered(const Master& master, const absl::Status& status,
       status.ok() && master.incarnation != 0 && std::none_of(devices.begin(), devices.end(), [&](const auto& device) {
         return static_cast<int64_t>(device.incarnation()) == master.incarnation;
       });
-  const absl::Time now = absl::Now();
+  const int64_t now = clock_.MonotonicNanos();
   std::vector<std::string> dead;
   {
     MutexLock lock(&mutex_);
@@ -110,11 +110,13 @@ void SessionLeases::Answered(const Master& master, const absl::Status& status,
     };
     if (status.ok() && !restarted) {
       for (auto& [handle, entry] : sessions_) {
-        if (is_its(entry)) entry.heard = now;
+        if (is_its(entry)) entry.heard_nanos = now;
       }
     }
     if (!closed_.cancelled()) {
-      dead = Take([&](const Entry& entry) { return is_its(entry) && (restarted || now - entry.heard >= lease_); });
+      dead = Take([&](const Entry& entry) {
+        return is_its(entry) && (restarted || absl::Nanoseconds(now - entry.heard_nanos) >= lease_);
+      });
     }
   }
   if (!dead.empty()) {

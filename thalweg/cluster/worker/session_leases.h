@@ -17,6 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "thalweg/base/cancellation.h"
+#include "thalweg/base/clock.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/timer.h"
 #include "thalweg/cluster/worker/worker.h"
@@ -34,8 +35,10 @@ class SessionLeases {
   };
   using Drop = std::function<void(const std::vector<std::string>& handles, const std::string& why)>;
 
-  // `drop` is called, without a lock held, for sessions that nobody will use again.
-  SessionLeases(absl::Duration lease, Drop drop) : lease_(lease), drop_(std::move(drop)) {}
+  // `drop` is called, without a lock held, for sessions that nobody will use again. The clock,
+  // which is borrowed, measures the leases.
+  SessionLeases(absl::Duration lease, Drop drop, Clock& clock = RealClock())
+      : lease_(lease), drop_(std::move(drop)), clock_(clock) {}
   ~SessionLeases() { Stop(); }
   SessionLeases(const SessionLeases&) = delete;
   SessionLeases& operator=(const SessionLeases&) = delete;
@@ -50,7 +53,7 @@ class SessionLeases {
  private:
   struct Entry {
     Master master;
-    absl::Time heard;  // when its master was last known to be alive
+    int64_t heard_nanos = 0;  // when its master was last known to be alive, by MonotonicNanos()
   };
 
   void SetAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -62,6 +65,7 @@ class SessionLeases {
 
   const absl::Duration lease_;
   const Drop drop_;
+  Clock& clock_;
   Cancellation closed_;
   Mutex mutex_;
   CondVar answered_;

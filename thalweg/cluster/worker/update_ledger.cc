@@ -54,7 +54,27 @@ class OnceKernel final : public Kernel {
   const uint64_t name_;
 };
 
+class SaveKernel final : public Kernel {
+ public:
+  explicit SaveKernel(std::shared_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
+
+  absl::Status Compute(KernelContext& c) override {
+    if (SaveNotice* const save = static_cast<const TrackedStep&>(c.step()).save; save != nullptr) save->Held();
+    return kernel_->Compute(c);
+  }
+
+ private:
+  const std::shared_ptr<Kernel> kernel_;
+};
+
 }  // namespace
+
+bool SavesVariables(const Node& node) { return node.op() == "SaveV2" || node.op() == "SaveSlices"; }
+
+std::shared_ptr<Kernel> WithSaveNotice(std::shared_ptr<Kernel> kernel, const Node& node) {
+  if (kernel->is_async() || !SavesVariables(node)) return kernel;
+  return std::make_shared<SaveKernel>(std::move(kernel));
+}
 
 // Updates of ref variables output the ref, so that the nodes after them read the new value.
 // Not of accumulators, whose handles are strings or resources: the gradients change no variable yet.

@@ -7,6 +7,7 @@
 // the client has moved on to a later number.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/kernel/kernel.h"
 
@@ -28,9 +30,24 @@ struct StepIdentity {
   friend bool operator==(const StepIdentity&, const StepIdentity&) = default;
 };
 
+// Counts the nodes of a step that save variables, and have the values that they save.
+class SaveNotice {
+ public:
+  // Calls `held` when `nodes` nodes have their values.
+  SaveNotice(int nodes, absl::AnyInvocable<void()> held) : left_(nodes), held_(std::move(held)) {}
+  void Held() {
+    if (left_.fetch_sub(1) == 1) held_();
+  }
+
+ private:
+  std::atomic<int> left_;
+  absl::AnyInvocable<void()> held_;
+};
+
 // The Step that kernels of a worker session get.
 struct TrackedStep : Step {
   StepIdentity identity;
+  SaveNotice* save = nullptr;  // nullptr: nobody waits for the values that the step saves
 };
 
 // One per task. Thread-safe.
@@ -65,6 +82,14 @@ bool ChangesVariable(const Node& node);
 // Whether steps of the graph update variables or contribute a gradient. The aggregation
 // round of synchronous training is not a step of its own.
 bool IsTraining(const Graph& graph);
+
+// True for nodes that write variables to a checkpoint.
+bool SavesVariables(const Node& node);
+
+// Wraps the kernel of a node that saves variables: before it writes, it says that it has the
+// values. Updates do not change them any more. Returns other kernels unchanged. REQUIRES: the
+// kernel runs in TrackedSteps only.
+std::shared_ptr<Kernel> WithSaveNotice(std::shared_ptr<Kernel> kernel, const Node& node);
 
 // Wraps the kernel of a node that updates a variable so that it runs once per numbered
 // step. Returns other kernels unchanged. REQUIRES: the kernel runs in TrackedSteps only, and

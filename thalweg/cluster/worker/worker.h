@@ -48,6 +48,7 @@ struct RunGraphCall {
   int64_t sequence = 0;
   int64_t sent_nanos = 0;   // send time on the master's clock
   int64_t valid_nanos = 0;  // the step must begin within this time after sent_nanos; 0: no limit
+  uint64_t pause = 0;       // tell the master when the values that the step saves are held; 0: no
   std::vector<std::pair<std::string, Tensor>> send;
   std::vector<std::string> recv_keys;
   bool is_partial = false;

@@ -55,6 +55,16 @@ bool HasTransfers(const Graph& graph) {
   });
 }
 
+// 0 if a node may save more than once, or not at all, in a step.
+int CountSaves(const Graph& graph) {
+  int saves = 0;
+  for (const auto& node : graph.nodes()) {
+    if (IsControlFlow(*node)) return 0;
+    if (SavesVariables(*node)) ++saves;
+  }
+  return saves;
+}
+
 }  // namespace
 
 Device* WorkerSession::FindDevice(const std::string& name) const {
@@ -90,7 +100,7 @@ absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const te
                        std::move(graph), [this](const std::string& name) { return FindDevice(name); },
                        [this](const Node& node, Device& device) -> absl::StatusOr<std::shared_ptr<Kernel>> {
                          ASSIGN_OR_RETURN(std::shared_ptr<Kernel> kernel, kernels_.Make(node, device));
-                         return OncePerStep(std::move(kernel), node, ledger_);
+                         return WithSaveNotice(OncePerStep(std::move(kernel), node, ledger_), node);
                        }));
   return std::shared_ptr<Executable>(std::move(executable));
 }
@@ -104,6 +114,7 @@ absl::StatusOr<std::string> WorkerSession::Register(const tensorflow::RegisterGr
   ASSIGN_OR_RETURN(graphs.whole->executable, CompileGraph(bound, request.debug_options()));
   graphs.whole->has_transfers = HasTransfers(graphs.whole->executable->graph);
   graphs.whole->trains = IsTraining(graphs.whole->executable->graph);
+  graphs.whole->saves = CountSaves(graphs.whole->executable->graph);
   if (UsesCollectives(graphs.whole->executable->graph)) {
     const std::string& leader = request.config_proto().experimental().collective_group_leader();
     graphs.whole->collectives =

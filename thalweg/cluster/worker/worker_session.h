@@ -31,6 +31,7 @@ class RegisteredGraph {
   absl::flat_hash_map<std::string, int> result_by_key;
   bool trains = false;                            // updates variables or accumulates gradients
   bool has_transfers = false;                     // exchanges tensors with other tasks
+  int saves = 0;                                  // the number of nodes that write variables to a checkpoint
   std::shared_ptr<GraphCollectives> collectives;  // if it has any
   std::shared_ptr<const TransferRules> rules;
 };

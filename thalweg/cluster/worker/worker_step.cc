@@ -15,6 +15,12 @@
 
 namespace thalweg {
 
+namespace {
+
+constexpr absl::Duration kNoticeTimeout = absl::Seconds(5);
+
+}  // namespace
+
 WorkerStep::WorkerStep(const StepEnvironment& environment, const CallOptions& options, RunGraphCall call,
                        std::shared_ptr<WorkerSession> session, std::shared_ptr<RegisteredGraph> graph,
                        RunGraphResult* result, Worker::Done done)
@@ -44,6 +50,10 @@ WorkerStep::WorkerStep(const StepEnvironment& environment, const CallOptions& op
     const int64_t step_id = call_.collective_step_id != 0 ? call_.collective_step_id : call_.step_id;
     collectives_ = environment_.collectives->ForStep(graph_->collectives, step_id);
     CHECK(resources_.Create<Collectives>("", Collectives::kName, collectives_).ok());
+  }
+  if (call_.pause != 0 && graph_->saves > 0) {
+    save_notice_.emplace(graph_->saves, [this] { TellValuesHeld(); });
+    step_.save = &*save_notice_;
   }
   if (call_.trace || call_.record_costs) stats_.emplace();
 }
@@ -110,6 +120,18 @@ void WorkerStep::WatchMaster() {
   const std::vector<Peer> peers = {{master, worker, session_->workers()}};
   master_watch_ = environment_.health->Watch(std::make_shared<const std::vector<Peer>>(peers),
                                              std::shared_ptr<Cancellation>(self_, &cancellation_));
+}
+
+// If the notice is lost, steps that update wait until the checkpoint is written.
+void WorkerStep::TellValuesHeld() {
+  if (session_->workers() == nullptr) return;
+  Worker* const master = session_->workers()->Find(graph_->rules->master_task);
+  if (master == nullptr) return;
+  auto request = std::make_shared<tensorflow::PauseUpdatesRequest>();
+  request->set_id(call_.pause);
+  request->set_held_by(session_->task());
+  master->PauseUpdates({.timeout = kNoticeTimeout}, *request,
+                       [request, workers = session_->workers()](const absl::Status&) {});
 }
 
 bool WorkerStep::has_remote_master() const {

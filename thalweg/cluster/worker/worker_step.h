@@ -61,6 +61,8 @@ class WorkerStep : public MonitoredStep, public std::enable_shared_from_this<Wor
   absl::Status Prepare(std::vector<Tensor>* args);
   absl::Status Bind(std::vector<Tensor>* args);
   void WatchMaster();
+  // Tells the master that this task has the values that the step saves.
+  void TellValuesHeld();
   void End(absl::Status status);
   void Finish(absl::Status status);
   absl::Status TakeResults();
@@ -79,6 +81,7 @@ class WorkerStep : public MonitoredStep, public std::enable_shared_from_this<Wor
   ResourceManager resources_;
   std::shared_ptr<TaskCollectives::StepPart> collectives_;  // if its graph has any
   TrackedStep step_;
+  std::optional<SaveNotice> save_notice_;
   std::optional<StepStatsCollector> stats_;
   std::optional<Execution> execution_;
   std::optional<Cancellation::CallbackId> outside_id_;

@@ -174,12 +174,14 @@ class WaiterHook : public Hook {
   }
   absl::StatusOr<StepRequest> BeforeRun(StepContext& context) override {
     if (reached_) return StepRequest{};
-    WaitBackoff backoff(max_wait_);
+    std::optional<WaitBackoff> backoff;
+    int64_t last = -1;
     while (true) {
       ASSIGN_OR_RETURN(const int64_t step, ReadStep(context.session(), global_step_));
       if (step >= step_) break;
+      if (std::exchange(last, step) != step) backoff.emplace(max_wait_);  // the others make progress
       RETURN_IF_ERROR(
-          backoff.Pause(absl::StrCat("for global step ", step_, ", which other workers reach; it is at ", step)));
+          backoff->Pause(absl::StrCat("for global step ", step_, ", which other workers reach; it is at ", step)));
     }
     reached_ = true;
     return StepRequest{};

@@ -148,8 +148,9 @@ std::shared_ptr<Hook> NanGuard(Output loss, bool fail = true);
 std::shared_ptr<Hook> FeedFunction(std::function<absl::StatusOr<std::vector<Feed>>()> feeds);
 
 // Makes a worker wait, before its first step, until others have brought the global
-// step to `step`. Workers can thus start one after the other.
-std::shared_ptr<Hook> GlobalStepWaiter(int64_t step, absl::Duration max_wait = absl::Hours(2));
+// step to `step`. Workers can thus start one after the other. DEADLINE_EXCEEDED if the step has
+// not changed for `max_wait`.
+std::shared_ptr<Hook> GlobalStepWaiter(int64_t step, absl::Duration max_wait = absl::Minutes(10));
 
 // Fetches values when the training has ended without an error.
 class FinalOpsHook : public Hook {

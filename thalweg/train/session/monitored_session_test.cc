@@ -432,6 +432,20 @@ TEST_F(MonitoredSessionTest, AWorkerThatJoinsLater) {
   EXPECT_EQ(joined_at, 6);
 }
 
+// The chief has made the session, and does not train.
+TEST_F(MonitoredSessionTest, AWorkerThatJoinsLaterGivesUpWhenTheOthersStandStill) {
+  TestCluster cluster({{"ps", 1}, {"worker", 2}});
+  Model chief(1, 0), worker(1, 1);
+  ASSERT_OK_AND_ASSIGN(auto one,
+                       MonitoredTrainingSession::Start(chief.graph, {.master = cluster.target({"worker", 0})}));
+  const Options late{.master = cluster.target({"worker", 1}),
+                     .is_chief = false,
+                     .hooks = {GlobalStepWaiter(5, absl::Milliseconds(100))}};
+  ASSERT_OK_AND_ASSIGN(auto two, MonitoredTrainingSession::Start(worker.graph, late));
+  EXPECT_THAT(two.Run({worker.train_op}).status(),
+              Fails(absl::StatusCode::kDeadlineExceeded, "global step 5, which other workers reach; it is at 0"));
+}
+
 TEST_F(MonitoredSessionTest, AWorkerSaysOnWhomItWaits) {
   TestCluster cluster({{"ps", 1}, {"worker", 2}});
   Model worker(1, 1);
