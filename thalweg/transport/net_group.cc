@@ -205,12 +205,13 @@ void NetGroup::Drive() {
   for (;;) {
     TakeCommands();
     EndHopeless();
+    bool more = false;
     for (int rank = 0; rank < ranks_; ++rank) {
-      if (peers_[rank] != nullptr && !peers_[rank]->blocked) SendValues(rank);
+      if (peers_[rank] != nullptr && !peers_[rank]->blocked) more = SendValues(rank) || more;
     }
     CheckTimes();
     if (!ended_.empty() || stop_) return;
-    Poll();
+    Poll(more ? 0 : PollMillis());
   }
 }
 
@@ -254,7 +255,7 @@ int NetGroup::PollMillis() const {
          1;
 }
 
-void NetGroup::Poll() {
+void NetGroup::Poll(int millis) {
   std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}};
   std::vector<std::pair<int, NetChannel>> which = {{-1, NetChannel::kControl}};
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -271,7 +272,7 @@ void NetGroup::Poll() {
       which.emplace_back(rank, NetChannel::kValues);
     }
   }
-  if (poll(polled.data(), polled.size(), PollMillis()) <= 0) return;
+  if (poll(polled.data(), polled.size(), millis) <= 0) return;
   if (polled[0].revents != 0) {
     uint64_t count = 0;
     if (read(wake_.get(), &count, sizeof(count)) < 0 && !WouldBlock()) LOG(ERROR) << "Cannot read an event";
@@ -598,7 +599,7 @@ bool NetGroup::NextFrame(int rank) {
   return false;
 }
 
-// Sends values to a member until the connection takes no more. Returns whether any byte was sent.
+// Sends values to a member until the connection takes no more, or the turn is over: then returns true.
 bool NetGroup::SendValues(int rank) {
   Peer& peer = *peers_[rank];
   size_t sent = 0;
@@ -639,7 +640,7 @@ bool NetGroup::SendValues(int rank) {
       EndIfComplete(o);
     }
   }
-  return sent > 0;
+  return sent >= kQuantumBytes;
 }
 
 // Bytes of the current frame that may be received now.
@@ -737,8 +738,8 @@ void NetGroup::Received(int rank, size_t bytes) {
   EndIfComplete(o);
 }
 
-// Receives values from a member as long as there are any. Returns whether any byte was received.
-bool NetGroup::ReceiveValues(int rank) {
+// Receives values from a member as long as there are any, or until its turn is over.
+void NetGroup::ReceiveValues(int rank) {
   Peer& peer = *peers_[rank];
   auto& in = peer.in;
   size_t received = 0;
@@ -794,7 +795,6 @@ bool NetGroup::ReceiveValues(int rank) {
     }
     if (static_cast<size_t>(n) < payload) break;  // the connection is empty
   }
-  return received > 0;
 }
 
 }  // namespace thalweg

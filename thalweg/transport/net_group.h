@@ -76,7 +76,7 @@ class NetGroup : public ProcessGroup {
   void Drive();
   void TakeCommands();
   int PollMillis() const;
-  void Poll();
+  void Poll(int millis);
   void CheckTimes();
 
   void Arrive(std::unique_ptr<NetOperation> operation);
@@ -100,7 +100,7 @@ class NetGroup : public ProcessGroup {
   bool SendValues(int rank);
   bool CanReceive(int rank) const;
   size_t ReceiveLimit(const Peer& peer) const;
-  bool ReceiveValues(int rank);
+  void ReceiveValues(int rank);
   absl::StatusOr<bool> StartReceiving(int rank);
   void Received(int rank, size_t bytes);
 
