@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -378,6 +379,30 @@ TEST(NetGroup, WhoDoesNotJoinIsNamed) {
       NetGroup::Join(*endpoints.endpoints[1],
                      {.name = "alone", .rank = 1, .addresses = endpoints.addresses, .cancellation = &cancellation});
   EXPECT_EQ(cancelled.status(), absl::CancelledError("enough"));
+}
+
+// A member whose machine is gone, or that takes nothing, does not keep others for the system's 15 minutes.
+TEST(NetGroup, ConnectionsHaveATimeout) {
+  const Endpoints endpoints(2);
+  std::vector<NetPeer> peers[2];
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      peers[rank] = *JoinNetMembers(
+          *endpoints.endpoints[rank],
+          {.group = "t", .rank = rank, .addresses = endpoints.addresses, .deadline = absl::Now() + absl::Seconds(20)});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int rank = 0; rank < 2; ++rank) {
+    for (const FileHandle* socket : {&peers[rank][1 - rank].control, &peers[rank][1 - rank].values}) {
+      int millis = 0;
+      socklen_t size = sizeof(millis);
+      ASSERT_EQ(getsockopt(socket->get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &millis, &size), 0);
+      EXPECT_GT(millis, 0);
+      EXPECT_LE(millis, 60'000);
+    }
+  }
 }
 
 TEST(NetGroup, MembersOfOtherGroupsAreRefused) {

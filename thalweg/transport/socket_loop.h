@@ -31,7 +31,8 @@ class SocketLoop {
     virtual void Ready() = 0;
   };
 
-  explicit SocketLoop(std::string name);
+  // Work that blocks takes a thread each, up to so many. What comes meanwhile then waits for one of them.
+  explicit SocketLoop(std::string name, int max_threads = 1024);
   ~SocketLoop();  // ends when everything that was begun has ended; sources that are left are let go of
 
   // Waits for nothing yet. RESOURCE_EXHAUSTED if the system waits for too much.
@@ -54,6 +55,7 @@ class SocketLoop {
   // More than these end.
   static constexpr int kMaxIdle = 16;
   const std::string name_;
+  const int max_threads_;
   const FileHandle epoll_;
   const FileHandle posted_fd_;  // counts what is in posted_
   Mutex mutex_;
