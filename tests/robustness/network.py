@@ -62,9 +62,10 @@ class Host:
         if self.loose_since is not None:
             self.plug(int((time.monotonic() - self.loose_since) / 0.05) % 2 == 1)
 
-    def start(self, command, take_line):
+    def start(self, command, take_line, tcp_links):
+        env = dict(os.environ, THALWEG_TCP_LINKS="on" if tcp_links else "off")
         self.process = subprocess.Popen(["ip", "netns", "exec", self.name] + command, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, errors="replace")
+                                        stderr=subprocess.STDOUT, errors="replace", env=env)
         reader = threading.Thread(target=lambda out=self.process.stdout: [take_line(line) for line in out])
         reader.start()
         return reader
@@ -101,9 +102,11 @@ class Job:
         self.workers = 3 if self.replication == "backup" else 2
         self.tasks = ["ps:%d" % i for i in range(self.ps)] + ["worker:%d" % i for i in range(self.workers)]
         self.faults = sorted((draw_fault(rng, self.tasks) for _ in range(rng.randint(2, 4))), key=lambda f: f[2])
+        self.tcp_links = rng.random() < 0.5
 
     def text(self):
-        return ",".join("%s=%s@%.1fs+%.1fs" % fault for fault in self.faults)
+        return ",".join("%s=%s@%.1fs+%.1fs" % fault for fault in self.faults) + (
+            ", over TCP links" if self.tcp_links else "")
 
     def repeat(self):
         return "tests/robustness/network.py --seed %d --jobs 1 --replication %s" % (self.seed, self.replication)
@@ -138,7 +141,8 @@ class Job:
             lines.append((time.monotonic() - start, "%s | %s" % (task, line)))
 
         def launch(task):
-            readers.append(hosts[task].start(self.command(task, folder, hosts), lambda line: log(task, line)))
+            readers.append(hosts[task].start(self.command(task, folder, hosts), lambda line: log(task, line),
+                                             self.tcp_links))
 
         for task in self.tasks:
             launch(task)

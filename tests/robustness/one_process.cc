@@ -183,15 +183,20 @@ class Episode {
     links_ = Draw(0, 2) > 0;
     // Tensors of more than 16 MB are sent in pieces.
     if (ps_ > 0 && Draw(0, 39) == 0) padding_ = 5 << 20, links_ = false;
+    // Collectives send large values while they arrive, small ones with the news of their members.
+    if (ps_ == 0 && Draw(0, 2) == 0) padding_ = 1 << 18;
+    tcp_links_ = !links_ && (ps_ == 0 || padding_ == 0) && Draw(0, 1) == 0;
   }
 
   // Whether all is well. Adds to the report.
   bool Run(Report& report) {
     std::map<std::string, int> jobs{{"worker", workers_}};
     if (ps_ > 0) jobs["ps"] = ps_;
-    cluster_.emplace(
-        jobs, std::vector<TaskId>{}, TasksIn::kThisProcess,
-        ServerOptions{.threads = 2, .peer_timeout = absl::GetFlag(FLAGS_peer_timeout), .local_links = links_});
+    cluster_.emplace(jobs, std::vector<TaskId>{}, TasksIn::kThisProcess,
+                     ServerOptions{.threads = 2,
+                                   .peer_timeout = absl::GetFlag(FLAGS_peer_timeout),
+                                   .local_links = links_,
+                                   .tcp_links = tcp_links_});
     TheLog().recorder = &recorder_;
     std::vector<std::thread> threads;
     for (int w = 0; w < workers_; ++w) threads.emplace_back([this, w] { RunProgram(w); });
@@ -219,7 +224,10 @@ class Episode {
 
   std::string name() const {
     return absl::StrCat("seed ", seed_, ": ", ToString(replication_), ", ", ps_, " ps, ", workers_, " workers",
-                        links_ ? "" : ", over gRPC", padding_ > 0 ? ", large tensors" : "");
+                        links_       ? ""
+                        : tcp_links_ ? ", over TCP links"
+                                     : ", over gRPC",
+                        padding_ > 0 ? ", large tensors" : "");
   }
 
  private:
@@ -290,7 +298,7 @@ class Episode {
   // Whether the training of this episode passes the point at all.
   bool IsReachable(absl::string_view point) const {
     if (absl::StartsWith(point, "collective.")) return replication_ == Replication::kAllReduce;
-    if (point == "transfer.piece") return padding_ > 0;
+    if (point == "transfer.piece") return padding_ > 0 && ps_ > 0;
     if (ps_ == 0) {  // every worker runs its own graph
       return point != "transfer.push" && point != "worker.wait" && point != "restore";
     }
@@ -509,6 +517,7 @@ class Episode {
   Replication replication_;
   int workers_ = 0, ps_ = 0;
   bool links_ = true;
+  bool tcp_links_ = false;
   int64_t padding_ = 0;
   std::optional<TestCluster> cluster_;
   HistoryRecorder recorder_;

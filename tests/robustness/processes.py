@@ -116,6 +116,8 @@ class Job:
         if not self.tensorflow and rng.random() < 0.125:
             self.stopped = rng.choice([t for t in tasks if t.startswith("ps")] or tasks)
             self.faults = self.faults[:2] + [("stop_ever", "stop=%s@%.1fs" % (self.stopped, rng.uniform(1, 3)))]
+        # How the tasks exchange messages: as they do on one host, or as between hosts.
+        self.links = rng.choice(["local", "local", "tcp", "grpc"])
 
     def command(self, folder):
         faults = "seed=%d,%s" % (self.seed, ",".join(text for _, text in self.faults))
@@ -140,7 +142,8 @@ class Job:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _run(self, folder, hang_after):
-        env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2")
+        env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", THALWEG_LOCAL_LINKS="on" if self.links == "local" else "off",
+                   THALWEG_TCP_LINKS="on" if self.links == "tcp" else "off")
         process = subprocess.Popen(self.command(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
                                    start_new_session=True, errors="replace")
         lines, problems, start, saved = [], [], time.monotonic(), True
@@ -242,8 +245,8 @@ def main():
         job = Job(seed, options.program, options.replication)
         start = time.monotonic()
         problems, struck, verdict, log = job.run(options.hang_after)
-        print("seed %d: %s, %s, %d faults in %.1f s: %s; %s" % (
-            seed, job.program, job.replication, len(struck), time.monotonic() - start,
+        print("seed %d: %s, %s, %s links, %d faults in %.1f s: %s; %s" % (
+            seed, job.program, job.replication, job.links, len(struck), time.monotonic() - start,
             ",".join(text for _, text in job.faults), verdict or "; ".join(problems)), flush=True)
         results.extend(struck)
         totals.update({name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", verdict)})

@@ -388,6 +388,10 @@ TEST(Collectives, AStoppedLeaderIsNamed) {
   for (const auto& result : RunAll(members, value)) {
     EXPECT_THAT(result, Fails(absl::StatusCode::kUnavailable, kLeader));
   }
+  // A session that is made now sees only its own task, and asks the leader for the number of its first step.
+  const Member fresh(cluster, 1, Sum(3));
+  EXPECT_THAT(fresh.session->Run({fresh.y}, {{fresh.x, Tensor::Vector<float>({1, 1})}}, {.timeout = absl::Minutes(1)}),
+              Fails(absl::StatusCode::kUnavailable, kLeader));
   cluster.Signal(WorkerTask(0), SIGCONT);
 }
 

@@ -25,6 +25,7 @@
 #include "absl/time/clock.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
+#include "thalweg/transport/resolve.h"
 
 namespace thalweg {
 namespace {
@@ -44,21 +45,7 @@ constexpr absl::Duration kConnectAgain = absl::Milliseconds(100);
 constexpr absl::Duration kUnreachableAfter = absl::Seconds(20);
 constexpr int kMaxNetRanks = 1024;
 
-struct FreeNetAddresses {
-  void operator()(addrinfo* list) const { freeaddrinfo(list); }
-};
-using NetAddresses = std::unique_ptr<addrinfo, FreeNetAddresses>;
-
-absl::StatusOr<NetAddresses> ResolveName(const std::string& host, int port, bool to_listen) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0);
-  addrinfo* list = nullptr;
-  const int error = getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (error != 0) return Unavailable("Cannot resolve \"", host, "\": ", gai_strerror(error));
-  return NetAddresses(list);
-}
+constexpr absl::Duration kListenLookup = absl::Seconds(60);  // for a name server, when an endpoint is made
 
 int PortOf(int socket) {
   sockaddr_storage address{};
@@ -110,6 +97,9 @@ void ConfigureSocket(int socket) {
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(int));
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &every_seconds, sizeof(int));
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(int));
+  // Nor is one waited for that takes no values: keep-alives are not sent while there are unsent bytes.
+  const int user_timeout_millis = 20'000;
+  setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout_millis, sizeof(int));
 }
 
 // Reads into the rest of a message. True if it is complete; an error if the other end has closed the socket.
@@ -151,7 +141,8 @@ absl::StatusOr<std::unique_ptr<NetEndpoint>> NetEndpoint::Listen(const std::vect
   std::vector<FileHandle> listeners;
   std::string why = "they have no address";
   for (const std::string& host : hosts) {
-    const absl::StatusOr<NetAddresses> list = ResolveName(host, 0, /*to_listen=*/true);
+    const absl::StatusOr<HostAddresses> list =
+        ResolveHost(host, 0, AI_PASSIVE, absl::Now() + kListenLookup, [] { return false; });
     if (!list.ok()) why = std::string(list.status().message());
     for (const addrinfo* a = list.ok() ? list->get() : nullptr; a != nullptr; a = a->ai_next) {
       FileHandle listener = ListenOn(*a, address.port);
@@ -265,7 +256,11 @@ class NetJoining {
 
   absl::StatusOr<std::vector<NetPeer>> Run() {
     for (int to = 0; to < join_.rank; ++to) {
-      ASSIGN_OR_RETURN(NetAddresses list, ResolveName(join_.addresses[to].host, join_.addresses[to].port, false));
+      absl::StatusOr<HostAddresses> found =
+          ResolveHost(join_.addresses[to].host, join_.addresses[to].port, 0, join_.deadline,
+                      [this] { return join_.cancellation != nullptr && join_.cancellation->cancelled(); });
+      if (absl::IsCancelled(found.status())) return join_.cancellation->status();
+      ASSIGN_OR_RETURN(HostAddresses list, std::move(found));
       resolved_.push_back(std::move(list));
     }
     for (;;) {
@@ -430,7 +425,7 @@ class NetJoining {
   NetEndpoint& endpoint_;
   const NetJoin& join_;
   const int ranks_;
-  std::vector<NetAddresses> resolved_;                           // by rank
+  std::vector<HostAddresses> resolved_;                          // by rank
   std::vector<std::array<NetOutgoing, kNetChannels>> outgoing_;  // by rank
   std::vector<NetPeer> peers_;
 };

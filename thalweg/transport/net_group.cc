@@ -12,7 +12,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/notification.h"
@@ -24,8 +23,6 @@ namespace {
 using Kind = NetMove::Kind;
 
 constexpr int kNetWorkers = 2;  // one drives while the other runs what follows an operation
-// Values up to this size are exchanged by recursive doubling: its messages are longer than the ring's, but fewer.
-constexpr size_t kDoublingBytes = size_t{64} << 10;
 // Bytes that are received before they are merged. They stay in a core's cache.
 constexpr size_t kMergeBytes = size_t{128} << 10;
 // A member passes values on once it has so many, or all of them.
@@ -38,13 +35,7 @@ constexpr absl::Duration kDrain = absl::Milliseconds(800);
 // How long a member whose connection for values is closed may take to tell the reason.
 constexpr absl::Duration kReasonWait = absl::Milliseconds(100);
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
-constexpr size_t kMaxFailedSteps = 1000, kMaxFailedKeys = 10000;
 constexpr size_t kMaxControlBytes = size_t{64} << 20;  // that wait to be sent to a member
-
-bool IsNetInline(HostOperation operation, size_t bytes) {
-  if (operation == HostOperation::kBarrier || bytes == 0) return true;
-  return bytes <= kNetInlineBytes && (operation == HostOperation::kAllReduce || operation == HostOperation::kBroadcast);
-}
 
 template <typename T>
 absl::string_view AsBytes(const T& value) {
@@ -55,51 +46,14 @@ bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == E
 
 }  // namespace
 
-// A member's arrival at an operation.
-struct NetGroup::Arrival {
-  NetArrival what;
-  std::string values;  // if they are small
-};
-
-// One operation of this member while it is in progress.
-struct NetGroup::Operation {
-  struct Move {
-    NetMove what;
-    char* data = nullptr;  // first byte
-    size_t bytes = 0;
-    size_t done = 0;  // bytes that were sent, received or merged
-  };
-
-  HostCall call;
-  Done done;
-  size_t bytes = 0;
-  bool is_inline = false;
-  absl::Time start = absl::Now();
-  std::vector<std::unique_ptr<Arrival>> arrivals;  // by rank
-  int arrived = 0;
-  bool begun = false;
-  std::vector<Move> moves;
-  std::vector<std::deque<int>> sends, receives;  // by rank: moves that are not complete, in order
-  size_t moves_left = 0;
-  int frames_out = 0;   // that are sent in part
-  bool ending = false;  // has failed, and waits for those frames
-  absl::Time ending_since;
-  absl::Status status;
-
-  // Bytes up to which a move may go on: those that the move which it follows has moved.
-  size_t Limit(const Move& move) const { return move.what.after < 0 ? move.bytes : moves[move.what.after].done; }
-};
-
 struct NetGroup::Peer {
   FileHandle control, values;
   bool control_closed = false;
   bool left = false;  // it will not arrive at more operations
-  bool reading_control = false;
   bool values_closed = false;
   absl::Time values_closed_at;
 
   std::string control_in, control_out;
-  size_t early_bytes = 0;  // of arrivals at operations that have not been started here
 
   // The frame that is being sent.
   struct {
@@ -107,7 +61,7 @@ struct NetGroup::Peer {
     NetDataFrame frame;
     size_t header_left = 0;
     size_t left = 0;
-    Operation* operation = nullptr;
+    NetOperation* operation = nullptr;
     int move = 0;
   } out;
   bool blocked = false;  // the connection takes no more bytes now
@@ -118,7 +72,7 @@ struct NetGroup::Peer {
     size_t header_have = 0;
     bool active = false;  // the header is complete and was checked
     size_t left = 0;
-    Operation* operation = nullptr;  // nullptr: the bytes are dropped
+    NetOperation* operation = nullptr;  // nullptr: the bytes are dropped
     int move = 0;
     size_t unmerged = 0;  // bytes in `scratch`
   } in;
@@ -127,7 +81,7 @@ struct NetGroup::Peer {
 
 // A call of Start(), or of Fail() if there is no operation.
 struct NetGroup::Command {
-  std::unique_ptr<Operation> operation;
+  std::unique_ptr<NetOperation> operation;
   absl::Status why;
   int64_t step = 0;
 };
@@ -146,8 +100,10 @@ NetGroup::NetGroup(const NetGroupOptions& options, std::vector<NetPeer> sockets)
     : rank_(options.rank),
       ranks_(static_cast<int>(options.addresses.size())),
       names_(options.names),
+      name_([this](int rank) { return Name(rank); }),
       order_(RingOrder(options.hosts.empty() ? std::vector<std::string>(ranks_) : options.hosts)),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      early_(ranks_) {
   for (int rank = 0; rank < ranks_; ++rank) {
     if (rank == rank_) {
       peers_.push_back(nullptr);
@@ -198,16 +154,12 @@ absl::Status NetGroup::Run(const HostCall& call) {
 }
 
 void NetGroup::Start(const HostCall& call, Done done) {
-  auto operation = std::make_unique<Operation>();
-  operation->call = call;
-  operation->done = std::move(done);
   const absl::StatusOr<size_t> bytes = CheckCall(call, ranks_);
   if (!bytes.ok()) {
     Fail(bytes.status(), call.step);
-    return operation->done(bytes.status());
+    return done(bytes.status());
   }
-  operation->bytes = *bytes;
-  operation->is_inline = IsNetInline(call.operation, *bytes);
+  auto operation = std::make_unique<NetOperation>(call, *bytes, std::move(done), rank_, ranks_);
   MutexLock lock(&mutex_);
   commands_.push_back({.operation = std::move(operation)});
   if (!driving_) return changed_.Signal();
@@ -234,7 +186,7 @@ void NetGroup::Work() {
       driving_ = true;
     }
     Drive();
-    std::vector<std::unique_ptr<Operation>> ended = std::exchange(ended_, {});
+    std::vector<std::unique_ptr<NetOperation>> ended = std::exchange(ended_, {});
     {
       MutexLock lock(&mutex_);
       driving_ = false;
@@ -252,12 +204,14 @@ void NetGroup::Work() {
 void NetGroup::Drive() {
   for (;;) {
     TakeCommands();
+    EndHopeless();
+    bool more = false;
     for (int rank = 0; rank < ranks_; ++rank) {
-      if (peers_[rank] != nullptr && !peers_[rank]->blocked) SendValues(rank);
+      if (peers_[rank] != nullptr && !peers_[rank]->blocked) more = SendValues(rank) || more;
     }
     CheckTimes();
     if (!ended_.empty() || stop_) return;
-    Poll();
+    Poll(more ? 0 : PollMillis());
   }
 }
 
@@ -275,7 +229,7 @@ void NetGroup::TakeCommands() {
     } else if (command.step == 0) {
       Lose(command.why, /*at_once=*/true);
     } else {
-      FailStep(command.step, command.why);
+      FailStep(command.step, command.why, /*tell=*/true);
     }
   }
   if (!closing) return;
@@ -301,7 +255,7 @@ int NetGroup::PollMillis() const {
          1;
 }
 
-void NetGroup::Poll() {
+void NetGroup::Poll(int millis) {
   std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}};
   std::vector<std::pair<int, NetChannel>> which = {{-1, NetChannel::kControl}};
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -318,7 +272,7 @@ void NetGroup::Poll() {
       which.emplace_back(rank, NetChannel::kValues);
     }
   }
-  if (poll(polled.data(), polled.size(), PollMillis()) <= 0) return;
+  if (poll(polled.data(), polled.size(), millis) <= 0) return;
   if (polled[0].revents != 0) {
     uint64_t count = 0;
     if (read(wake_.get(), &count, sizeof(count)) < 0 && !WouldBlock()) LOG(ERROR) << "Cannot read an event";
@@ -341,15 +295,13 @@ void NetGroup::Poll() {
 
 void NetGroup::CheckTimes() {
   const absl::Time now = absl::Now();
-  std::vector<Operation*> late;
-  for (const auto& operation : operations_) {
-    if (!operation->ending && now > operation->start + operation->call.timeout) late.push_back(operation.get());
-  }
-  for (Operation* const operation : late) {
-    // The first one may have ended the others.
-    const bool is_there = std::any_of(operations_.begin(), operations_.end(),
-                                      [&](const auto& other) { return other.get() == operation && !other->ending; });
-    if (is_there) FailStep(operation->call.step, Overdue(*operation));
+  for (;;) {
+    const auto late = std::find_if(operations_.begin(), operations_.end(), [&](const auto& operation) {
+      return !operation->ending && now > operation->start + operation->call.timeout;
+    });
+    if (late == operations_.end()) break;
+    FailStep((*late)->call.step, (*late)->Overdue(name_), /*tell=*/true);
+    if (lost_) break;
   }
   for (int rank = 0; rank < ranks_ && !lost_; ++rank) {
     const Peer* const peer = peers_[rank].get();
@@ -361,9 +313,7 @@ void NetGroup::CheckTimes() {
     return operation->ending && now > operation->ending_since + kDrain;
   });
   if (stuck) Lose(Unavailable("A member of the group takes no values any more"), /*at_once=*/true);
-  if (lost_ && now > lost_at_ + kDrain) {
-    while (!operations_.empty()) End(*operations_.front(), lost_why_, /*at_once=*/true);
-  }
+  EndHopeless();
   if (lost_ && operations_.empty() && !shut_) {
     // The other members need not wait for values that do not come.
     shut_ = true;
@@ -374,147 +324,51 @@ void NetGroup::CheckTimes() {
 }
 
 // Announces an operation of this member.
-void NetGroup::Arrive(std::unique_ptr<Operation> operation) {
-  Operation& o = *operation;
+void NetGroup::Arrive(std::unique_ptr<NetOperation> operation) {
+  NetOperation& o = *operation;
   const HostCall& call = o.call;
-  o.arrivals.resize(ranks_);
   operations_.push_back(std::move(operation));
   if (lost_) return End(o, lost_why_, true);
-  if (const auto it = failed_steps_.find(call.step); it != failed_steps_.end()) return End(o, it->second, true);
+  if (const absl::Status* const why = failed_steps_.Find(call.step); why != nullptr) return End(o, *why, true);
   if (!by_key_.emplace(call.key, &o).second) {
     return End(o, InvalidArgument("Operation ", call.key, " is under way already"), true);
   }
-  auto own = std::make_unique<Arrival>();
-  own->what = {.key = call.key,
-               .step = call.step,
-               .elements = static_cast<uint64_t>(call.elements),
-               .operation = static_cast<uint32_t>(call.operation),
-               .tag = call.tag,
-               .root = call.root,
-               .element_bytes = call.element_bytes,
-               .rank_order = call.rank_order};
-  const bool gives_values =
-      o.is_inline && o.bytes > 0 && (call.operation == HostOperation::kAllReduce || call.root == rank_);
-  if (gives_values) own->values.assign(static_cast<const char*>(call.values), o.bytes);
-  const NetArrival what = own->what;
-  const std::string values = own->values;
+  auto own = std::make_unique<NetArrived>(o.OwnArrival());
+  SendControlToAll(NetControlFrame::kArrive, AsBytes(own->what), own->values);
   o.arrivals[rank_] = std::move(own);
   o.arrived = 1;
-  if (const auto it = early_.find(call.key); it != early_.end()) {
-    for (int rank = 0; rank < ranks_; ++rank) {
-      if (it->second[rank] == nullptr) continue;
-      peers_[rank]->early_bytes -= sizeof(Arrival) + it->second[rank]->values.size();
-      o.arrivals[rank] = std::move(it->second[rank]);
-      ++o.arrived;
-    }
-    early_.erase(it);
+  for (auto& [rank, arrival] : early_.Take(call.key)) {
+    o.arrivals[rank] = std::move(arrival);
+    ++o.arrived;
   }
-  SendControlToAll(NetControlFrame::kArrive, AsBytes(what), values);
-  // Sending may have found that a member is lost, which ends operations that have not begun.
-  const auto still = by_key_.find(what.key);
-  if (still != by_key_.end() && o.arrived == ranks_) ArrivedAll(*still->second);
+  if (o.arrived == ranks_) ArrivedAll(o);
 }
 
-// Checks, when all members have arrived, that they agree.
-absl::Status NetGroup::CheckArrivals(const Operation& o) const {
-  const auto describe = [](const NetArrival& a) {
-    return absl::StrCat(" brings ", a.elements, " elements of ", a.element_bytes, " bytes to operation ", a.operation,
-                        " of type ", a.tag & 0xff, ", reduction ", a.tag >> 8, ", with root ", a.root,
-                        a.rank_order != 0 ? ", in the order of ranks" : "");
-  };
-  const std::string first = describe(o.arrivals[0]->what);
-  for (int rank = 1; rank < ranks_; ++rank) {
-    const std::string text = describe(o.arrivals[rank]->what);
-    if (text != first) {
-      return InvalidArgument("Members of a group do not agree: ", Name(rank), text, ", but ", Name(0), first);
-    }
+void NetGroup::ArrivedAll(NetOperation& o) {
+  if (const absl::Status checked = o.CheckArrivals(name_); !checked.ok()) {
+    return FailStep(o.call.step, checked, /*tell=*/true);
   }
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const bool gives = o.is_inline && (o.call.operation == HostOperation::kAllReduce || o.call.root == rank);
-    if (o.arrivals[rank]->values.size() != (gives ? o.bytes : 0)) {
-      return InvalidArgument(Name(rank), " has sent ", o.arrivals[rank]->values.size(), " bytes of values, expected ",
-                             gives ? o.bytes : 0);
-    }
+  if (o.is_inline) {
+    o.MergeInline();
+    return End(o, absl::OkStatus(), true);
   }
-  return absl::OkStatus();
-}
-
-void NetGroup::ArrivedAll(Operation& o) {
-  if (const absl::Status checked = CheckArrivals(o); !checked.ok()) return FailStep(o.call.step, checked);
-  if (!o.is_inline) return Begin(o);
-  MergeInline(o);
-  End(o, absl::OkStatus(), true);
-}
-
-// For small values: every member merges the values of all members itself, in the order of ranks.
-void NetGroup::MergeInline(Operation& o) {
-  if (o.bytes == 0) return;
-  const HostCall& call = o.call;
-  if (call.operation == HostOperation::kBroadcast) {
-    if (call.root != rank_) std::memcpy(call.values, o.arrivals[call.root]->values.data(), o.bytes);
-    return;
-  }
-  // Strings of so many bytes are aligned like any memory of malloc.
-  std::memcpy(call.values, o.arrivals[0]->values.data(), o.bytes);
-  std::vector<std::max_align_t> aligned(o.bytes / sizeof(std::max_align_t) + 1);
-  for (int rank = 1; rank < ranks_; ++rank) {
-    std::memcpy(aligned.data(), o.arrivals[rank]->values.data(), o.bytes);
-    call.merge(call.values, aligned.data(), call.elements);
-  }
-  if (call.finish != nullptr) call.finish(call.values, call.elements, ranks_);
-}
-
-void NetGroup::Begin(Operation& o) {
-  const HostCall& call = o.call;
-  const NetAlgorithm algorithm = call.rank_order && call.operation == HostOperation::kAllReduce ? NetAlgorithm::kChain
-                                 : o.bytes <= kDoublingBytes ? NetAlgorithm::kDoubling
-                                                             : NetAlgorithm::kRing;
-  const NetPlan plan{.operation = call.operation,
-                     .algorithm = algorithm,
-                     .root = call.root,
-                     .elements = call.elements,
-                     .alignment = std::max<int64_t>(1, 64 / call.element_bytes),
-                     .order = order_};
-  const bool apart = call.operation == HostOperation::kAllToAll;
-  o.begun = true;
-  o.sends.resize(ranks_);
-  o.receives.resize(ranks_);
-  for (const NetMove& move : ScheduleNetMoves(plan, rank_)) {
-    const bool sends = move.kind == Kind::kSend;
-    char* const base = static_cast<char*>(apart && !sends ? call.results : call.values);
-    (sends ? o.sends : o.receives)[move.peer].push_back(static_cast<int>(o.moves.size()));
-    o.moves.push_back({.what = move,
-                       .data = base + move.begin * call.element_bytes,
-                       .bytes = static_cast<size_t>(move.count) * call.element_bytes});
-  }
-  o.moves_left = o.moves.size();
-  if (apart && o.bytes > 0) {
-    const size_t part = o.bytes / ranks_;
-    std::memcpy(static_cast<char*>(call.results) + rank_ * part, static_cast<char*>(call.values) + rank_ * part, part);
-  }
-  if (ranks_ == 1 && call.finish != nullptr && Merges(call.operation)) call.finish(call.values, call.elements, 1);
+  o.Begin(order_);
   EndIfComplete(o);
 }
 
-void NetGroup::EndIfComplete(Operation& o) {
+void NetGroup::EndIfComplete(NetOperation& o) {
   if (o.moves_left > 0) return;
   End(o, o.ending ? o.status : absl::OkStatus(), true);
 }
 
-// Ends an operation. If a frame of it was sent in part, its memory is needed until the rest is sent, unless `at_once`:
-// then the connection is closed.
-void NetGroup::End(Operation& o, const absl::Status& status, bool at_once) {
+// Ends an operation, once. If a frame of it was sent in part, its memory is needed until the rest is sent, unless
+// `at_once`: then the connection is closed. Operations that need the connection end in EndHopeless().
+void NetGroup::End(NetOperation& o, const absl::Status& status, bool at_once) {
+  if (o.over) return;
   if (!o.ending) {
     o.status = status;
     if (const auto it = by_key_.find(o.call.key); it != by_key_.end() && it->second == &o) by_key_.erase(it);
-    if (!status.ok() && o.begun) {
-      failed_keys_.insert(o.call.key);
-      failed_keys_by_age_.push_back(o.call.key);
-      if (failed_keys_by_age_.size() > kMaxFailedKeys) {
-        failed_keys_.erase(failed_keys_by_age_.front());
-        failed_keys_by_age_.pop_front();
-      }
-    }
+    if (!status.ok() && o.begun) failed_keys_.Add(o.call.key, true);
     for (const auto& peer : peers_) {
       if (peer != nullptr && peer->in.operation == &o) peer->in.operation = nullptr;
     }
@@ -524,117 +378,89 @@ void NetGroup::End(Operation& o, const absl::Status& status, bool at_once) {
     o.ending_since = absl::Now();
     return;
   }
-  for (int rank = 0; rank < ranks_ && o.frames_out > 0; ++rank) {
-    Peer* const peer = peers_[rank].get();
-    if (peer == nullptr || !peer->out.active || peer->out.operation != &o) continue;
-    shutdown(peer->values.get(), SHUT_RDWR);
-    peer->out.active = false;
-    --o.frames_out;
-    ValuesClosed(rank);
-  }
+  o.over = true;
   const auto it =
       std::find_if(operations_.begin(), operations_.end(), [&](const auto& other) { return other.get() == &o; });
   ended_.push_back(std::move(*it));
   operations_.erase(it);
-}
-
-absl::Status NetGroup::Overdue(const Operation& o) const {
-  std::vector<std::string> late;
   for (int rank = 0; rank < ranks_; ++rank) {
-    const bool waits = o.begun ? !o.receives[rank].empty() || !o.sends[rank].empty() : o.arrivals[rank] == nullptr;
-    if (waits) late.push_back(Name(rank));
+    Peer* const peer = peers_[rank].get();
+    if (peer == nullptr || !peer->out.active || peer->out.operation != &o) continue;
+    shutdown(peer->values.get(), SHUT_RDWR);
+    ValuesClosed(rank);
   }
-  return DeadlineExceeded("Rank ", rank_, " has waited for ", absl::FormatDuration(o.call.timeout), " for ",
-                          absl::StrJoin(late, ", "), " in an operation of ", o.call.elements, " elements");
 }
 
-void NetGroup::FailStep(int64_t step, const absl::Status& why) {
+// `tell`: the step has failed here, and the other members do not know. They tell nobody else: a member that cannot be
+// told is lost, which ends the group.
+void NetGroup::FailStep(int64_t step, const absl::Status& why, bool tell) {
   if (step == 0) return Lose(why, /*at_once=*/true);
-  if (!failed_steps_.emplace(step, why).second) return;
-  if (failed_steps_.size() > kMaxFailedSteps) failed_steps_.erase(failed_steps_.begin());
-  for (auto it = early_.begin(); it != early_.end();) {
-    bool of_step = false;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      const Arrival* const arrival = it->second[rank].get();
-      if (arrival == nullptr || arrival->what.step != step) continue;
-      peers_[rank]->early_bytes -= sizeof(Arrival) + arrival->values.size();
-      it->second[rank] = nullptr;
-      of_step = true;
-    }
-    const bool empty =
-        of_step && std::all_of(it->second.begin(), it->second.end(), [](const auto& a) { return a == nullptr; });
-    if (empty) {
-      early_.erase(it++);
-    } else {
-      ++it;
-    }
-  }
-  const NetFailure failure{.step = step, .code = static_cast<uint32_t>(why.code())};
-  SendControlToAll(NetControlFrame::kFail, AsBytes(failure),
-                   absl::string_view(why.message()).substr(0, kNetMaxMessage));
-  std::vector<Operation*> failed;
-  for (const auto& operation : operations_) {
-    if (operation->call.step == step && !operation->ending) failed.push_back(operation.get());
-  }
-  for (Operation* const operation : failed) End(*operation, why, /*at_once=*/false);
-}
-
-// The group is over. Operations at which a member that has left did not arrive end, and so do all if `at_once`. The
-// others get a little time: a member may have left because it was done.
-void NetGroup::Lose(const absl::Status& why, bool at_once) {
-  if (!lost_) {
-    lost_ = true;
-    lost_at_ = absl::Now();
-    {
-      MutexLock lock(&mutex_);
-      if (status_.ok()) status_ = why;
-      lost_why_ = status_;
-    }
-    const NetFailure failure{.step = 0, .code = static_cast<uint32_t>(lost_why_.code())};
+  if (!failed_steps_.Add(step, why)) return;
+  early_.ForgetStep(step);
+  if (tell) {
+    const NetFailure failure{.step = step, .code = static_cast<uint32_t>(why.code())};
     SendControlToAll(NetControlFrame::kFail, AsBytes(failure),
-                     absl::string_view(lost_why_.message()).substr(0, kNetMaxMessage));
-    early_.clear();
-    for (const auto& peer : peers_) {
-      if (peer != nullptr) peer->early_bytes = 0;
-    }
+                     absl::string_view(why.message()).substr(0, kNetMaxMessage));
   }
-  std::vector<Operation*> over;
-  for (const auto& operation : operations_) {
-    bool hopeless = at_once;
-    for (int rank = 0; rank < ranks_ && !operation->begun; ++rank) {
-      hopeless = hopeless || (peers_[rank] != nullptr && peers_[rank]->left && operation->arrivals[rank] == nullptr);
-    }
-    if (hopeless) over.push_back(operation.get());
-  }
-  for (Operation* const operation : over) End(*operation, operation->ending ? operation->status : lost_why_, true);
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (peers_[rank] != nullptr && peers_[rank]->values_closed) EndNeeding(rank);
+  for (;;) {
+    const auto failed = std::find_if(operations_.begin(), operations_.end(), [&](const auto& operation) {
+      return operation->call.step == step && !operation->ending;
+    });
+    if (failed == operations_.end()) return;
+    End(**failed, why, /*at_once=*/false);
   }
 }
 
-// Ends the operations that need a member whose connection is closed.
-void NetGroup::EndNeeding(int rank) {
-  std::vector<Operation*> over;
-  for (const auto& operation : operations_) {
-    if (operation->begun && (!operation->receives[rank].empty() || !operation->sends[rank].empty()))
-      over.push_back(operation.get());
+// The group is over. EndHopeless() ends the operations.
+void NetGroup::Lose(const absl::Status& why, bool at_once) {
+  lost_at_once_ = lost_at_once_ || at_once;
+  if (lost_) return;
+  lost_ = true;
+  lost_at_ = absl::Now();
+  {
+    MutexLock lock(&mutex_);
+    if (status_.ok()) status_ = why;
+    lost_why_ = status_;
   }
-  for (Operation* const operation : over) End(*operation, operation->ending ? operation->status : lost_why_, true);
+  const NetFailure failure{.step = 0, .code = static_cast<uint32_t>(lost_why_.code())};
+  SendControlToAll(NetControlFrame::kFail, AsBytes(failure),
+                   absl::string_view(lost_why_.message()).substr(0, kNetMaxMessage));
+  early_.Clear();
 }
 
+// After the group is lost: ends the operations at which a member that has left did not arrive, and those that need a
+// connection that is closed. The others get a little time: a member may have left because it was done.
+void NetGroup::EndHopeless() {
+  if (!lost_) return;
+  const bool all = lost_at_once_ || absl::Now() > lost_at_ + kDrain;
+  const auto hopeless = [&](const std::unique_ptr<NetOperation>& o) {
+    if (all) return true;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const Peer* const peer = peers_[rank].get();
+      if (peer == nullptr) continue;
+      if (o->begun ? peer->values_closed && o->Needs(rank) : peer->left && o->arrivals[rank] == nullptr) return true;
+    }
+    return false;
+  };
+  // Each end may close connections that others need.
+  for (;;) {
+    const auto it = std::find_if(operations_.begin(), operations_.end(), hopeless);
+    if (it == operations_.end()) return;
+    End(**it, lost_why_, /*at_once=*/true);
+  }
+}
+
+// Poll() reads the reason from the other connection. EndHopeless() ends the operations that need this one.
 void NetGroup::ValuesClosed(int rank) {
   Peer& peer = *peers_[rank];
   if (peer.values_closed) return;
   peer.values_closed = true;
   peer.values_closed_at = absl::Now();
   peer.blocked = false;
-  if (peer.out.active) {
-    peer.out.active = false;
-    Operation& o = *peer.out.operation;
-    if (--o.frames_out == 0 && o.ending) End(o, o.status, true);
-  }
-  if (!peer.control_closed) ReadControl(rank);  // it may tell the reason
-  if (lost_) EndNeeding(rank);
+  if (!peer.out.active) return;
+  peer.out.active = false;
+  NetOperation& o = *peer.out.operation;
+  if (--o.frames_out == 0 && o.ending) End(o, o.status, true);
 }
 
 void NetGroup::SendControlToAll(uint32_t type, absl::string_view body, absl::string_view rest) {
@@ -670,8 +496,6 @@ void NetGroup::FlushControl(int rank) {
 
 void NetGroup::ReadControl(int rank) {
   Peer& peer = *peers_[rank];
-  if (peer.reading_control) return;  // called for a frame that is being read
-  peer.reading_control = true;
   bool closed = false;
   // A bounded number, so that no member keeps this thread to itself.
   for (int i = 0; i < 16 && !closed; ++i) {
@@ -700,14 +524,12 @@ void NetGroup::ReadControl(int rank) {
         peer.control_closed = true;
         shutdown(peer.control.get(), SHUT_RD);
         peer.control_in.clear();
-        peer.reading_control = false;
         return Lose(taken, /*at_once=*/true);
       }
       at += sizeof(frame) + frame.bytes;
     }
     peer.control_in.erase(0, at);
   }
-  peer.reading_control = false;
   if (!closed) return;
   peer.control_closed = true;
   peer.left = true;
@@ -728,13 +550,13 @@ absl::Status NetGroup::TakeControlFrame(int rank, const NetControlFrame& frame, 
     peers_[rank]->left = true;
     Lose(why);
   } else {
-    FailStep(failure.step, why);
+    FailStep(failure.step, why, /*tell=*/false);
   }
   return absl::OkStatus();
 }
 
 absl::Status NetGroup::TakeArrival(int rank, absl::string_view body) {
-  auto arrival = std::make_unique<Arrival>();
+  auto arrival = std::make_unique<NetArrived>();
   if (body.size() < sizeof(NetArrival) || body.size() > sizeof(NetArrival) + kNetInlineBytes) {
     return InvalidArgument(Name(rank), " announces an operation in ", body.size(), " bytes");
   }
@@ -742,26 +564,11 @@ absl::Status NetGroup::TakeArrival(int rank, absl::string_view body) {
   arrival->values = std::string(body.substr(sizeof(NetArrival)));
   const uint64_t key = arrival->what.key;
   const auto it = by_key_.find(key);
-  if (failed_steps_.contains(arrival->what.step) || (lost_ && it == by_key_.end())) return absl::OkStatus();
-  std::unique_ptr<Arrival>* place = nullptr;
-  if (it != by_key_.end()) {
-    place = &it->second->arrivals[rank];
-  } else {
-    auto& early = early_[key];
-    early.resize(ranks_);
-    place = &early[rank];
-  }
-  if (*place != nullptr) return InvalidArgument(Name(rank), " arrives twice at operation ", key);
-  const size_t size = sizeof(Arrival) + arrival->values.size();
-  *place = std::move(arrival);
-  if (it == by_key_.end()) {
-    peers_[rank]->early_bytes += size;
-    if (peers_[rank]->early_bytes > kNetMaxEarlyBytes) {
-      return ResourceExhausted(Name(rank), " has arrived at too many operations that rank ", rank_, " has not begun");
-    }
-    return absl::OkStatus();
-  }
-  Operation& o = *it->second;
+  if (failed_steps_.Find(arrival->what.step) != nullptr) return absl::OkStatus();
+  if (it == by_key_.end()) return lost_ ? absl::OkStatus() : early_.Add(rank, std::move(arrival), name_);
+  NetOperation& o = *it->second;
+  if (o.arrivals[rank] != nullptr) return InvalidArgument(Name(rank), " arrives twice at operation ", key);
+  o.arrivals[rank] = std::move(arrival);
   if (++o.arrived == ranks_) ArrivedAll(o);
   return absl::OkStatus();
 }
@@ -772,7 +579,7 @@ bool NetGroup::NextFrame(int rank) {
   for (const auto& operation : operations_) {
     if (!operation->begun || operation->ending || operation->sends[rank].empty()) continue;
     const int index = operation->sends[rank].front();
-    const Operation::Move& move = operation->moves[index];
+    const NetOperation::Move& move = operation->moves[index];
     const size_t ready = operation->Limit(move) - move.done;
     if (ready < std::min(kPieceBytes, move.bytes - move.done)) continue;
     const size_t most =
@@ -792,15 +599,15 @@ bool NetGroup::NextFrame(int rank) {
   return false;
 }
 
-// Sends values to a member until the connection takes no more. Returns whether any byte was sent.
+// Sends values to a member until the connection takes no more, or the turn is over: then returns true.
 bool NetGroup::SendValues(int rank) {
   Peer& peer = *peers_[rank];
   size_t sent = 0;
   while (sent < kQuantumBytes && !peer.blocked && !peer.values_closed) {
     auto& out = peer.out;
     if (!out.active && !NextFrame(rank)) break;
-    Operation& o = *out.operation;
-    Operation::Move& move = o.moves[out.move];
+    NetOperation& o = *out.operation;
+    NetOperation::Move& move = o.moves[out.move];
     iovec parts[2] = {{reinterpret_cast<char*>(&out.frame) + sizeof(NetDataFrame) - out.header_left, out.header_left},
                       {move.data + move.done, out.left}};
     msghdr message{};
@@ -833,13 +640,13 @@ bool NetGroup::SendValues(int rank) {
       EndIfComplete(o);
     }
   }
-  return sent > 0;
+  return sent >= kQuantumBytes;
 }
 
 // Bytes of the current frame that may be received now.
 size_t NetGroup::ReceiveLimit(const Peer& peer) const {
   if (peer.in.operation == nullptr) return peer.in.left;
-  const Operation::Move& move = peer.in.operation->moves[peer.in.move];
+  const NetOperation::Move& move = peer.in.operation->moves[peer.in.move];
   return std::min(peer.in.left, peer.in.operation->Limit(move) - move.done - peer.in.unmerged);
 }
 
@@ -865,19 +672,19 @@ absl::StatusOr<bool> NetGroup::StartReceiving(int rank) {
   if (peer.scratch == nullptr) peer.scratch = std::make_unique<char[]>(kMergeBytes);
   const auto it = by_key_.find(in.frame.key);
   if (it == by_key_.end()) {
-    if (!failed_keys_.contains(in.frame.key) && !lost_) {
+    if (failed_keys_.Find(in.frame.key) == nullptr && !lost_) {
       return InvalidArgument(Name(rank), " has sent values of operation ", in.frame.key, ", which is not under way");
     }
     in.active = true;
     return true;
   }
-  Operation& o = *it->second;
+  NetOperation& o = *it->second;
   if (!o.begun) return false;
   if (o.receives[rank].empty()) {
     return InvalidArgument(Name(rank), " has sent more values than operation ", in.frame.key, " has");
   }
   const int index = o.receives[rank].front();
-  const Operation::Move& move = o.moves[index];
+  const NetOperation::Move& move = o.moves[index];
   const auto expected = static_cast<uint64_t>(move.what.begin) * o.call.element_bytes + move.done;
   // Where the sender of an all-to-all has its values, and where they belong here.
   const uint64_t offset = o.call.operation == HostOperation::kAllToAll
@@ -906,8 +713,8 @@ void NetGroup::Received(int rank, size_t bytes) {
     in.header_have = 0;
   }
   if (in.operation == nullptr) return;
-  Operation& o = *in.operation;
-  Operation::Move& move = o.moves[in.move];
+  NetOperation& o = *in.operation;
+  NetOperation::Move& move = o.moves[in.move];
   if (move.what.kind == Kind::kMerge) {
     in.unmerged += bytes;
     const size_t size = o.call.element_bytes;
@@ -931,8 +738,8 @@ void NetGroup::Received(int rank, size_t bytes) {
   EndIfComplete(o);
 }
 
-// Receives values from a member as long as there are any. Returns whether any byte was received.
-bool NetGroup::ReceiveValues(int rank) {
+// Receives values from a member as long as there are any, or until its turn is over.
+void NetGroup::ReceiveValues(int rank) {
   Peer& peer = *peers_[rank];
   auto& in = peer.in;
   size_t received = 0;
@@ -957,7 +764,7 @@ bool NetGroup::ReceiveValues(int rank) {
       char* place = peer.scratch.get();
       if (in.operation == nullptr) {
         payload = std::min(payload, kMergeBytes);
-      } else if (const Operation::Move& move = in.operation->moves[in.move]; move.what.kind == Kind::kMerge) {
+      } else if (const NetOperation::Move& move = in.operation->moves[in.move]; move.what.kind == Kind::kMerge) {
         place += in.unmerged;
         payload = std::min(payload, kMergeBytes - in.unmerged);
       } else {
@@ -988,7 +795,6 @@ bool NetGroup::ReceiveValues(int rank) {
     }
     if (static_cast<size_t>(n) < payload) break;  // the connection is empty
   }
-  return received > 0;
 }
 
 }  // namespace thalweg

@@ -17,10 +17,7 @@
 // have begun still finish if their values have been sent.
 #pragma once
 
-#include <deque>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -33,7 +30,7 @@
 #include "thalweg/base/thread.h"
 #include "thalweg/transport/net_endpoint.h"
 #include "thalweg/transport/net_frames.h"
-#include "thalweg/transport/net_schedule.h"
+#include "thalweg/transport/net_operation.h"
 #include "thalweg/transport/process_group.h"
 
 namespace thalweg {
@@ -69,9 +66,7 @@ class NetGroup : public ProcessGroup {
   absl::Status status() const override;
 
  private:
-  struct Operation;
   struct Peer;
-  struct Arrival;
   struct Command;
 
   NetGroup(const NetGroupOptions& options, std::vector<NetPeer> sockets);
@@ -81,21 +76,17 @@ class NetGroup : public ProcessGroup {
   void Drive();
   void TakeCommands();
   int PollMillis() const;
-  void Poll();
+  void Poll(int millis);
   void CheckTimes();
 
-  void Arrive(std::unique_ptr<Operation> operation);
-  void ArrivedAll(Operation& operation);
-  absl::Status CheckArrivals(const Operation& operation) const;
-  void MergeInline(Operation& operation);
-  void Begin(Operation& operation);
-  void EndIfComplete(Operation& operation);
-  void End(Operation& operation, const absl::Status& status, bool at_once);
-  absl::Status Overdue(const Operation& operation) const;
+  void Arrive(std::unique_ptr<NetOperation> operation);
+  void ArrivedAll(NetOperation& operation);
+  void EndIfComplete(NetOperation& operation);
+  void End(NetOperation& operation, const absl::Status& status, bool at_once);
 
-  void FailStep(int64_t step, const absl::Status& why);
+  void FailStep(int64_t step, const absl::Status& why, bool tell);
   void Lose(const absl::Status& why, bool at_once = false);
-  void EndNeeding(int rank);
+  void EndHopeless();
   void ValuesClosed(int rank);
 
   void SendControl(int rank, uint32_t type, absl::string_view body, absl::string_view rest);
@@ -109,7 +100,7 @@ class NetGroup : public ProcessGroup {
   bool SendValues(int rank);
   bool CanReceive(int rank) const;
   size_t ReceiveLimit(const Peer& peer) const;
-  bool ReceiveValues(int rank);
+  void ReceiveValues(int rank);
   absl::StatusOr<bool> StartReceiving(int rank);
   void Received(int rank, size_t bytes);
 
@@ -117,6 +108,7 @@ class NetGroup : public ProcessGroup {
 
   const int rank_, ranks_;
   const std::vector<std::string> names_;
+  const NetNames name_;
   const std::vector<int> order_;  // of ranks in the ring
   FileHandle wake_;               // an eventfd that ends the poll of the thread that drives
 
@@ -129,16 +121,16 @@ class NetGroup : public ProcessGroup {
 
   // Driver state.
   bool stop_ = false;
-  std::vector<std::unique_ptr<Peer>> peers_;            // by rank; nullptr for this member
-  std::vector<std::unique_ptr<Operation>> operations_;  // in the order in which they were started
-  absl::flat_hash_map<uint64_t, Operation*> by_key_;    // the operations that have not ended
-  absl::flat_hash_map<uint64_t, std::vector<std::unique_ptr<Arrival>>> early_;  // at operations not started here
-  std::vector<std::unique_ptr<Operation>> ended_;                               // whose `done` must run
-  std::map<int64_t, absl::Status> failed_steps_;
-  std::set<uint64_t> failed_keys_;  // of operations that had begun: peers may still send values
-  std::deque<uint64_t> failed_keys_by_age_;
+  std::vector<std::unique_ptr<Peer>> peers_;               // by rank; nullptr for this member
+  std::vector<std::unique_ptr<NetOperation>> operations_;  // in the order in which they were started
+  absl::flat_hash_map<uint64_t, NetOperation*> by_key_;    // the operations that have not ended
+  EarlyArrivals early_;
+  std::vector<std::unique_ptr<NetOperation>> ended_;  // whose `done` must run
+  NewestKeys<int64_t, absl::Status> failed_steps_{1000};
+  NewestKeys<uint64_t, bool> failed_keys_{10000};  // of operations that had begun: peers may still send values
   bool lost_ = false;
-  bool shut_ = false;  // nothing more is sent
+  bool lost_at_once_ = false;  // operations get no time to finish
+  bool shut_ = false;          // nothing more is sent
   absl::Time lost_at_;
   absl::Status lost_why_;
 

@@ -3,8 +3,10 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 #include <cstring>
 #include <list>
 #include <thread>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -353,6 +356,16 @@ TEST(NetGroup, AFailedStepLeavesOthersAlone) {
   });
 }
 
+// The root receives nothing that would wake it while it sends.
+TEST(NetGroup, ALargeBroadcastNeedsNoAnswers) {
+  ForMembersOf(GroupKind::kTcp, 2, [](ProcessGroup& group) {
+    std::vector<double> x = ValuesOf(group.rank(), 16 << 20);
+    const absl::Status status = group.Run(CallOf(HostOperation::kBroadcast, 1, x));
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(x.back(), ValueOf(0, (16 << 20) - 1));
+  });
+}
+
 TEST(NetGroup, WhoDoesNotJoinIsNamed) {
   const Endpoints endpoints(3);
   const auto alone = NetGroup::Join(
@@ -366,6 +379,30 @@ TEST(NetGroup, WhoDoesNotJoinIsNamed) {
       NetGroup::Join(*endpoints.endpoints[1],
                      {.name = "alone", .rank = 1, .addresses = endpoints.addresses, .cancellation = &cancellation});
   EXPECT_EQ(cancelled.status(), absl::CancelledError("enough"));
+}
+
+// A member whose machine is gone, or that takes nothing, does not keep others for the system's 15 minutes.
+TEST(NetGroup, ConnectionsHaveATimeout) {
+  const Endpoints endpoints(2);
+  std::vector<NetPeer> peers[2];
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      peers[rank] = *JoinNetMembers(
+          *endpoints.endpoints[rank],
+          {.group = "t", .rank = rank, .addresses = endpoints.addresses, .deadline = absl::Now() + absl::Seconds(20)});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int rank = 0; rank < 2; ++rank) {
+    for (const FileHandle* socket : {&peers[rank][1 - rank].control, &peers[rank][1 - rank].values}) {
+      int millis = 0;
+      socklen_t size = sizeof(millis);
+      ASSERT_EQ(getsockopt(socket->get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &millis, &size), 0);
+      EXPECT_GT(millis, 0);
+      EXPECT_LE(millis, 60'000);
+    }
+  }
 }
 
 TEST(NetGroup, MembersOfOtherGroupsAreRefused) {
@@ -481,6 +518,149 @@ TEST(NetGroup, AbsurdMessagesAreErrorsOfTheGroup) {
     }
     hostile.join();
   }
+}
+
+// How an operation ends whose values are on their way to members that do not read them.
+enum class StalledEnding { kAbsurdMessage, kGroupFails, kStepFails, kMemberDies, kGroupGoes };
+class NetStalls : public testing::TestWithParam<std::tuple<int, StalledEnding>> {};
+INSTANTIATE_TEST_SUITE_P(Ending, NetStalls,
+                         testing::Combine(testing::Values(2, 3),
+                                          testing::Values(StalledEnding::kAbsurdMessage, StalledEnding::kGroupFails,
+                                                          StalledEnding::kStepFails, StalledEnding::kMemberDies,
+                                                          StalledEnding::kGroupGoes)));
+
+// Member 0 has sent frames in part to members that arrive at its operations, but do not read.
+TEST_P(NetStalls, EndOperationsOnce) {
+  const auto [ranks, ending] = GetParam();
+  constexpr int kOperations = 3;
+  constexpr int64_t kElements = 8 << 20;  // 64 MB
+  const Endpoints endpoints(ranks);
+  std::vector<std::vector<NetPeer>> others(ranks);
+  std::vector<std::thread> joins;
+  for (int rank = 1; rank < ranks; ++rank) {
+    joins.emplace_back([&, rank] {
+      auto peers = JoinNetMembers(
+          *endpoints.endpoints[rank],
+          {.group = "s", .rank = rank, .addresses = endpoints.addresses, .deadline = absl::Now() + absl::Seconds(20)});
+      ASSERT_TRUE(peers.ok()) << peers.status();
+      others[rank] = *std::move(peers);
+    });
+  }
+  auto group = *NetGroup::Join(*endpoints.endpoints[0], {.name = "s", .addresses = endpoints.addresses});
+  for (std::thread& join : joins) join.join();
+  std::vector<double> x(kElements);
+  Notification over[kOperations];
+  absl::Status results[kOperations];
+  for (int i = 0; i < kOperations; ++i) {
+    HostCall call = CallOf(HostOperation::kAllReduce, i + 1, x);
+    call.step = 7;
+    group->Start(call, [&, i](const absl::Status& status) {
+      ASSERT_FALSE(over[i].HasBeenNotified());
+      results[i] = status;
+      over[i].Notify();
+    });
+  }
+  for (int rank = 1; rank < ranks; ++rank) {
+    for (int i = 0; i < kOperations; ++i) {
+      const NetArrival arrival{.key = static_cast<uint64_t>(i + 1),
+                               .step = 7,
+                               .elements = static_cast<uint64_t>(kElements),
+                               .operation = static_cast<uint32_t>(HostOperation::kAllReduce),
+                               .element_bytes = sizeof(double)};
+      const NetControlFrame frame{.type = NetControlFrame::kArrive, .bytes = sizeof(arrival)};
+      ASSERT_TRUE(WriteFully(others[rank][0].control.get(), reinterpret_cast<const char*>(&frame), sizeof(frame)) &&
+                  WriteFully(others[rank][0].control.get(), reinterpret_cast<const char*>(&arrival), sizeof(arrival)));
+    }
+  }
+  // Until the connection to the next member is full.
+  for (int before = -1, now = 0; before != now || now == 0;) {
+    before = now;
+    poll(nullptr, 0, 50);
+    ASSERT_EQ(ioctl(others[1][0].values.get(), FIONREAD, &now), 0);
+  }
+  switch (ending) {
+    case StalledEnding::kAbsurdMessage: {
+      const NetControlFrame absurd{.type = 99, .bytes = 0};
+      WriteFully(others[1][0].control.get(), reinterpret_cast<const char*>(&absurd), sizeof(absurd));
+      break;
+    }
+    case StalledEnding::kGroupFails:
+      group->Fail(absl::InternalError("enough"), 0);
+      break;
+    case StalledEnding::kStepFails:
+      group->Fail(absl::InternalError("enough"), 7);
+      break;
+    case StalledEnding::kMemberDies:
+      others[ranks - 1].clear();
+      break;
+    case StalledEnding::kGroupGoes:
+      group.reset();
+      break;
+  }
+  for (int i = 0; i < kOperations; ++i) {
+    over[i].WaitForNotification();
+    EXPECT_FALSE(results[i].ok());
+  }
+  if (ending == StalledEnding::kAbsurdMessage) {
+    EXPECT_THAT(results[0].ToString(), HasSubstr("message of type 99"));
+  }
+  if (ending == StalledEnding::kStepFails) {
+    EXPECT_EQ(results[0], absl::InternalError("enough"));
+  }
+}
+
+// What a member reports to others is not reported back, whatever the number of steps; the newest are remembered.
+TEST(NetGroup, FailuresOfStepsAreNotPassedOn) {
+  constexpr int kSteps = 1500;
+  const Endpoints endpoints(2);
+  int reported_back = 0;
+  std::thread other([&] {
+    const auto peers = JoinNetMembers(
+        *endpoints.endpoints[1],
+        {.group = "f", .rank = 1, .addresses = endpoints.addresses, .deadline = absl::Now() + absl::Seconds(20)});
+    ASSERT_TRUE(peers.ok()) << peers.status();
+    const int control = (*peers)[0].control.get();
+    std::string frames;
+    for (int64_t step = kSteps; step > 0; --step) {
+      const NetFailure failure{.step = step, .code = 13};
+      const NetControlFrame frame{.type = NetControlFrame::kFail, .bytes = sizeof(failure) + 6};
+      frames.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
+      frames.append(reinterpret_cast<const char*>(&failure), sizeof(failure));
+      frames += "enough";
+    }
+    const NetArrival arrival{.key = 5, .step = kSteps + 1, .operation = static_cast<uint32_t>(HostOperation::kBarrier)};
+    const NetControlFrame frame{.type = NetControlFrame::kArrive, .bytes = sizeof(arrival)};
+    frames.append(reinterpret_cast<const char*>(&frame), sizeof(frame));
+    frames.append(reinterpret_cast<const char*>(&arrival), sizeof(arrival));
+    ASSERT_TRUE(WriteFully(control, frames.data(), frames.size()));
+    const auto read = [&](void* into, size_t bytes) {
+      for (size_t have = 0; have < bytes;) {
+        pollfd p{control, POLLIN, 0};
+        poll(&p, 1, -1);
+        const ssize_t n = recv(control, static_cast<char*>(into) + have, bytes - have, 0);
+        if (n <= 0) return false;
+        have += static_cast<size_t>(n);
+      }
+      return true;
+    };
+    NetControlFrame got;
+    while (read(&got, sizeof(got))) {
+      char body[8192];
+      ASSERT_LE(got.bytes, sizeof(body));
+      ASSERT_TRUE(read(body, got.bytes));
+      NetFailure failure;
+      std::memcpy(&failure, body, sizeof(failure));
+      if (got.type == NetControlFrame::kFail && failure.step != 0) ++reported_back;
+    }
+  });
+  {
+    const auto group = NetGroup::Join(*endpoints.endpoints[0], {.name = "f", .addresses = endpoints.addresses});
+    ASSERT_TRUE(group.ok()) << group.status();
+    EXPECT_TRUE((*group)->Run({.key = 5, .step = kSteps + 1}).ok());  // all before it has been read
+    EXPECT_EQ((*group)->Run({.key = 6, .step = 1, .timeout = absl::Seconds(20)}), absl::InternalError("enough"));
+  }
+  other.join();
+  EXPECT_EQ(reported_back, 0);
 }
 
 }  // namespace

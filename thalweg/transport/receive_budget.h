@@ -2,6 +2,7 @@
 // Limits the memory that messages take while they are being received.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -42,18 +43,23 @@ class ReceiveBudget : public std::enable_shared_from_this<ReceiveBudget> {
 
   explicit ReceiveBudget(uint64_t limit) : limit_(limit) {}
 
-  // nullopt if the budget is used up: `granted` then runs later, on the thread that gives bytes back. The
-  // first to wait is the first to get. A request of more than the limit is granted when nothing else is taken.
-  std::optional<Lease> Take(uint64_t bytes, absl::AnyInvocable<void(Lease)> granted);
+  // nullopt if the budget is used up: `granted` then runs later, on a thread that gives bytes back, unless Cancel() is
+  // called with `ticket` before. The first to wait is the first to get. A request of more than the limit is granted
+  // when nothing else is taken.
+  std::optional<Lease> Take(uint64_t bytes, absl::AnyInvocable<void(Lease)> granted, uint64_t* ticket);
+  void Cancel(uint64_t ticket);
 
   uint64_t taken() const;
+  size_t waiting() const;
 
  private:
   struct Waiter {
+    uint64_t ticket = 0;
     uint64_t bytes = 0;
     absl::AnyInvocable<void(Lease)> granted;
   };
   void Return(uint64_t bytes);
+  void Grant() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Fits(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return taken_ == 0 || (taken_ <= limit_ && bytes <= limit_ - taken_);
   }
@@ -62,6 +68,8 @@ class ReceiveBudget : public std::enable_shared_from_this<ReceiveBudget> {
   mutable Mutex mutex_;
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool granting_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace thalweg

@@ -22,8 +22,9 @@ constexpr uint64_t kPosted = 0;  // the id of the counter of what was posted
 
 }  // namespace
 
-SocketLoop::SocketLoop(std::string name)
+SocketLoop::SocketLoop(std::string name, int max_threads)
     : name_(std::move(name)),
+      max_threads_(max_threads),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       posted_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
   CHECK(epoll_.valid() && posted_fd_.valid()) << "no more file descriptors";
@@ -66,7 +67,7 @@ absl::StatusOr<uint64_t> SocketLoop::Add(int fd, std::shared_ptr<Source> source)
 }
 
 void SocketLoop::Wait(uint64_t source, int fd, bool write, bool read) {
-  epoll_event event{.events = EPOLLONESHOT | (read ? EPOLLIN | EPOLLRDHUP : 0u) | (write ? EPOLLOUT : 0u),
+  epoll_event event{.events = EPOLLONESHOT | EPOLLRDHUP | (read ? EPOLLIN : 0u) | (write ? EPOLLOUT : 0u),
                     .data = {.u64 = source}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);  // fails if it was removed meanwhile
 }
@@ -133,7 +134,8 @@ bool SocketLoop::RunOne() {
       if (it == sources_.end()) return true;
       source = it->second;
     }
-    if (--idle_ == 0) AddThread();  // somebody must wait while this one works
+    // Somebody must wait while this one works.
+    if (--idle_ == 0 && (threads_ < max_threads_ || closed_)) AddThread();
   }
   LogExceptions("a link", [&] {
     if (source != nullptr) {

@@ -31,7 +31,8 @@ class SocketLoop {
     virtual void Ready() = 0;
   };
 
-  explicit SocketLoop(std::string name);
+  // Work that blocks occupies a thread each, `max_threads` at most. Further work waits until one of them is free.
+  explicit SocketLoop(std::string name, int max_threads = 1024);
   ~SocketLoop();  // waits for calls of Ready() and posted work to end, then releases the sources
 
   // Registers a socket; Wait() starts to watch it. RESOURCE_EXHAUSTED if epoll takes no more sockets.
@@ -54,6 +55,7 @@ class SocketLoop {
   // More than these end.
   static constexpr int kMaxIdle = 16;
   const std::string name_;
+  const int max_threads_;
   const FileHandle epoll_;
   const FileHandle posted_fd_;  // counts what is in posted_
   Mutex mutex_;

@@ -11,30 +11,30 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "thalweg/base/logging.h"
+#include "thalweg/base/mutex.h"
 #include "thalweg/base/status.h"
+#include "thalweg/transport/resolve.h"
 
 namespace thalweg {
 namespace {
 
 // A connection without acknowledgements is closed after this time, as gRPC's channels are.
 constexpr int kUserTimeoutMs = 10'000;
+// Strangers can connect. When more links have not greeted, the oldest is closed.
+constexpr size_t kMaxUnknownLinks = 256;
 
-using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+constexpr absl::Duration kListenLookupTime = absl::Seconds(60);  // for a name server, before a server listens
 
-absl::StatusOr<Addresses> Resolve(const std::string& host, int port, int flags) {
-  const std::string name(absl::StripSuffix(absl::StripPrefix(host, "["), "]"));
-  const addrinfo hints{.ai_flags = flags | AI_NUMERICSERV, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(name.c_str(), absl::StrCat(port).c_str(), &hints, &found); error != 0) {
-    return Unavailable("Cannot resolve ", host, ": ", gai_strerror(error));
-  }
-  return Addresses(found, freeaddrinfo);
+std::string WithoutBrackets(const std::string& host) {
+  return std::string(absl::StripSuffix(absl::StripPrefix(host, "["), "]"));
 }
 
 void SetOption(int socket, int level, int option, int value) {
@@ -63,12 +63,38 @@ class TcpListener : public LinkListener {
     }
     if (!client.valid()) return nullptr;
     Configure(client.get());
-    return TcpLink::Create(loop, std::move(client), std::move(handlers), options_);
+    std::shared_ptr<TcpLink> link = TcpLink::Create(loop, std::move(client), std::move(handlers), options_);
+    if (const std::shared_ptr<TcpLink> oldest = AddUnknown(link); oldest != nullptr) oldest->Break();
+    return link;
   }
 
  private:
+  // Returns a link that has not greeted, if there are too many of them.
+  std::shared_ptr<TcpLink> AddUnknown(const std::shared_ptr<TcpLink>& link) {
+    MutexLock lock(&mutex_);
+    unknown_.push_back(link);
+    std::shared_ptr<TcpLink> oldest;
+    while (!unknown_.empty()) {
+      oldest = unknown_.front().lock();
+      if (oldest != nullptr && !oldest->greeted() && !oldest->closed()) break;
+      unknown_.pop_front();
+      oldest = nullptr;
+    }
+    if (unknown_.size() <= kMaxUnknownLinks) return nullptr;
+    // Those behind the oldest may have greeted meanwhile.
+    std::erase_if(unknown_, [](const std::weak_ptr<TcpLink>& other) {
+      const std::shared_ptr<TcpLink> known = other.lock();
+      return known == nullptr || known->greeted() || known->closed();
+    });
+    if (unknown_.size() <= kMaxUnknownLinks) return nullptr;
+    unknown_.pop_front();
+    return oldest;
+  }
+
   const FileHandle socket_;
   const TcpLinkOptions options_;
+  Mutex mutex_;
+  std::deque<std::weak_ptr<TcpLink>> unknown_ ABSL_GUARDED_BY(mutex_);  // that have not greeted; oldest first
 };
 
 // Waits in short turns until the socket is ready.
@@ -138,7 +164,8 @@ absl::StatusOr<FileHandle> ListenTcp(const std::string& host, int port) {
   const bool all = host == "0.0.0.0" || host == "[::]";
   absl::Status status = Unavailable("no address");
   for (const std::string& name : all ? std::vector<std::string>{"[::]", "0.0.0.0"} : std::vector<std::string>{host}) {
-    ASSIGN_OR_RETURN(const Addresses addresses, Resolve(name, port, AI_PASSIVE));
+    ASSIGN_OR_RETURN(const HostAddresses addresses, ResolveHost(WithoutBrackets(name), port, AI_PASSIVE,
+                                                                absl::Now() + kListenLookupTime, [] { return false; }));
     FileHandle listener(socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (listener.valid() && addresses->ai_family == AF_INET6) {
       SetOption(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, all ? 0 : 1);
@@ -171,7 +198,8 @@ absl::StatusOr<FileHandle> DialTcp(const std::string& host, int port, const std:
   if (port <= 0 || port > 65535 || token.size() != TcpHeader::kTokenBytes) {
     return InvalidArgument("A server has offered port ", port, " and a token of ", token.size(), " bytes");
   }
-  ASSIGN_OR_RETURN(const Addresses addresses, Resolve(host, port, 0));
+  ASSIGN_OR_RETURN(const HostAddresses addresses,
+                   ResolveHost(WithoutBrackets(host), port, 0, deadline, [&] { return cancelled.load(); }));
   const Dialer dialer(deadline, cancelled);
   absl::StatusOr<FileHandle> client = Unavailable("no address");
   for (const addrinfo* i = addresses.get(); i != nullptr && !client.ok(); i = i->ai_next) {

@@ -27,7 +27,9 @@ constexpr uint64_t kTurnBytes = 8 << 20;
 constexpr size_t kMaxUnsentMessages = 64 << 10;
 constexpr size_t kMaxParts = 64;  // buffers per sendmsg()
 
-constexpr double kMinBytesPerSecond = 64e3;  // a message that is slower than this stalls
+// A slower message stalls. The second limit holds while other messages wait for the memory that this one occupies: the
+// largest message then occupies it for 36 minutes at most.
+constexpr double kMinBytesPerSecond = 64e3, kMinBytesPerSecondOfScarceMemory = 1e6;
 
 bool IsFull(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS; }
 
@@ -236,6 +238,7 @@ absl::StatusOr<std::optional<TcpLink::Received>> TcpLink::Read() {
                         .body = {incoming_->body, incoming_->header.body_bytes, std::move(incoming_->holder)}};
       incoming_.reset();
       begun_nanos_.store(0, std::memory_order_relaxed);
+      leased_.store(false, std::memory_order_relaxed);
       if (greeted()) return received;
       RETURN_IF_ERROR(Greet(received));
       continue;
@@ -335,14 +338,28 @@ absl::StatusOr<bool> TcpLink::PrepareBody() {
       starved_ = !lease.has_value();
     }
     if (!lease.has_value()) {
-      lease = options_.budget->Take(bytes, [weak = weak_from_this()](ReceiveBudget::Lease later) {
-        if (const auto self = weak.lock(); self != nullptr) self->Granted(std::move(later));
-      });
-      if (!lease.has_value()) return false;
+      uint64_t ticket = 0;
+      lease = options_.budget->Take(
+          bytes,
+          [weak = weak_from_this()](ReceiveBudget::Lease later) {
+            if (const auto self = weak.lock(); self != nullptr) self->Granted(std::move(later));
+          },
+          &ticket);
+      if (!lease.has_value()) {
+        bool closed = false;
+        {
+          MutexLock lock(&mutex_);
+          closed = closed_;
+          ticket_ = ticket;
+        }
+        if (closed) options_.budget->Cancel(ticket);
+        return false;
+      }
       MutexLock lock(&mutex_);
       starved_ = false;
     }
     incoming_->lease = *std::move(lease);
+    leased_.store(true, std::memory_order_relaxed);
     begun_nanos_.store(RealClock().MonotonicNanos(), std::memory_order_relaxed);
   }
   // Large memory comes from the system when it is first written, so a sender gets only what it sends.
@@ -382,8 +399,12 @@ bool TcpLink::stalled() const {
     MutexLock lock(&mutex_);
     if (starved_) return false;
   }
+  if (elapsed <= options_.stall_timeout) return false;
+  const bool scarce = options_.budget != nullptr && options_.budget->waiting() > 0;
   const auto got = static_cast<double>(got_bytes_.load(std::memory_order_relaxed));
-  return elapsed > options_.stall_timeout && got < kMinBytesPerSecond * absl::ToDoubleSeconds(elapsed);
+  return got <
+         (scarce && leased_.load(std::memory_order_relaxed) ? kMinBytesPerSecondOfScarceMemory : kMinBytesPerSecond) *
+             absl::ToDoubleSeconds(elapsed);
 }
 
 // ---- The end ----
@@ -391,7 +412,7 @@ bool TcpLink::stalled() const {
 void TcpLink::Break() { shutdown(socket_.get(), SHUT_RDWR); }
 
 bool TcpLink::HangsUp() const {
-  pollfd state{.fd = socket_.get(), .events = 0, .revents = 0};
+  pollfd state{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
   return poll(&state, 1, 0) == 1;
 }
 
@@ -400,20 +421,28 @@ bool TcpLink::Detach() {
   std::shared_ptr<const Handlers> handlers;
   std::deque<Unsent> unsent;
   std::optional<ReceiveBudget::Lease> lease;
+  uint64_t ticket = 0;
   {
     MutexLock lock(&mutex_);
     if (closed_) return false;
     closed_ = true;
+    ticket = ticket_;
     unsent.swap(unsent_);
     unsent_bytes_ = 0;
     lease.swap(lease_);
     handlers.swap(handlers_);
   }
+  if (ticket != 0) options_.budget->Cancel(ticket);
   shutdown(socket_.get(), SHUT_RDWR);
   loop_->Remove(id_, socket_.get());
   return true;
 }
 
 void TcpLink::Close() { Detach(); }
+
+bool TcpLink::closed() const {
+  MutexLock lock(&mutex_);
+  return closed_;
+}
 
 }  // namespace thalweg

@@ -54,6 +54,7 @@ class TcpLink : public Link, public SocketLoop::Source, public std::enable_share
 
   absl::Status Start(Side side) override;
   bool greeted() const override { return greeted_.load(std::memory_order_acquire); }
+  bool closed() const;
   absl::Status Send(const LinkMessage& message, absl::Span<const absl::string_view> pieces,
                     std::shared_ptr<const void> holder) override;
   using Link::Send;
@@ -113,6 +114,7 @@ class TcpLink : public Link, public SocketLoop::Source, public std::enable_share
   // has come of it.
   std::atomic<int64_t> begun_nanos_;
   std::atomic<uint64_t> got_bytes_{0};
+  std::atomic<bool> leased_{false};  // the message has memory of the budget
 
   // Only the thread that receives.
   std::vector<char> buffer_;
@@ -124,6 +126,7 @@ class TcpLink : public Link, public SocketLoop::Source, public std::enable_share
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool starved_ ABSL_GUARDED_BY(mutex_) = false;                       // waits for memory, and does not read
   std::optional<ReceiveBudget::Lease> lease_ ABSL_GUARDED_BY(mutex_);  // was granted meanwhile
+  uint64_t ticket_ ABSL_GUARDED_BY(mutex_) = 0;                        // of the last wait for memory
   std::deque<Unsent> unsent_ ABSL_GUARDED_BY(mutex_);
   uint64_t front_sent_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes of the first unsent message
   uint64_t unsent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -285,6 +285,96 @@ TEST_F(TcpServerWithLittleMemoryTest, AClientThatGoesGivesItsMemoryToTheNext) {
   EXPECT_EQ(received[0].first, 2);
 }
 
+// It cannot read, as there is no memory, but it notices.
+TEST_F(TcpServerWithLittleMemoryTest, AClientThatWaitsForMemoryAndGoesIsNoticed) {
+  const FileHandle first = ConnectAndGreet();
+  FileHandle second = ConnectAndGreet();
+  const FileHandle third = ConnectAndGreet();
+  Write(first, BytesOf({.kind = LinkMessage::kCall, .call = 1, .body_bytes = 1 << 20}));
+  while (budget_->taken() == 0) std::this_thread::yield();
+  Write(second, BytesOf({.kind = LinkMessage::kCall, .call = 2, .body_bytes = 1 << 20}));
+  Write(third, BytesOf({.kind = LinkMessage::kCall, .call = 3, .body_bytes = 1 << 20}));
+  while (budget_->waiting() < 2) std::this_thread::yield();
+  second = FileHandle();
+  EXPECT_EQ(WaitForLosses(1).size(), 1);
+  EXPECT_EQ(budget_->waiting(), 1) << "nobody waits for a client that has gone";
+  links_[2]->Close();
+  EXPECT_EQ(budget_->waiting(), 0);
+}
+
+TEST_F(TcpServerWithLittleMemoryTest, ASlowClientGoesIfOthersWaitForItsMemory) {
+  const FileHandle slow = ConnectAndGreet();
+  Write(slow, BytesOf({.kind = LinkMessage::kCall, .call = 1, .body_bytes = 3 << 20}) + std::string(3'000'000, 'x'));
+  while (budget_->taken() == 0) std::this_thread::yield();
+  FileHandle next = ConnectAndGreet();
+  Write(next, BytesOf({.kind = LinkMessage::kCall, .call = 2, .body_bytes = 1 << 20}));
+  while (budget_->waiting() == 0) std::this_thread::yield();
+  const absl::Time deadline = absl::Now() + kTcpTestTimeout;
+  while (!links_[0]->stalled() && absl::Now() < deadline) std::this_thread::yield();
+  next = FileHandle();
+  EXPECT_EQ(WaitForLosses(1).size(), 1);
+  EXPECT_FALSE(links_[0]->stalled()) << "nobody else wants the memory";
+}
+
+TEST(ReceiveBudget, ManyWhoAreGoneAreNoDeepRecursion) {
+  const auto budget = std::make_shared<ReceiveBudget>(1);
+  uint64_t ticket = 0;
+  int granted = 0;
+  {
+    const std::optional<ReceiveBudget::Lease> all = budget->Take(1, nullptr, &ticket);
+    ASSERT_TRUE(all.has_value());
+    for (int i = 0; i < 300'000; ++i) {
+      ASSERT_FALSE(budget
+                       ->Take(
+                           1, [&](ReceiveBudget::Lease) { ++granted; }, &ticket)
+                       .has_value());
+    }
+    budget->Cancel(ticket);
+  }
+  EXPECT_EQ(granted, 299'999);
+  EXPECT_EQ(budget->taken(), 0);
+}
+
+// Those that say nothing do not keep others out, and do not take all descriptors.
+TEST_F(TcpServerTest, LinksThatHaveNotGreetedAreBounded) {
+  const FileHandle known = ConnectAndGreet();
+  std::vector<FileHandle> strangers;
+  for (int i = 0; i < 300; ++i) strangers.push_back(Connect());
+  EXPECT_EQ(WaitForLosses(44).size(), 44);
+  EXPECT_TRUE(HangsUp(strangers.front()));
+  Write(known, BytesOf({.kind = LinkMessage::kCall, .call = 5}));
+  EXPECT_EQ(WaitForMessages(1).size(), 1);
+  Write(strangers.back(), Hello() + BytesOf({.kind = LinkMessage::kCall, .call = 6}));
+  EXPECT_EQ(WaitForMessages(2).size(), 2);
+}
+
+TEST(SocketLoop, WorkThatBlocksTakesABoundedNumberOfThreads) {
+  Mutex mutex;
+  CondVar changed;
+  int running = 0, most = 0, over = 0;
+  bool go = false;
+  {
+    SocketLoop loop("few", 3);
+    for (int i = 0; i < 20; ++i) {
+      loop.Post([&] {
+        MutexLock lock(&mutex);
+        most = std::max(most, ++running);
+        changed.SignalAll();
+        while (!go) changed.Wait(&mutex);
+        --running;
+        ++over;
+        changed.SignalAll();
+      });
+    }
+    MutexLock lock(&mutex);
+    while (running < 3) changed.Wait(&mutex);
+    go = true;
+    changed.SignalAll();
+    while (over < 20) changed.Wait(&mutex);
+  }
+  EXPECT_EQ(most, 3);
+}
+
 TEST_F(TcpServerTest, WithoutFileDescriptorsNobodyIsAccepted) {
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/collectives/task_collectives.h"
 
 namespace thalweg {
 namespace {
@@ -120,6 +121,21 @@ TEST(CollectiveGroups, FindTheSourceOfABroadcast) {
   EXPECT_EQ(receiver.status, absl::OkStatus());
   EXPECT_EQ(receiver.instance.source_rank(), 1);
   EXPECT_EQ(second.Broadcast(groups, 0, true).status->code(), absl::StatusCode::kInternal);
+}
+
+// A graph may have instance keys that are computed anew in every step.
+TEST(GraphCollectives, RemembersTheNewestInstances) {
+  GraphCollectives graph("/job:w/replica:0/task:0", nullptr, "/job:w/replica:0/task:0");
+  const int n = static_cast<int>(GraphCollectives::kMaxSources) + 1000;
+  for (int i = 0; i < n; ++i) graph.AddSource(1, i, "CPU:0", i % 7);
+  EXPECT_EQ(graph.FindSource(1, 0, "CPU:0"), std::nullopt);
+  EXPECT_EQ(graph.FindSource(1, 999, "CPU:0"), std::nullopt);
+  EXPECT_EQ(graph.FindSource(1, 1000, "CPU:0"), 1000 % 7);
+  EXPECT_EQ(graph.FindSource(1, n - 1, "CPU:0"), (n - 1) % 7);
+  graph.AddSource(2, 5, "CPU:0", 3);
+  graph.Forget(1);
+  EXPECT_EQ(graph.FindSource(1, n - 1, "CPU:0"), std::nullopt);
+  EXPECT_EQ(graph.FindSource(2, 5, "CPU:0"), 3);
 }
 
 }  // namespace

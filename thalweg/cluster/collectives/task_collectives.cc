@@ -43,7 +43,12 @@ std::optional<int> GraphCollectives::FindSource(int32_t group_key, int32_t insta
 
 void GraphCollectives::AddSource(int32_t group_key, int32_t instance_key, const std::string& device, int source) {
   MutexLock lock(&mutex_);
-  sources_[{group_key, instance_key, device}] = source;
+  const auto [it, is_new] = sources_.insert_or_assign({group_key, instance_key, device}, source);
+  if (!is_new) return;
+  sources_by_age_.push_back(it->first);
+  if (sources_by_age_.size() <= kMaxSources) return;
+  sources_.erase(sources_by_age_.front());
+  sources_by_age_.pop_front();
 }
 
 std::set<std::string> GraphCollectives::OtherTasks() const {
@@ -55,6 +60,7 @@ void GraphCollectives::Forget(int32_t group_key) {
   MutexLock lock(&mutex_);
   std::erase_if(groups_, [&](const auto& entry) { return entry.first.first == group_key; });
   std::erase_if(sources_, [&](const auto& entry) { return std::get<0>(entry.first) == group_key; });
+  std::erase_if(sources_by_age_, [&](const auto& key) { return std::get<0>(key) == group_key; });
 }
 
 std::optional<Tensor> TaskCollectives::StepPart::AllocateShared(int32_t group_key, const Device& device, DType dtype,

@@ -5,10 +5,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -43,6 +45,7 @@ class GraphCollectives {
   void AddGroup(int32_t group_key, const std::string& device, std::shared_ptr<const CollectiveGroup> group);
   std::optional<int> FindSource(int32_t group_key, int32_t instance_key, const std::string& device) const;
   void AddSource(int32_t group_key, int32_t instance_key, const std::string& device, int source);
+  static constexpr size_t kMaxSources = 1 << 16;
   // All other tasks of the groups in the cache, also of those that were forgotten since.
   std::set<std::string> OtherTasks() const;
   // Removes a group from the cache after an error, so that the leader is asked again.
@@ -52,7 +55,10 @@ class GraphCollectives {
   mutable Mutex mutex_;
   std::set<std::string> other_tasks_ ABSL_GUARDED_BY(mutex_);
   std::map<std::pair<int32_t, std::string>, std::shared_ptr<const CollectiveGroup>> groups_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::tuple<int32_t, int32_t, std::string>, int> sources_ ABSL_GUARDED_BY(mutex_);
+  // The newest kMaxSources: keys may be computed anew in every step. The leader is asked again about older ones.
+  using SourceKey = std::tuple<int32_t, int32_t, std::string>;
+  std::map<SourceKey, int> sources_ ABSL_GUARDED_BY(mutex_);
+  std::deque<SourceKey> sources_by_age_ ABSL_GUARDED_BY(mutex_);
 };
 
 struct TaskCollectivesOptions {

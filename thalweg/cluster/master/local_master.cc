@@ -82,6 +82,7 @@ class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
                 .folding_device = o.devices->devices()[0],
                 .timer = &master_.timer_,
                 .health = o.health,
+                .membership = o.membership,
                 .gate = o.gate,
                 .sequences = o.sequences,
                 .monitor = o.monitor};
@@ -94,6 +95,7 @@ class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
       ASSIGN_OR_RETURN(const TaskId self, FindSelf(*cluster_, request_.target()));
       ASSIGN_OR_RETURN(session_.workers, o.make_workers(*cluster_, self));
       session_.self = self.ToString();
+      session_.membership = nullptr;
     }
     ASSIGN_OR_RETURN(const std::vector<DeviceName> filters, ParseFilters(session_.config));
     Membership& membership = cluster_.has_value() ? own_membership_ : *o.membership;

@@ -41,6 +41,7 @@ struct MasterSessionOptions {
   std::shared_ptr<Device> folding_device;  // computes constants during optimization
   Timer* timer = nullptr;                  // borrowed; runs the deadlines of steps
   PeerHealth* health = nullptr;            // borrowed
+  Membership* membership = nullptr;        // borrowed; nullptr: the server's does not hold for the session's cluster
   UpdateGate* gate = nullptr;              // borrowed; nullptr: steps are not held back
   CollectiveStepIds* sequences = nullptr;  // borrowed; shared with the server's worker
   TaskMonitor* monitor = nullptr;          // borrowed; nullptr: steps are not recorded
