@@ -25,8 +25,10 @@ TEST(FusedTest, ArgumentsFitTheResult) {
     return RunOp("_FusedMatMul", {a, b, std::vector<Tensor>{bias}}, {{"num_args", 1}, {"fused_ops", fused}});
   };
   ExpectTensor((*run(Tensor::Vector<float>({1, -20}), {"BiasAdd", "Relu"}))[0], Tensor::Of<float>({1, 2}, {8, 0}));
-  ExpectInvalid(run(Tensor::Vector<float>({1}), ops).status(), "must be a vector of 2 elements, got shape [1]");
-  ExpectInvalid(run(Tensor::Vector<float>({1}), {"FusedBatchNorm"}).status(), "takes 4 arguments, got num_args = 1");
+  ExpectInvalid(run(Tensor::Vector<float>({1}), ops).status(),
+                "fused argument 0 must be a vector of 2 elements, got shape [1]");
+  ExpectInvalid(run(Tensor::Vector<float>({1}), {"FusedBatchNorm"}).status(),
+                "[FusedBatchNorm] takes 4 arguments, got num_args = 1");
 }
 
 TEST(FusedTest, UnaryCompositionsKnowTheirOps) {
@@ -41,7 +43,7 @@ TEST(FusedTest, UnaryCompositionsKnowTheirOps) {
 TEST(FusedTest, AParallelConcatChangesOnlyItsOwnTensor) {
   const Tensor value = Tensor::Of<float>({2, 1}, {1, 2}), row = Tensor::Of<float>({1, 1}, {5});
   ExpectInvalid(KernelError("_ParallelConcatUpdate", {value, row}, {{"loc", 1}}),
-                "changes only the result of a _ParallelConcatStart");
+                "_ParallelConcatUpdate changes only the result of a _ParallelConcatStart");
   ExpectTensor(value, Tensor::Of<float>({2, 1}, {1, 2}));
 }
 
