@@ -15,6 +15,7 @@ import threading
 _callbacks = []
 _failed = False
 _called = False
+_missing_in_thread = None  # the message about an op that a thread missed
 
 
 def when_script_ends(callback):
@@ -44,22 +45,66 @@ def _notice_code(code):
         _failed = code not in (None, 0)
 
 
-def _repeat_missing_op(error):
+def _missing_op(error):
+    found = re.search(r"Op type not registered '.*", str(error))
+    return found and found.group()
+
+
+def _repeat_missing_op(message):
     """TensorFlow ends its messages with stack traces, in which an op that the server does not have is easily missed."""
-    missing = re.search(r"Op type not registered '.*", str(error))
-    if missing:
-        sys.stderr.write("thalweg: %s\n" % missing.group())
+    if message:
+        sys.stderr.write("thalweg: %s\n" % message)
         sys.stderr.flush()
+
+
+def _note_missing_op(error):
+    """The script goes on after an exception in a thread. The message is repeated when it ends."""
+    global _missing_in_thread
+    _missing_in_thread = _missing_op(error) or _missing_in_thread
+
+
+def _watch_threads():
+    hook = getattr(threading, "excepthook", None)
+    if hook is not None:
+
+        def noting_hook(args):
+            hook(args)
+            _note_missing_op(args.exc_value)
+
+        threading.excepthook = noting_hook
+        return
+    start = threading.Thread.start  # before Python 3.8
+
+    def noting_start(self):
+        run = self.run
+
+        def noting_run():
+            try:
+                run()
+            except Exception as error:
+                _note_missing_op(error)
+                raise
+
+        self.run = noting_run
+        try:
+            start(self)
+        except BaseException:
+            self.run = run
+            raise
+
+    threading.Thread.start = noting_start
 
 
 def _watch_exits():
     excepthook, sys_exit, os_exit = sys.excepthook, sys.exit, os._exit
 
     def failing_excepthook(*args):
-        global _failed
+        global _failed, _missing_in_thread
         _failed = True
         excepthook(*args)
-        _repeat_missing_op(args[1])
+        missing = _missing_op(args[1])
+        _repeat_missing_op(missing)
+        _missing_in_thread = None if missing else _missing_in_thread
 
     def noticing_exit(code=None):
         _notice_code(code)
@@ -91,8 +136,10 @@ def _watch_quitter(quitter):
 @atexit.register
 def _at_exit():
     # The interpreter keeps the exception that ended the script, whatever hook has printed it.
+    _repeat_missing_op(_missing_in_thread)
     _call(not _failed and not hasattr(sys, "last_type"))
 
 
 _watch_exits()
+_watch_threads()
 os.register_at_fork(after_in_child=_forget_callbacks)

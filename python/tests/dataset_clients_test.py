@@ -6,6 +6,7 @@ them by itself, so that its wrappers (OptimizeDataset, ModelDataset, ...) are se
 """
 
 import os
+import struct
 import subprocess
 import tempfile
 import time
@@ -200,6 +201,205 @@ class ClientsTest(unittest.TestCase):
             return values + self.drain(session, first)[-2:] + self.drain(session, second)[-1:]
 
         self.compare(program)
+
+    def test_a_device_that_falls_behind_blocks_the_others(self):
+        from tensorflow.python.data.ops import multi_device_iterator_ops
+        iterator = multi_device_iterator_ops.MultiDeviceIterator(
+            Dataset.range(9), ["/cpu:0", "/cpu:0"], max_buffer_size=2, prefetch_buffer_size=0)
+        first, second = iterator.get_next()
+
+        def program(session):
+            session.run(iterator.initializer)
+            # Two elements of the second device are kept. Then the first has to wait.
+            values = [int(session.run(first)) for _ in range(3)]
+            options = v1.RunOptions(timeout_in_ms=1500)
+            try:
+                values.append(int(session.run(first, options=options)))
+                values.append(int(session.run(first, options=options)))
+                values.append(int(session.run(first, options=options)))
+            except tf.errors.DeadlineExceededError:
+                values = ["waits"]
+            return values + [int(session.run(second)) for _ in range(2)]
+
+        with v1.Session(self.target, graph=self.graph) as session:
+            self.assertEqual(program(session), ["waits", 1, 3])
+
+    if tf.__version__ < "2":  # later versions have it, too, but 2.15 calls it on another device in eager mode only
+
+        def test_copies_to_a_device(self):
+            dataset = Dataset.range(5).map(lambda x: x * x)
+            self.elements(dataset.apply(experimental.copy_to_device("/cpu:0")),
+                          dataset.apply(experimental.copy_to_device("/cpu:0")).prefetch(2),
+                          dataset.apply(experimental.prefetch_to_device("/cpu:0", 2)))
+
+    def test_the_fastest_branch(self):
+        from tensorflow.python.framework import function
+        get = tf.raw_ops
+
+        @function.Defun(tf.variant, tf.int64)
+        def double(dataset, offset):
+            @function.Defun(tf.int64, tf.int64)
+            def add(x, y):
+                return x + y
+            return get.MapDataset(input_dataset=dataset, other_arguments=[offset], f=add, output_types=[tf.int64],
+                                  output_shapes=[tf.TensorShape([])])
+
+        dataset = Dataset.range(7)
+        spec = dict(output_types=[tf.int64], output_shapes=[tf.TensorShape([])])
+        branches = get.ChooseFastestBranchDataset(
+            input_dataset=dataset._variant_tensor, ratio_numerator=1, ratio_denominator=1,
+            other_arguments=[tf.constant(10, tf.int64)] * 2, num_elements_per_branch=2, branches=[double, double],
+            other_arguments_lengths=[1, 1], **spec)
+        iterator = get.IteratorV2(shared_name="branches", container="", **spec)
+        start = get.MakeIterator(dataset=branches, iterator=iterator)
+        element = get.IteratorGetNext(iterator=iterator, **spec)
+
+        def program(session):
+            session.run(start)
+            return self.drain(session, element)
+
+        self.compare(program)
+
+    def test_wrappers_that_programs_rarely_use(self):
+        raw, spec = tf.raw_ops, dict(output_types=[tf.int64], output_shapes=[tf.TensorShape([])])
+        dataset = Dataset.range(6)
+
+        def elements(variant, name, **more):
+            iterator = raw.IteratorV2(shared_name=name, container="", **dict(spec, **more))
+            return (raw.MakeIterator(dataset=variant, iterator=iterator),
+                    raw.IteratorGetNext(iterator=iterator, **dict(spec, **more)))
+
+        pool = raw.ThreadPoolHandle(num_threads=2, max_intra_op_parallelism=1, display_name="pool", container="",
+                                    shared_name="pool")
+        pairs = [tf.TensorShape([None])]
+        ten = Dataset.range(10).batch(4)._variant_tensor
+        cases = [
+            elements(raw.ThreadPoolDataset(input_dataset=dataset._variant_tensor, thread_pool=pool, **spec), "pooled"),
+            elements(raw.AssertNextDataset(
+                input_dataset=raw.TakeDataset(
+                    input_dataset=raw.SkipDataset(input_dataset=dataset._variant_tensor, count=tf.constant(1, tf.int64), **spec),
+                    count=tf.constant(3, tf.int64), **spec), transformations=["Take", "Skip"], **spec), "right"),
+            elements(raw.AssertNextDataset(
+                input_dataset=raw.TakeDataset(input_dataset=dataset._variant_tensor, count=tf.constant(3, tf.int64),
+                                              **spec), transformations=["Map"], **spec), "wrong"),
+            elements(raw.RebatchDataset(input_dataset=ten, num_replicas=tf.constant(2, tf.int64),
+                                        output_types=[tf.int64], output_shapes=pairs), "rebatched", output_shapes=pairs),
+        ]
+        if tf.__version__ >= "2":
+            cases.append(elements(raw.ListDataset(tensors=[tf.constant(i, tf.int64) for i in range(3)], **spec), "listed"))
+        for start, element in cases:
+
+            def program(session):
+                try:
+                    session.run(start)
+                except tf.errors.OpError as error:
+                    return type(error).__name__
+                return self.drain(session, element)
+
+            self.compare(program)
+
+    def test_lmdb(self):
+        """A database made by hand: a root, two leaves, and a value on pages of its own. TensorFlow reads it with LMDB."""
+        def compare(program):
+            if tf.__version__ < "2":
+                return self.compare(program)
+            with v1.Session(self.target, graph=self.graph) as session:  # TensorFlow 2 cannot read them anymore
+                program(session)
+
+        size = 4096
+        pages = [bytearray(size) for _ in range(7)]
+
+        def page(number, flags, nodes=()):
+            ends = 16 + 2 * len(nodes)
+            struct.pack_into("<QHHHH", pages[number], 0, number, 0, flags, ends, size)
+            at = size
+            for i, (head, key, value) in enumerate(nodes):
+                at -= (8 + len(key) + len(value) + 1) // 2 * 2
+                struct.pack_into("<H", pages[number], 16 + 2 * i, at)
+                pages[number][at:at + 8 + len(key) + len(value)] = head + struct.pack("<H", len(key)) + key + value
+            struct.pack_into("<H", pages[number], 14, at)
+
+        for i in range(2):  # the descriptions
+            struct.pack_into("<QHHHH", pages[i], 0, i, 0, 8, 0, 0)
+            struct.pack_into("<IIQQ", pages[i], 16, 0xBEEFC0DE, 1, 0, size * len(pages))
+            struct.pack_into("<IHHQQQQQ", pages[i], 40, size, 0, 0, 0, 0, 0, 0, 2**64 - 1)
+            struct.pack_into("<IHHQQQQQ", pages[i], 88, 0, 0, 2, 1, 2, 2, 4, 2)
+            struct.pack_into("<QQ", pages[i], 136, len(pages) - 1, i + 1)
+        value = bytes(range(250)) * 20
+        page(2, 1, [(struct.pack("<IH", 3, 0), b"", b""), (struct.pack("<IH", 4, 0), b"c", b"")])
+        page(3, 2, [(struct.pack("<IH", 3, 0), b"a", b"one"), (struct.pack("<IH", 0, 0), b"bb", b"")])
+        page(4, 2, [(struct.pack("<IH", 5, 0), b"c", b"three"), (struct.pack("<IH", len(value), 1), b"d", struct.pack("<Q", 5))])
+        struct.pack_into("<QHHI", pages[5], 0, 5, 0, 4, 2)
+        pages[5][16:], pages[6][:] = value[:size - 16], value[size - 16:].ljust(size, b"\0")
+        os.mkdir(self.path("base"))
+        for name in (self.path("base/data.mdb"), self.path("file")):
+            with open(name, "wb") as f:
+                f.write(b"".join(pages))
+        with open(self.path("other"), "wb") as f:
+            f.write(b"not a database" * 1000)
+
+        spec = dict(output_types=[tf.string] * 2, output_shapes=[tf.TensorShape([])] * 2)
+        for i, names in enumerate(([self.path("base")], [self.path("file"), self.path("base")])):
+            iterator = tf.raw_ops.IteratorV2(shared_name="lmdb%d" % i, container="", **spec)
+            start = tf.raw_ops.MakeIterator(dataset=tf.raw_ops.LMDBDataset(filenames=names, **spec), iterator=iterator)
+            element = tf.raw_ops.IteratorGetNext(iterator=iterator, **spec)
+
+            def program(session):
+                session.run(start)
+                return self.drain(session, element)
+
+            compare(program)
+            with v1.Session(self.target, graph=self.graph) as session:
+                self.assertEqual(len(program(session)), 4 * len(names) + 1)
+        bad = tf.raw_ops.IteratorV2(shared_name="bad", container="", **spec)
+        start = tf.raw_ops.MakeIterator(dataset=tf.raw_ops.LMDBDataset(filenames=[self.path("other")], **spec), iterator=bad)
+        get = tf.raw_ops.IteratorGetNext(iterator=bad, **spec)
+        with v1.Session(self.target, graph=self.graph) as session:
+            session.run(start)
+            with self.assertRaisesRegex(tf.errors.DataLossError, "not an LMDB database"):
+                session.run(get)
+
+        queue = v1.FIFOQueue(2, tf.string)
+        fill = queue.enqueue(self.path("file"))
+        reader = v1.LMDBReader()
+        record = reader.read(queue)
+
+        def read(session):
+            session.run(fill)
+            return [plain(session.run(record)) for _ in range(4)]
+
+        compare(read)
+
+    def test_shards_of_files(self):
+        names = [self.path("part%d" % i) for i in range(5)]
+        for i, name in enumerate(names):
+            with open(name, "w") as f:
+                f.writelines("%d.%d\n" % (i, line) for line in range(2))
+        raw = tf.raw_ops
+        spec = dict(output_types=[tf.string], output_shapes=[tf.TensorShape([])])
+        readers = {
+            "read": v1.data.TextLineDataset(names),
+            "flat": Dataset.from_tensor_slices(names).flat_map(v1.data.TextLineDataset),
+            "interleave": Dataset.from_tensor_slices(names).interleave(v1.data.TextLineDataset, cycle_length=2),
+        }
+        policies = (0, 1, 2) if tf.__version__ >= "2" else (0,)
+        for name, dataset in readers.items():
+            for policy in policies:
+                more = dict(auto_shard_policy=policy) if tf.__version__ >= "2" else {}
+                if name == "read" and policy == 1 or name == "read" and policy == 0:
+                    continue  # a reader of a constant list of files is another kind of source for TensorFlow
+                variant = raw.AutoShardDataset(input_dataset=dataset._variant_tensor, num_workers=tf.constant(2, tf.int64),
+                                               index=tf.constant(1, tf.int64), **dict(spec, **more))
+                iterator = raw.IteratorV2(shared_name="%s%d" % (name, policy), container="", **spec)
+                start = raw.MakeIterator(dataset=variant, iterator=iterator)
+                element = raw.IteratorGetNext(iterator=iterator, **spec)
+
+                def program(session):
+                    session.run(start)
+                    return self.drain(session, element)
+
+                with self.subTest(name=name, policy=policy):
+                    self.compare(program)
 
     def test_cache_in_a_file(self):
         for i in range(2):

@@ -26,6 +26,19 @@ class ScriptEndTest(JobTest):
         lines = [line for line in process.output.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
         self.assertRegex(lines[-1], r"^thalweg: Op type not registered 'Fact' \(node 'claim'\)")
 
+    def test_a_missing_op_with_a_near_name(self):
+        process = self.start("missing_op.py", "--how=near")
+        self.assert_ends(process, "one is 1", code=1)
+        lines = [line for line in process.output.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
+        self.assertRegex(lines[-1], r"^thalweg: Op type not registered 'QuantizedReluX' \(node 'claim'\); the most similar "
+                         "op type is 'QuantizedRelu6?'")
+
+    def test_a_missing_op_in_a_thread_is_the_last_word(self):
+        process = self.start("missing_op.py", "--how=thread")
+        self.assert_ends(process, "the script goes on")
+        lines = [line for line in process.output.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
+        self.assertRegex(lines[-1], r"^thalweg: Op type not registered 'Fact' \(node 'claim'\)")
+
     def test_join_ends_the_script_with_its_job(self):
         hosts = self.cluster(1, 1)
         ps, = self.start_job("ps_falls_through.py", hosts, "ps", 1)

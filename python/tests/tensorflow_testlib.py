@@ -58,10 +58,10 @@ def eval_messages():
 EvalSteps, EvalResults = eval_messages()
 
 
-# Ops of tf.contrib, which TensorFlow 2 does not have. cluster_programs_test.py and
+# Ops of tf.contrib and others which TensorFlow 2 does not have. cluster_programs_test.py and
 # tensorflow1/contrib_factorization_test.py compare them with TensorFlow 1.
-CONTRIB = ("GatherTree", "MaskedMatmul", "Resampler", "ResamplerGrad", "SkipGramGenerateCandidates", "SparseFeatureCross",
-           "SparseFeatureCrossV2", "WALSComputePartialLhsAndRhs")
+CONTRIB = ("CompareAndBitpack", "GatherTree", "MaskedMatmul", "Resampler", "ResamplerGrad", "SkipGramGenerateCandidates",
+           "SparseFeatureCross", "SparseFeatureCrossV2", "WALSComputePartialLhsAndRhs")
 
 
 def registered_ops():

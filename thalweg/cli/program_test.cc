@@ -190,13 +190,14 @@ TEST_F(ProgramTest, OpsAreListed) {
 }
 
 TEST_F(ProgramTest, MissingOpsAreListedWithTheReason) {
-  Write("registry.txt", "# Names of another registry.\n\nMul 1.15.5\nXlaLaunch\nLMDBReader\nNoSuchOp 2.15.1\n");
+  Write("registry.txt", "# Names of another registry.\n\nMul 1.15.5\nXlaLaunch\nCudnnRNN\nTwoRefsIn\nNoSuchOp 2.15.1\n");
   EXPECT_EQ(Run({"ops", "--missing", Path("registry.txt")}), 0);
   EXPECT_EQ(out_,
             "XlaLaunch: XLA\n"
-            "LMDBReader: it needs the library liblmdb, which Thalweg does not use\n"
+            "CudnnRNN: TensorFlow has it only for GPUs\n"
+            "TwoRefsIn: TensorFlow has it for its own tests\n"
             "NoSuchOp: not done yet\n"
-            "3 of 4 op types are missing\n");
+            "4 of 5 op types are missing\n");
   EXPECT_EQ(Run({"ops", "--missing", Path("nothing.txt")}), 1);
 }
 

@@ -15,6 +15,7 @@
 #include "thalweg/graph/op_schema.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/graph/shape_context.h"
+#include "thalweg/graph/similar_op.h"
 #include "thalweg/graph/unusable_node.h"
 #include "thalweg/proto/graph.pb.h"
 
@@ -167,7 +168,9 @@ absl::StatusOr<Node*> Graph::AddNode(NodeDef def, std::vector<Output> inputs, st
   if (!ValidName(def.name())) return InvalidArgument("Node name '", def.name(), "' is not valid");
   if (by_name_.contains(def.name())) return InvalidArgument("Node '", def.name(), "' is not unique");
   const OpSchema* schema = FindSchema(def.op());
-  if (schema == nullptr) return NotFound("Op type not registered '", def.op(), "'; node '", def.name(), "'");
+  if (schema == nullptr) {
+    return NotFound("Op type not registered '", def.op(), "'; node '", def.name(), "'", SuggestSimilarOp(def.op()));
+  }
   AddDefaultAttrs(schema->def, def);
   RETURN_IF_ERROR(CheckAttrs(schema->def, def));
   ASSIGN_OR_RETURN(NodeTypes types, ComputeTypes(schema->def, def));

@@ -2,11 +2,13 @@
 #include "thalweg/graph/later_attrs.h"
 
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_split.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "thalweg/graph/attr.h"
 
 namespace thalweg {
 namespace {
@@ -118,6 +120,15 @@ void RemoveLaterDefaults(const tensorflow::OpDef& op, tensorflow::NodeDef& node)
       node.mutable_attr()->erase(name);
     }
   }
+}
+
+void AddLaterTypes(const tensorflow::OpDef& op, tensorflow::NodeDef& node) {
+  if (op.name() != "_FusedConv2D" || HasAttr(node, "TArgs")) return;
+  const absl::StatusOr<DType> type = GetAttr<DType>(node, "T");
+  const absl::StatusOr<int64_t> count = GetAttr<int64_t>(node, "num_args");
+  constexpr int64_t kMostArgs = 16;
+  if (!type.ok() || !count.ok() || *count < 0 || *count > kMostArgs) return;
+  SetAttr(node, "TArgs", std::vector<DType>(*count, *type));
 }
 
 }  // namespace thalweg

@@ -15,4 +15,8 @@ namespace thalweg {
 // their default values. `op` is the definition of the node's type.
 void RemoveLaterDefaults(const tensorflow::OpDef& op, tensorflow::NodeDef& node);
 
+// Adds the types of the arguments to a _FusedConv2D of a TensorFlow 1.15 master. There all of them have the type T, and
+// the attribute TArgs does not exist.
+void AddLaterTypes(const tensorflow::OpDef& op, tensorflow::NodeDef& node);
+
 }  // namespace thalweg

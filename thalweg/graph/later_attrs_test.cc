@@ -39,5 +39,28 @@ TEST_F(LaterAttrsTest, AnotherValueStays) {
   EXPECT_TRUE(*GetAttr<bool>(node_, "allow_missing_files"));
 }
 
+TEST_F(LaterAttrsTest, AFusedConvolutionOfTensorFlow1GetsTheTypesOfItsArguments) {
+  tensorflow::OpDef op;
+  op.set_name("_FusedConv2D");
+  tensorflow::NodeDef node;
+  SetAttr(node, "T", kDouble);
+  SetAttr(node, "num_args", int64_t{2});
+  AddDefaultAttrs(op, node);
+  EXPECT_EQ(*GetAttr<std::vector<DType>>(node, "TArgs"), (std::vector<DType>{kDouble, kDouble}));
+  SetAttr(node, "num_args", int64_t{1});
+  AddDefaultAttrs(op, node);
+  EXPECT_EQ(GetAttr<std::vector<DType>>(node, "TArgs")->size(), 2u);  // those that are there stay
+}
+
+TEST_F(LaterAttrsTest, AHostileNumberOfArgumentsAllocatesNothing) {
+  tensorflow::NodeDef node;
+  SetAttr(node, "T", kFloat);
+  SetAttr(node, "num_args", int64_t{1} << 60);
+  tensorflow::OpDef op;
+  op.set_name("_FusedConv2D");
+  AddDefaultAttrs(op, node);
+  EXPECT_FALSE(HasAttr(node, "TArgs"));
+}
+
 }  // namespace
 }  // namespace thalweg

@@ -11,6 +11,7 @@
 #include "google/protobuf/text_format.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/graph/later_attrs.h"
 
 namespace thalweg {
 namespace {
@@ -431,6 +432,7 @@ absl::StatusOr<NodeTypes> ComputeTypes(const OpDef& op, const NodeDef& node) {
 }
 
 void AddDefaultAttrs(const OpDef& op, NodeDef& node) {
+  AddLaterTypes(op, node);
   for (const OpDef::AttrDef& attr : op.attr()) {
     if (attr.has_default_value() && !HasAttr(node, attr.name())) {
       (*node.mutable_attr())[attr.name()] = attr.default_value();

@@ -9,6 +9,7 @@
 #include "thalweg/graph/attr.h"
 #include "thalweg/graph/device_name.h"
 #include "thalweg/graph/op_schema.h"
+#include "thalweg/graph/similar_op.h"
 #include "thalweg/proto/graph.pb.h"
 
 namespace thalweg {
@@ -214,7 +215,7 @@ void Scope::SetSeeds(const OpDef& op, NodeDef& def) const {
 absl::StatusOr<Node*> Scope::TryAdd(absl::string_view op, const std::vector<OpInput>& inputs,
                                     std::vector<AttrArg> attrs) const {
   const OpSchema* schema = graph_->FindSchema(op);
-  if (schema == nullptr) return NotFound("Op type not registered '", op, "'");
+  if (schema == nullptr) return NotFound("Op type not registered '", op, "'", SuggestSimilarOp(op));
   if (schema->def.input_arg_size() != static_cast<int>(inputs.size())) {
     return InvalidArgument(op, " takes ", schema->def.input_arg_size(), " arguments, got ", inputs.size());
   }

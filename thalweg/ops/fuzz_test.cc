@@ -39,7 +39,8 @@ constexpr int kDegenerateCases = 6;  // cases per op
 // Ops that give no result to any of the usual cases: most of them need a file, a
 // cluster, or what another op has left in a resource.
 constexpr char kOnlyRefused[] =
-    R"(Abort Batch BatchFunction ExperimentalSqlDataset LoadDataset OptionalGetValue ParseExampleDataset SaveDataset
+    R"(Abort Batch BatchFunction ChooseFastestBranchDataset ImmutableConst _ParallelConcatUpdate
+        ExperimentalSqlDataset LoadDataset OptionalGetValue ParseExampleDataset SaveDataset
         SaveDatasetV2 SnapshotDatasetV2 SqlDataset ThalwegResourceAccumulatorTakeRound
         ThalwegSparseAccumulatorTakeRound Unbatch
         BoostedTreesCenterBias BoostedTreesCreateEnsemble ThalwegSnapshotValues

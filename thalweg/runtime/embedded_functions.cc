@@ -54,8 +54,17 @@ class Attachment {
     for (const auto& node : graph.nodes()) {
       if (node->schema() == nullptr) continue;
       for (const auto& attr : node->schema()->def.attr()) {
-        if (attr.type() != "func" || HasAttr(node->def(), absl::StrCat("_graph_of_", attr.name()))) continue;
-        ASSIGN_OR_RETURN(const NameAttrList f, GetAttr<NameAttrList>(node->def(), attr.name()));
+        const bool branches = node->op() == "ChooseFastestBranchDataset" && attr.type() == "list(func)";
+        if (attr.type() != "func" && !branches) continue;
+        if (HasAttr(node->def(), absl::StrCat("_graph_of_", attr.name()))) continue;
+        NameAttrList f;
+        if (branches) {  // all give the same elements: the first is carried
+          const auto& list = node->def().attr().at(attr.name()).list();
+          if (list.func_size() == 0) return InvalidArgument("node '", node->name(), "' has no branches");
+          f = list.func(0);
+        } else {
+          ASSIGN_OR_RETURN(f, GetAttr<NameAttrList>(node->def(), attr.name()));
+        }
         const absl::StatusOr<const std::string*> body = BodyOf(graph, f);
         if (!body.ok()) return Append(body.status(), absl::StrCat("; function of node '", node->name(), "'"));
         // A body contains the bodies of the functions in it, so nesting functions twice in each

@@ -4,7 +4,7 @@
 import numpy as np
 import tensorflow as tf
 
-from cases.case_builder import array, floats, index, numbers
+from cases.case_builder import array, floats, index, ints, numbers
 
 STORAGE = {tf.qint8: tf.int8, tf.quint8: tf.uint8, tf.qint16: tf.int16, tf.quint16: tf.uint16, tf.qint32: tf.int32}
 RANGES = ((-3, 5), (-6, 2), (0, 4), (-4, 0), (1, 3))
@@ -88,4 +88,34 @@ def real(c):
             max_range=index(1, np.float32))
 
 
-FAMILIES = (fake, back_and_forth, real)
+def images(c):
+    def quantized(values, dtype):
+        return tf.bitcast(c.feed(values), dtype)
+
+    ends = dict(min=index(-2, np.float32), max=index(6, np.float32))
+    pixels = numbers("uint8", (2, 4, 5, 3), 0, 255)
+    wide = numbers("int32", (1, 4, 5, 2), -2**28, 2**28)
+    for mode in ({}, dict(align_corners=True), dict(half_pixel_centers=True)):
+        for size in ((7, 9), (2, 3), (8, 16)):
+            if "QuantizedResizeBilinear" not in c.registered:
+                return
+            label = f"{mode} {size}"
+            c.case("QuantizedResizeBilinear", f"float {label}", 1e-5, images=floats((1, 4, 5, 2)), size=ints(*size),
+                   **ends, **mode)
+            for values, dtype, integer in ((pixels, tf.quint8, tf.uint8), (wide, tf.qint32, tf.int32)):
+                out = c.apply("QuantizedResizeBilinear", images=quantized(values, dtype), size=ints(*size), **ends,
+                              **mode)
+                c.add(f"QuantizedResizeBilinear {dtype.name} {label}", [tf.bitcast(out[0], integer), *out[1:]])
+    for scale in (True, False):
+        arguments = {}
+        for i, name in enumerate(("m", "v", "beta", "gamma")):
+            arguments[name] = quantized(numbers("uint8", (3,), 100, 255, seed=i), tf.quint8)
+        ranges = dict(t=(-3, 5), m=(-1, 2), v=(0, 4), beta=(-2, 2), gamma=(-1, 3))
+        for name, (low, high) in ranges.items():
+            arguments |= {f"{name}_min": index(low, np.float32), f"{name}_max": index(high, np.float32)}
+        out = c.apply("QuantizedBatchNormWithGlobalNormalization", t=quantized(pixels, tf.quint8), out_type=tf.qint32,
+                      variance_epsilon=0.01, scale_after_normalization=scale, **arguments)
+        c.add(f"QuantizedBatchNormWithGlobalNormalization {scale}", [tf.bitcast(out[0], tf.int32), *out[1:]])
+
+
+FAMILIES = (fake, back_and_forth, real, images)

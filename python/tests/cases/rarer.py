@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases of compare_test.py: families that few programs use."""
 
+import os
+import tempfile
+
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import function
@@ -353,5 +356,51 @@ def compressed_rows(c):
                                                              adjoint_a=True, adjoint_b=True))
 
 
-FAMILIES = [stateful_random, stateless_random, quantized, audio, images, counts, debugging, maps, compressed_rows,
+def fused_by_the_optimizer(c):
+    """Ops that only TensorFlow's optimizer makes, so that `registered` does not list them."""
+    def add(op, label, tolerance=None, **arguments):
+        c.add(f"{op} {label}", c.apply(op, name=op[1:], **arguments), tolerance)
+
+    norm = [floats((5,), seed=i + 3) for i in range(3)] + [floats((5,), 0.5, 2, seed=7)]
+    epilogues = ([["BiasAdd"], ["BiasAdd", "Relu"], ["BiasAdd", "Relu6"], ["BiasAdd", "Elu"], ["BiasAdd", "LeakyRelu"]])
+    for ops in epilogues + [["BiasAdd", "Tanh"], ["BiasAdd", "Sigmoid"]]:
+        add("_FusedMatMul", ",".join(ops), 1e-5, a=floats((3, 4)), b=floats((4, 5), seed=2), args=[norm[0]],
+               fused_ops=ops)
+    add("_FusedMatMul", "transposed", 1e-5, a=floats((4, 3)), b=floats((5, 4), seed=2), args=[norm[0]],
+           transpose_a=True, transpose_b=True, fused_ops=["BiasAdd"])
+    c.error("_FusedMatMul", "bias", name="FusedMatMul", a=floats((3, 4)), b=floats((4, 5)), args=[floats((4,))],
+            fused_ops=["BiasAdd"])
+    c.error("_FusedMatMul", "ops", name="FusedMatMul", a=floats((3, 4)), b=floats((4, 5)), args=[floats((5,))],
+            fused_ops=["Relu"])
+    image, window = floats((2, 6, 7, 3)), floats((2, 3, 3, 5), -1, 1, seed=2)
+    for ops in epilogues:
+        add("_FusedConv2D", ",".join(ops), 1e-4, input=image, filter=window, args=[norm[0]], host_args=[], num_args=1,
+               strides=[1, 2, 1, 1], padding="SAME", fused_ops=ops)
+    for ops in (["FusedBatchNorm"], ["FusedBatchNorm", "Relu"]):
+        add("_FusedConv2D", ",".join(ops), 1e-4, input=image, filter=window, args=norm, host_args=[], num_args=4,
+               strides=[1, 1, 1, 1], padding="VALID", epsilon=0.01, fused_ops=ops)
+    for dtype in ("float32", "float64", "float16"):
+        for names in (["Neg", "Exp"], ["Abs", "Sqrt", "Log1p"], ["Square", "Rsqrt", "Tanh"], ["Relu6", "Sigmoid", "Inv"],
+                      ["Cos", "Sin", "Tan"], ["Elu", "Selu", "Softplus"], ["Floor", "Ceil", "Round", "Rint"],
+                      ["Sinh", "Asinh", "Atan", "Softsign"], ["Tanh", "Asin", "Expm1"], ["Relu"], ["Cosh", "Acosh"]):
+            add("_UnaryOpsComposition", f"{dtype} {names}", 5e-3 if dtype == "float16" else 1e-5,
+                   x=numbers(dtype, (3, 5), -2, 2), op_names=names)
+    for dtype in ("int8", "uint8", "int32", "int64"):
+        add("_TensorToHashBucketFast", dtype, input=numbers(dtype, (4, 5), -100, 100), num_buckets=1000)
+
+
+def approximate_top_k(c):
+    for largest in (True, False):  # TensorFlow has kernels only for the last dimension
+        c.each("ApproxTopK", lambda t: dict(input=numbers(t, (4, 5), seed=5), k=3, is_max_k=largest), label=f"{largest}")
+
+
+def mapped_file(c):
+    if "ImmutableConst" not in c.registered:
+        return
+    name = os.path.join(tempfile.mkdtemp(), "region")
+    np.arange(6, dtype=np.float32).tofile(name)
+    c.case("ImmutableConst", dtype=tf.float32, shape=[2, 3], memory_region_name=name)
+
+
+FAMILIES = [fused_by_the_optimizer, approximate_top_k, mapped_file, stateful_random, stateless_random, quantized, audio, images, counts, debugging, maps, compressed_rows,
             few_types, runtime]

@@ -96,6 +96,87 @@ class MixedClusterTest(unittest.TestCase):
         for a, b in zip(theirs, ours):
             np.testing.assert_allclose(a, b, 1e-4, 1e-4)
 
+    def test_bits(self):
+        """CompareAndBitpack on both: TensorFlow 2 has no kernel for it."""
+        x = np.random.RandomState(3).randint(-5, 5, [3, 16])
+        fetches = {}
+        for device in ["/job:ps/task:0", "/job:worker/task:0"]:
+            with tf.device(device):
+                fetches[device] = [
+                    tf.raw_ops.CompareAndBitpack(input=tf.placeholder_with_default(x.astype(t), None),
+                                                 threshold=np.array(1, t))
+                    for t in (np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.bool_)]
+        with self.session() as session:
+            theirs, ours = session.run([fetches["/job:ps/task:0"], fetches["/job:worker/task:0"]])
+        for a, b in zip(theirs, ours):
+            np.testing.assert_array_equal(a, b)
+
+
+class TensorFlowsMasterTest(unittest.TestCase):
+    """A worker of TensorFlow, which is the master, and a task of Thalweg that computes. The master's optimizer makes ops
+    that no client sends."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ports = free_ports(2)
+        addresses = ["localhost:%d" % port for port in cls.ports]
+        serve = SERVE.replace('"ps", task', '"worker", task')
+        commands = [[PROGRAM, "server", "--cluster=ps|%s,worker|%s" % tuple(addresses), "--job_name=ps", "--task_index=0"],
+                    [sys.executable, "-c", serve] + addresses]
+        cls.processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                          stderr=subprocess.DEVNULL, universal_newlines=True) for command in commands]
+        for process in cls.processes:
+            process.stdout.readline()
+
+    tearDownClass = MixedClusterTest.__dict__["tearDownClass"]
+
+    def setUp(self):
+        tf.reset_default_graph()
+
+    def build(self, device):
+        """Fetches that the optimizer rewrites, from values that it does not know."""
+        random = np.random.RandomState(5)
+
+        def unknown(*shape):
+            return tf.placeholder_with_default(random.uniform(0.1, 1, shape).astype(np.float32), shape)
+
+        with tf.device(device):
+            image, window, bias = unknown(2, 6, 6, 3), unknown(3, 3, 3, 4), unknown(4)
+            scale, offset, mean, variance = [unknown(4) for _ in range(4)]
+            conv = tf.nn.conv2d(image, window, [1, 1, 1, 1], "SAME")
+            other = tf.nn.conv2d(image, window, [1, 2, 2, 1], "VALID")
+            a, b = unknown(3, 5), unknown(5, 4)
+            return [
+                tf.identity(tf.nn.relu(tf.nn.bias_add(conv, bias))),
+                tf.identity(tf.nn.relu(tf.nn.fused_batch_norm(other, scale, offset, mean, variance, is_training=False)[0])),
+                tf.identity(tf.nn.relu(tf.nn.bias_add(tf.matmul(a, b), bias))),
+                tf.identity(tf.exp(tf.sqrt(tf.square(unknown(7))))),
+                tf.identity(tf.tanh(tf.negative(unknown(7)))),
+                tf.parallel_stack([unknown(3, 2), unknown(3, 2), unknown(3, 2)]),
+            ]
+
+    def test_ops_of_the_optimizer(self):
+        theirs, ours = self.build("/job:worker/task:0"), self.build("/job:ps/task:0")
+        metadata = tf.RunMetadata()
+        config = tf.ConfigProto(isolate_session_state=True, operation_timeout_in_ms=60000)
+        with tf.Session("grpc://localhost:%d" % self.ports[1], config=config) as session:
+            for _ in range(3):
+                expected, got = session.run([theirs, ours])
+                for a, b in zip(expected, got):
+                    np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+            session.run(ours, options=tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), run_metadata=metadata)
+        labels = [node.timeline_label for device in metadata.step_stats.dev_stats if "/job:ps" in device.device
+                  for node in device.node_stats]
+        for op in ("_FusedConv2D", "_FusedMatMul", "_UnaryOpsComposition", "_ParallelConcatStart", "_ParallelConcatUpdate"):
+            self.assertTrue(any(" = %s(" % op in label for label in labels), (op, labels))
+
+    def test_a_parallel_stack_of_strings(self):
+        with tf.device("/job:ps/task:0"):
+            stacked = tf.parallel_stack([tf.placeholder_with_default(["a"], [1])] * 2)
+        with tf.Session("grpc://localhost:%d" % self.ports[1]) as session:
+            with self.assertRaises(tf.errors.UnimplementedError):
+                session.run(stacked)
+
 
 if __name__ == "__main__":
     unittest.main()

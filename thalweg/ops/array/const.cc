@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Const: a value that is part of the graph. Parsed once, when the kernel is
 // made; a step only takes another reference.
+#include <cstring>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "thalweg/base/file_system.h"
+#include "thalweg/base/mutex.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 
@@ -46,6 +52,61 @@ Op Constant(absl::string_view name) {
 
 // HostConst stays in the host's memory on devices that have another.
 const OpRegistration kConstOps[] = {Constant("Const"), Constant("HostConst")};
+
+// ImmutableConst: a tensor whose elements are the first bytes of a file. The file is read once per node.
+class ImmutableConstKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(path_, init.Attr<std::string>("memory_region_name"));
+    ASSIGN_OR_RETURN(const PartialShape shape, init.Attr<PartialShape>("shape"));
+    if (!shape.fully_known()) return InvalidArgument("shape must be fully defined, got ", shape);
+    ASSIGN_OR_RETURN(shape_, Shape::Make(Dims(shape.dims().begin(), shape.dims().end())));
+    const DType type = init.node().output_type(0);
+    if (type == kString || type == kResource || type == kVariant || ElementSize(type) == 0) {
+      return InvalidArgument("Sorry, ", type, " is not currently supported for ImmutableConstOp.");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Compute(KernelContext& c) override {
+    MutexLock lock(&mutex_);
+    if (!value_.has_value()) {
+      ASSIGN_OR_RETURN(const std::string bytes, PosixFileSystem().ReadFileToString(path_));
+      // Checked before memory is allocated: the shape comes from a client.
+      const size_t size = ElementSize(c.output_type(0));
+      const auto count = static_cast<size_t>(shape_.num_elements());
+      if (count > bytes.size() / size) {
+        return InvalidArgument("The file '", path_, "' has ", bytes.size(), " bytes, too few for ", count,
+                               " elements of ", size, " bytes");
+      }
+      ASSIGN_OR_RETURN(Tensor value, c.AllocateTemporary(c.output_type(0), shape_));
+      if (count > 0) std::memcpy(value.raw(), bytes.data(), count * size);
+      if (c.output_type(0) == kBool) {  // other bytes than 0 and 1 are not bools
+        for (int64_t i = 0; i < value.num_elements(); ++i) {
+          static_cast<uint8_t*>(value.raw())[i] = bytes[i] != 0 ? 1 : 0;
+        }
+      }
+      value_ = std::move(value);
+    }
+    c.set_output(0, value_);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string path_;
+  Shape shape_;
+  Mutex mutex_;
+  Tensor value_ ABSL_GUARDED_BY(mutex_);
+};
+
+const OpRegistration kImmutableConst = Op("ImmutableConst")
+                                           .Output("tensor: dtype")
+                                           .Attr("dtype: type")
+                                           .Attr("shape: shape")
+                                           .Attr("memory_region_name: string")
+                                           .Shape(shapes::FromShapeAttr)
+                                           .Kernel<ImmutableConstKernel>()
+                                           .NotDifferentiable();
 
 }  // namespace
 

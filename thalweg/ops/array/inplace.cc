@@ -2,6 +2,8 @@
 // InplaceUpdate, InplaceAdd, InplaceSub: x with rows i replaced by, or combined with, the rows of
 // v. Row numbers wrap around. The memory of x is reused if it is not shared. Empty: a tensor of a
 // given shape, zeroed if `init`. ParallelConcat: concatenation along the first dimension.
+// _ParallelConcatStart, _ParallelConcatUpdate: the two ops into which a TensorFlow master splits a
+// ParallelConcat. The first makes the result, each of the others writes one row of it.
 #include <algorithm>
 
 #include "thalweg/kernel/op.h"
@@ -116,6 +118,72 @@ absl::Status ParallelConcat(KernelContext& context) {
   });
 }
 
+// The memory of an element type that ParallelConcat may write from several threads.
+absl::Status CheckParallelConcatType(DType dtype) {
+  if (ElementSize(dtype) > 0 && dtype != kString && dtype != kResource && dtype != kVariant) return absl::OkStatus();
+  return Unimplemented("the parallel concatenation of ", dtype, " across tasks");
+}
+
+class ParallelConcatStartKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(const PartialShape shape, init.Attr<PartialShape>("shape"));
+    if (!shape.fully_known()) return InvalidArgument("shape must be fully defined, got ", shape);
+    ASSIGN_OR_RETURN(shape_, Shape::Make(Dims(shape.dims().begin(), shape.dims().end())));
+    return CheckParallelConcatType(init.node().output_type(0));
+  }
+  // Without the memory of an earlier step, which its reader may still hold.
+  absl::Status Compute(KernelContext& context) override {
+    ASSIGN_OR_RETURN(Tensor out, context.AllocateTemporary(context.output_type(0), shape_));
+    ClearElements(&out);
+    context.set_output(0, std::move(out));
+    return absl::OkStatus();
+  }
+
+ private:
+  Shape shape_;
+};
+
+// Writes into the tensor of _ParallelConcatStart, which is the only tensor that it may change. The reader of the tensor
+// waits for all updates by control edges.
+class ParallelConcatUpdateKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(row_, init.Attr<int64_t>("loc"));
+    if (init.node().num_inputs() != 2 || init.node().input(0).node->op() != "_ParallelConcatStart") {
+      return InvalidArgument("_ParallelConcatUpdate changes only the result of a _ParallelConcatStart");
+    }
+    return CheckParallelConcatType(init.node().output_type(0));
+  }
+
+  absl::Status Compute(KernelContext& context) override {
+    Tensor value = context.input(0);
+    const Tensor& update = context.input(1);
+    if (value.rank() < 1) return InvalidArgument("value must be at least a vector, got shape ", value.shape());
+    if (value.rank() != update.rank()) {
+      return InvalidArgument("value and update shape doesn't match: ", value.shape(), " vs. ", update.shape());
+    }
+    for (int d = 1; d < value.rank(); ++d) {
+      if (value.dim(d) == update.dim(d)) continue;
+      return InvalidArgument("value and update shape doesn't match: ", value.shape(), " vs. ", update.shape());
+    }
+    if (update.dim(0) != 1) return InvalidArgument("update must have one row, got shape ", update.shape());
+    if (row_ < 0 || row_ >= value.dim(0)) {
+      return InvalidArgument("loc is ", row_, ", but value has ", value.dim(0), " rows");
+    }
+    RETURN_IF_ERROR(DispatchBySize(value.dtype(), [&]<typename T>() {
+      const int64_t width = update.num_elements();
+      CopyElements(ElementData<T>(update), width, MutableElementData<T>(&value) + row_ * width);
+      return absl::OkStatus();
+    }));
+    context.set_output(0, std::move(value));
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t row_ = 0;
+};
+
 Op Inplace(const char* name, InplaceKernel::Form form) {
   return Op(name)
       .Input("x: T")
@@ -149,6 +217,23 @@ const OpRegistration kInplaceOps[] = {
         .Attr("shape: shape")
         .Shape(shapes::FromShapeAttr)
         .Compute(ParallelConcat),
+    Op("_ParallelConcatStart")
+        .Output("output: dtype")
+        .Attr("shape: shape")
+        .Attr("dtype: type")
+        .Stateful()
+        .Shape(shapes::FromShapeAttr)
+        .Kernel<ParallelConcatStartKernel>()
+        .NotDifferentiable(),
+    Op("_ParallelConcatUpdate")
+        .Input("value: T")
+        .Input("update: T")
+        .Output("output: T")
+        .Attr("T: type")
+        .Attr("loc: int")
+        .Shape(shapes::LikeInput0)
+        .Kernel<ParallelConcatUpdateKernel>()
+        .NotDifferentiable(),
 };
 
 }  // namespace

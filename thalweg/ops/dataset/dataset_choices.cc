@@ -4,6 +4,8 @@
 //   DirectedInterleave(selector, xs): for every number k of the selector, the next
 //     element of xs[k]
 //   ChooseFastest(xs): one of several that give the same elements
+//   ChooseFastestBranch(x, arguments): one of several functions of x that give the
+//     same elements
 //   AutoShard(x, n, i): the part of task i of n: of the files that x reads or, if
 //     it reads none, of its elements
 //   List(tensors): elements that are given one by one
@@ -90,6 +92,44 @@ absl::Status ComputeChooseFastest(KernelContext& c) {
   return SetDataset(c, inputs[0]->cardinality(), [first = inputs[0]](Iteration& it) { return first->Iterate(it); });
 }
 
+// All branches give the same elements for the same input: the first is as good as any.
+class ChooseFastestBranchKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(branch_, CarriedFunction::Read(init.node().def(), "branches"));
+    ASSIGN_OR_RETURN(const std::vector<int64_t> lengths, init.Attr<std::vector<int64_t>>("other_arguments_lengths"));
+    if (lengths.empty()) return InvalidArgument("other_arguments_lengths must have a length for every branch");
+    captured_ = lengths[0];
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));
+    ASSIGN_OR_RETURN(const int64_t numerator, IntArgument(c, 1, "ratio_numerator"));
+    ASSIGN_OR_RETURN(const int64_t denominator, IntArgument(c, 2, "ratio_denominator"));
+    if (numerator <= 0) return InvalidArgument("`ratio_numerator` must be greater than zero, got ", numerator, ".");
+    if (denominator <= 0) {
+      return InvalidArgument("`ratio_denominator` must be greater than zero, got ", denominator, ".");
+    }
+    constexpr int kFirst = 3;
+    if (captured_ < 0 || captured_ > c.num_inputs() - kFirst) {
+      return InvalidArgument("other_arguments_lengths[0] is ", captured_, ", but there are ", c.num_inputs() - kFirst,
+                             " other arguments");
+    }
+    Element captured;
+    for (int i = kFirst; i < kFirst + captured_; ++i) captured.push_back(c.input(i));
+    const CapturedFunction branch(branch_, std::move(captured));
+    return SetDataset(c, DatasetValue::kUnknown, [input, branch](Iteration& it) -> absl::StatusOr<Next> {
+      CapturedFunction compiled = branch;
+      RETURN_IF_ERROR(compiled.Prepare(it.context));
+      return compiled.Open(it, {TensorOf(input)});
+    });
+  }
+
+ private:
+  std::shared_ptr<const CarriedFunction> branch_;
+  int64_t captured_ = 0;
+};
+
 enum ShardPolicy : int64_t { kOff = -1, kAuto = 0, kFile = 1, kData = 2, kHint = 3 };
 
 // A sequence of the files of one shard. NOT_FOUND if nothing reads files.
@@ -160,6 +200,11 @@ const OpRegistration kDatasetChoicesOps[] = {
     DatasetOp("ExperimentalChooseFastestDataset", "input_datasets: N * variant",
               "N: int >= 2, num_experiments: int, TYPES")
         .Compute(ComputeChooseFastest),
+    DatasetOp("ChooseFastestBranchDataset",
+              "input_dataset: variant, ratio_numerator: int64, ratio_denominator: int64, other_arguments: Targuments",
+              "ARGUMENTS, num_elements_per_branch: int >= 1, branches: list(func) >= 1, "
+              "other_arguments_lengths: list(int) >= 1, TYPES")
+        .Kernel<ChooseFastestBranchKernel>(),
     AutoShard("AutoShardDataset", ", num_replicas: int = 0"),
     AutoShard("ExperimentalAutoShardDataset", ""),
     DatasetOp("ListDataset", "tensors: Tinput_types", "Tinput_types: list(type) >= 1, TYPES, METADATA")

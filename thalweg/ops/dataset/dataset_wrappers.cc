@@ -30,6 +30,13 @@ absl::Status ComputeSame(KernelContext& c) {
   return SetDataset(c, input->cardinality(), [input](Iteration& it) { return input->Iterate(it); });
 }
 
+// A dataset that copy_to_device passes to another device: there is only host memory.
+absl::Status ComputeWrapped(KernelContext& c) {
+  RETURN_IF_ERROR(DatasetIn(c.input(0)).status());
+  c.set_output(0, c.input(0));
+  return absl::OkStatus();
+}
+
 // The same, after checking that a number is not negative.
 absl::Status ComputeLimited(KernelContext& c) {
   const std::string& name = c.node().schema()->def.input_arg(1).name();
@@ -196,6 +203,12 @@ Op ThreadPoolHandle(absl::string_view name) {
 }
 
 const OpRegistration kDatasetWrappersOps[] = {
+    SpecifiedOp("WrapDatasetVariant", "input_handle: variant", "output_handle: variant", "")
+        .Shape(shapes::Scalar)
+        .Compute(ComputeWrapped),
+    SpecifiedOp("UnwrapDatasetVariant", "input_handle: variant", "output_handle: variant", "")
+        .Shape(shapes::Scalar)
+        .Compute(ComputeWrapped),
     DatasetOp("OptionsDataset", "input_dataset: variant", "serialized_options: string, TYPES, METADATA")
         .Compute(ComputeSame),
     DatasetOp("ModelDataset", "input_dataset: variant",

@@ -136,8 +136,15 @@ absl::Status ComputeGetDevice(KernelContext& c) {
   return absl::OkStatus();
 }
 
+// A handle as text may be used after the step. An anonymous iterator then lives until DestroyResourceOp, as in
+// TensorFlow 1.15's copy_to_device.
 absl::Status ComputeToString(KernelContext& c) {
-  RETURN_IF_ERROR(FindIterator(c, 0).status());
+  ASSIGN_OR_RETURN(const std::shared_ptr<Iterator> iterator, FindIterator(c, 0));
+  if (FindStepResource<Iterator>(c, 0).ok()) {
+    ASSIGN_OR_RETURN(const ResourceName name, ResourceNameOf(c, 0, Iterator::kTypeName));
+    const absl::Status kept = c.device().resources().Create(name.container, name.name, iterator);
+    if (!kept.ok() && !absl::IsAlreadyExists(kept)) return kept;
+  }
   return HandleToString(c);
 }
 

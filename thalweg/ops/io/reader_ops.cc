@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Readers of files: of whole ones, of lines, of records of one length, of
-// TFRecords, and one that gives the names themselves. Keys say where a record
+// TFRecords, of LMDB databases, and one that gives the names themselves. Keys say where a record
 // comes from: "file:number".
 #include "absl/strings/match.h"
 #include "thalweg/base/status.h"
@@ -9,6 +9,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/io/reader.h"
 #include "thalweg/ops/io_ops.h"
+#include "thalweg/ops/lmdb/lmdb.h"
 #include "thalweg/ops/support/resource_kernel.h"
 
 namespace thalweg {
@@ -140,6 +141,20 @@ class TfRecordSource final : public RecordSource {
   std::unique_ptr<data::RecordReader> reader_;
 };
 
+// The key and the value of every record of an LMDB database.
+class LmdbSource final : public RecordSource {
+ public:
+  absl::Status Start(const std::string& file) override {
+    ASSIGN_OR_RETURN(records_, LmdbRecords::Open(file));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<bool> Next(Record* record) override { return records_->Next(&record->key, &record->value); }
+  void Stop() override { records_.reset(); }
+
+ private:
+  std::unique_ptr<LmdbRecords> records_;
+};
+
 // As TensorFlow: a compression it does not know is none.
 data::Compression CompressionOf(const std::string& name) {
   const absl::StatusOr<data::Compression> compression = data::CompressionFromName(name);
@@ -189,6 +204,7 @@ class ReaderKernel final : public ResourceKernel<Reader> {
     if (kind_ == "TextLine") return std::make_unique<LineSource>(skip_lines_);
     if (kind_ == "TFRecord") return std::make_unique<TfRecordSource>(compression_);
     if (kind_ == "FixedLengthRecord") return std::make_unique<FixedLengthSource>(lengths_, compression_);
+    if (kind_ == "LMDB") return std::make_unique<LmdbSource>();
     return std::make_unique<FileSource>(kind_ == "WholeFile");
   }
 
@@ -350,6 +366,7 @@ const OpRegistration kReaderOps[] = {
     Make("TFRecord", "V2"),
     Make("Identity", ""),
     Make("Identity", "V2"),
+    Make("LMDB", ""),
     ReadOp("ReaderRead"),
     ReadOp("ReaderReadV2"),
     ReadUpToOp("ReaderReadUpTo"),

@@ -153,6 +153,72 @@ const OpRegistration kComparisonOps[] = {
         .NotDifferentiable(),
 };
 
+// CompareAndBitpack: whether elements are greater than a threshold, as the bits of bytes. The first of eight neighbours
+// is the highest bit. Bools are packed as they are.
+using PackedTypes = Types<bool, Half, float, double, int8_t, int16_t, int32_t, int64_t>;
+
+template <typename T>
+bool IsAbove(T x, T threshold) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return x;
+  } else if constexpr (std::is_same_v<T, Half>) {
+    return static_cast<float>(x) > static_cast<float>(threshold);
+  } else {
+    return x > threshold;
+  }
+}
+
+absl::Status ComputeBitpack(KernelContext& c) {
+  const Tensor x = c.input(0), threshold = c.input(1);
+  if (threshold.rank() != 0) return InvalidArgument("Compare must be a scalar, but saw shape: ", threshold.shape());
+  if (x.rank() == 0) return InvalidArgument("Input should be at least a vector, but saw a scalar.");
+  const int last = x.rank() - 1;
+  if (x.dim(last) % 8 != 0) {
+    return InvalidArgument("Inner dimension of input should be divisible by 8, but saw shape: ", x.shape());
+  }
+  Dims dims(x.shape().dims().begin(), x.shape().dims().end());
+  dims[last] /= 8;
+  ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+  ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
+  return Dispatch(PackedTypes(), x.dtype(), [&]<typename T>() {
+    const T* const from = x.data<T>();
+    const T limit = threshold.scalar<T>();
+    uint8_t* const to = out->mutable_data<uint8_t>();
+    constexpr double kNanosEach = 8;
+    c.ParallelFor(out->num_elements(), kNanosEach, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        unsigned bits = 0;
+        for (int64_t k = 0; k < 8; ++k) bits = bits << 1 | (IsAbove(from[8 * i + k], limit) ? 1u : 0u);
+        to[i] = static_cast<uint8_t>(bits);
+      }
+    });
+    return absl::OkStatus();
+  });
+}
+
+absl::Status BitpackShape(ShapeContext& c) {
+  RETURN_IF_ERROR(c.WithRank(1, 0).status());
+  const PartialShape& x = c.input(0);
+  if (!x.has_rank()) return absl::OkStatus();
+  if (x.rank() == 0) return InvalidArgument("Input should be at least a vector, but saw a scalar.");
+  Dims dims(x.dims().begin(), x.dims().end());
+  if (dims.back() >= 0 && dims.back() % 8 != 0) {
+    return InvalidArgument("Inner dimension of input should be divisible by 8, but saw shape: ", x);
+  }
+  if (dims.back() >= 0) dims.back() /= 8;
+  c.set_output(0, PartialShape(std::move(dims)));
+  return absl::OkStatus();
+}
+
+const OpRegistration kCompareAndBitpack = Op("CompareAndBitpack")
+                                              .Input("input: T")
+                                              .Input("threshold: T")
+                                              .Output("output: uint8")
+                                              .Attr("T: {bool, half, float, double, int8, int16, int32, int64}")
+                                              .Shape(BitpackShape)
+                                              .Compute(ComputeBitpack)
+                                              .NotDifferentiable();
+
 }  // namespace
 
 Output Less(const Scope& s, Output x, Output y) { return s.Add("Less", {x, y}); }

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/fused/fused_epilogue.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/support/broadcast.h"
 #include "thalweg/ops/support/elementwise.h"
@@ -160,12 +161,32 @@ class MatMulKernel : public Kernel {
     }
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make({products.gemm.m, products.gemm.n}));
     ASSIGN_OR_RETURN(Tensor * c, context.Allocate(0, shape));
-    return Multiply(context, products, a, b, c);
+    RETURN_IF_ERROR(Multiply(context, products, a, b, c));
+    return Finish(context, c);
   }
+
+ protected:
+  // What a fused op does to the result.
+  virtual absl::Status Finish(KernelContext& context, Tensor* c) { return absl::OkStatus(); }
 
  private:
   bool transpose_a_ = false;
   bool transpose_b_ = false;
+};
+
+// _FusedMatMul: a product with the ops that follow it.
+class FusedMatMulKernel final : public MatMulKernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    RETURN_IF_ERROR(MatMulKernel::Init(init));
+    ASSIGN_OR_RETURN(epilogue_, FusedEpilogue::Read(init.node().def()));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Finish(KernelContext& context, Tensor* c) override { return epilogue_.Apply(context, c); }
+
+  FusedEpilogue epilogue_;
 };
 
 class BatchMatMulKernel : public Kernel {
@@ -308,6 +329,21 @@ const OpRegistration kMatmulOps[] = {
         .Shape(MatMulShape)
         .Kernel<MatMulKernel>()
         .Gradient(MatMulGradient),
+    Op("_FusedMatMul")
+        .Input("a: T")
+        .Input("b: T")
+        .Input("args: num_args * T")
+        .Output("product: T")
+        .Attr("transpose_a: bool = false")
+        .Attr("transpose_b: bool = false")
+        .Attr("T: {bfloat16, half, float}")
+        .Attr("num_args: int >= 0")
+        .Attr("fused_ops: list(string) = []")
+        .Attr("epsilon: float = 0.0001")
+        .Attr("leakyrelu_alpha: float = 0.2")
+        .Shape(MatMulShape)
+        .Kernel<FusedMatMulKernel>()
+        .NotDifferentiable(),
     Op("SparseMatMul")
         .Input("a: Ta")
         .Input("b: Tb")

@@ -8,6 +8,7 @@
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
+#include "thalweg/ops/fused/fused_epilogue.h"
 #include "thalweg/ops/nn/conv_attrs.h"
 #include "thalweg/ops/nn/convolver.h"
 #include "thalweg/ops/nn_ops.h"
@@ -61,13 +62,41 @@ class ConvKernel : public Kernel {
     ASSIGN_OR_RETURN(const ConvolutionSize size, SizeOf(attrs_, input.shape(), filter.shape()));
     ASSIGN_OR_RETURN(const Shape shape, attrs_.OutputShape(size.batch, size.windows, size.out_channels));
     ASSIGN_OR_RETURN(Tensor * output, context.Allocate(0, shape));
-    return convolver_.Run(context, size, input, filter, output);
+    RETURN_IF_ERROR(convolver_.Run(context, size, input, filter, output));
+    return Finish(context, output);
   }
+
+ protected:
+  // What a fused op does to the result.
+  virtual absl::Status Finish(KernelContext& context, Tensor* output) { return absl::OkStatus(); }
 
  private:
   const int spatial_;
   WindowAttrs attrs_;
   Convolver convolver_{ConvolutionKind::kForward};
+};
+
+// _FusedConv2D: a convolution with the ops that follow it.
+class FusedConvKernel final : public ConvKernel {
+ public:
+  FusedConvKernel() : ConvKernel(2) {}
+
+  absl::Status Init(const KernelInit& init) override {
+    RETURN_IF_ERROR(ConvKernel::Init(init));
+    ASSIGN_OR_RETURN(const int64_t host_args, init.Attr<int64_t>("num_host_args"));
+    ASSIGN_OR_RETURN(const std::string filter_format, init.Attr<std::string>("filter_format"));
+    if (host_args != 0 || filter_format != "HWIO") {
+      return Unimplemented("_FusedConv2D takes only filters of format HWIO and no host_args, got ", filter_format,
+                           " and ", host_args);
+    }
+    ASSIGN_OR_RETURN(epilogue_, FusedEpilogue::Read(init.node().def()));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Finish(KernelContext& context, Tensor* output) override { return epilogue_.Apply(context, output); }
+
+  FusedEpilogue epilogue_;
 };
 
 // Conv: of images or volumes, as the rank says, with any number of batch
@@ -338,6 +367,29 @@ const OpRegistration kConvOps[] = {
         .Shape(ConvShape<2>)
         .Kernel<ConvKernel>(2)
         .Gradient(ConvGradient<2>),
+    Op("_FusedConv2D")
+        .Input("input: T")
+        .Input("filter: T")
+        .Input("args: TArgs")
+        .Input("host_args: num_host_args * float")
+        .Output("output: T")
+        .Attr("T: {half, float, double, int8, qint8}")
+        .Attr("TArgs: list(type) >= 1")
+        .Attr("num_args: int >= 0")
+        .Attr("num_host_args: int >= 0 = 0")
+        .Attr("strides: list(int)")
+        .Attr("padding: {'SAME', 'VALID', 'EXPLICIT'}")
+        .Attr("explicit_paddings: list(int) = []")
+        .Attr("data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'")
+        .Attr("filter_format: {'HWIO', 'OIHW', 'OIHW_VECT_I'} = 'HWIO'")
+        .Attr("dilations: list(int) = [1, 1, 1, 1]")
+        .Attr("use_cudnn_on_gpu: bool = true")
+        .Attr("fused_ops: list(string) = []")
+        .Attr("epsilon: float = 0.0001")
+        .Attr("leakyrelu_alpha: float = 0.2")
+        .Shape(ConvShape<2>)
+        .Kernel<FusedConvKernel>()
+        .NotDifferentiable(),
     Images("Conv2DBackpropInput", "input_sizes: int32", "filter: T", "out_backprop: T", kFloatsAndInt)
         .Shape(ShapeOfSizes<0, 4>)
         .Kernel<ConvBackpropKernel>(kByInput, 2, false)

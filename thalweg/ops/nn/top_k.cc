@@ -129,6 +129,81 @@ class TopKKernel : public Kernel {
   int64_t k_ = 0;
 };
 
+// ApproxTopK: the k largest or smallest elements along a dimension, best first. Exact, as TensorFlow's on CPUs.
+class ApproxTopKKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(k_, init.Attr<int64_t>("k"));
+    ASSIGN_OR_RETURN(dimension_, init.Attr<int64_t>("reduction_dimension"));
+    ASSIGN_OR_RETURN(largest_, init.Attr<bool>("is_max_k"));
+    return absl::OkStatus();
+  }
+
+  absl::Status Compute(KernelContext& c) override {
+    const Tensor x = c.input(0);
+    ASSIGN_OR_RETURN(const int dimension, DimensionOf(x.rank()));
+    const int64_t n = x.dim(dimension);
+    if (k_ > n) return InvalidArgument("input must have at least k = ", k_, " elements along the dimension, got ", n);
+    Dims dims(x.shape().dims().begin(), x.shape().dims().end());
+    dims[dimension] = k_;
+    ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
+    ASSIGN_OR_RETURN(Tensor* const values, c.Allocate(0, shape));
+    ASSIGN_OR_RETURN(Tensor* const indices, c.Allocate(1, shape));
+    if (shape.num_elements() == 0) return absl::OkStatus();
+    const int64_t inner = x.shape().Product(dimension + 1, x.rank()), rows = x.num_elements() / n;
+    return Dispatch(Types<float, Half, BFloat16>(), x.dtype(), [&]<typename T>() {
+      c.ParallelFor(rows, 10.0 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
+        std::vector<float> row(n);
+        std::vector<int64_t> order(n);
+        for (int64_t r = begin; r < end; ++r) {
+          const int64_t outer = r / inner, at = r % inner;
+          const T* const from = x.data<T>() + outer * n * inner + at;
+          for (int64_t i = 0; i < n; ++i) {
+            const auto value = static_cast<float>(from[i * inner]);
+            row[i] = largest_ ? value : -value;
+          }
+          BestPositions(row.data(), n, k_, /*sorted=*/true, order.data());
+          for (int64_t i = 0; i < k_; ++i) {
+            const int64_t to = (outer * k_ + i) * inner + at;
+            values->mutable_data<T>()[to] = from[order[i] * inner];
+            indices->mutable_data<int32_t>()[to] = static_cast<int32_t>(order[i]);
+          }
+        }
+      });
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  absl::StatusOr<int> DimensionOf(int rank) const {
+    if (rank < 1) return InvalidArgument("input must be >= 1-D, got shape []");
+    const int64_t dimension = dimension_ < 0 ? dimension_ + rank : dimension_;
+    if (dimension < 0 || dimension >= rank) {
+      return InvalidArgument("reduction_dimension must be in [", -rank, ", ", rank, "), got ", dimension_);
+    }
+    return static_cast<int>(dimension);
+  }
+
+  int64_t k_ = 0, dimension_ = -1;
+  bool largest_ = true;
+};
+
+absl::Status ApproxTopKShape(ShapeContext& c) {
+  ASSIGN_OR_RETURN(const int64_t k, c.Attr<int64_t>("k"));
+  ASSIGN_OR_RETURN(int64_t dimension, c.Attr<int64_t>("reduction_dimension"));
+  ASSIGN_OR_RETURN(const bool aggregates, c.Attr<bool>("aggregate_to_topk"));
+  const PartialShape& x = c.input(0);
+  if (!x.has_rank()) return absl::OkStatus();
+  if (dimension < 0) dimension += x.rank();
+  if (dimension < 0 || dimension >= x.rank()) {
+    return InvalidArgument("reduction_dimension must be in [", -x.rank(), ", ", x.rank(), ")");
+  }
+  Dims dims(x.dims().begin(), x.dims().end());
+  dims[dimension] = aggregates ? k : PartialShape::kUnknown;
+  for (int i = 0; i < 2; ++i) c.set_output(i, PartialShape(dims));
+  return absl::OkStatus();
+}
+
 absl::Status TopKShape(ShapeContext& c) {
   int64_t k = PartialShape::kUnknown;
   if (c.num_inputs() == 1) {
@@ -263,6 +338,20 @@ const OpRegistration kTopKOps[] = {
         .Shape(TopKShape)
         .Kernel<TopKKernel>()
         .Gradient(TopKGradient),
+    Op("ApproxTopK")
+        .Input("input: T")
+        .Output("values: T")
+        .Output("indices: int32")
+        .Attr("k: int >= 0")
+        .Attr("reduction_dimension: int = -1")
+        .Attr("recall_target: float = 0.95")
+        .Attr("is_max_k: bool = true")
+        .Attr("reduction_input_size_override: int = -1")
+        .Attr("aggregate_to_topk: bool = true")
+        .Attr("T: {half, bfloat16, float}")
+        .Shape(ApproxTopKShape)
+        .Kernel<ApproxTopKKernel>()
+        .NotDifferentiable(),
     Op("InTopK")
         .Input("predictions: float")
         .Input("targets: T")

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // QuantizedRelu, QuantizedRelu6, QuantizedMaxPool, QuantizedAvgPool and
 // QuantizedConv2D: layers on integers that stand for ranges of floats.
+// QuantizedResizeBilinear: ResizeBilinear in fixed-point arithmetic.
+// QuantizedBatchNormWithGlobalNormalization: (t - m) / sqrt(v + epsilon) * gamma + beta in fixed-point arithmetic.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/image/image_scale.h"
 #include "thalweg/ops/nn/window.h"
 #include "thalweg/ops/quantization/quantized_range.h"
 
@@ -261,6 +265,185 @@ const OpRegistration kQuantizedNnOps[] = {
         .Shape(ConvShape)
         .Kernel<QuantizedConvKernel>()
         .NotDifferentiable(),
+};
+
+// Between four neighbours. `bits` of the weights are behind the point. Like TensorFlow, it divides before the second
+// product, and rounds up.
+template <typename T, typename Wide, int bits>
+struct FixedLerp {
+  static constexpr Wide kOne = Wide{1} << bits;
+  static Wide Weight(float weight) { return static_cast<Wide>(weight * static_cast<float>(kOne)); }
+  T operator()(T top_left, T top_right, T bottom_left, T bottom_right, float x, float y) const {
+    const Wide x_weight = Weight(x), y_weight = Weight(y);
+    const auto between = [&](T left, T right) {
+      return static_cast<Wide>(static_cast<Wide>(left) * kOne +
+                               (static_cast<Wide>(right) - static_cast<Wide>(left)) * x_weight);
+    };
+    const Wide top = between(top_left, top_right), bottom = between(bottom_left, bottom_right);
+    const Wide out = static_cast<Wide>(top + (bottom - top) / kOne * y_weight);
+    return static_cast<T>(static_cast<int32_t>((out + kOne / 2) / kOne));
+  }
+};
+struct FloatLerp {
+  float operator()(float top_left, float top_right, float bottom_left, float bottom_right, float x, float y) const {
+    const float top = top_left + (top_right - top_left) * x, bottom = bottom_left + (bottom_right - bottom_left) * x;
+    return top + (bottom - top) * y;
+  }
+};
+
+class QuantizedResizeKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(mode_, ReadResizeMode(init));
+    return absl::OkStatus();
+  }
+
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const QuantizedRange range, RangeInput(c, 2));
+    ASSIGN_OR_RETURN(const ResizeShapes r, ReadResize(c, mode_));
+    const Tensor image = c.input(0);
+    ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, r.shape));
+    RETURN_IF_ERROR(SetRange(c, 1, range));
+    if (image.dtype() == kFloat) return Resize<float>(c, r, image, FloatLerp(), out);
+    if (image.dtype() == kQuint8) return Resize<uint8_t>(c, r, image, FixedLerp<uint8_t, int32_t, 7>(), out);
+    return Resize<int32_t>(c, r, image, FixedLerp<int32_t, int64_t, 30>(), out);
+  }
+
+ private:
+  template <typename T, typename F>
+  static absl::Status Resize(KernelContext& c, const ResizeShapes& r, const Tensor& image, const F& lerp, Tensor* out) {
+    std::vector<Lerp> xs;
+    for (int64_t x = 0; x < r.x.out; ++x) xs.push_back(LerpAt(r.x, x));
+    const int64_t in_row = r.x.in * r.channels, out_row = r.x.out * r.channels;
+    c.ParallelFor(r.batch * r.y.out, 6.0 * static_cast<double>(out_row), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const Lerp y = LerpAt(r.y, row % r.y.out);
+        const T* const from = Integers<T>(image) + row / r.y.out * r.y.in * in_row;
+        const T *const top = from + y.low * in_row, *const bottom = from + y.high * in_row;
+        T* to = MutableIntegers<T>(out) + row * out_row;
+        for (const Lerp& x : xs) {
+          const int64_t left = x.low * r.channels, right = x.high * r.channels;
+          for (int64_t k = 0; k < r.channels; ++k) {
+            *to++ = lerp(top[left + k], top[right + k], bottom[left + k], bottom[right + k], x.weight, y.weight);
+          }
+        }
+      }
+    });
+    return absl::OkStatus();
+  }
+
+  ResizeMode mode_;
+};
+
+class QuantizedGlobalNormKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(epsilon_, init.Attr<float>("variance_epsilon"));
+    ASSIGN_OR_RETURN(scales_, init.Attr<bool>("scale_after_normalization"));
+    if (init.node().input_type(0) != kQuint8 || init.node().output_type(0) != kQint32) {
+      return Unimplemented("QuantizedBatchNormWithGlobalNormalization from ", init.node().input_type(0), " to ",
+                           init.node().output_type(0));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Compute(KernelContext& c) override {
+    const Tensor x = c.input(0);
+    if (x.rank() != 4) return InvalidArgument("input must be 4-dimensional", x.shape());
+    QuantizedRange ranges[5];
+    for (int i = 0; i < 5; ++i) {
+      ASSIGN_OR_RETURN(ranges[i], RangeInput(c, 3 * i + 1));
+    }
+    static constexpr const char* kNames[] = {"mean", "var", "beta", "gamma"};
+    const int64_t channels = x.dim(3);
+    for (int i = 1; i < 5; ++i) {
+      const Tensor& vector = c.input(3 * i);
+      if (vector.rank() != 1) return InvalidArgument(kNames[i - 1], " must be 1-dimensional", vector.shape());
+      if (vector.dim(0) == channels && channels > 0) continue;
+      return InvalidArgument(kNames[i - 1], " must have as many elements as there are channels, ", channels,
+                             ", and at least one; got ", vector.dim(0));
+    }
+    // TensorFlow's range, which leaves ten bits behind the point.
+    constexpr QuantizedRange kOut{-(1 << 20), 1 << 20};
+    const auto value = [&](int i, int64_t k) {
+      return ToFloat<uint8_t>(Integers<uint8_t>(c.input(3 * i))[k], ranges[i]);
+    };
+    std::vector<int32_t> factors(channels), offsets(channels);
+    for (int64_t k = 0; k < channels; ++k) {
+      const float inverse = 1.0f / std::sqrt(value(2, k) + epsilon_);
+      const float factor = scales_ ? inverse * value(4, k) : inverse;
+      factors[k] = ToQuantized<int32_t>(factor, kOut);
+      offsets[k] = ToQuantized<int32_t>(-value(1, k) * factor + value(3, k), kOut);
+    }
+    const int32_t one = ToQuantized<int32_t>(1.0f, kOut);
+    ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, x.shape()));
+    RETURN_IF_ERROR(SetRange(c, 1, kOut));
+    for (int64_t i = 0; i < x.num_elements(); ++i) {
+      const int64_t k = i % channels;
+      const int32_t in = ToQuantized<int32_t>(ToFloat<uint8_t>(Integers<uint8_t>(x)[i], ranges[0]), kOut);
+      // Products and sums wrap around.
+      const auto product = static_cast<int32_t>(int64_t{in} * factors[k]);
+      MutableIntegers<int32_t>(out)[i] = static_cast<int32_t>(int64_t{product / one} + offsets[k]);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  float epsilon_ = 0;
+  bool scales_ = false;
+};
+
+absl::Status QuantizedResizeShape(ShapeContext& c) {
+  RETURN_IF_ERROR(ResizeShape(c));
+  for (int i = 2; i < 4; ++i) {
+    RETURN_IF_ERROR(c.WithRank(i, 0).status());
+    c.set_output(i - 1, PartialShape(Shape()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status QuantizedGlobalNormShape(ShapeContext& c) {
+  ASSIGN_OR_RETURN(PartialShape out, c.WithRank(0, 4));
+  c.set_output(0, std::move(out));
+  for (int i = 1; i < 3; ++i) c.set_output(i, PartialShape(Shape()));
+  return absl::OkStatus();
+}
+
+Op GlobalNorm() {
+  Op op("QuantizedBatchNormWithGlobalNormalization");
+  for (const char* name : {"t", "m", "v", "beta", "gamma"}) {
+    op.Input(absl::StrCat(name, ": Tinput"));
+    op.Input(absl::StrCat(name, "_min: float"));
+    op.Input(absl::StrCat(name, "_max: float"));
+  }
+  return op.Output("result: out_type")
+      .Output("result_min: float")
+      .Output("result_max: float")
+      .Attr("Tinput: {qint8, quint8, qint32, qint16, quint16}")
+      .Attr("out_type: {qint8, quint8, qint32, qint16, quint16}")
+      .Attr("variance_epsilon: float")
+      .Attr("scale_after_normalization: bool")
+      .Shape(QuantizedGlobalNormShape)
+      .Kernel<QuantizedGlobalNormKernel>()
+      .NotDifferentiable();
+}
+
+const OpRegistration kQuantizedImages[] = {
+    Op("QuantizedResizeBilinear")
+        .Input("images: T")
+        .Input("size: int32")
+        .Input("min: float")
+        .Input("max: float")
+        .Output("resized_images: T")
+        .Output("out_min: float")
+        .Output("out_max: float")
+        .Attr("T: {quint8, qint32, float}")
+        .Attr("align_corners: bool = false")
+        .Attr("half_pixel_centers: bool = false")
+        .Shape(QuantizedResizeShape)
+        .Kernel<QuantizedResizeKernel>()
+        .NotDifferentiable(),
+    GlobalNorm(),
 };
 
 }  // namespace

@@ -99,7 +99,41 @@ class HashBucketKernel : public Kernel {
   uint64_t key_[2] = {};
 };
 
+// The hash of the decimal digits of integers: AsString and StringToHashBucketFast, fused by TensorFlow's optimizer.
+class IntegerHashBucketKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(num_buckets_, init.Attr<int64_t>("num_buckets"));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    const Tensor input = c.input(0);
+    ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, input.shape()));
+    return Dispatch(Types<int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t>(), input.dtype(),
+                    [&]<typename T>() {
+                      for (int64_t i = 0; i < input.num_elements(); ++i) {
+                        const std::string text = std::to_string(input.data<T>()[i]);
+                        const uint64_t hash = util::Fingerprint64(text.data(), text.size());
+                        out->mutable_data<int64_t>()[i] =
+                            static_cast<int64_t>(hash % static_cast<uint64_t>(num_buckets_));
+                      }
+                      return absl::OkStatus();
+                    });
+  }
+
+ private:
+  int64_t num_buckets_ = 1;
+};
+
 const OpRegistration kStringHashOps[] = {
+    Op("_TensorToHashBucketFast")
+        .Input("input: T")
+        .Output("output: int64")
+        .Attr("T: {int8, uint8, int16, uint16, int32, uint32, int64, uint64}")
+        .Attr("num_buckets: int >= 1")
+        .Shape(shapes::LikeInput0)
+        .Kernel<IntegerHashBucketKernel>()
+        .NotDifferentiable(),
     Op("StringToHashBucketFast")
         .Input("input: string")
         .Output("output: int64")

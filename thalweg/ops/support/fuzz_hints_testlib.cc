@@ -51,6 +51,13 @@ constexpr FuzzHint kHints[] = {
      "boxes:[2,4,1,4] scores:[2,4,3] max_output_size_per_class:[]=2 max_total_size:[]=3 iou_threshold:[]=1 "
      "score_threshold:[]=0",
      ""},
+    {"_FusedMatMul", "a:[2,3] b:[3,4] args:[4]", "num_args=1 fused_ops=[BiasAdd,Relu]"},
+    {"_FusedConv2D", "input:[1,4,4,2] filter:[2,2,2,3] args:[3]",
+     "num_args=1 fused_ops=[BiasAdd,Elu] strides=[1,1,1,1] padding=SAME data_format=NHWC filter_format=HWIO "
+     "num_host_args=0"},
+    {"_UnaryOpsComposition", "x:[2,3]", "op_names=[Abs,Sqrt,Tanh]"},
+    {"CompareAndBitpack", "input:[2,16] threshold:[]", ""},
+    {"QuantizedResizeBilinear", "images:[1,3,4,2] size:[2]=5,6 min:[]=0 max:[]=1", "half_pixel_centers=false"},
     {"ExtractGlimpse*", "input:[2,4,4,1] size:[2]=2,3 offsets:[2,2]", "noise=uniform uniform_noise=true"},
     {"ImageProjectiveTransform*", "images:[2,3,3,1] transforms:[1,8] output_shape:[2]=4,2 fill_value:[]",
      "interpolation=BILINEAR fill_mode=REFLECT"},
