@@ -35,7 +35,8 @@ ENDING_LIMIT = 5.0  # seconds from the end of the last worker to that of every o
 
 # same: relative tolerance against TensorFlow's value. within: what both must reach, as (lowest, highest).
 # tensorflow: False if TensorFlow's own tasks do not end, for the reason that `note` gives.
-# launch: how tasks learn who they are: by flags or by TF_CONFIG (with an evaluator, too), or one task alone.
+# launch: how tasks learn who they are: by flags, by TF_CONFIG (with an evaluator, too) or by TonY's variables. "alone" is
+# a single task, and "driver" a script that starts the tasks.
 Program = collections.namedtuple("Program", "script ps workers args same within launch late tensorflow note")
 
 
@@ -151,15 +152,24 @@ CATALOGUE = collections.OrderedDict([
                                                                               "records": (2880, 2880)})),
     ("staged variables, one worker", program("staged_variables.py", workers=1, within={"accuracy": (0.9, 1)})),
     ("environments in Python, unrolled", program("py_environments.py", workers=3, within={"reward": (0.6, 1)})),
+    ("launched as by TonY", program("tony_launched.py", launch="tony", within={"accuracy": (0.9, 1)})),
+    ("launched as by Spark, fed by the driver", program("spark_launched.py", launch="driver", same={"rows": 0},
+                                                        within={"accuracy": (0.9, 1)})),
+    ("Inception's blocks, synchronous, averages", program("inception_sync.py", ps=2, within={"loss": (0, 2)})),
+    ("CIFAR-10, several GPUs a worker", program("cifar10_multi_gpu.py", within={"loss": (0, 1.5)})),
+    ("an embedding of 2 million rows, 2 ps", program("large_embedding.py", ps=2, within={
+        "loss": (0, 0.5), "accuracy": (0.8, 1), "touched": (1000, 2000)})),
+    ("asynchronous, uneven data", program("uneven_data.py", workers=3, same={"examples": 0, "batches": 0},
+                                          within={"w0": (-1.1, -0.9)})),
 ])
 
 
 def command_lines(entry):
     """The tasks of a program: (job, index, port, arguments, environment)."""
-    if entry.launch == "alone":
+    if entry.launch in ("alone", "driver"):
         return [("worker", 0, None, list(entry.args), {})]
     jobs = [("ps", entry.ps), ("worker", entry.workers)]
-    if entry.launch != "flags":
+    if entry.launch in ("tf_config", "evaluator"):
         jobs = [("ps", entry.ps), ("chief", 1), ("worker", entry.workers - 1)]
     jobs = [(job, n) for job, n in jobs if n > 0]
     ports = iter(free_ports(sum(n for _, n in jobs)))
@@ -168,7 +178,10 @@ def command_lines(entry):
     for job, n in jobs:
         for index in range(n):
             port = int(cluster[job][index].split(":")[1])
-            if entry.launch != "flags":
+            if entry.launch == "tony":
+                lines.append((job, index, port, list(entry.args), {
+                    "CLUSTER_SPEC": json.dumps(cluster), "JOB_NAME": job, "TASK_INDEX": str(index)}))
+            elif entry.launch != "flags":
                 config = {"cluster": cluster, "task": {"type": job, "index": index}}
                 lines.append((job, index, port, list(entry.args), {"TF_CONFIG": json.dumps(config)}))
             else:
@@ -375,7 +388,7 @@ def show_tensorflow(entry, theirs):
 
 
 def table_row(name, entry, ours, theirs, problems):
-    tasks = "1" if entry.launch == "alone" else "%d ps, %d worker%s" % (entry.ps, entry.workers,
+    tasks = "1" if entry.launch == "alone" else ("a driver's " if entry.launch == "driver" else "") + "%d ps, %d worker%s" % (entry.ps, entry.workers,
                                                                        "" if entry.workers == 1 else "s")
     return "| %s | `%s%s` | %s | %s | %s | %s | %.1f s |\n" % (
         name, entry.script, " " + " ".join(entry.args) if entry.args else "", tasks, show_tensorflow(entry, theirs),
