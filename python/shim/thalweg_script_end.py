@@ -13,6 +13,7 @@ import sys
 import threading
 
 _callbacks = []
+_missing_in_threads = []
 _failed = False
 _called = False
 
@@ -26,6 +27,7 @@ def when_script_ends(callback):
 def _forget_callbacks():
     global _called
     _callbacks.clear()
+    _missing_in_threads.clear()
     _called = False
 
 
@@ -36,6 +38,8 @@ def _call(ended_well):
     _called = True
     for callback in list(_callbacks):
         callback(ended_well)
+    for missing in _missing_in_threads:
+        _repeat(missing)
 
 
 def _notice_code(code):
@@ -44,12 +48,52 @@ def _notice_code(code):
         _failed = code not in (None, 0)
 
 
-def _repeat_missing_op(error):
-    """TensorFlow ends its messages with stack traces, in which an op that the server does not have is easily missed."""
+def _missing_op(error):
+    """The part of the message that names an op that the server does not have, or None."""
     missing = re.search(r"Op type not registered '.*", str(error))
-    if missing:
-        sys.stderr.write("thalweg: %s\n" % missing.group())
-        sys.stderr.flush()
+    return missing.group() if missing else None
+
+
+def _repeat(missing):
+    """TensorFlow ends its messages with stack traces, in which an op that the server does not have is easily missed."""
+    sys.stderr.write("thalweg: %s\n" % missing)
+    sys.stderr.flush()
+
+
+def _watch_threads():
+    """Remembers missing ops that ended a thread. They are repeated when the script ends, as its last words."""
+    def remember(error):
+        missing = _missing_op(error)
+        if missing and missing not in _missing_in_threads:
+            _missing_in_threads.append(missing)
+
+    if hasattr(threading, "excepthook"):  # since Python 3.8
+        excepthook = threading.excepthook
+
+        def remembering_excepthook(args):
+            remember(args.exc_value)
+            excepthook(args)
+
+        threading.excepthook = remembering_excepthook
+        return
+    start = threading.Thread.start
+
+    def watching_start(self):
+        run = self.run  # that of a subclass, too
+
+        def watched_run():
+            try:
+                run()
+            except Exception as error:
+                remember(error)
+                raise
+            finally:
+                self.__dict__.pop("run", None)  # no cycle stays behind
+
+        self.run = watched_run
+        start(self)
+
+    threading.Thread.start = watching_start
 
 
 def _watch_exits():
@@ -59,7 +103,9 @@ def _watch_exits():
         global _failed
         _failed = True
         excepthook(*args)
-        _repeat_missing_op(args[1])
+        missing = _missing_op(args[1])
+        if missing:
+            _repeat(missing)
 
     def noticing_exit(code=None):
         _notice_code(code)
@@ -95,4 +141,5 @@ def _at_exit():
 
 
 _watch_exits()
+_watch_threads()
 os.register_at_fork(after_in_child=_forget_callbacks)

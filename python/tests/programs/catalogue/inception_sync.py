@@ -46,11 +46,10 @@ def inference(images):
 
 def train(server, spec):
     workers, is_chief = spec.num_tasks("worker"), FLAGS.task_index == 0
-    ps = tf.contrib.framework.VariableDeviceChooser(spec.num_tasks("ps"))
-    with tf.device("/job:worker/task:%d" % FLAGS.task_index), slim.arg_scope([tf.contrib.framework.variable], device=ps):
-        with tf.device("/job:ps/task:0"):
-            global_step = tf.train.get_or_create_global_step()
-        rate = tf.train.exponential_decay(0.01, global_step, 40, 0.8, staircase=True)
+    worker = "/job:worker/task:%d" % FLAGS.task_index
+    with tf.device(tf.train.replica_device_setter(cluster=spec, worker_device=worker)):
+        global_step = tf.train.get_or_create_global_step()
+        rate = tf.train.exponential_decay(0.05, global_step, 40, 0.8, staircase=True)
         opt = tf.train.RMSPropOptimizer(rate, 0.9, momentum=0.5, epsilon=0.1)
 
         digits = Digits(seed=FLAGS.task_index)
@@ -84,7 +83,8 @@ def train(server, spec):
     sv = tf.train.Supervisor(is_chief=is_chief, logdir=None, init_op=tf.global_variables_initializer(),
                              local_init_op=local_init_op, ready_for_local_init_op=opt.ready_for_local_init_op,
                              summary_op=None, global_step=global_step, recovery_wait_secs=1, saver=None)
-    sess = sv.prepare_or_wait_for_session(server.target, config=tf.ConfigProto(allow_soft_placement=True))
+    sess = sv.prepare_or_wait_for_session(server.target, config=tf.ConfigProto(
+        allow_soft_placement=True, device_filters=["/job:ps", worker]))
     sv.start_queue_runners(sess, tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS))
     if is_chief:
         sv.start_queue_runners(sess, chief_queue_runners)
