@@ -9,7 +9,8 @@ must give TensorFlow's numbers; of the others the results must be as good. Every
 with code 0, without a traceback, and at most 5 s after the last worker; Thalweg's parameter servers of TensorFlow
 workers do so too. TensorFlow's never end, and are killed.
 
-A run takes about half an hour. With --resume=FILE, runs that ended well are kept and not repeated, until the program changes.
+A run takes about half an hour. With --resume=FILE, runs that ended well are kept and not repeated, until the program
+changes.
 """
 
 import argparse
@@ -35,8 +36,8 @@ ENDING_LIMIT = 5.0  # seconds from the end of the last worker to that of every o
 
 # same: relative tolerance against TensorFlow's value. within: what both must reach, as (lowest, highest).
 # tensorflow: False if TensorFlow's own tasks do not end, for the reason that `note` gives.
-# launch: how tasks learn who they are: by flags, by TF_CONFIG (with an evaluator, too) or by TonY's variables. "alone" is
-# a single task, and "driver" a script that starts the tasks.
+# launch: how tasks learn who they are: by flags, by TF_CONFIG (with an evaluator, or a master in place of the
+# chief) or by TonY's variables. "alone" is a single task, and "driver" a script that starts the tasks.
 Program = collections.namedtuple("Program", "script ps workers args same within launch late tensorflow note")
 
 
@@ -143,7 +144,8 @@ CATALOGUE = collections.OrderedDict([
     ("loops across tasks", program("loops_across_devices.py", workers=1, same={"loss": 1e-3})),
     ("TFConfigClusterResolver, towers", program("cluster_resolver.py", launch="tf_config", within={"loss": (0, 1)},
                                                 tensorflow=False, note="as above")),
-    ("elastic averaging", program("elastic_averaging.py", within={"loss": (0, 1)})),
+    ("elastic averaging", program("elastic_averaging.py", within={"loss": (0, 1)}, tensorflow=False,
+                                  note="the worker may wait for the chief that has left")),
     ("model averaging, one worker", program("elastic_averaging.py", workers=1, args=["--optimizer=average"],
                                             within={"loss": (0, 0.1)})),
     ("AGN, one worker", program("elastic_averaging.py", workers=1, args=["--optimizer=agn"],
@@ -162,6 +164,20 @@ CATALOGUE = collections.OrderedDict([
         "loss": (0, 0.5), "accuracy": (0.8, 1), "touched": (1000, 2000)})),
     ("asynchronous, uneven data", program("uneven_data.py", workers=3, same={"examples": 0, "batches": 0},
                                           within={"w0": (-1.1, -0.9)})),
+    ("LatestExporter, with an evaluator", program("latest_exporter.py", launch="evaluator", same={"kept": 0},
+                                                  within={"accuracy": (0.8, 1)})),
+    ("LatestExporter, with a master", program("latest_exporter.py", launch="master", same={"kept": 0},
+                                              within={"accuracy": (0.8, 1)})),
+    ("variables on parameter servers, towers", program("variable_modes.py", args=["--variable_update=parameter_server"],
+                                                       same={"loss": 1e-2, "w0": 2e-3})),
+    ("replicated variables, one worker", program("variable_modes.py", workers=1, args=["--variable_update=replicated"],
+                                                 same={"loss": 1e-2, "w0": 2e-3})),
+    ("distributed replicated variables, towers", program(
+        "variable_modes.py", args=["--variable_update=distributed_replicated"], same={"loss": 1e-2, "w0": 2e-3})),
+    ("independent workers, towers", program("variable_modes.py", args=["--variable_update=independent"],
+                                            same={"loss": 1e-2, "w0": 2e-3})),
+    ("ring all-reduce in one graph", program("variable_modes.py", ps=0, args=["--variable_update=distributed_all_reduce"],
+                                             same={"loss": 1e-2, "w0": 2e-3})),
 ])
 
 
@@ -170,8 +186,8 @@ def command_lines(entry):
     if entry.launch in ("alone", "driver"):
         return [("worker", 0, None, list(entry.args), {})]
     jobs = [("ps", entry.ps), ("worker", entry.workers)]
-    if entry.launch in ("tf_config", "evaluator"):
-        jobs = [("ps", entry.ps), ("chief", 1), ("worker", entry.workers - 1)]
+    if entry.launch in ("tf_config", "evaluator", "master"):
+        jobs = [("ps", entry.ps), ("master" if entry.launch == "master" else "chief", 1), ("worker", entry.workers - 1)]
     jobs = [(job, n) for job, n in jobs if n > 0]
     ports = iter(free_ports(sum(n for _, n in jobs)))
     cluster = {job: ["localhost:%d" % next(ports) for _ in range(n)] for job, n in jobs}
@@ -186,7 +202,7 @@ def command_lines(entry):
                 config = {"cluster": cluster, "task": {"type": job, "index": index}}
                 lines.append((job, index, port, list(entry.args), {"TF_CONFIG": json.dumps(config)}))
             else:
-                flags = ["--ps_hosts=" + ",".join(cluster["ps"]), "--worker_hosts=" + ",".join(cluster["worker"]),
+                flags = ["--ps_hosts=" + ",".join(cluster.get("ps", [])), "--worker_hosts=" + ",".join(cluster["worker"]),
                          "--job_name=" + job, "--task_index=%d" % index]
                 lines.append((job, index, port, flags + list(entry.args), {}))
     if entry.launch == "evaluator":  # it is not in the cluster
@@ -220,7 +236,8 @@ def trainers(entry, tasks):
     """The tasks that train; the first is the chief. Other tasks only serve, and end by themselves only on Thalweg."""
     if entry.script == "actor_learner.py":
         return tasks
-    return [task for task in tasks if task[0] != "ps" and not (entry.script == "in_graph.py" and task[1] > 0)]
+    one_trains = entry.script == "in_graph.py" or "--variable_update=distributed_all_reduce" in entry.args
+    return [task for task in tasks if task[0] != "ps" and not (one_trains and task[1] > 0)]
 
 
 def wait_for_chief(entry, task, end):
@@ -260,7 +277,7 @@ def run(entry, thalweg, timeout=TIMEOUT):
                 if "Traceback (most recent call last)" in process.output:
                     outcome.problems.append("%s %d prints a traceback" % (job, index))
             last_worker = max(process.script_ended_at for _, _, process in trainers(entry, tasks))
-            outcome.ending = max(process.ended_at for _, _, process in tasks) - last_worker
+            outcome.ending = max(0.0, max(process.ended_at for _, _, process in tasks) - last_worker)
             outcome.problems += late_ends(tasks, last_worker)
         outcome.seconds = time.time() - start
         if outcome.problems:
@@ -365,8 +382,8 @@ TensorFlow 1 programs of `python/tests/programs/catalogue/`, written as public r
 %s as the client. This section is written by `make test-programs ARGS="%s"`. A program passes if its result is
 TensorFlow's (or as good, where the order of steps is not fixed) and all of its tasks end by themselves on Thalweg, with
 code 0 and at most 5 s after the last worker. TensorFlow's parameter servers never end and are killed. Where its workers
-do not end either, the table says why, and only the result on Thalweg is checked. "Not run" means that the program did not run on
-TensorFlow's servers. The last column is the time from the end of the last worker until all tasks have ended.
+did not end either (within 60 s), the table says why, and only the result on Thalweg is checked. "Not run" means that
+the program did not run on TensorFlow's servers. The last column is the time from the end of the last worker until all tasks have ended.
 
 %s
 
@@ -393,7 +410,7 @@ def table_row(name, entry, ours, theirs, problems):
                                                                        "" if entry.workers == 1 else "s")
     return "| %s | `%s%s` | %s | %s | %s | %s | %.1f s |\n" % (
         name, entry.script, " " + " ".join(entry.args) if entry.args else "", tasks, show_tensorflow(entry, theirs),
-        show_results(ours), "no" if problems else "yes", ours.ending)
+        show_results(ours), "no" if problems else "yes", max(0.0, ours.ending))
 
 
 def summary(outcomes):

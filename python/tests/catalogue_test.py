@@ -3,6 +3,7 @@
 
 import collections
 import os
+import re
 import tempfile
 import time
 import unittest
@@ -119,6 +120,13 @@ class TableTest(unittest.TestCase):
         self.assertEqual(show_tensorflow(hangs, Run({"batches": 30.0})), "batches 30")
         self.assertEqual(problems_of(hangs, Run({"batches": 30.0}), Run(problems=["worker 0 does not end"])), [])
         self.assertEqual(show_tensorflow(CATALOGUE["softmax, one worker"], None), "not run")
+
+    def test_the_page_has_a_row_for_every_program(self):
+        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+        with open(os.path.join(root, "docs", "compatibility.md")) as file:
+            rows = re.findall(r"^\| ([^|]*) \| `([^`]*)` \|", file.read(), re.M)
+        self.assertEqual(rows, [(name, " ".join((entry.script,) + entry.args)) for name, entry in CATALOGUE.items()],
+                         "run make test-programs ARGS=\"--resume=FILE --table=docs/compatibility.md\"")
 
 
 if __name__ == "__main__":
