@@ -13,9 +13,9 @@ import sys
 import threading
 
 _callbacks = []
+_missing_in_threads = []
 _failed = False
 _called = False
-_missing_in_thread = None  # the message about an op that a thread missed
 
 
 def when_script_ends(callback):
@@ -27,6 +27,7 @@ def when_script_ends(callback):
 def _forget_callbacks():
     global _called
     _callbacks.clear()
+    _missing_in_threads.clear()
     _called = False
 
 
@@ -37,6 +38,8 @@ def _call(ended_well):
     _called = True
     for callback in list(_callbacks):
         callback(ended_well)
+    for missing in _missing_in_threads:
+        _repeat(missing)
 
 
 def _notice_code(code):
@@ -46,65 +49,63 @@ def _notice_code(code):
 
 
 def _missing_op(error):
-    found = re.search(r"Op type not registered '.*", str(error))
-    return found and found.group()
+    """The part of the message that names an op that the server does not have, or None."""
+    missing = re.search(r"Op type not registered '.*", str(error))
+    return missing.group() if missing else None
 
 
-def _repeat_missing_op(message):
+def _repeat(missing):
     """TensorFlow ends its messages with stack traces, in which an op that the server does not have is easily missed."""
-    if message:
-        sys.stderr.write("thalweg: %s\n" % message)
-        sys.stderr.flush()
-
-
-def _note_missing_op(error):
-    """The script goes on after an exception in a thread. The message is repeated when it ends."""
-    global _missing_in_thread
-    _missing_in_thread = _missing_op(error) or _missing_in_thread
+    sys.stderr.write("thalweg: %s\n" % missing)
+    sys.stderr.flush()
 
 
 def _watch_threads():
-    hook = getattr(threading, "excepthook", None)
-    if hook is not None:
+    """Remembers missing ops that ended a thread. They are repeated when the script ends, as its last words."""
+    def remember(error):
+        missing = _missing_op(error)
+        if missing and missing not in _missing_in_threads:
+            _missing_in_threads.append(missing)
 
-        def noting_hook(args):
-            hook(args)
-            _note_missing_op(args.exc_value)
+    if hasattr(threading, "excepthook"):  # since Python 3.8
+        excepthook = threading.excepthook
 
-        threading.excepthook = noting_hook
+        def remembering_excepthook(args):
+            remember(args.exc_value)
+            excepthook(args)
+
+        threading.excepthook = remembering_excepthook
         return
-    start = threading.Thread.start  # before Python 3.8
+    start = threading.Thread.start
 
-    def noting_start(self):
-        run = self.run
+    def watching_start(self):
+        run = self.run  # that of a subclass, too
 
-        def noting_run():
+        def watched_run():
             try:
                 run()
             except Exception as error:
-                _note_missing_op(error)
+                remember(error)
                 raise
+            finally:
+                self.__dict__.pop("run", None)  # no cycle stays behind
 
-        self.run = noting_run
-        try:
-            start(self)
-        except BaseException:
-            self.run = run
-            raise
+        self.run = watched_run
+        start(self)
 
-    threading.Thread.start = noting_start
+    threading.Thread.start = watching_start
 
 
 def _watch_exits():
     excepthook, sys_exit, os_exit = sys.excepthook, sys.exit, os._exit
 
     def failing_excepthook(*args):
-        global _failed, _missing_in_thread
+        global _failed
         _failed = True
         excepthook(*args)
         missing = _missing_op(args[1])
-        _repeat_missing_op(missing)
-        _missing_in_thread = None if missing else _missing_in_thread
+        if missing:
+            _repeat(missing)
 
     def noticing_exit(code=None):
         _notice_code(code)
@@ -136,7 +137,6 @@ def _watch_quitter(quitter):
 @atexit.register
 def _at_exit():
     # The interpreter keeps the exception that ended the script, whatever hook has printed it.
-    _repeat_missing_op(_missing_in_thread)
     _call(not _failed and not hasattr(sys, "last_type"))
 
 

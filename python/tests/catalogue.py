@@ -6,11 +6,17 @@
 Each program is written as public TensorFlow 1 programs are, learns from a few hundred examples, and prints one line
 "RESULT name=value ..." in every task that trains. Programs that compute the same whatever the order of their steps
 must give TensorFlow's numbers; of the others the results must be as good. Every task must end by itself on Thalweg,
-with code 0 and without a traceback; Thalweg's parameter servers of TensorFlow workers do so too. TensorFlow's never end, and are killed.
+with code 0, without a traceback, and at most 5 s after the last worker. Thalweg's parameter servers of TensorFlow's
+workers end by themselves too, but later: such workers do not say that they are done, so the servers wait until no call
+has arrived for a while. TensorFlow's parameter servers never end, and are killed.
+
+A run takes about half an hour. With --resume=FILE, runs that ended well are kept and not repeated, until the program
+changes.
 """
 
 import argparse
 import collections
+import hashlib
 import json
 import os
 import re
@@ -22,14 +28,17 @@ import time
 
 import tensorflow
 from ports import free_ports
-from program_testlib import Process
+from program_testlib import PROGRAMS, Process
 
 PROGRAMS_FOLDER = "catalogue"
 TIMEOUT = 240  # time limit of a program in seconds, generous for a busy machine
+HANG_TIMEOUT = 60  # the same for programs that are known not to end on TensorFlow's servers
+ENDING_LIMIT = 5.0  # seconds from the end of the last worker to that of every other task
 
 # same: relative tolerance against TensorFlow's value. within: what both must reach, as (lowest, highest).
 # tensorflow: False if TensorFlow's own tasks do not end, for the reason that `note` gives.
-# launch: how tasks learn who they are: by flags or by TF_CONFIG (with an evaluator, too), or one task alone.
+# launch: how tasks learn who they are: by flags, by TF_CONFIG (with an evaluator, or a master in place of the
+# chief) or by TonY's variables. "alone" is a single task, and "driver" a script that starts the tasks.
 Program = collections.namedtuple("Program", "script ps workers args same within launch late tensorflow note")
 
 
@@ -136,7 +145,8 @@ CATALOGUE = collections.OrderedDict([
     ("loops across tasks", program("loops_across_devices.py", workers=1, same={"loss": 1e-3})),
     ("TFConfigClusterResolver, towers", program("cluster_resolver.py", launch="tf_config", within={"loss": (0, 1)},
                                                 tensorflow=False, note="as above")),
-    ("elastic averaging", program("elastic_averaging.py", within={"loss": (0, 1)})),
+    ("elastic averaging", program("elastic_averaging.py", within={"loss": (0, 1)}, tensorflow=False,
+                                  note="the worker may wait for the chief that has left")),
     ("model averaging, one worker", program("elastic_averaging.py", workers=1, args=["--optimizer=average"],
                                             within={"loss": (0, 0.1)})),
     ("AGN, one worker", program("elastic_averaging.py", workers=1, args=["--optimizer=agn"],
@@ -145,16 +155,40 @@ CATALOGUE = collections.OrderedDict([
                                                                               "records": (2880, 2880)})),
     ("staged variables, one worker", program("staged_variables.py", workers=1, within={"accuracy": (0.9, 1)})),
     ("environments in Python, unrolled", program("py_environments.py", workers=3, within={"reward": (0.6, 1)})),
+    ("launched as by TonY", program("tony_launched.py", launch="tony", within={"accuracy": (0.9, 1)})),
+    ("launched as by Spark, fed by the driver", program("spark_launched.py", launch="driver", same={"rows": 0},
+                                                        within={"accuracy": (0.9, 1)})),
+    ("Inception's blocks, synchronous, averages", program("inception_sync.py", ps=2, within={"loss": (0, 2)}, tensorflow=False,
+                                                         note="a worker may wait for the chief that has left")),
+    ("CIFAR-10, several GPUs a worker", program("cifar10_multi_gpu.py", within={"loss": (0, 1.5)})),
+    ("an embedding of 2 million rows, 2 ps", program("large_embedding.py", ps=2, within={
+        "loss": (0, 0.5), "accuracy": (0.8, 1), "touched": (1000, 2000)})),
+    ("asynchronous, uneven data", program("uneven_data.py", workers=3, same={"examples": 0, "batches": 0},
+                                          within={"w0": (-1.1, -0.9)})),
+    ("LatestExporter, with an evaluator", program("latest_exporter.py", launch="evaluator", same={"kept": 0},
+                                                  within={"accuracy": (0.8, 1)})),
+    ("LatestExporter, with a master", program("latest_exporter.py", launch="master", same={"kept": 0},
+                                              within={"accuracy": (0.8, 1)})),
+    ("variables on parameter servers, towers", program("variable_modes.py", args=["--variable_update=parameter_server"],
+                                                       same={"loss": 1e-2, "w0": 2e-3})),
+    ("replicated variables, one worker", program("variable_modes.py", workers=1, args=["--variable_update=replicated"],
+                                                 same={"loss": 1e-2, "w0": 2e-3})),
+    ("distributed replicated variables, towers", program(
+        "variable_modes.py", args=["--variable_update=distributed_replicated"], same={"loss": 1e-2, "w0": 2e-3})),
+    ("independent workers, towers", program("variable_modes.py", args=["--variable_update=independent"],
+                                            same={"loss": 1e-2, "w0": 2e-3})),
+    ("ring all-reduce in one graph", program("variable_modes.py", ps=0, args=["--variable_update=distributed_all_reduce"],
+                                             same={"loss": 1e-2, "w0": 2e-3})),
 ])
 
 
 def command_lines(entry):
     """The tasks of a program: (job, index, port, arguments, environment)."""
-    if entry.launch == "alone":
+    if entry.launch in ("alone", "driver"):
         return [("worker", 0, None, list(entry.args), {})]
     jobs = [("ps", entry.ps), ("worker", entry.workers)]
-    if entry.launch != "flags":
-        jobs = [("ps", entry.ps), ("chief", 1), ("worker", entry.workers - 1)]
+    if entry.launch in ("tf_config", "evaluator", "master"):
+        jobs = [("ps", entry.ps), ("master" if entry.launch == "master" else "chief", 1), ("worker", entry.workers - 1)]
     jobs = [(job, n) for job, n in jobs if n > 0]
     ports = iter(free_ports(sum(n for _, n in jobs)))
     cluster = {job: ["localhost:%d" % next(ports) for _ in range(n)] for job, n in jobs}
@@ -162,11 +196,14 @@ def command_lines(entry):
     for job, n in jobs:
         for index in range(n):
             port = int(cluster[job][index].split(":")[1])
-            if entry.launch != "flags":
+            if entry.launch == "tony":
+                lines.append((job, index, port, list(entry.args), {
+                    "CLUSTER_SPEC": json.dumps(cluster), "JOB_NAME": job, "TASK_INDEX": str(index)}))
+            elif entry.launch != "flags":
                 config = {"cluster": cluster, "task": {"type": job, "index": index}}
                 lines.append((job, index, port, list(entry.args), {"TF_CONFIG": json.dumps(config)}))
             else:
-                flags = ["--ps_hosts=" + ",".join(cluster["ps"]), "--worker_hosts=" + ",".join(cluster["worker"]),
+                flags = ["--ps_hosts=" + ",".join(cluster.get("ps", [])), "--worker_hosts=" + ",".join(cluster["worker"]),
                          "--job_name=" + job, "--task_index=%d" % index]
                 lines.append((job, index, port, flags + list(entry.args), {}))
     if entry.launch == "evaluator":  # it is not in the cluster
@@ -178,8 +215,12 @@ def command_lines(entry):
 class Run:
     """The outcome of one run: results, problems, and the seconds from the last worker's end to that of all tasks."""
 
-    def __init__(self):
-        self.results, self.problems, self.seconds, self.ending = {}, [], 0.0, 0.0
+    def __init__(self, results=None, problems=None, seconds=0.0, ending=0.0):
+        self.results, self.problems, self.seconds, self.ending = results or {}, problems or [], seconds, ending
+
+    def to_json(self):
+        return {"results": self.results, "problems": self.problems, "seconds": round(self.seconds, 2),
+                "ending": round(self.ending, 2)}
 
 
 def read_results(output):
@@ -196,7 +237,8 @@ def trainers(entry, tasks):
     """The tasks that train; the first is the chief. Other tasks only serve, and end by themselves only on Thalweg."""
     if entry.script == "actor_learner.py":
         return tasks
-    return [task for task in tasks if task[0] != "ps" and not (entry.script == "in_graph.py" and task[1] > 0)]
+    one_trains = entry.script == "in_graph.py" or "--variable_update=distributed_all_reduce" in entry.args
+    return [task for task in tasks if task[0] != "ps" and not (one_trains and task[1] > 0)]
 
 
 def wait_for_chief(entry, task, end):
@@ -209,10 +251,10 @@ def wait_for_chief(entry, task, end):
         process.wait_for("step")
 
 
-def run(entry, thalweg):
+def run(entry, thalweg, timeout=TIMEOUT):
     """`thalweg` selects the tasks that run on Thalweg's servers: True (all), False (none), "ps" or "worker"."""
     outcome, tasks, start = Run(), [], time.time()
-    end = start + TIMEOUT
+    end = start + timeout
     try:
         for job, index, port, args, env in command_lines(entry):
             if job == "worker" and len(trainers(entry, tasks)) == 1:
@@ -229,14 +271,16 @@ def run(entry, thalweg):
                     outcome.problems.append("%s %d prints no result" % (job, index))
                 else:
                     outcome.results = dict(results, **outcome.results)  # the chief's come first
-        trained = time.time()
         if thalweg in (True, "ps") and not outcome.problems:
             for job, index, process in tasks:
                 wait_for_end(outcome, job, index, process, end)
             for job, index, process in tasks:
                 if "Traceback (most recent call last)" in process.output:
                     outcome.problems.append("%s %d prints a traceback" % (job, index))
-        outcome.ending = time.time() - trained
+            last_worker = max(process.script_ended_at for _, _, process in trainers(entry, tasks))
+            outcome.ending = max(0.0, max(process.ended_at for _, _, process in tasks) - last_worker)
+            if thalweg is True:
+                outcome.problems += late_ends(tasks, last_worker)
         outcome.seconds = time.time() - start
         if outcome.problems:
             outcome.problems.append("".join("---- %s %d\n%s" % (j, i, p.output[-3000:]) for j, i, p in tasks))
@@ -256,6 +300,13 @@ def wait_for_end(outcome, job, index, process, end):
         outcome.problems.append("%s %d ended with code %d" % (job, index, code))
 
 
+def late_ends(tasks, last_worker):
+    """The problems of tasks that outlive the last worker, with their servers, by more than the limit."""
+    return ["%s %d ended %.1f s after the last worker, expected at most %g s" % (
+        job, index, process.ended_at - last_worker, ENDING_LIMIT)
+            for job, index, process in tasks if process.ended_at - last_worker > ENDING_LIMIT]
+
+
 def compare(entry, ours, theirs):
     problems = []
     for name, (low, high) in entry.within.items():
@@ -268,16 +319,63 @@ def compare(entry, ours, theirs):
     return problems
 
 
-def check(entry, with_tensorflow=True, thalweg=True):
-    """Runs a program on both; returns the run on Thalweg, the run on TensorFlow or None, and the problems."""
-    ours = run(entry, thalweg)
-    theirs = run(entry, thalweg=False) if with_tensorflow and entry.tensorflow else None
+def run_on_tensorflow(entry):
+    return run(entry, thalweg=False, timeout=TIMEOUT if entry.tensorflow else HANG_TIMEOUT)
+
+
+def problems_of(entry, ours, theirs):
+    """All that keeps a program from passing. `theirs` is None if it did not run on TensorFlow's servers."""
+    if not entry.tensorflow:  # how far it came there is for the table alone
+        theirs = None
     problems = ["Thalweg: " + p for p in ours.problems]
     if theirs is not None:
         problems += ["TensorFlow: " + p for p in theirs.problems]
-    if not problems:
-        problems = compare(entry, ours.results, theirs.results if theirs else None)
-    return ours, theirs, problems
+    return problems or compare(entry, ours.results, theirs.results if theirs else None)
+
+
+def check(entry, with_tensorflow=True, thalweg=True):
+    """Runs a program on both; returns the run on Thalweg, the run on TensorFlow or None, and the problems."""
+    ours = run(entry, thalweg)
+    theirs = run_on_tensorflow(entry) if with_tensorflow and entry.tensorflow else None
+    return ours, theirs, problems_of(entry, ours, theirs)
+
+
+class Runs:
+    """Keeps the outcomes of runs in a file, so that a run of the catalogue can go on where it was interrupted."""
+
+    def __init__(self, path=None):
+        self._path, self._runs = path, {}
+        if path and os.path.exists(path):
+            with open(path) as file:
+                self._runs = json.load(file)
+
+    @staticmethod
+    def _key(name, where):
+        """Changes with the program, whose earlier outcomes count no more."""
+        entry = CATALOGUE[name]
+        with open(os.path.join(PROGRAMS, PROGRAMS_FOLDER, entry.script), "rb") as file:
+            version = hashlib.sha256(file.read() + repr(
+                (entry.ps, entry.workers, entry.args, entry.launch, entry.late)).encode()).hexdigest()[:12]
+        return "%s | %s | %s" % (name, where, version)
+
+    def get(self, name, where):
+        kept = self._runs.get(self._key(name, where))
+        return Run(**kept) if kept else None
+
+    def put(self, name, where, outcome):
+        self._runs[self._key(name, where)] = outcome.to_json()
+        if self._path:
+            with open(self._path + ".new", "w") as file:
+                json.dump(self._runs, file, indent=1, sort_keys=True)
+            os.replace(self._path + ".new", self._path)
+
+    def get_or_run(self, name, where, function):
+        """Runs `function` unless an outcome without problems is there."""
+        outcome = self.get(name, where)
+        if outcome is None or outcome.problems:
+            outcome = function()
+            self.put(name, where, outcome)
+        return outcome
 
 
 TABLE_TITLE = "## Programs"
@@ -285,35 +383,56 @@ TABLE_HEAD = """
 TensorFlow 1 programs of `python/tests/programs/catalogue/`, written as public repositories write them, with TensorFlow
 %s as the client. This section is written by `make test-programs ARGS="%s"`. A program passes if its result is
 TensorFlow's (or as good, where the order of steps is not fixed) and all of its tasks end by themselves on Thalweg, with
-code 0. TensorFlow's parameter servers never end; where its workers do not end either, the table says why. "-" means that
-the program did not run on TensorFlow's servers this time. The last column is the time from the end of the last worker
-until all tasks have ended.
+code 0 and at most 5 s after the last worker. TensorFlow's parameter servers never end and are killed. Where its workers
+did not end either (within 60 s), the table says why, and only the result on Thalweg is checked. "Not run" means that
+the program did not run on TensorFlow's servers. The last column is the time from the end of the last worker until all tasks have ended.
+
+%s
 
 | program | script | tasks | TensorFlow's result | Thalweg's result | passes | all ended after |
 |---|---|---|---|---|---|---:|
 """
 
 
+def show_results(outcome):
+    return ", ".join("%s %g" % pair for pair in sorted(outcome.results.items())) or "none"
+
+
+def show_tensorflow(entry, theirs):
+    if theirs is None:
+        return "not run" + (": " + entry.note if entry.note else "")
+    if not theirs.problems:
+        return show_results(theirs)
+    first = theirs.problems[0].split("\n")[0]
+    return first + (": " + entry.note if entry.note else "")
+
+
 def table_row(name, entry, ours, theirs, problems):
-    def show(results):
-        return ", ".join("%s %g" % pair for pair in sorted(results.items())) or "none"
-
-    tasks = "1" if entry.launch == "alone" else "%d ps, %d worker%s" % (entry.ps, entry.workers,
+    tasks = "1" if entry.launch == "alone" else ("a driver's " if entry.launch == "driver" else "") + "%d ps, %d worker%s" % (entry.ps, entry.workers,
                                                                        "" if entry.workers == 1 else "s")
-    their_results = show(theirs.results) if theirs else "does not end: " + entry.note if entry.note else "-"
     return "| %s | `%s%s` | %s | %s | %s | %s | %.1f s |\n" % (
-        name, entry.script, " " + " ".join(entry.args) if entry.args else "", tasks, their_results, show(ours.results),
-        "no" if problems else "yes", ours.ending)
+        name, entry.script, " " + " ".join(entry.args) if entry.args else "", tasks, show_tensorflow(entry, theirs),
+        show_results(ours), "no" if problems else "yes", max(0.0, ours.ending))
 
 
-def write_table(path, rows):
-    """Replaces the section of the Markdown file, or adds it at the end. Other sections stay."""
+def summary(outcomes):
+    """One sentence for the head of the table. `outcomes` has (entry, ours, theirs, problems) of every row."""
+    ended = sum(theirs is not None and not theirs.problems for _, _, theirs, _ in outcomes)
+    return "%d of %d programs pass. On TensorFlow's servers %d ran, and the workers of %d of them ended." % (
+        sum(not problems for _, _, _, problems in outcomes), len(outcomes),
+        sum(theirs is not None for _, _, theirs, _ in outcomes), ended)
+
+
+def write_table(path, outcomes):
+    """Writes the table of all (name, entry, ours, theirs, problems). Replaces the section of the Markdown file, or adds it at the end. Other sections stay."""
     text = ""
     if os.path.exists(path):
         with open(path) as file:
             text = file.read()
-    command = " ".join(argument for argument in sys.argv[1:] if not argument.startswith("--resume"))
-    section = TABLE_TITLE + "\n" + TABLE_HEAD % (tensorflow.__version__, command) + "".join(rows)
+    command = "--table=" + os.path.relpath(path)
+    section = TABLE_TITLE + "\n" + TABLE_HEAD % (
+        tensorflow.__version__, command, summary([outcome[1:] for outcome in outcomes])) + "".join(
+            table_row(*outcome) for outcome in outcomes)
     old = re.search(r"^%s\n.*?(?=^## |\Z)" % TABLE_TITLE, text, re.M | re.S)
     if old:
         text = text[:old.start()] + section + ("\n" if old.end() < len(text) else "") + text[old.end():]
@@ -329,34 +448,29 @@ def main():
     parser.add_argument("--skip_tensorflow", action="store_true", help="do not run them on TensorFlow's servers")
     parser.add_argument("--mixed", choices=["ps", "worker"], help="only these tasks run on Thalweg's servers")
     parser.add_argument("--table", help="a Markdown file, such as docs/compatibility.md, whose section \"Programs\" to write")
-    parser.add_argument("--resume", help="a JSON file that keeps the table's rows; programs that passed there do not run again")
+    parser.add_argument("--resume", help="a JSON file that keeps the outcomes of runs; those without problems are not repeated")
     args = parser.parse_args()
-    rows, passed = collections.OrderedDict(), {}
-    if args.resume and os.path.exists(args.resume):
-        with open(args.resume) as file:
-            passed = {name: row for name, (row, ok) in json.load(file).items() if ok}
-    kept = dict((name, (row, True)) for name, row in passed.items())
+    runs, outcomes = Runs(args.resume), []
     for name, entry in CATALOGUE.items():
         if args.only not in name or (args.mixed and not entry.tensorflow):
             continue
-        if name in passed:
-            rows[name] = (passed[name], True)
-            continue
-        ours, theirs, problems = check(entry, not args.skip_tensorflow, args.mixed or True)
-        rows[name] = (table_row(name, entry, ours, theirs, problems), not problems)
-        if args.resume:
-            kept[name] = rows[name]
-            with open(args.resume, "w") as file:
-                json.dump(kept, file, indent=1)
+        ours = runs.get_or_run(name, args.mixed or "thalweg", lambda: run(entry, args.mixed or True))
+        # A run that ends on TensorFlow's servers by chance only is not repeated until it does not.
+        theirs = runs.get(name, "tensorflow")
+        if not args.skip_tensorflow and (theirs is None or (theirs.problems and entry.tensorflow)):
+            theirs = run_on_tensorflow(entry)
+            runs.put(name, "tensorflow", theirs)
+        problems = problems_of(entry, ours, theirs)
+        outcomes.append((name, entry, ours, theirs, problems))
         print("%-4s %-45s %5.1f s, all ended %.1f s after the last worker%s" % (
             "FAIL" if problems else "ok", name, ours.seconds, ours.ending,
             "; TensorFlow %.1f s" % theirs.seconds if theirs else ""), flush=True)
         for problem in problems:
             print("     " + problem, flush=True)
     if args.table:
-        write_table(args.table, [row for row, _ in rows.values()])
-    failed = sum(not ok for _, ok in rows.values())
-    print("%d of %d programs pass" % (len(rows) - failed, len(rows)))
+        write_table(args.table, outcomes)
+    failed = sum(bool(problems) for _, _, _, _, problems in outcomes)
+    print("%d of %d programs pass" % (len(outcomes) - failed, len(outcomes)))
     sys.exit(1 if failed else 0)
 
 

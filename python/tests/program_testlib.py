@@ -29,14 +29,22 @@ class Process:
             start_new_session=True)
         self._lines = []
         self._changed = threading.Condition()
+        self.script_ended_at = self.ended_at = None  # time.time() of the script's end, and of its server's too
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
+        self._watcher = threading.Thread(target=self._watch)
+        self._watcher.start()
 
     def _read(self):
         for line in self._process.stdout:
             with self._changed:
                 self._lines.append(line.decode("utf-8", "replace"))
                 self._changed.notify_all()
+        self.ended_at = time.time()  # the last process that could write has ended
+
+    def _watch(self):
+        self._process.wait()
+        self.script_ended_at = time.time()
 
     @property
     def output(self):
@@ -59,6 +67,7 @@ class Process:
     def wait(self, timeout=180):
         code = self._process.wait(timeout)
         self._reader.join()
+        self._watcher.join()
         return code
 
     def stop(self, how=signal.SIGTERM):
@@ -66,6 +75,7 @@ class Process:
             self._process.send_signal(how)
         self._process.wait(30)
         self._reader.join()
+        self._watcher.join()
         self._process.stdout.close()
 
     def send_signal(self, number):

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import unittest
 
+import tensorflow as tf
 from program_testlib import JobTest, PROGRAMS, THALWEG
 
 
@@ -27,17 +28,55 @@ class ScriptEndTest(JobTest):
         self.assertRegex(lines[-1], r"^thalweg: Op type not registered 'Fact' \(node 'claim'\)")
 
     def test_a_missing_op_with_a_near_name(self):
-        process = self.start("missing_op.py", "--how=near")
+        process = self.start("missing_op.py", "--near")
         self.assert_ends(process, "one is 1", code=1)
         lines = [line for line in process.output.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
         self.assertRegex(lines[-1], r"^thalweg: Op type not registered 'QuantizedReluX' \(node 'claim'\); the most similar "
                          "op type is 'QuantizedRelu6?'")
 
-    def test_a_missing_op_in_a_thread_is_the_last_word(self):
-        process = self.start("missing_op.py", "--how=thread")
-        self.assert_ends(process, "the script goes on")
-        lines = [line for line in process.output.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
-        self.assertRegex(lines[-1], r"^thalweg: Op type not registered 'Fact' \(node 'claim'\)")
+    def test_a_missing_op_that_ended_a_thread_is_the_last_word(self):
+        for thread in ("target", "subclass"):
+            with self.subTest(thread=thread):
+                process = self.start("missing_op.py", "--thread=" + thread)
+                self.assert_ends(process, "one is 1")
+                lines = [line for line in process.output.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
+                self.assertRegex(lines[-1], r"^thalweg: Op type not registered 'Fact' \(node 'claim'\)")
+                self.assertEqual(process.output.count("thalweg: Op type"), 1, "both threads need it: " + process.output)
+                self.assertLess(lines.index("end"), len(lines) - 1)
+
+    def test_queue_runners_that_wait_for_room_are_not_logged(self):
+        with tempfile.TemporaryDirectory() as folder:
+            stop = os.path.join(folder, "stop")
+            process = self.start("coordinated.py", "--part=noise", "--stop=" + stop)
+            # The runners have waited longer than this step when it is logged.
+            self.assertTrue(process.wait_for("'take_from_empty'"), process.output)
+            open(stop, "w").close()
+            self.assert_ends(process, "end")
+        self.assertNotIn("'fill'", process.output)
+
+    def test_the_time_that_threads_have_to_end_is_said_once(self):
+        process = self.start("coordinated.py", "--part=grace")
+        self.assert_ends(process, "end")
+        self.assertEqual(process.output.count("threads are left: True"), 2, process.output)
+        self.assertEqual(process.output.count("cancelled"), 2, process.output)
+        self.assertEqual(process.output.count("threads have 5 s to end before their session is closed"), 1,
+                         process.output)
+
+    def test_tensorflows_semantics_can_be_kept(self):
+        hosts, keep = self.cluster(1, 1), ["--keep_tensorflow_semantics"]
+        ps, = self.start_job("ends.py", hosts, "ps", 1, flags=keep)
+        # Neither the end of the only worker nor a failure ends the parameter server, or is announced.
+        for args, text, code in (([], "counted to 1", 0), (["--bad=0"], "", 3), ([], "counted to 2", 0)):
+            worker, = self.start_job("ends.py", hosts, "worker", 1, *args, flags=keep)
+            self.assert_ends(worker, text, code)
+        self.assertTrue(ps.is_running(), ps.output)
+        for text in ("the job is over", "has ended", "no worker is left", "join() has returned"):
+            self.assertNotIn(text, ps.output)
+        code = "import tensorflow.compat.v1 as tf; print('join of', tf.train.Coordinator.join.__module__.split('.')[0])"
+        for flags, module in (((), "thalweg_server"), (keep, tf.__name__.split(".")[0])):
+            out = subprocess.check_output([THALWEG, "python", "--python", sys.executable, *flags, "-c", code],
+                                          universal_newlines=True, timeout=180)
+            self.assertRegex(out, "join of %s" % module)
 
     def test_join_ends_the_script_with_its_job(self):
         hosts = self.cluster(1, 1)

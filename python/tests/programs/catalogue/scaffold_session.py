@@ -81,12 +81,12 @@ def main(_):
         session.run_step_fn(lambda step_context: step_context.session.run(step))
         while not session.should_stop():
             value, _, steps = session.run([loss, train, seen])
-    if is_chief:
+    if is_chief:  # the other may come when the training is almost over
+        assert steps > 0
         assert calls == [0], calls
         assert listener.saves >= 3, listener.saves
         assert any(name.startswith("timeline-") for name in os.listdir(folder)), os.listdir(folder)
         assert tf.train.load_variable(folder, "last_save") >= 80
-    assert steps > 0
     print("RESULT loss=%.4f" % value, flush=True)
 
 
