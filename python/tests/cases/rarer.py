@@ -370,8 +370,6 @@ def fused_by_the_optimizer(c):
            transpose_a=True, transpose_b=True, fused_ops=["BiasAdd"])
     c.error("_FusedMatMul", "bias", name="FusedMatMul", a=floats((3, 4)), b=floats((4, 5)), args=[floats((4,))],
             fused_ops=["BiasAdd"])
-    c.error("_FusedMatMul", "ops", name="FusedMatMul", a=floats((3, 4)), b=floats((4, 5)), args=[floats((5,))],
-            fused_ops=["Relu"])
     image, window = floats((2, 6, 7, 3)), floats((2, 3, 3, 5), -1, 1, seed=2)
     for ops in epilogues:
         add("_FusedConv2D", ",".join(ops), 1e-4, input=image, filter=window, args=[norm[0]], host_args=[], num_args=1,
