@@ -379,11 +379,13 @@ def fused_by_the_optimizer(c):
                strides=[1, 1, 1, 1], padding="VALID", epsilon=0.01, fused_ops=ops)
     for dtype in ("float32", "float64", "float16"):
         for names in (["Neg", "Exp"], ["Abs", "Sqrt", "Log1p"], ["Square", "Rsqrt", "Tanh"], ["Relu6", "Sigmoid", "Inv"],
-                      ["Cos", "Sin", "Tan"], ["Elu", "Selu", "Softplus"], ["Floor", "Ceil", "Round", "Rint"],
-                      ["Sinh", "Asinh", "Atan", "Softsign"], ["Tanh", "Asin", "Expm1"], ["Relu"], ["Cosh", "Acosh"]):
+                      ["Cos", "Sin", "Tan"], ["Elu", "Selu"], ["Floor", "Ceil", "Round", "Rint"],
+                      ["Sinh", "Asinh", "Atan"], ["Tanh", "Asin", "Expm1"], ["Relu"], ["Cosh", "Acosh"]):
+            if dtype == "float16" and names[0] in ("Cos", "Cosh", "Elu", "Floor", "Sinh", "Tanh"):
+                continue  # TensorFlow composes fewer functions of halves
             add("_UnaryOpsComposition", f"{dtype} {names}", 5e-3 if dtype == "float16" else 1e-5,
                    x=numbers(dtype, (3, 5), -2, 2), op_names=names)
-    for dtype in ("int8", "uint8", "int32", "int64"):
+    for dtype in ("int8", "int32", "int64"):
         add("_TensorToHashBucketFast", dtype, input=numbers(dtype, (4, 5), -100, 100), num_buckets=1000)
 
 
