@@ -370,8 +370,6 @@ def fused_by_the_optimizer(c):
            transpose_a=True, transpose_b=True, fused_ops=["BiasAdd"])
     c.error("_FusedMatMul", "bias", name="FusedMatMul", a=floats((3, 4)), b=floats((4, 5)), args=[floats((4,))],
             fused_ops=["BiasAdd"])
-    c.error("_FusedMatMul", "ops", name="FusedMatMul", a=floats((3, 4)), b=floats((4, 5)), args=[floats((5,))],
-            fused_ops=["Relu"])
     image, window = floats((2, 6, 7, 3)), floats((2, 3, 3, 5), -1, 1, seed=2)
     for ops in epilogues:
         add("_FusedConv2D", ",".join(ops), 1e-4, input=image, filter=window, args=[norm[0]], host_args=[], num_args=1,
@@ -381,17 +379,19 @@ def fused_by_the_optimizer(c):
                strides=[1, 1, 1, 1], padding="VALID", epsilon=0.01, fused_ops=ops)
     for dtype in ("float32", "float64", "float16"):
         for names in (["Neg", "Exp"], ["Abs", "Sqrt", "Log1p"], ["Square", "Rsqrt", "Tanh"], ["Relu6", "Sigmoid", "Inv"],
-                      ["Cos", "Sin", "Tan"], ["Elu", "Selu", "Softplus"], ["Floor", "Ceil", "Round", "Rint"],
-                      ["Sinh", "Asinh", "Atan", "Softsign"], ["Tanh", "Asin", "Expm1"], ["Relu"], ["Cosh", "Acosh"]):
+                      ["Cos", "Sin", "Tan"], ["Elu", "Selu"], ["Floor", "Ceil", "Round", "Rint"],
+                      ["Sinh", "Asinh", "Atan"], ["Tanh", "Asin", "Expm1"], ["Relu"], ["Cosh", "Acosh"]):
+            if dtype == "float16" and names[0] in ("Cos", "Cosh", "Elu", "Floor", "Sinh", "Tanh"):
+                continue  # TensorFlow composes fewer functions of halves
             add("_UnaryOpsComposition", f"{dtype} {names}", 5e-3 if dtype == "float16" else 1e-5,
                    x=numbers(dtype, (3, 5), -2, 2), op_names=names)
-    for dtype in ("int8", "uint8", "int32", "int64"):
+    for dtype in ("int8", "int32", "int64"):
         add("_TensorToHashBucketFast", dtype, input=numbers(dtype, (4, 5), -100, 100), num_buckets=1000)
 
 
 def approximate_top_k(c):
-    for largest in (True, False):  # TensorFlow has kernels only for the last dimension
-        c.each("ApproxTopK", lambda t: dict(input=numbers(t, (4, 5), seed=5), k=3, is_max_k=largest), label=f"{largest}")
+    # TensorFlow has kernels only for the largest elements of the last dimension.
+    c.each("ApproxTopK", lambda t: dict(input=numbers(t, (4, 5), seed=5), k=3))
 
 
 def mapped_file(c):
