@@ -142,7 +142,8 @@ def open_sessions(tasks, rounds):
 def compare_paths(rounds, seconds, kinds):
     sizes = (64, 1 << 10, 16 << 10, 128 << 10)
     sides = {kind: Side(kind, sizes) for kind in kinds}
-    ratios = [pair for pair in (("thalweg", "tensorflow"), ("tcp", "tensorflow"), ("tcp", "grpc")) if set(pair) <= set(kinds)]
+    ratios = [pair for pair in (("thalweg", "tensorflow"), ("tcp", "tensorflow"), ("tcp", "grpc"))
+              if set(pair) <= set(kinds)]
     print(f"{'':10}" + "".join(f"{kind:>38}" for kind in sides) + "   " + "  ".join("/".join(pair) for pair in ratios))
     for size in sizes:
         name = f"{size} KB"
@@ -159,7 +160,8 @@ def compare_paths(rounds, seconds, kinds):
                 cpu[kind].append((side.cpu_seconds() - spent) / len(count))
         step = {kind: statistics.median(times[kind]) for kind in sides}
         print(f"{name:>10}" + "".join(
-            f"{1e6 * step[kind]:9.0f} us {size / 1e6 * 1.024 / step[kind]:6.2f} GB/s {1e6 * statistics.median(cpu[kind]):6.0f} us CPU"
+            f"{1e6 * step[kind]:9.0f} us {size / 1e6 * 1.024 / step[kind]:6.2f} GB/s "
+            f"{1e6 * statistics.median(cpu[kind]):6.0f} us CPU"
             for kind in sides) + "   " + "  ".join(
                 f"{step[a] / step[b]:{len(a) + len(b) + 1}.2f}" for a, b in ratios), flush=True)
     for side in sides.values():
