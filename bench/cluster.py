@@ -6,9 +6,9 @@
 Two tasks of each kind run at the same time; measurements alternate between them. Every line is a ratio of times or
 rates of the same client in the same run.
 
-With --paths, instead: a step that reads a variable of 64 KB to 128 MB of the other task, between Thalweg's servers over
-TCP links alone and over gRPC alone, as between machines, and between TensorFlow's servers; with the CPU time of both
-servers.
+With --paths, instead: a step that reads a variable of 64 KB to 128 MB of the other task, between Thalweg's servers in
+shared memory, over TCP links alone and over gRPC alone, as between machines, and between TensorFlow's servers; with the
+CPU time of both servers. --kinds chooses some of these. --program measures another build.
 
 With --tasks, instead: how long it takes to open a session on a cluster of so many tasks, each a process: the first,
 which connects them, and those after it. Servers of TensorFlow are not started then: 64 take 20 GB.
@@ -40,12 +40,13 @@ sys.stdin.read()
 """
 
 
+PROGRAM = [THALWEG]  # --program
 OPTIONS = {"thalweg": [], "tcp": ["--nolocal_links", "--tcp_links"], "grpc": ["--nolocal_links", "--notcp_links"]}
 
 
 def start(kind, hosts, task):
     if kind in OPTIONS:
-        command = [THALWEG, "server", "--cluster=local|" + ";".join(hosts), f"--task_index={task}"] + OPTIONS[kind]
+        command = [PROGRAM[0], "server", "--cluster=local|" + ";".join(hosts), f"--task_index={task}"] + OPTIONS[kind]
     else:
         command = [sys.executable, "-c", SERVE, ",".join(hosts), str(task)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -138,10 +139,12 @@ def open_sessions(tasks, rounds):
             process.wait()
 
 
-def compare_paths(rounds, seconds):
+def compare_paths(rounds, seconds, kinds):
     sizes = (64, 1 << 10, 16 << 10, 128 << 10)
-    sides = {kind: Side(kind, sizes) for kind in ("tcp", "grpc", "tensorflow")}
-    print(f"{'':10}" + "".join(f"{kind:>30}" for kind in sides) + "   tcp/grpc  tcp/tensorflow")
+    sides = {kind: Side(kind, sizes) for kind in kinds}
+    ratios = [pair for pair in (("thalweg", "tensorflow"), ("tcp", "tensorflow"), ("tcp", "grpc"))
+              if set(pair) <= set(kinds)]
+    print(f"{'':10}" + "".join(f"{kind:>38}" for kind in sides) + "   " + "  ".join("/".join(pair) for pair in ratios))
     for size in sizes:
         name = f"{size} KB"
         times, cpu = {kind: [] for kind in sides}, {kind: [] for kind in sides}
@@ -157,8 +160,10 @@ def compare_paths(rounds, seconds):
                 cpu[kind].append((side.cpu_seconds() - spent) / len(count))
         step = {kind: statistics.median(times[kind]) for kind in sides}
         print(f"{name:>10}" + "".join(
-            f"{1e6 * step[kind]:9.0f} us {size / 1e6 * 1.024 / step[kind]:5.2f} GB/s {1e6 * statistics.median(cpu[kind]):6.0f} us"
-            for kind in sides) + f"   {step['tcp'] / step['grpc']:8.2f}  {step['tcp'] / step['tensorflow']:14.2f}", flush=True)
+            f"{1e6 * step[kind]:9.0f} us {size / 1e6 * 1.024 / step[kind]:6.2f} GB/s "
+            f"{1e6 * statistics.median(cpu[kind]):6.0f} us CPU"
+            for kind in sides) + "   " + "  ".join(
+                f"{step[a] / step[b]:{len(a) + len(b) + 1}.2f}" for a, b in ratios), flush=True)
     for side in sides.values():
         side.stop()
 
@@ -169,9 +174,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--tasks", type=int, default=0)
     parser.add_argument("--paths", action="store_true")
+    parser.add_argument("--kinds", default="thalweg,tcp,grpc,tensorflow")
+    parser.add_argument("--program", default=THALWEG)
     flags = parser.parse_args()
+    PROGRAM[0] = flags.program
     if flags.paths:
-        return compare_paths(flags.rounds, flags.seconds)
+        return compare_paths(flags.rounds, flags.seconds, flags.kinds.split(","))
     if flags.tasks > 0:
         return open_sessions(flags.tasks, flags.rounds)
     sides = {kind: Side(kind) for kind in ("thalweg", "tensorflow")}

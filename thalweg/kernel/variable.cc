@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "thalweg/base/exported_memory.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/variable_rows.h"
 
@@ -25,6 +26,19 @@ constexpr int kMaxRounds = 1000;
 constexpr int kRowUpdatesOfATable = 2;
 
 bool IsPlain(DType dtype) { return dtype != kString && dtype != kResource && dtype != kVariant; }
+
+// Values of this size are sent to other processes of the host. If this one must be copied for that, moves it once to
+// where it need not, and returns true.
+bool ExportIfSent(Tensor& value, Tensor* old) {
+  if (!value.has_value() || !IsPlain(value.dtype())) return false;
+  ExportedMemory& exports = ExportedMemory::Global();
+  const auto bytes = static_cast<size_t>(value.TotalBytes());
+  if (!exports.Wants(bytes) || exports.Holds(value.raw(), bytes) || !exports.HasRoom(bytes)) return false;
+  absl::StatusOr<Tensor> moved = value.TryClone();
+  if (!moved.ok()) return false;
+  *old = std::exchange(value, *std::move(moved));
+  return true;
+}
 
 }  // namespace
 
@@ -61,10 +75,14 @@ std::string Variable::Describe() const {
 }
 
 Tensor Variable::Read() const {
+  Tensor old;  // dies after the lock
   {
     MutexLock lock(&mutex_);
     if (const std::shared_ptr<VariableRows> rows = CurrentRows()) return Snapshot(rows);
-    if (!ShouldMove()) return value_;
+    if (!ShouldMove()) {
+      if (ExportIfSent(value_, &old)) ++version_;
+      return value_;
+    }
   }
   MoveToRows();
   MutexLock lock(&mutex_);
@@ -170,6 +188,10 @@ bool Variable::MoveChanged(Move& move, Tensor* old) const {
 
 absl::Status MakeWritable(Tensor& value, Allocator& allocator) {
   if (value.unique()) return absl::OkStatus();
+  if (value.has_value() && ExportedMemory::Global().Holds(value.raw(), 1)) {
+    ExportedMemory::Global().Reclaim();  // readers in other processes may have let go of it
+    if (value.unique()) return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(value, value.TryClone(allocator));
   return absl::OkStatus();
 }

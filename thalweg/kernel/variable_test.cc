@@ -12,6 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/exported_memory.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/kernel/evaluate.h"
@@ -341,6 +342,81 @@ TEST(MakeWritable, CopiesOnlyWhatIsShared) {
   EXPECT_NE(a.raw(), memory);
   EXPECT_EQ(b.raw(), memory);
   EXPECT_THAT(a.flat<float>(), ElementsAre(1));
+}
+
+// A process that reads a tensor in exported memory.
+class RemoteReader : public ExportHolder {
+ public:
+  explicit RemoteReader(Tensor tensor) : tensor_(std::move(tensor)) {}
+  void Finish() { finished_ = true; }
+  bool Reclaim() override {
+    if (finished_) tensor_ = Tensor();
+    return finished_;
+  }
+
+ private:
+  Tensor tensor_;
+  bool finished_ = false;
+};
+
+TEST(Variable, AValueThatIsSentMovesToExportedMemoryAndIsUpdatedThere) {
+  ExportedMemory& exports = ExportedMemory::Global();
+  ASSERT_TRUE(exports.Enable().ok());
+  Tensor first = Tensor::Zeros(kFloat, {70'001});
+  Variable variable("v", kFloat);
+  variable.Assign(std::move(first));
+  EXPECT_FALSE(exports.Holds(variable.Read().raw(), 1));
+  exports.Want(70'001 * 4);
+  const Tensor moved = variable.Read();
+  EXPECT_TRUE(exports.Holds(moved.raw(), 1));
+  EXPECT_EQ(variable.Read().raw(), moved.raw());  // once
+  const auto reader = std::make_shared<RemoteReader>(moved);
+  exports.Add(reader);
+  const void* const old = moved.raw();
+  const auto add_one = [&] {
+    return variable.Update([](Tensor& value) {
+      RETURN_IF_ERROR(MakeWritable(value));
+      for (float& x : value.flat<float>()) x += 1;
+      return absl::OkStatus();
+    });
+  };
+  // The reader, here `moved` too, keeps its value.
+  ASSERT_TRUE(add_one().ok());
+  EXPECT_EQ(moved.data<float>()[7], 0);
+  const Tensor now = variable.Read();
+  EXPECT_NE(now.raw(), old);
+  EXPECT_TRUE(exports.Holds(now.raw(), 1));
+  EXPECT_EQ(now.data<float>()[7], 1);
+}
+
+TEST(Variable, AnUpdateFindsThatAReaderInAnotherProcessHasFinished) {
+  ExportedMemory& exports = ExportedMemory::Global();
+  ASSERT_TRUE(exports.Enable().ok());
+  exports.Want(70'003 * 4);
+  Variable variable("v", kFloat);
+  variable.Assign(Tensor::Zeros(kFloat, {70'003}));
+  const auto reader = std::make_shared<RemoteReader>(variable.Read());
+  exports.Add(reader);
+  const auto place = [&] {
+    const void* at = nullptr;
+    EXPECT_TRUE(variable
+                    .Update([&](Tensor& value) {
+                      RETURN_IF_ERROR(MakeWritable(value));
+                      at = value.raw();
+                      return absl::OkStatus();
+                    })
+                    .ok());
+    return at;
+  };
+  const void* const second = place();
+  const auto other = std::make_shared<RemoteReader>(variable.Read());
+  exports.Add(other);
+  EXPECT_NE(place(), second);
+  const auto third = std::make_shared<RemoteReader>(variable.Read());
+  exports.Add(third);
+  third->Finish();
+  const void* const at = variable.Read().raw();
+  EXPECT_EQ(place(), at);  // in place
 }
 
 }  // namespace

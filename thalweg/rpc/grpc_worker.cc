@@ -30,12 +30,17 @@ struct RemoteTask {
   }
 };
 
-constexpr int64_t kPieceBytes = 8 << 20;
+constexpr char kPushMethod[] = "/thalweg.TransferService/Push";
+constexpr char kPushPieceMethod[] = "/thalweg.TransferService/PushPiece";
 
-bool InPieces(const Transfer& t) {
+constexpr int64_t kPieceBytes = 8 << 20;
+// Tensors that are larger do not fit into a message with others, or not at all.
+constexpr int64_t kWholeBytes = 1 << 30;
+
+bool IsLarge(const Transfer& t, int64_t bytes) {
   const Tensor& tensor = t.value.tensor;
   return tensor.has_value() && tensor.dtype() != kBool && ElementSize(tensor.dtype()) > 0 &&
-         tensor.TotalBytes() > 2 * kPieceBytes;
+         tensor.TotalBytes() > bytes;
 }
 
 // Calls `done` with the first error when all calls have ended.
@@ -169,27 +174,34 @@ class GrpcWorker : public Worker {
   }
 
   void Push(const CallOptions& options, int64_t step_id, std::vector<Transfer> tensors, Done done) override {
-    // Large tensors are sent in pieces: copying one piece out of gRPC's buffers overlaps with the arrival
-    // of the next, and a tensor may be larger than a message.
+    // Over gRPC, large tensors are sent in pieces: copying one piece out of its buffers overlaps with the arrival
+    // of the next. Over links, they are not copied. A tensor may also be larger than a message.
+    const int64_t whole = remote_->channel->ReceivedInPlace() ? kWholeBytes : 2 * kPieceBytes;
     std::vector<std::pair<const char*, grpc::ByteBuffer>> calls;
-    for (const Transfer& t : tensors) {
-      if (!InPieces(t)) continue;
+    for (Transfer& t : tensors) {
+      if (IsLarge(t, 2 * kPieceBytes) && !IsLarge(t, whole)) {
+        std::vector<Transfer> alone;
+        alone.push_back(t);
+        absl::StatusOr<grpc::ByteBuffer> request = SerializePushRequest(step_id, alone);
+        if (!request.ok()) return done(request.status());
+        calls.emplace_back(kPushMethod, *std::move(request));
+      }
+      if (!IsLarge(t, whole)) continue;
       const int64_t size = t.value.tensor.TotalBytes();
       for (int64_t at = 0; at < size; at += kPieceBytes) {
-        calls.emplace_back("/thalweg.TransferService/PushPiece",
-                           SerializePiece(step_id, t, at, std::min(kPieceBytes, size - at)));
+        calls.emplace_back(kPushPieceMethod, SerializePiece(step_id, t, at, std::min(kPieceBytes, size - at)));
       }
     }
-    std::erase_if(tensors, InPieces);
+    std::erase_if(tensors, [](const Transfer& t) { return IsLarge(t, 2 * kPieceBytes); });
     if (!tensors.empty()) {
       absl::StatusOr<grpc::ByteBuffer> request = SerializePushRequest(step_id, tensors);
       if (!request.ok()) return done(request.status());
-      calls.emplace_back("/thalweg.TransferService/Push", *std::move(request));
+      calls.emplace_back(kPushMethod, *std::move(request));
     }
     const auto all = std::make_shared<AllCalls>(static_cast<int>(calls.size()), std::move(done));
     for (size_t i = 0; i < calls.size(); ++i) {
       const auto& [method, request] = calls[i];
-      const bool half_sent = i > 0 && method == calls[i - 1].first;
+      const bool half_sent = i > 0 && method == kPushPieceMethod && calls[i - 1].first == kPushPieceMethod;
       const absl::Status fault = half_sent ? FailPoint("transfer.piece") : absl::OkStatus();
       if (!fault.ok()) {
         all->Ended(fault);

@@ -22,8 +22,9 @@ std::shared_ptr<Link> LinkChannel::OpenLink() {
   retry_ = now + kRetry;
   const auto self = shared_from_this();
   absl::StatusOr<std::shared_ptr<Link>> link = connect_(
-      {.receive = [self](LinkMessage message, HeldBytes body) { return self->Receive(message, std::move(body)); },
-       .lost = [self](const absl::Status& status) { self->Lost(status); }});
+      {.receive = [self](LinkMessage message, LinkBody body) { return self->Receive(message, std::move(body)); },
+       .lost = [self](const absl::Status& status) { self->Lost(status); },
+       .drained = [self] { self->SendWaiting(); }});
   if (!link.ok()) return nullptr;
   retry_ = absl::InfinitePast();
   return link_ = *std::move(link);
@@ -32,6 +33,11 @@ std::shared_ptr<Link> LinkChannel::OpenLink() {
 std::pair<std::shared_ptr<Link>, uint64_t> LinkChannel::NextCall() {
   MutexLock lock(&mutex_);
   return {OpenLink(), ++last_call_};
+}
+
+bool LinkChannel::linked() const {
+  MutexLock lock(&mutex_);
+  return link_ != nullptr && link_->greeted();
 }
 
 bool LinkChannel::Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options,
@@ -54,7 +60,8 @@ bool LinkChannel::Call(const char* method, const grpc::ByteBuffer& request, cons
   if (deadline != absl::InfiniteFuture()) {
     pending.alarm = timer_->Set(deadline, [give_up] { give_up(absl::DeadlineExceededError("Deadline Exceeded")); });
   }
-  if (!link->greeted()) pending.request = std::make_unique<Request>(Request{method, request, options, deadline});
+  const Request message{method, request, options, deadline};
+  pending.request = std::make_unique<Request>(message);
   bool waits = false;
   {
     MutexLock lock(&mutex_);
@@ -67,13 +74,7 @@ bool LinkChannel::Call(const char* method, const grpc::ByteBuffer& request, cons
     }
   }
   if (waits) {
-    if (SendOver(*link, {.kind = LinkMessage::kCall, .call = call, .text = method}, request).ok()) {
-      if (traffic_ != nullptr) {
-        traffic_->Sent(path_, static_cast<int64_t>(request.Length()));
-        traffic_->SetUnsent(path_, link->unsent_bytes());
-      }
-      return true;
-    }
+    if (SendOrWait(*link, call, message).ok()) return true;
     std::optional<Pending> unsent = Take(call);
     if (!unsent.has_value()) return true;  // ended with the link, or given up
     pending = *std::move(unsent);
@@ -83,13 +84,62 @@ bool LinkChannel::Call(const char* method, const grpc::ByteBuffer& request, cons
   return false;
 }
 
-Link::Work LinkChannel::Receive(const LinkMessage& message, HeldBytes body) {
+absl::Status LinkChannel::SendOrWait(Link& link, uint64_t call, const Request& request) {
+  const absl::Status sent =
+      SendOver(link, {.kind = LinkMessage::kCall, .call = call, .text = request.method}, request.bytes);
+  if (sent.ok()) {
+    if (traffic_ != nullptr) {
+      traffic_->Sent(path_, static_cast<int64_t>(request.bytes.Length()));
+      traffic_->SetUnsent(path_, link.unsent_bytes());
+    }
+    if (!link.greeted()) return sent;  // the request may be needed again
+    std::unique_ptr<Request> unused;
+    MutexLock lock(&mutex_);
+    if (const auto it = pending_.find(call); it != pending_.end()) unused = std::move(it->second.request);
+    return sent;
+  }
+  // If nothing waits to be sent, the link lacks memory or descriptors for this message.
+  if (!absl::IsResourceExhausted(sent) || link.unsent_bytes() == 0) return sent;
+  {
+    MutexLock lock(&mutex_);
+    waiting_.push_back(call);
+  }
+  if (link.unsent_bytes() == 0) SendWaiting();  // it was drained meanwhile, and will not tell that again
+  return absl::OkStatus();
+}
+
+void LinkChannel::SendWaiting() {
+  std::deque<uint64_t> calls;
+  std::shared_ptr<Link> link;
+  {
+    MutexLock lock(&mutex_);
+    calls.swap(waiting_);
+    link = link_;
+  }
+  if (link == nullptr) return;  // the calls end with the link
+  for (const uint64_t call : calls) {
+    std::optional<Request> request;
+    {
+      MutexLock lock(&mutex_);
+      const auto it = pending_.find(call);
+      if (it != pending_.end() && it->second.request != nullptr) request = *it->second.request;
+    }
+    if (!request.has_value() || SendOrWait(*link, call, *request).ok()) continue;
+    std::optional<Pending> unsent = Take(call);
+    if (!unsent.has_value()) continue;
+    StopWaiting(*unsent);
+    if (request->deadline != absl::InfiniteFuture()) request->options.timeout = request->deadline - absl::Now();
+    otherwise_(request->method, request->bytes, request->options, std::move(unsent->done));
+  }
+}
+
+Link::Work LinkChannel::Receive(const LinkMessage& message, LinkBody body) {
   if (message.kind != LinkMessage::kReply) return nullptr;
   std::optional<Pending> pending = Take(message.call);
   if (!pending.has_value()) return nullptr;  // was cancelled
   return [self = shared_from_this(), pending = *std::move(pending),
           status = absl::Status(static_cast<absl::StatusCode>(message.code), message.text),
-          body = std::move(body)]() mutable { self->End(std::move(pending), status, FromHeld(std::move(body))); };
+          body = std::move(body)]() mutable { self->End(std::move(pending), status, FromLink(std::move(body))); };
 }
 
 void LinkChannel::Lost(const absl::Status& status) {
@@ -100,6 +150,7 @@ void LinkChannel::Lost(const absl::Status& status) {
     was_refused = link_ != nullptr && !link_->greeted();
     if (was_refused) retry_ = absl::Now() + kRetry;
     link_ = nullptr;
+    waiting_.clear();
     ended.swap(pending_);
   }
   for (auto& [call, pending] : ended) {
@@ -108,7 +159,7 @@ void LinkChannel::Lost(const absl::Status& status) {
       continue;
     }
     StopWaiting(pending);
-    Request& request = *pending.request;
+    Request& request = *pending.request;  // kept: the link was not greeted
     if (request.deadline != absl::InfiniteFuture()) request.options.timeout = request.deadline - absl::Now();
     otherwise_(request.method, request.bytes, request.options, std::move(pending.done));
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -40,9 +41,11 @@ class LinkChannel : public std::enable_shared_from_this<LinkChannel> {
         path_(path),
         traffic_(traffic) {}
 
-  // Like RpcChannel::Call(). Returns false if the server has no link; then the call was not
-  // made, and `done` is unchanged.
+  // Like RpcChannel::Call(). If the server does not read, the call waits until it does. Returns false if the server has
+  // no link; then the call was not made, and `done` is unchanged.
   bool Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, RpcChannel::Done& done);
+  // The server has accepted a link.
+  bool linked() const;
   // There will be no more calls. The link is closed after the last running one.
   void Abandon();
   // Ends the running calls with CANCELLED.
@@ -60,13 +63,17 @@ class LinkChannel : public std::enable_shared_from_this<LinkChannel> {
     Cancellation* cancellation = nullptr;
     std::optional<Cancellation::CallbackId> callback;
     std::optional<Timer::AlarmId> alarm;
-    std::unique_ptr<Request> request;  // kept for a retry until the server has accepted the link
+    std::unique_ptr<Request> request;  // kept until the server has accepted the link and the call was sent
   };
 
   // The link, and the number of the next call over it; nullptr if there is none.
   std::pair<std::shared_ptr<Link>, uint64_t> NextCall();
   std::shared_ptr<Link> OpenLink() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Link::Work Receive(const LinkMessage& message, HeldBytes body);
+  // Sends the call. If the link is full, adds it to those that wait. Other errors mean that it was not sent.
+  absl::Status SendOrWait(Link& link, uint64_t call, const Request& request);
+  // Sends the calls that wait, as far as the link has room.
+  void SendWaiting();
+  Link::Work Receive(const LinkMessage& message, LinkBody body);
   void Lost(const absl::Status& status);
   void GiveUp(uint64_t call, const absl::Status& why);
   std::optional<Pending> Take(uint64_t call);
@@ -79,13 +86,15 @@ class LinkChannel : public std::enable_shared_from_this<LinkChannel> {
   const Otherwise otherwise_;
   const Traffic::Path path_;
   Traffic* const traffic_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool abandoned_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Link> link_ ABSL_GUARDED_BY(mutex_);
   absl::Time retry_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // when to try to link again
   uint64_t last_call_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(mutex_);
+  // Pending calls for which the link had no room. They keep their requests, which are the caller's tensors.
+  std::deque<uint64_t> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace thalweg

@@ -27,6 +27,7 @@
 #include "thalweg/rpc/rpc_client.h"
 #include "thalweg/rpc/rpc_server.h"
 #include "thalweg/rpc/same_host_target.h"
+#include "thalweg/transport/link_testlib.h"
 #include "thalweg/transport/same_host_link.h"
 
 namespace thalweg {
@@ -132,6 +133,117 @@ TEST_F(LinkChannelTest, BodiesOfAnySize) {
     EXPECT_TRUE(*answer == text) << bytes << " bytes have come as " << answer->size();
   }
   channel->Close();
+}
+
+// A server that reads when it is told to, and then answers with the size of the request. The link holds 1 MB.
+class SlowServerTest : public testing::Test {
+ protected:
+  ~SlowServerTest() override {
+    Read();
+    channel_->Close();
+    server_->Close();
+  }
+  void Read() {
+    MutexLock lock(&mutex_);
+    reads_ = true;
+    changed_.SignalAll();
+  }
+  absl::StatusOr<std::shared_ptr<Link>> Connect(Link::Handlers client) {
+    const Link::Handlers server = {
+        .receive = [this](const LinkMessage& message, const LinkBody& body) -> Link::Work {
+          {
+            MutexLock lock(&mutex_);
+            while (!reads_) changed_.Wait(&mutex_);
+          }
+          if (message.kind != LinkMessage::kCall) return nullptr;
+          return [this, id = message.call, size = body.size()] {
+            const std::string text = absl::StrCat(size);
+            // The client may be gone.
+            server_->Send({.kind = LinkMessage::kReply, .call = id}, {absl::string_view(text)}, nullptr).IgnoreError();
+          };
+        },
+        .lost = [](const absl::Status&) {}};
+    ASSIGN_OR_RETURN(LinkPair pair,
+                     MakeLinkPair(LinkKind::kTcp, &loop_, std::move(client), server, {.max_unsent = 1 << 20}));
+    server_ = pair.server;
+    return pair.client;
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool reads_ ABSL_GUARDED_BY(mutex_) = false;
+  SocketLoop loop_{"test"};
+  Timer timer_;
+  std::shared_ptr<Link> server_;
+  std::atomic<int> elsewhere_{0};
+  const std::shared_ptr<LinkChannel> channel_ = std::make_shared<LinkChannel>(
+      &loop_, &timer_, [this](Link::Handlers client) { return Connect(std::move(client)); },
+      [this](const char*, const grpc::ByteBuffer&, const CallOptions&, RpcChannel::Done done) {
+        ++elsewhere_;
+        grpc::ByteBuffer nothing;
+        done(Aborted("the call went elsewhere"), nothing);
+      });
+};
+
+TEST_F(SlowServerTest, CallsWaitUntilTheServerReads) {
+  constexpr int kCalls = 60;
+  constexpr size_t kBytes = 1 << 20;
+  absl::BlockingCounter ended(kCalls);
+  std::atomic<int> right = 0;
+  const std::string text = Numbered(kBytes);
+  for (int i = 0; i < kCalls; ++i) {
+    RpcChannel::Done done = [&](const absl::Status& status, grpc::ByteBuffer& body) {
+      if (status.ok() && Text(body) == absl::StrCat(kBytes)) ++right;
+      ended.DecrementCount();
+    };
+    ASSERT_TRUE(channel_->Call("/test/Size", Bytes(text), {}, done)) << i;
+  }
+  EXPECT_EQ(right, 0);
+  Read();
+  ended.Wait();
+  EXPECT_EQ(right, kCalls);
+  EXPECT_EQ(elsewhere_, 0);
+}
+
+TEST_F(SlowServerTest, CallsThatWaitEndAtTheirDeadlineAndWhenTheyAreCancelled) {
+  constexpr int kCalls = 60;
+  absl::BlockingCounter ended(kCalls);
+  std::atomic<int> late = 0, cancelled = 0;
+  Cancellation cancellation;
+  const std::string text = Numbered(1 << 20);
+  for (int i = 0; i < kCalls; ++i) {
+    RpcChannel::Done done = [&](const absl::Status& status, grpc::ByteBuffer&) {
+      if (absl::IsDeadlineExceeded(status)) ++late;
+      if (absl::IsCancelled(status)) ++cancelled;
+      ended.DecrementCount();
+    };
+    CallOptions options{.timeout = absl::Milliseconds(200)};
+    if (i % 2 == 1) options = {.cancellation = &cancellation};
+    ASSERT_TRUE(channel_->Call("/test/Size", Bytes(text), options, done)) << i;
+  }
+  cancellation.Cancel(Cancelled("no longer needed"));
+  ended.Wait();
+  EXPECT_EQ(late, kCalls / 2);
+  EXPECT_EQ(cancelled, kCalls / 2);
+  EXPECT_EQ(elsewhere_, 0);
+}
+
+TEST_F(SlowServerTest, CallsThatWaitEndWithTheLink) {
+  constexpr int kCalls = 60;
+  absl::BlockingCounter ended(kCalls);
+  std::atomic<int> unavailable = 0;
+  const std::string text = Numbered(1 << 20);
+  for (int i = 0; i < kCalls; ++i) {
+    RpcChannel::Done done = [&](const absl::Status& status, grpc::ByteBuffer&) {
+      if (absl::IsUnavailable(status)) ++unavailable;
+      ended.DecrementCount();
+    };
+    ASSERT_TRUE(channel_->Call("/test/Size", Bytes(text), {}, done)) << i;
+  }
+  server_->Break();
+  Read();
+  ended.Wait();
+  EXPECT_GT(unavailable, 0);
 }
 
 TEST_F(LinkChannelTest, ErrorsAndUnknownMethods) {
@@ -250,12 +362,12 @@ TEST_F(LinkChannelTest, NothingIsLostForAClientThatReadsLate) {
   std::atomic<bool> first = true;
   ASSERT_OK_AND_ASSIGN(const auto link,
                        SameHostLink::Create(&slow, std::move(socket),
-                                            {.receive = [&](LinkMessage, HeldBytes body) -> Link::Work {
+                                            {.receive = [&](LinkMessage, const LinkBody& body) -> Link::Work {
                                                if (first.exchange(false)) {
                                                  held.Notify();
                                                  hold.WaitForNotification();
                                                }
-                                               EXPECT_EQ(body.size, 2000);
+                                               EXPECT_EQ(body.size(), 2000);
                                                answers.DecrementCount();
                                                return nullptr;
                                              },

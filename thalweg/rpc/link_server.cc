@@ -81,7 +81,7 @@ class LinkServer::Connection : public std::enable_shared_from_this<Connection> {
     ASSIGN_OR_RETURN(
         link_, listener.Accept(&state_->loop,
                                {.receive = [self](LinkMessage message,
-                                                  HeldBytes body) { return self->Receive(message, std::move(body)); },
+                                                  LinkBody body) { return self->Receive(message, std::move(body)); },
                                 .lost = [self](const absl::Status& why) { self->Lost(why); }}));
     if (link_ == nullptr) return false;
     const absl::Status status = link_->Start(Link::Side::kAccepted);
@@ -136,7 +136,7 @@ class LinkServer::Connection : public std::enable_shared_from_this<Connection> {
     call.cancellation().Cancel(Cancelled("The client has cancelled the call or gone away"));
   }
 
-  Link::Work Receive(const LinkMessage& message, HeldBytes body) {
+  Link::Work Receive(const LinkMessage& message, LinkBody body) {
     MutexLock lock(&mutex_);
     if (message.kind == LinkMessage::kCancel) {
       const auto it = calls_.find(message.call);
@@ -152,7 +152,7 @@ class LinkServer::Connection : public std::enable_shared_from_this<Connection> {
     if (!state_->Enter()) {
       return [self, id = message.call] { self->Reply(id, Unavailable("The server is closing"), {}); };
     }
-    auto call = std::make_shared<Call>(state_, method->second, self, message.call, FromHeld(std::move(body)));
+    auto call = std::make_shared<Call>(state_, method->second, self, message.call, FromLink(std::move(body)));
     calls_.emplace(message.call, call);
     return [call = std::move(call), method = method->second] { Serve(call, *method); };
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/time/clock.h"
 #include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream.h"
 #include "thalweg/base/machine_memory.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/varint.h"
@@ -69,25 +71,104 @@ bool ReadLength(CodedInputStream& in, int* length) {
   return true;
 }
 
+// Tensors of at least this size are not copied out of a message, if its memory allows that.
+constexpr int kInPlaceBytes = 32 << 10;
+
+// The bytes of some slices.
+class SliceStream : public google::protobuf::io::ZeroCopyInputStream {
+ public:
+  explicit SliceStream(const std::vector<grpc::Slice>& slices) : slices_(slices) {}
+  bool Next(const void** data, int* size) override {
+    while (next_ < slices_.size() && at_ == slices_[next_].size()) {
+      ++next_;
+      at_ = 0;
+    }
+    if (next_ == slices_.size()) return false;
+    *data = slices_[next_].begin() + at_;
+    *size = static_cast<int>(slices_[next_].size() - at_);
+    at_ = slices_[next_].size();
+    count_ += *size;
+    return true;
+  }
+  void BackUp(int count) override {
+    at_ -= static_cast<size_t>(count);
+    count_ -= count;
+  }
+  bool Skip(int count) override {
+    const void* data = nullptr;
+    for (int size = 0; count > 0; count -= size) {
+      if (!Next(&data, &size)) return false;
+      if (size <= count) continue;
+      BackUp(size - count);
+      return true;
+    }
+    return true;
+  }
+  int64_t ByteCount() const override { return count_; }
+
+ private:
+  const std::vector<grpc::Slice>& slices_;
+  size_t next_ = 0;  // the slice, and where in it
+  size_t at_ = 0;
+  int64_t count_ = 0;
+};
+
 // Reads a message with the limits that ReadLength() needs.
 class LimitedInput {
  public:
-  explicit LimitedInput(grpc::ByteBuffer& buffer) : bytes_(buffer.Length()), reader_(&buffer), in_(&reader_) {
-    if (ok()) in_.PushLimit(static_cast<int>(bytes_));
+  explicit LimitedInput(grpc::ByteBuffer& buffer)
+      : bytes_(buffer.Length()), ok_(Open(buffer)), stream_(slices_), in_(&stream_) {
+    if (ok_) in_.PushLimit(static_cast<int>(bytes_));
   }
-  bool ok() const { return reader_.status().ok() && bytes_ <= std::numeric_limits<int32_t>::max(); }
+  bool ok() const { return ok_; }
   CodedInputStream& in() { return in_; }
 
+  // The next bytes as a tensor that refers to the message's own memory. nullopt, and nothing is read, if they
+  // must be copied.
+  //
+  // The memory may be shared with the sender. A tensor of floating-point numbers stays one, whatever the
+  // sender writes there later; integers may be indices, which kernels check before they use them, so nobody
+  // else may change them in between.
+  std::optional<Tensor> TakeInPlace(DType dtype, const Shape& shape, int bytes) {
+    const void* data = nullptr;
+    int ready = 0;
+    if (bytes < kInPlaceBytes || !IsFloatingPoint(dtype) || !in_.GetDirectBufferPointer(&data, &ready) ||
+        ready < bytes || reinterpret_cast<uintptr_t>(data) % Allocator::kAlignment != 0) {
+      return std::nullopt;
+    }
+    const auto* begin = static_cast<const uint8_t*>(data);
+    const auto slice = std::find_if(slices_.begin(), slices_.end(), [&](const grpc::Slice& s) {
+      return std::less_equal<>()(s.begin(), begin) && std::less<>()(begin, s.end());
+    });
+    // A tensor must not keep a message alive that is much larger than itself.
+    if (slice == slices_.end() || slice->size() / 2 > static_cast<size_t>(bytes) || !in_.Skip(bytes)) {
+      return std::nullopt;
+    }
+    BufferPtr buffer(Buffer::Wrap(data, static_cast<size_t>(bytes), [held = *slice] {}));
+    return Tensor(dtype, shape, std::move(buffer), const_cast<void*>(data));
+  }
+
  private:
+  static bool IsFloatingPoint(DType dtype) {
+    return dtype == kFloat || dtype == kDouble || dtype == kHalf || dtype == kBfloat16 || dtype == kComplex64 ||
+           dtype == kComplex128;
+  }
+  bool Open(grpc::ByteBuffer& buffer) {
+    return bytes_ <= std::numeric_limits<int32_t>::max() && (bytes_ == 0 || buffer.Dump(&slices_).ok());
+  }
+
   const size_t bytes_;
-  grpc::ProtoBufferReader reader_;
+  std::vector<grpc::Slice> slices_;
+  const bool ok_;
+  SliceStream stream_;
   CodedInputStream in_;
 };
 
-// Reads a TensorProto whose last field is tensor_content, and copies the elements directly into a
-// tensor. nullopt if it has any other form; the caller then parses it with protobuf.
+// Reads a TensorProto whose last field is tensor_content. The elements stay where they are, or are copied directly
+// into a tensor. nullopt if it has any other form; the caller then parses it with protobuf.
 // REQUIRES: 0 <= length <= in.BytesUntilLimit()
-std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
+std::optional<Tensor> ReadContentTensor(LimitedInput& input, int length) {
+  CodedInputStream& in = input.in();
   const auto limit = in.PushLimit(length);
   tensorflow::TensorProto head;
   for (;;) {
@@ -114,6 +195,11 @@ std::optional<Tensor> ReadContentTensor(CodedInputStream& in, int length) {
           bytes % ElementSize(dtype) != 0) {
         return std::nullopt;
       }
+      std::optional<Tensor> in_place = input.TakeInPlace(dtype, *shape, bytes);
+      if (in_place.has_value()) {
+        in.PopLimit(limit);
+        return in_place;
+      }
       absl::StatusOr<Tensor> tensor = Tensor::Allocate(dtype, *shape);
       if (!tensor.ok() || !in.ReadRaw(tensor->raw(), bytes)) return std::nullopt;
       in.PopLimit(limit);
@@ -138,21 +224,26 @@ grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message) 
   return grpc::ByteBuffer(&slice, 1);
 }
 
-grpc::ByteBuffer FromHeld(HeldBytes bytes) {
-  auto* holder = new std::shared_ptr<const void>(std::move(bytes.holder));
-  const grpc::Slice slice(
-      const_cast<char*>(bytes.data), bytes.size,
-      [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); }, holder);
-  return grpc::ByteBuffer(&slice, 1);
+grpc::ByteBuffer FromLink(LinkBody body) {
+  absl::InlinedVector<grpc::Slice, 4> slices;
+  for (HeldBytes& piece : body.pieces) {
+    auto* holder = new std::shared_ptr<const void>(std::move(piece.holder));
+    slices.emplace_back(
+        const_cast<char*>(piece.data), piece.size,
+        [](void* held) { delete static_cast<std::shared_ptr<const void>*>(held); }, holder);
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
 absl::Status SendOver(Link& link, const LinkMessage& message, const grpc::ByteBuffer& body) {
-  // The slices keep the bytes alive until the link has sent them.
-  const auto slices = std::make_shared<std::vector<grpc::Slice>>();
-  if (body.Valid() && !body.Dump(slices.get()).ok()) return Internal("The body of a message cannot be read");
-  absl::InlinedVector<absl::string_view, 8> pieces;
-  for (const grpc::Slice& s : *slices) pieces.emplace_back(reinterpret_cast<const char*>(s.begin()), s.size());
-  return link.Send(message, pieces, slices);
+  std::vector<grpc::Slice> slices;
+  if (body.Valid() && !body.Dump(&slices).ok()) return Internal("The body of a message cannot be read");
+  absl::InlinedVector<HeldBytes, 8> pieces;
+  for (grpc::Slice& s : slices) {
+    auto holder = std::make_shared<const grpc::Slice>(std::move(s));  // a short slice contains its bytes
+    pieces.push_back({reinterpret_cast<const char*>(holder->begin()), holder->size(), holder});
+  }
+  return link.SendPieces(message, pieces);
 }
 
 void MessageWriter::Tag(int field, int type) { AppendVarint(&text_, TagOf(field, type)); }
@@ -289,7 +380,8 @@ namespace {
 
 // Reads a PushedTensor. nullopt if it is malformed.
 // REQUIRES: 0 <= length <= in.BytesUntilLimit()
-std::optional<Transfer> ReadTransfer(CodedInputStream& in, int length, int64_t* allowance) {
+std::optional<Transfer> ReadTransfer(LimitedInput& input, int length, int64_t* allowance) {
+  CodedInputStream& in = input.in();
   const auto limit = in.PushLimit(length);
   tensorflow::PushedTensor head;
   std::optional<Tensor> content;
@@ -310,7 +402,7 @@ std::optional<Transfer> ReadTransfer(CodedInputStream& in, int length, int64_t* 
         return std::nullopt;
       }
     } else if (tag == TagOf(PushedTensor::kContentFieldNumber, kBytesType)) {
-      if (content = ReadContentTensor(in, n); !content.has_value()) return std::nullopt;
+      if (content = ReadContentTensor(input, n); !content.has_value()) return std::nullopt;
     } else {
       return std::nullopt;
     }
@@ -322,7 +414,8 @@ std::optional<Transfer> ReadTransfer(CodedInputStream& in, int length, int64_t* 
   return transfer.ok() ? std::optional<Transfer>(*std::move(transfer)) : std::nullopt;
 }
 
-std::optional<Push> ReadPush(CodedInputStream& in) {
+std::optional<Push> ReadPush(LimitedInput& input) {
+  CodedInputStream& in = input.in();
   Push push;
   int64_t allowance = kExpansionBytes;
   while (const uint32_t tag = in.ReadTag()) {
@@ -333,7 +426,7 @@ std::optional<Push> ReadPush(CodedInputStream& in) {
     } else if (tag == TagOf(PushRequest::kTensorFieldNumber, kBytesType)) {
       int length = 0;
       if (!ReadLength(in, &length)) return std::nullopt;
-      std::optional<Transfer> transfer = ReadTransfer(in, length, &allowance);
+      std::optional<Transfer> transfer = ReadTransfer(input, length, &allowance);
       if (!transfer.has_value()) return std::nullopt;
       push.tensors.push_back(*std::move(transfer));
     } else {
@@ -347,7 +440,7 @@ std::optional<Push> ReadPush(CodedInputStream& in) {
 
 absl::StatusOr<Push> ParsePushRequest(grpc::ByteBuffer& buffer) {
   LimitedInput input(buffer);
-  std::optional<Push> push = input.ok() ? ReadPush(input.in()) : std::nullopt;
+  std::optional<Push> push = input.ok() ? ReadPush(input) : std::nullopt;
   if (push.has_value()) return *std::move(push);
   return InvalidArgument("The request (", buffer.Length(), " bytes) is not a valid PushRequest");
 }
@@ -552,7 +645,7 @@ absl::Status ParseRecvTensorResponse(grpc::ByteBuffer& buffer, Rendezvous::Value
       uint64_t number = 0;
       if (tag == TagOf(RecvTensorResponse::kTensorFieldNumber, kBytesType)) {
         int length = 0;
-        simple = ReadLength(in, &length) && (tensor = ReadContentTensor(in, length)).has_value();
+        simple = ReadLength(in, &length) && (tensor = ReadContentTensor(input, length)).has_value();
       } else if (tag == TagOf(RecvTensorResponse::kIsDeadFieldNumber, kVarintType)) {
         simple = in.ReadVarint64(&number);
         dead = number != 0;

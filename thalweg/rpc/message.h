@@ -38,7 +38,7 @@ absl::Status ParseMessage(grpc::ByteBuffer& buffer, google::protobuf::MessageLit
 grpc::ByteBuffer SerializeMessage(const google::protobuf::MessageLite& message);
 
 // Wraps the bytes without copying them.
-grpc::ByteBuffer FromHeld(HeldBytes bytes);
+grpc::ByteBuffer FromLink(LinkBody body);
 // Sends a message with `body` over a link.
 absl::Status SendOver(Link& link, const LinkMessage& message, const grpc::ByteBuffer& body);
 

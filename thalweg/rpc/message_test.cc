@@ -87,6 +87,62 @@ TEST(RecvTensorResponse, LargeTensorsAreNotCopiedToBeSent) {
       std::any_of(slices.begin(), slices.end(), [&](const grpc::Slice& s) { return s.begin() == large.raw(); }));
 }
 
+// A link gives each large piece of a message a place of its own. `skew` moves the piece away from its alignment.
+grpc::ByteBuffer OverALink(const grpc::ByteBuffer& message, size_t skew, std::weak_ptr<const void>* large) {
+  std::vector<grpc::Slice> slices;
+  EXPECT_TRUE(message.Dump(&slices).ok());
+  LinkBody body;
+  for (const grpc::Slice& slice : slices) {
+    void* const memory = HostAllocator().Allocate(slice.size() + skew);
+    auto* const at = static_cast<char*>(memory) + skew;
+    std::copy(slice.begin(), slice.end(), at);
+    std::shared_ptr<const void> holder(
+        memory, [bytes = slice.size() + skew](void* held) { HostAllocator().Deallocate(held, bytes); });
+    if (slice.size() > 1000) *large = holder;
+    body.pieces.push_back({at, slice.size(), std::move(holder)});
+  }
+  return FromLink(std::move(body));
+}
+
+TEST(PushRequest, LargeTensorsStayWhereTheMessageIs) {
+  const auto push_of = [](const Tensor& tensor, size_t skew, std::weak_ptr<const void>* large) {
+    absl::StatusOr<grpc::ByteBuffer> request =
+        SerializePushRequest(7, {{"a", {Tensor::Scalar<float>(1), false}}, {"b", {tensor, false}}});
+    EXPECT_TRUE(request.ok());
+    std::optional<Push> push;
+    {
+      grpc::ByteBuffer received = OverALink(*request, skew, large);
+      absl::StatusOr<Push> parsed = ParsePushRequest(received);
+      EXPECT_TRUE(parsed.ok()) << parsed.status();
+      push = *std::move(parsed);
+    }
+    EXPECT_EQ(push->tensors[0].value.tensor.scalar<float>(), 1);
+    EXPECT_EQ(push->tensors[1].value.tensor.ToString(50), tensor.ToString(50));
+    return push->tensors[1].value.tensor;
+  };
+  Tensor floats(kFloat, {100, 200});
+  for (int i = 0; i < 20'000; ++i) floats.mutable_data<float>()[i] = static_cast<float>(i);
+  std::weak_ptr<const void> large;
+  Tensor tensor = push_of(floats, 0, &large);
+  EXPECT_FALSE(large.expired());
+  EXPECT_FALSE(tensor.unique());  // nobody writes there
+  Tensor row = tensor.Rows(1, 2);
+  tensor = Tensor();
+  EXPECT_FALSE(large.expired());
+  EXPECT_EQ(row.data<float>()[1], 201);
+  row = Tensor();
+  EXPECT_TRUE(large.expired());
+  // Copied: bytes in the wrong place, integers, short tensors.
+  EXPECT_EQ(push_of(floats, 4, &large).data<float>()[7], 7);
+  EXPECT_TRUE(large.expired());
+  const Tensor ints = Tensor::Zeros(kInt64, {20'000});
+  tensor = push_of(ints, 0, &large);
+  EXPECT_TRUE(large.expired());
+  EXPECT_TRUE(tensor.unique());
+  tensor = push_of(Tensor::Zeros(kFloat, {2000}), 0, &large);
+  EXPECT_TRUE(large.expired());
+}
+
 TEST(RecvTensorResponse, OfATensorFlowServer) {
   tensorflow::RecvTensorResponse response;  // fields in other orders and encodings
   response.set_is_dead(false);

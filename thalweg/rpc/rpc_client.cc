@@ -215,6 +215,9 @@ class RpcClient::Channel : public RpcChannel, public std::enable_shared_from_thi
     }
     Send(method, request, options, std::move(done));
   }
+  bool ReceivedInPlace() const override {
+    return (local_ != nullptr && local_->linked()) || (tcp_ != nullptr && tcp_->linked());
+  }
 
  private:
   void Send(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) {

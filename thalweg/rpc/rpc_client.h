@@ -25,6 +25,8 @@ class RpcChannel {
   // `method` is a path of static storage duration. `done` runs on a thread of
   // the client, or on this one if the call cannot be made.
   virtual void Call(const char* method, const grpc::ByteBuffer& request, const CallOptions& options, Done done) = 0;
+  // True if large messages are received in place now, so that it does not help to send them in pieces.
+  virtual bool ReceivedInPlace() const { return false; }
 };
 
 struct RpcClientOptions {

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_join.h"
 #include "thalweg/base/exception_boundary.h"
+#include "thalweg/base/exported_memory.h"
 #include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/malloc.h"
@@ -231,6 +232,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   const LocalDevicesOptions devices{
       .job = task.job, .task = task.index, .cpus = options.cpu_devices, .threads = options.threads};
   RETURN_IF_ERROR(devices.Check());
+  if (options.local_links && cluster.tasks().size() > 1) {
+    const absl::Status shares = ExportedMemory::Global().Enable();
+    if (!shares.ok()) LOG(INFO) << "Tensors are copied to other tasks of this host: " << shares.message();
+  }
   auto state = std::make_unique<State>(
       task, RpcClientOptions{.local_links = options.local_links, .tcp_links = options.tcp_links, .address = address});
   State* s = state.get();

@@ -4,7 +4,9 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 
+#include "thalweg/base/exported_memory.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/tensor/resource_handle.h"
 
@@ -28,6 +30,21 @@ void ForObjects(DType dtype, void* data, F&& f) {
   }
 }
 
+// Memory for `bytes` of elements that other processes can map, and for the header and its Release. The latter are
+// elsewhere, because other processes could write to what they map. nullptr if there is none.
+std::pair<void*, void*> AllocateExported(size_t bytes) {
+  void* const data = ExportedMemory::Global().Allocate(bytes);
+  if (data == nullptr) return {nullptr, nullptr};
+  void* const header = HostAllocator().Allocate(sizeof(Buffer) + sizeof(Release));
+  if (header == nullptr) {
+    ExportedMemory::Global().Deallocate(data, bytes);
+    return {nullptr, nullptr};
+  }
+  new (static_cast<char*>(header) + sizeof(Buffer))
+      Release([data, bytes] { ExportedMemory::Global().Deallocate(data, bytes); });
+  return {header, data};
+}
+
 }  // namespace
 
 size_t Buffer::Stride(DType dtype) {
@@ -42,6 +59,10 @@ Buffer* Buffer::Allocate(Allocator& allocator, DType dtype, int64_t count) {
   if (__builtin_mul_overflow(static_cast<size_t>(count), Stride(dtype), &bytes) ||
       __builtin_add_overflow(bytes, sizeof(Buffer), &total)) {
     return nullptr;
+  }
+  if (&allocator == &HostAllocator() && ElementSize(dtype) != 0 && ExportedMemory::Global().Wants(bytes)) {
+    const auto [header, data] = AllocateExported(bytes);
+    if (header != nullptr) return new (header) Buffer(nullptr, data, bytes, dtype, count, /*writable=*/true);
   }
   void* const memory = allocator.Allocate(total);
   if (memory == nullptr) return nullptr;

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "thalweg/base/exported_memory.h"
 #include "thalweg/tensor/resource_handle.h"
+#include "thalweg/tensor/tensor.h"
 
 namespace thalweg {
 namespace {
@@ -157,6 +159,31 @@ TEST(Buffer, ThreadsShareIt) {
     for (std::thread& thread : threads) thread.join();
   }
   EXPECT_EQ(allocator.bytes_out, 0);
+}
+
+TEST(Buffer, TensorsOfASizeThatWasSentLieInExportedMemory) {
+  ExportedMemory& exports = ExportedMemory::Global();
+  ASSERT_TRUE(exports.Enable().ok());
+  const Shape shape({123, 1000});
+  const auto holds = [&](const Tensor& tensor) { return exports.Holds(tensor.raw(), 1); };
+  EXPECT_FALSE(holds(Tensor(kFloat, shape)));
+  exports.Want(123 * 1000 * 4);
+  const size_t before = exports.bytes_in_use();
+  {
+    Tensor tensor(kFloat, shape);
+    EXPECT_TRUE(holds(tensor));
+    EXPECT_TRUE(tensor.unique());
+    EXPECT_GT(exports.bytes_in_use(), before);
+    // Other processes map the file: the reference count must not be there.
+    EXPECT_FALSE(exports.Holds(tensor.buffer().get(), 1));
+    tensor.mutable_data<float>()[122'999] = 5;
+    const Tensor copy = tensor.Clone();
+    EXPECT_TRUE(holds(copy));
+    EXPECT_EQ(copy.data<float>()[122'999], 5);
+    EXPECT_FALSE(holds(Tensor(kFloat, Shape({123, 999}))));
+    EXPECT_FALSE(holds(Tensor(kString, Shape({123 * 1000 * 4 / static_cast<int64_t>(sizeof(std::string))}))));
+  }
+  EXPECT_EQ(exports.bytes_in_use(), before);
 }
 
 }  // namespace

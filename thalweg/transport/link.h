@@ -9,7 +9,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,6 +36,26 @@ struct LinkMessage {
   std::string text;
 };
 
+// The body of a message. Its bytes are those of the pieces, one after the other; each piece lives as long as
+// its own holder.
+struct LinkBody {
+  LinkBody() = default;
+  LinkBody(HeldBytes bytes) { pieces.push_back(std::move(bytes)); }  // NOLINT: links with one piece pass it on
+
+  size_t size() const {
+    size_t total = 0;
+    for (const HeldBytes& piece : pieces) total += piece.size;
+    return total;
+  }
+  std::string Join() const {
+    std::string all;
+    for (const HeldBytes& piece : pieces) all.append(piece.data, piece.size);
+    return all;
+  }
+
+  absl::InlinedVector<HeldBytes, 2> pieces;
+};
+
 // Thread-safe.
 class Link {
  public:
@@ -40,10 +63,12 @@ class Link {
   struct Handlers {
     // Called for one message after the other. The work that it returns runs while the next
     // messages are received.
-    std::function<Work(LinkMessage message, HeldBytes body)> receive;
+    std::function<Work(LinkMessage message, LinkBody body)> receive;
     // The other side is gone, or sent something that is not a message. Called once, but not
     // after Close().
     std::function<void(const absl::Status&)> lost;
+    // Everything that waited to be sent was sent. May be missing.
+    std::function<void()> drained = nullptr;
   };
   enum class Side { kConnected, kAccepted };
 
@@ -64,6 +89,13 @@ class Link {
   // failure ends the link for both sides, so that nobody waits for a message that was lost.
   virtual absl::Status Send(const LinkMessage& message, absl::Span<const absl::string_view> pieces,
                             std::shared_ptr<const void> holder) = 0;
+  // The same. A link that shares memory lets go of each piece by itself, when the receiver has done so.
+  virtual absl::Status SendPieces(const LinkMessage& message, absl::Span<const HeldBytes> pieces) {
+    const auto holder = std::make_shared<const std::vector<HeldBytes>>(pieces.begin(), pieces.end());
+    absl::InlinedVector<absl::string_view, 8> views;
+    for (const HeldBytes& piece : pieces) views.emplace_back(piece.data, piece.size);
+    return Send(message, views, holder);
+  }
   // Sends a message without a body.
   absl::Status Send(const LinkMessage& message) { return Send(message, {}, nullptr); }
 

@@ -37,10 +37,10 @@ class Inbox {
 
   Link::Handlers handlers() {
     return {.receive =
-                [this](LinkMessage message, HeldBytes body) {
+                [this](LinkMessage message, const LinkBody& body) {
                   MutexLock lock(&mutex_);
                   while (held_) changed_.Wait(&mutex_);
-                  entries_.push_back({std::move(message), std::string(body.data, body.size)});
+                  entries_.push_back({std::move(message), body.Join()});
                   changed_.SignalAll();
                   return Link::Work();
                 },

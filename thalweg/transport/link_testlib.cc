@@ -81,7 +81,7 @@ class InProcessLink : public Link, public std::enable_shared_from_this<InProcess
         messages_.pop_front();
         handlers = handlers_;
       }
-      work = handlers->receive(std::move(next.message), {next.body->data(), next.body->size(), next.body});
+      work = handlers->receive(std::move(next.message), HeldBytes{next.body->data(), next.body->size(), next.body});
     }
     if (work) work();
   }

@@ -184,7 +184,7 @@ uint64_t TcpLink::unsent_bytes() const {
 void TcpLink::Ready() {
   std::shared_ptr<const Handlers> handlers;
   std::vector<Unsent> sent;
-  bool reads = false;
+  bool reads = false, drained = false;
   {
     MutexLock lock(&mutex_);
     if (closed_ || receiving_) return;
@@ -193,8 +193,10 @@ void TcpLink::Ready() {
     // Read even so: answers may have come before the link was lost.
     if (!Flush(&sent).ok()) Break();
     reads = !starved_;
+    drained = !sent.empty() && unsent_.empty();
   }
   sent.clear();
+  if (drained && handlers->drained) handlers->drained();
   absl::StatusOr<std::optional<Received>> received = std::nullopt;
   if (reads) {
     received = Read();

@@ -65,9 +65,9 @@ class TcpServerTest : public testing::Test {
     while (link == nullptr) {
       absl::StatusOr<std::shared_ptr<Link>> accepted =
           listener_->Accept(&loop_, {.receive =
-                                         [this](LinkMessage message, HeldBytes body) {
+                                         [this](LinkMessage message, const LinkBody& body) {
                                            MutexLock lock(&mutex_);
-                                           received_.emplace_back(message.call, body.size);
+                                           received_.emplace_back(message.call, body.size());
                                            changed_.SignalAll();
                                            return Link::Work();
                                          },

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "thalweg/base/exported_memory.h"
 #include "thalweg/base/status.h"
 #include "thalweg/tensor/resource_handle.h"
 
@@ -75,6 +76,10 @@ Tensor& LockedVariables::mutable_value(int i) const ABSL_NO_THREAD_SAFETY_ANALYS
 absl::Status InPlaceOrNew::Prepare(KernelContext& context, Tensor& value) {
   value_ = &value;
   if (value.unique()) return absl::OkStatus();
+  if (ExportedMemory::Global().Holds(value.raw(), 1)) {
+    ExportedMemory::Global().Reclaim();  // readers in other processes may have let go of it
+    if (value.unique()) return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(fresh_, context.AllocateTemporary(value.dtype(), value.shape()));
   return absl::OkStatus();
 }
