@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "fuzz_target.h"
 #include "thalweg/base/logging.h"
@@ -46,18 +48,24 @@ void SendPacket(int socket, uint8_t kind, absl::string_view bytes) {
   for (int i = 0; i < count; ++i) close(files[i]);
 }
 
-// As SameHostLink has it.
-constexpr uint32_t kMagic = 0x6b6e6c54;
-std::string Packet(uint32_t kind, uint64_t call, absl::string_view text, uint32_t place, uint64_t offset,
-                   uint64_t body_bytes, absl::string_view body) {
+// As SameHostLink has them.
+enum Place : uint32_t { kInline, kBlock, kFile, kExported };
+struct Part {
+  uint32_t place = kInline, reserved = 0;
+  uint64_t offset = 0, bytes = 0, mark = 0;
+};
+
+std::string Packet(uint32_t kind, uint64_t call, absl::string_view text, const std::vector<Part>& parts = {},
+                   absl::string_view body = "", uint32_t exports = 0) {
   struct {
     uint32_t magic, kind;
     uint64_t call;
-    uint32_t code, text_bytes, place, reserved;
-    uint64_t offset, body_bytes;
-  } const header{kMagic, kind, call, 0, static_cast<uint32_t>(text.size()), place, 0, offset, body_bytes};
+    uint32_t code, text_bytes, parts, exports;
+  } const header{0x326b6c54, kind, call, 0, static_cast<uint32_t>(text.size()), static_cast<uint32_t>(parts.size()),
+                 exports};
   std::string packet(reinterpret_cast<const char*>(&header), sizeof(header));
   packet.append(text.data(), text.size());
+  packet.append(reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof(Part));
   packet.append(body.data(), body.size());
   return packet;
 }
@@ -69,17 +77,14 @@ void TestOneInput(absl::string_view input) {
   int sockets[2];
   CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
   Notification lost;
+  // Reads every byte that the link gives out.
+  const auto receive = [](const LinkMessage& message, const LinkBody& body) {
+    uint8_t sum = 0;
+    for (const char c : body.Join()) sum += static_cast<uint8_t>(c);
+    return sum == 0 && message.text == "never" ? SameHostLink::Work([] {}) : SameHostLink::Work();
+  };
   auto link = SameHostLink::Create(&loop, FileHandle(sockets[0]),
-                                   {.receive =
-                                        [](LinkMessage message, HeldBytes body) {
-                                          // Reads every byte that the link gives out.
-                                          uint8_t sum = 0;
-                                          for (size_t i = 0; i < body.size; ++i)
-                                            sum += static_cast<uint8_t>(body.data[i]);
-                                          return sum == 0 && message.text == "never" ? SameHostLink::Work([] {})
-                                                                                     : SameHostLink::Work();
-                                        },
-                                    .lost = [&](const absl::Status&) { lost.Notify(); }});
+                                   {.receive = receive, .lost = [&](const absl::Status&) { lost.Notify(); }});
   CHECK(link.ok()) << link.status();
   CHECK((*link)->Start(SameHostLink::Side::kAccepted).ok());
   InputReader reader(input);
@@ -94,15 +99,22 @@ void TestOneInput(absl::string_view input) {
 
 std::vector<std::string> Seeds() {
   const auto part = [](char kind, const std::string& packet) { return std::string(1, kind) + MakePart(packet); };
-  const std::string hello = part('\x41', Packet(LinkMessage::kHello, 0, "", 0, 0, 0, ""));
-  return {hello,
-          hello + part('\0', Packet(LinkMessage::kCall, 7, "/tensorflow.WorkerService/GetStatus", 0, 0, 4, "body")),
-          hello + part('\0', Packet(LinkMessage::kReply, 7, "an error", 0, 0, 0, "")) +
-              part('\0', Packet(LinkMessage::kCancel, 7, "", 0, 0, 0, "")),
-          hello + part('\0', Packet(LinkMessage::kCall, 8, "m", 1, 64, 4096, "")),
-          hello + part('\x11', Packet(LinkMessage::kCall, 9, "m", 2, 0, 4096, "")),
-          hello + part('\x12', Packet(LinkMessage::kCall, 9, "m", 2, 0, 4096, "")),
-          hello + part('\x13', Packet(LinkMessage::kCall, 9, "m", 2, 0, 4096, ""))};
+  const std::string hello = part('\x41', Packet(LinkMessage::kHello, 0, ""));
+  const std::string exports = part('\x41', Packet(LinkMessage::kHello, 0, "", {}, "", 1));
+  const auto call = [&](char kind, std::vector<Part> parts, absl::string_view body = "") {
+    return part(kind, Packet(LinkMessage::kCall, 7, "/tensorflow.WorkerService/GetStatus", parts, body));
+  };
+  return {
+      hello,
+      hello + call('\0', {{.place = kInline, .bytes = 4}}, "body"),
+      hello + part('\0', Packet(LinkMessage::kReply, 7, "an error")) + part('\0', Packet(LinkMessage::kCancel, 7, "")),
+      hello + call('\0', {{.place = kBlock, .offset = 64, .bytes = 4096}}),
+      hello + call('\x11', {{.place = kFile, .bytes = 4096}}),
+      hello + call('\x12', {{.place = kFile, .bytes = 4096}}),
+      hello + call('\x13', {{.place = kFile, .bytes = 4096}}),
+      hello + exports + call('\0', {{.place = kExported, .offset = 4096, .bytes = 8192, .mark = 64}}),
+      hello + exports +
+          call('\0', {{.place = kInline, .bytes = 4}, {.place = kExported, .bytes = 8192, .mark = 64}}, "body")};
 }
 
 }  // namespace thalweg::fuzz
