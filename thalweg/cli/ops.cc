@@ -129,7 +129,7 @@ constexpr absl::string_view kTestOps[] = {"Old",
                                           "DevicePlacementOp",
                                           "GraphDefVersion",
                                           "Fact",
-                                          
+
                                           "ConstructionFails",
                                           "SleepOp",
                                           "SleepIdentityOp",

@@ -190,7 +190,8 @@ TEST_F(ProgramTest, OpsAreListed) {
 }
 
 TEST_F(ProgramTest, MissingOpsAreListedWithTheReason) {
-  Write("registry.txt", "# Names of another registry.\n\nMul 1.15.5\nXlaLaunch\nCudnnRNN\nTwoRefsIn\nNoSuchOp 2.15.1\n");
+  Write("registry.txt",
+        "# Names of another registry.\n\nMul 1.15.5\nXlaLaunch\nCudnnRNN\nTwoRefsIn\nNoSuchOp 2.15.1\n");
   EXPECT_EQ(Run({"ops", "--missing", Path("registry.txt")}), 0);
   EXPECT_EQ(out_,
             "XlaLaunch: XLA\n"
