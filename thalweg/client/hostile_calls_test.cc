@@ -204,8 +204,10 @@ TEST(HostileCalls, ARequestForABufferMayArriveTwice) {
     });
   };
   auto first = ask(5), repetition = ask(5);
-  EXPECT_THAT(first.get(), Fails(StatusCode::kDeadlineExceeded, ""));
-  EXPECT_THAT(repetition.get(), Fails(StatusCode::kDeadlineExceeded, ""));
+  // Both wait until their callers give up. The one that gives up first may end the other, which shares its call.
+  const auto gave_up = testing::AnyOf(Fails(StatusCode::kDeadlineExceeded, ""), Fails(StatusCode::kCancelled, ""));
+  EXPECT_THAT(first.get(), gave_up);
+  EXPECT_THAT(repetition.get(), gave_up);
 }
 
 // A master that was killed, and is not started again, registers graphs and goes.
