@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse training steps: 32 rows of a table on 4 parameter servers are looked up and updated, by several workers at
-once, with and without a checkpoint that is written meanwhile. The same program runs on Thalweg's servers
-(`thalweg python`) and on TensorFlow's.
+"""Training steps of workers with 4 parameter servers, several workers at once. The same program runs on Thalweg's
+servers (`thalweg python`) and on TensorFlow's.
 
-    build/tensorflow/bin/python bench/sparse.py [--megabytes 16,256,1024] [--workers 1,4,16] [--rounds N]
-        [--optimizer sgd|adagrad|momentum] [--resource] [--python PYTHON]
+    build/tensorflow/bin/python bench/training_step.py [--model sparse,scalar,dense] [--megabytes 16,256,1024]
+        [--workers 1,4,16] [--rounds N] [--optimizer sgd|adagrad|momentum] [--resource] [--python PYTHON]
+
+    sparse   32 rows of a table of --megabytes are looked up and updated, with and without a checkpoint that is written
+             meanwhile
+    scalar   the null training step: a worker reads a number from each parameter server and sends one back
+    dense    the same with 100 MB in all
 
 PYTHON is an interpreter with the TensorFlow to compare with; the default is this one. The systems take turns. A line
 has the time of a worker's step, the CPU time of all processes per step, and TensorFlow's times divided by Thalweg's, all
@@ -30,8 +34,8 @@ sys.path.insert(0, os.path.join(ROOT, "python", "tests"))
 PS, WIDTH, ROWS = 4, 64, 32
 
 
-def build(tf, args, cluster):
-    """The training step and the saver of one worker."""
+def build_sparse(tf, args, cluster):
+    """The training step of one worker."""
     rows = args.megabytes * (1 << 20) // 4 // WIDTH
     worker = "/job:worker/task:%d" % args.task
     with tf.device(tf.train.replica_device_setter(worker_device=worker, cluster=cluster)):
@@ -40,11 +44,30 @@ def build(tf, args, cluster):
         ids = tf.random.uniform([ROWS], maxval=rows, dtype=tf.int32)
         found = tf.nn.embedding_lookup(table, ids, partition_strategy="div")
         loss = tf.reduce_sum(tf.square(found - 1.0))
-        optimizer = {"sgd": lambda: tf.train.GradientDescentOptimizer(0.01),
-                     "adagrad": lambda: tf.train.AdagradOptimizer(0.01),
-                     "momentum": lambda: tf.train.MomentumOptimizer(0.01, 0.9)}[args.optimizer]()
-        train = optimizer.minimize(loss)
-    return train, tf.train.Saver(sharded=True)
+        return optimizer_of(tf, args).minimize(loss), None
+
+
+def build_null(tf, args, cluster):
+    """The training step of one worker, and the initializer of the gradients that it sends: they are there already."""
+    elements = max(1, args.megabytes * 1000 * 1000 // 4 // PS)
+    worker = "/job:worker/task:%d" % args.task
+    with tf.device(tf.train.replica_device_setter(worker_device=worker, cluster=cluster)):
+        parameters = [tf.get_variable("parameters%d" % i, [elements], initializer=tf.zeros_initializer(),
+                                      use_resource=args.resource) for i in range(PS)]
+    with tf.device(worker):
+        gradients = [tf.get_variable("gradients%d_%d" % (args.task, i), [elements], initializer=tf.zeros_initializer(),
+                                     trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES]) for i in range(PS)]
+        used = [tf.identity(p)[0] + 1.0 for p in parameters]
+        with tf.control_dependencies(used):
+            sent = [tf.identity(g) for g in gradients]
+    return (optimizer_of(tf, args).apply_gradients(zip(sent, parameters)),
+            tf.variables_initializer(tf.local_variables()))
+
+
+def optimizer_of(tf, args):
+    return {"sgd": lambda: tf.train.GradientDescentOptimizer(0.01),
+            "adagrad": lambda: tf.train.AdagradOptimizer(0.01),
+            "momentum": lambda: tf.train.MomentumOptimizer(0.01, 0.9)}[args.optimizer]()
 
 
 def serve(args):
@@ -60,9 +83,12 @@ def serve(args):
         print("{}", flush=True)
         sys.stdin.read()
         os._exit(0)
-    train, saver = build(tf, args, cluster)
+    train, local_init = (build_sparse if args.model == "sparse" else build_null)(tf, args, cluster)
+    saver = tf.train.Saver(sharded=True)
     init = tf.global_variables_initializer()
     session = tf.Session(server.target)
+    if local_init is not None:
+        session.run(local_init)
     step = session.make_callable(train)
     print("{}", flush=True)
     for line in sys.stdin:
@@ -102,14 +128,14 @@ def run_steps(step, seconds):
 class Cluster:
     """The tasks of one system, each in a process of its own."""
 
-    def __init__(self, command, args, megabytes, workers):
+    def __init__(self, command, args, model, megabytes, workers):
         from ports import free_ports
         hosts = ",".join("localhost:%d" % port for port in free_ports(PS + workers))
         tasks = [("ps", i) for i in range(PS)] + [("worker", i) for i in range(workers)]
         self.processes = []
         for job, task in tasks:
-            flags = [f"--job={job}", f"--task={task}", f"--hosts={hosts}", f"--megabytes={megabytes}",
-                     f"--optimizer={args.optimizer}"] + (["--resource"] if args.resource else [])
+            flags = [f"--job={job}", f"--task={task}", f"--hosts={hosts}", f"--model={model}",
+                     f"--megabytes={megabytes}", f"--optimizer={args.optimizer}"] + (["--resource"] if args.resource else [])
             self.processes.append(subprocess.Popen(command + [os.path.abspath(__file__)] + flags, text=True,
                                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                                    stderr=subprocess.DEVNULL, start_new_session=True))
@@ -169,13 +195,15 @@ class Cluster:
             process.wait()
 
 
-def measure(command, args, megabytes, workers):
+def measure(command, args, model, megabytes, workers):
     """{case: (median milliseconds, CPU milliseconds per step)}"""
-    cluster = Cluster(command, args, megabytes, workers)
+    cluster = Cluster(command, args, model, megabytes, workers)
     folder = tempfile.mkdtemp(dir=args.folder)
     try:
         answers, cpu = cluster.all("steps %f" % args.seconds)
         results = {"steps": (statistics.median(t for a in answers for t in a["milliseconds"]), cpu)}
+        if model != "sparse":
+            return results
         # The first checkpoint gives tables memory of another kind, once: the others count.
         cluster.ask(cluster.workers[0], "save " + folder)
         times, cpus = [], []
@@ -192,7 +220,8 @@ def measure(command, args, megabytes, workers):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", default="16,256,1024")
+    parser.add_argument("--model", default="sparse,scalar,dense")
+    parser.add_argument("--megabytes", default="16,256,1024", help="sizes of the table of `sparse`")
     parser.add_argument("--workers", default="1,4,16")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3)
@@ -212,24 +241,29 @@ def main():
     systems = {"thalweg": [THALWEG, "python", "--python", args.python], "tensorflow": [args.python]}
     if args.only:
         systems = {args.only: systems[args.only]}
-    print(f"{'table':>8} {'workers':>7} {'':<11}" + "".join(f" {s + ' ms':>14} {'CPU ms':>7}" for s in systems) +
+    print(f"{'':>15} {'workers':>7} {'':<11}" + "".join(f" {s + ' ms':>14} {'CPU ms':>7}" for s in systems) +
           ("   ratio  CPU ratio" if len(systems) == 2 else ""), flush=True)
-    for megabytes in map(int, args.megabytes.split(",")):
-        for workers in map(int, args.workers.split(",")):
-            rounds = {system: [] for system in systems}
-            for _ in range(args.rounds):
-                for system, command in systems.items():
-                    rounds[system].append(measure(command, args, megabytes, workers))
-            for case in ("steps", "checkpoint"):
-                line = f"{megabytes:>5} MB {workers:>7} {case:<11}"
-                values = {}
-                for system, results in rounds.items():
-                    values[system] = [statistics.median(r[case][i] for r in results) for i in (0, 1)]
-                    line += " {:>14.2f} {:>7.2f}".format(*values[system])
-                if len(systems) == 2:
-                    line += "  {:>6.2f} {:>10.2f}".format(
-                        *(values["tensorflow"][i] / values["thalweg"][i] for i in (0, 1)))
-                print(line, flush=True)
+    sizes = {"sparse": list(map(int, args.megabytes.split(","))), "scalar": [0], "dense": [100]}
+    for model in args.model.split(","):
+        for megabytes in sizes[model]:
+            for workers in map(int, args.workers.split(",")):
+                compare(systems, args, model, megabytes, workers)
+
+
+def compare(systems, args, model, megabytes, workers):
+    rounds = {system: [] for system in systems}
+    for _ in range(args.rounds):
+        for system, command in systems.items():
+            rounds[system].append(measure(command, args, model, megabytes, workers))
+    for case in ("steps", "checkpoint") if model == "sparse" else ("steps",):
+        line = f"{model:>6} {megabytes:>5} MB {workers:>7} {case:<11}"
+        values = {}
+        for system, results in rounds.items():
+            values[system] = [statistics.median(r[case][i] for r in results) for i in (0, 1)]
+            line += " {:>14.2f} {:>7.2f}".format(*values[system])
+        if len(systems) == 2:
+            line += "  {:>6.2f} {:>10.2f}".format(*(values["tensorflow"][i] / values["thalweg"][i] for i in (0, 1)))
+        print(line, flush=True)
 
 
 main()
