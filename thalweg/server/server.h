@@ -71,9 +71,9 @@ struct ServerOptions {
   absl::Duration idle_after = absl::Seconds(10);
   // Stop() cancels the running steps and waits until they have ended. Kernels that compute or
   // write do not notice that at once. After this time, it logs as an error which steps still
-  // run. If `exit_when_stuck` is set, it then ends the process with _exit(1); otherwise it
-  // waits on, because the steps use this object. (`thalweg server` sets it.)
+  // run, and waits on, because the steps use this object.
   absl::Duration stop_timeout = absl::Seconds(4);
+  // If Stop() has not returned after `stop_timeout`, ends the process with _exit(1), as `thalweg server` does.
   bool exit_when_stuck = false;
   // "host:port" of the HTTP port with the status of the job (docs/observing.md); port 0 is
   // any free port. "": there is none.
