@@ -66,7 +66,8 @@ constexpr char kOnlyRefused[] =
         IteratorGetNextSync LegacyParallelInterleaveDatasetV2 LoadAndRemapMatrix MapAndBatchDataset MapDataset
         MapPeek MapUnstage MapUnstageNoKey MergeV2Checkpoints MultiDeviceIteratorFromStringHandle
         MultiDeviceIteratorGetNextFromShard OneShotIterator OrderedMapPeek OrderedMapUnstage
-        OrderedMapUnstageNoKey PaddedBatchDatasetV2 ParallelFilterDataset ParallelInterleaveDataset
+        OrderedMapUnstageNoKey PaddedBatchDataset PaddedBatchDatasetV2 ParallelFilterDataset ParallelInterleaveDataset
+        QuantizedBatchNormWithGlobalNormalization
         ParallelInterleaveDatasetV2 ParallelInterleaveDatasetV3 ParallelInterleaveDatasetV4 ParallelMapDataset
         ParallelMapDatasetV2 ParseExampleDatasetV2 ParseSequenceExample ParseSingleSequenceExample Placeholder
         PlaceholderV2 PyFunc PyFuncStateless ReadFile ReaderRead ReaderReadUpTo ReaderReadUpToV2 ReaderReadV2 RecordInput
