@@ -11,10 +11,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/exported_memory.h"
 #include "thalweg/base/status.h"
@@ -246,24 +250,25 @@ absl::Status SameHostLink::SendPieces(const LinkMessage& message, absl::Span<con
   Packet packet;
   std::vector<Part> parts;
   parts.reserve(runs.size());
-  absl::Status status = Place(runs, &parts, &packet);
-  const absl::InlinedVector<uint64_t, 4> blocks = packet.blocks;
-  if (status.ok()) {
-    packet.bytes.append(reinterpret_cast<const char*>(&header), sizeof(header));
-    packet.bytes.append(text.data(), text.size());
-    packet.bytes.append(reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof(Part));
-    for (size_t i = 0; i < runs.size(); ++i) {
-      if (parts[i].place != kInline) continue;
-      for (const HeldBytes& piece : runs[i].pieces) packet.bytes.append(piece.data, piece.size);
-    }
-    MutexLock lock(&mutex_);
-    if (packet.exports) status = SendExports();
-    if (status.ok()) status = Queue(std::move(packet));
+  // Also if there is no memory for the packet: nobody else would clear these marks.
+  absl::InlinedVector<uint64_t, 4> blocks;
+  absl::Cleanup release = [&] {
+    for (const uint64_t block : blocks.empty() ? packet.blocks : blocks) outgoing_->Release(block);
+  };
+  RETURN_IF_ERROR(Place(runs, &parts, &packet));
+  blocks = packet.blocks;
+  packet.bytes.append(reinterpret_cast<const char*>(&header), sizeof(header));
+  packet.bytes.append(text.data(), text.size());
+  packet.bytes.append(reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof(Part));
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (parts[i].place != kInline) continue;
+    for (const HeldBytes& piece : runs[i].pieces) packet.bytes.append(piece.data, piece.size);
   }
-  if (!status.ok()) {
-    for (const uint64_t block : blocks) outgoing_->Release(block);
-  }
-  return status;
+  MutexLock lock(&mutex_);
+  if (packet.exports) RETURN_IF_ERROR(SendExports());
+  RETURN_IF_ERROR(Queue(std::move(packet)));
+  std::move(release).Cancel();
+  return absl::OkStatus();
 }
 
 // Gives the receiver the memory that the next packet names.
@@ -366,7 +371,7 @@ void SameHostLink::Ready() {
   if (drained && handlers->drained) handlers->drained();
   absl::StatusOr<std::optional<Received>> received = Read();
   Work work;
-  if (received.ok() && received->has_value()) {
+  if (received.ok() && received->has_value() && (*received)->message.kind != LinkMessage::kHello) {
     work = handlers->receive(std::move((*received)->message), std::move((*received)->body));
   }
   if (!received.ok()) {
@@ -425,9 +430,8 @@ absl::StatusOr<std::optional<SameHostLink::Received>> SameHostLink::Read() {
   if (files.size() > 1) return InvalidArgument("A message has ", files.size(), " descriptors, expected at most one");
   FileHandle file = files.empty() ? FileHandle() : std::move(files[0]);
   ASSIGN_OR_RETURN(Received received, Parse({buffer.data(), static_cast<size_t>(n)}, std::move(file)));
-  if (received.message.kind != LinkMessage::kHello) return received;
-  if (!has_greeted_) RETURN_IF_ERROR(Greet());
-  return std::nullopt;
+  if (received.message.kind == LinkMessage::kHello && !has_greeted_) RETURN_IF_ERROR(Greet());
+  return received;
 }
 
 absl::StatusOr<SameHostLink::Received> SameHostLink::Parse(absl::string_view packet, FileHandle file) {
@@ -473,9 +477,13 @@ absl::Status SameHostLink::ParseHello(const Header& header, FileHandle file) {
 
 namespace {
 
+// Aligned as tensors are, which can then refer to the copy.
 HeldBytes CopyOf(absl::string_view bytes) {
-  const auto held = std::make_shared<const std::string>(bytes);
-  return {held->data(), held->size(), held};
+  const size_t room = (bytes.size() / kPartAlignment + 1) * kPartAlignment;
+  const std::shared_ptr<char> held(static_cast<char*>(std::aligned_alloc(kPartAlignment, room)), std::free);
+  if (held == nullptr) throw std::bad_alloc();
+  std::copy(bytes.begin(), bytes.end(), held.get());
+  return {held.get(), bytes.size(), held};
 }
 
 }  // namespace
@@ -499,7 +507,10 @@ absl::StatusOr<LinkBody> SameHostLink::ParseBody(absl::string_view parts, absl::
       piece = TakeBlock(incoming_, part.offset, part.bytes);
     } else if (part.place == kFile && own != nullptr) {
       piece = TakePart(own, part.offset, part.bytes);
-      if (piece.has_value() && piece->size < kMinMapped) piece = CopyOf({piece->data, piece->size});
+      // A part that is left in the file keeps all of it.
+      if (piece.has_value() && (piece->size < kMinMapped || piece->size < own->bytes() / 2)) {
+        piece = CopyOf({piece->data, piece->size});
+      }
     } else if (part.place == kExported && incoming_exports_ != nullptr) {
       piece = TakeMarkedPart(incoming_exports_, part.offset, part.bytes, incoming_, part.mark);
     }

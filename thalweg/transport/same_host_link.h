@@ -79,7 +79,7 @@ class SameHostLink : public Link, public SocketLoop::Source, public std::enable_
   absl::StatusOr<bool> Write(const Packet& packet, int file);
   bool HasRoom(const Packet& packet) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // nullopt if there is none now.
+  // The next message or greeting; nullopt if there is none now.
   absl::StatusOr<std::optional<Received>> Read();
   absl::StatusOr<Received> Parse(absl::string_view packet, FileHandle file);
   absl::Status ParseHello(const Header& header, FileHandle file);

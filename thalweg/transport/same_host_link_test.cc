@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "thalweg/base/exported_memory.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/base/notification.h"
 #include "thalweg/transport/link_testlib.h"
 #include "thalweg/transport/tcp_connect.h"
 
@@ -215,6 +216,28 @@ TEST_F(SameHostLinkTest, MessagesThatNobodyReadHoldNothing) {
   Close();
   EXPECT_FALSE(first.IsHeld());
   EXPECT_TRUE(Eventually([&] { return !second.IsHeld(); }));
+}
+
+// The greeting that gives the receiver the exported memory is unread, too.
+TEST_F(SameHostLinkTest, AGreetingThatNobodyReadHoldsNothing) {
+  Notification reading, closed;
+  const Link::Handlers blocks{.receive =
+                                  [&](const LinkMessage&, const LinkBody&) {
+                                    reading.Notify();
+                                    closed.WaitForNotification();
+                                    return Link::Work();
+                                  },
+                              .lost = [](const absl::Status&) {}};
+  absl::StatusOr<LinkPair> pair = MakeLinkPair(LinkKind::kSharedMemory, &loop_, client_.handlers(), blocks);
+  ASSERT_TRUE(pair.ok()) << pair.status();
+  ASSERT_TRUE(pair->client->Send(kMessage, {"first"}, nullptr).ok());
+  reading.WaitForNotification();
+  Exported unread(1 << 20);
+  ASSERT_TRUE(pair->client->SendPieces(kMessage, {unread.piece}).ok());
+  pair->server->Close();
+  closed.Notify();
+  pair->server.reset();
+  EXPECT_TRUE(Eventually([&] { return !unread.IsHeld(); }));
 }
 
 // ---- Peers that write packets by hand ----
