@@ -34,8 +34,10 @@ bool ExportIfSent(Tensor& value, Tensor* old) {
   ExportedMemory& exports = ExportedMemory::Global();
   const auto bytes = static_cast<size_t>(value.TotalBytes());
   if (!exports.Wants(bytes) || exports.Holds(value.raw(), bytes) || !exports.HasRoom(bytes)) return false;
-  absl::StatusOr<Tensor> moved = value.TryClone();
-  if (!moved.ok()) return false;
+  // Room may be in pieces that are too small: then the value stays.
+  absl::StatusOr<Tensor> moved = Tensor::Allocate(value.dtype(), value.shape());
+  if (!moved.ok() || !exports.Holds(moved->raw(), bytes)) return false;
+  std::memcpy(moved->raw(), value.raw(), bytes);
   *old = std::exchange(value, *std::move(moved));
   return true;
 }

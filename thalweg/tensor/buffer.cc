@@ -60,7 +60,9 @@ Buffer* Buffer::Allocate(Allocator& allocator, DType dtype, int64_t count) {
       __builtin_add_overflow(bytes, sizeof(Buffer), &total)) {
     return nullptr;
   }
-  if (&allocator == &HostAllocator() && ElementSize(dtype) != 0 && ExportedMemory::Global().Wants(bytes)) {
+  // Other processes of this user may be able to write there, so only elements that cannot be an index or a length.
+  if (&allocator == &HostAllocator() && (IsFloating(dtype) || IsComplex(dtype)) &&
+      ExportedMemory::Global().Wants(bytes)) {
     const auto [header, data] = AllocateExported(bytes);
     if (header != nullptr) return new (header) Buffer(nullptr, data, bytes, dtype, count, /*writable=*/true);
   }
