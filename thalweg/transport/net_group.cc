@@ -367,8 +367,11 @@ void NetGroup::End(NetOperation& o, const absl::Status& status, bool at_once) {
   if (o.over) return;
   if (!o.ending) {
     o.status = status;
-    if (const auto it = by_key_.find(o.call.key); it != by_key_.end() && it->second == &o) by_key_.erase(it);
-    if (!status.ok() && o.begun) failed_keys_.Add(o.call.key, true);
+    const auto it = by_key_.find(o.call.key);
+    const bool announced = it != by_key_.end() && it->second == &o;
+    if (announced) by_key_.erase(it);
+    // Members that have heard of all arrivals may have begun, although this one has not.
+    if (!status.ok() && (announced || o.begun)) failed_keys_.Add(o.call.key, true);
     for (const auto& peer : peers_) {
       if (peer != nullptr && peer->in.operation == &o) peer->in.operation = nullptr;
     }

@@ -216,8 +216,9 @@ void TcpLink::Ready() {
     MutexLock lock(&mutex_);
     receiving_ = false;
     if (closed_) {
-    } else if (begin_ < end_ && !starved_) {
-      // The buffer may hold another message, for which the socket will not wake anybody.
+    } else if (received->has_value() && begin_ < end_ && !starved_) {
+      // The buffer may hold another message, for which the socket will not wake anybody. (If there was none, the buffer
+      // holds the beginning of one, and the socket will.)
       loop_->Post([self = shared_from_this()] { self->Ready(); });
     } else {
       loop_->Wait(id_, socket_.get(), !unsent_.empty(), /*read=*/!starved_);

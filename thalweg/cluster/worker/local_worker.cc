@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/worker/local_worker.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/message_lite.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -14,6 +18,18 @@
 
 namespace thalweg {
 namespace {
+
+// The same for equal messages: maps have an order.
+size_t HashOfMessage(const google::protobuf::MessageLite& message) {
+  std::string text;
+  {
+    google::protobuf::io::StringOutputStream out(&text);
+    google::protobuf::io::CodedOutputStream coded(&out);
+    coded.SetSerializationDeterministic(true);
+    message.SerializeToCodedStream(&coded);
+  }
+  return absl::HashOf(text);
+}
 
 // Every master has a few. More are of clients that come and never close theirs.
 constexpr size_t kMaxSessions = 10'000;
@@ -96,7 +112,7 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
   const auto create = [&]() -> absl::Status {
     RETURN_IF_ERROR(FailPoint("worker.create_session", default_session_->task()));
     if (request.session_handle().empty()) return InvalidArgument("A worker session needs a handle");
-    const size_t request_hash = absl::HashOf(request.SerializeAsString());
+    const size_t request_hash = HashOfMessage(request);
     std::shared_ptr<Workers> workers = default_session_->workers();
     TaskId task = options_.task;
     if (request.server_def().cluster().job_size() > 0) {
