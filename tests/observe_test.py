@@ -309,6 +309,7 @@ class FaultyJobTest(unittest.TestCase):
 
     def test_a_page_with_a_stopped_task_does_not_wait_for_other_questions(self):
         self.job.processes["worker 1"].send_signal(signal.SIGSTOP)
+        wait_for(lambda: self.job.status()["worker 1"]["state"] == "down", "stopped worker")
         # Each of these asks all tasks, and the stopped one lets them wait. One after the other they would take over 8 s.
         page = self.job.page()
         paths = ["trace?steps=%d" % n for n in range(1, 12)] + ["status.json"]
@@ -324,7 +325,7 @@ class FaultyJobTest(unittest.TestCase):
     def dumps(self, name):
         """The dumps that a task has written by itself."""
         dumps = []
-        for path in re.findall(r"Something went wrong: .* are in (\S+\.json)\n", self.job.log(name)):
+        for path in re.findall(r"The last steps and events of .* are in (\S+\.json)\n", self.job.log(name)):
             with open(path) as file:
                 dumps.append(json.load(file))
         return dumps

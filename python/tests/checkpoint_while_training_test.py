@@ -12,8 +12,9 @@ import unittest
 import tensorflow.compat.v1 as tf
 from ports import free_ports
 
+tf.disable_v2_behavior()  # also for the thread that saves
 PROGRAM = os.path.join(os.environ["THALWEG_BIN"], "thalweg")
-WRITING = 15  # how long the file of ps:0 takes, in seconds
+WRITING = 15  # how long the file of the first task that writes takes, in seconds: ps:0, or worker:0 with TensorFlow 2
 
 
 class CheckpointWhileTrainingTest(unittest.TestCase):
@@ -23,7 +24,8 @@ class CheckpointWhileTrainingTest(unittest.TestCase):
         for job, task in [("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1)]:
             process = subprocess.Popen([PROGRAM, "server", "--cluster=" + cluster, "--job_name=" + job,
                                         "--task_index=%d" % task, "--forever",
-                                        "--faults=hang=ps:0@save.before_rename:1+%ds" % WRITING],
+                                        "--faults=" + ",".join("hang=%s@save.before_rename:1+%ds" % (writer, WRITING)
+                                                               for writer in ("ps:0", "worker:0"))],
                                        stdout=subprocess.PIPE, universal_newlines=True)
             self.addCleanup(process.wait)
             self.addCleanup(process.kill)
@@ -52,6 +54,7 @@ class CheckpointWhileTrainingTest(unittest.TestCase):
                                     kwargs={"write_meta_graph": False})
             save.start()
             while not [p for p in pathlib.Path(folder).rglob("*") if p.is_file()]:
+                self.assertTrue(save.is_alive(), "the checkpoint has failed")
                 time.sleep(0.01)
             for _ in range(5):
                 worker.run(train)

@@ -2,12 +2,14 @@
 #include "thalweg/runtime/segments.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <queue>
 #include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/string_view.h"
 #include "thalweg/runtime/deferred_reads.h"
 
 namespace thalweg {
@@ -39,6 +41,12 @@ void Normalize(WaitSet& set) {
     }
   }
   set.resize(kept);
+}
+
+// It may take seconds, in which the thread computes nothing for other tasks.
+bool WritesFiles(const Node& node) {
+  static constexpr absl::string_view kOps[] = {"Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints", "WriteFile"};
+  return std::find(std::begin(kOps), std::end(kOps), node.op()) != std::end(kOps);
 }
 
 }  // namespace
@@ -89,9 +97,10 @@ std::vector<int> Schedule(const std::vector<Unit>& units, int num_segments) {
   const auto rank = [&](int u) {
     const Unit& unit = units[u];
     int priority = 1;
+    if (unit.node != nullptr && WritesFiles(*unit.node)) priority = 2;
     // Late, so that readers of the old value are done and the update happens
     // in place.
-    if (unit.node != nullptr && UpdatesVariable(*unit.node)) priority = 2;
+    if (unit.node != nullptr && UpdatesVariable(*unit.node)) priority = 3;
     if (unit.waits || (unit.node != nullptr && IsSend(*unit.node))) priority = 0;
     return std::tuple(unit.segment, priority, u);
   };

@@ -32,7 +32,7 @@ struct Unit {
 void FindSegments(std::vector<Unit>& units, const std::vector<int>& order, Plan& plan);
 
 // Returns the order of the code: segment by segment. Inside a segment, waits and sends
-// come as early as possible and updates of variables as late as possible.
+// come as early as possible, writes of files late, and updates of variables as late as possible.
 std::vector<int> Schedule(const std::vector<Unit>& units, int num_segments);
 
 }  // namespace thalweg

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -161,8 +162,9 @@ std::string HostName() {
 }  // namespace
 
 std::string DefaultFlightFolder() {
-  const char* const folder = std::getenv("TMPDIR");
-  return absl::StrCat(folder == nullptr || *folder == '\0' ? "/tmp" : folder, "/thalweg-flight-", getuid());
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  return absl::StrCat(error ? "/tmp" : folder.string(), "/thalweg-flight-", getuid());
 }
 
 TaskReporter::TaskReporter(TaskReporterOptions options)

@@ -72,6 +72,8 @@ class StepRendezvous : public Rendezvous,
     const std::shared_ptr<StepRendezvous> step_;
   };
 
+  // Sends the collected tensors, except those for `hold_for`.
+  void Flush();
   // Returns the tensors for `hold_for`. Large ones are pushed instead.
   std::vector<Transfer> TakeHeld();
   // Sends the collected tensors. Calls `done` when all pushes have arrived, or with the
@@ -86,7 +88,6 @@ class StepRendezvous : public Rendezvous,
   };
 
   bool Pushes(absl::string_view task) const;
-  void Flush();
   void Push(const std::string& task, std::vector<Transfer> tensors);
   void PushEnded(const absl::Status& status);
   // Watches the task of a call until Unwatch(): if it dies, the calls of this step are
