@@ -127,7 +127,8 @@ class NetGroup : public ProcessGroup {
   EarlyArrivals early_;
   std::vector<std::unique_ptr<NetOperation>> ended_;  // whose `done` must run
   NewestKeys<int64_t, absl::Status> failed_steps_{1000};
-  NewestKeys<uint64_t, bool> failed_keys_{10000};  // keys of operations that were announced: peers may still send values
+  NewestKeys<uint64_t, bool> failed_keys_{
+      10000};  // keys of operations that were announced: peers may still send values
   bool lost_ = false;
   bool lost_at_once_ = false;  // operations get no time to finish
   bool shut_ = false;          // nothing more is sent
