@@ -88,7 +88,7 @@ double OomKills() {
 
 // What a thread waits for in the kernel, by its system call: containers hide "wchan".
 std::string KernelWait(const std::string& folder) {
-  const std::string call = FirstLine(folder + "/syscall");
+  std::string call = FirstLine(folder + "/syscall");
   int64_t number = -1;
   if (call.empty()) return FirstLine(folder + "/wchan");
   if (!absl::SimpleAtoi(call.substr(0, call.find(' ')), &number)) return call;  // "running"

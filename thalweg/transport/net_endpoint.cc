@@ -336,7 +336,7 @@ class NetJoining {
                              join_.addresses[to].host, " port ", join_.addresses[to].port,
                              ": the task is gone, or this port is not open between the machines");
         }
-        const absl::Status advanced = Advance(to, static_cast<NetChannel>(channel), out);
+        absl::Status advanced = Advance(to, static_cast<NetChannel>(channel), out);
         if (absl::IsInvalidArgument(advanced)) return advanced;
         if (!advanced.ok()) {
           // The member may have given up the group before all had come, and will join again.

@@ -458,7 +458,7 @@ TEST(NetGroup, BadAddressesAreRefused) {
 
 // Member 1 speaks the protocol itself and says absurd things.
 TEST(NetGroup, AbsurdMessagesAreErrorsOfTheGroup) {
-  const auto control = [](uint32_t type, uint32_t bytes, std::string body) {
+  const auto control = [](uint32_t type, uint32_t bytes, const std::string& body) {
     const NetControlFrame frame{.type = type, .bytes = bytes};
     return std::string(reinterpret_cast<const char*>(&frame), sizeof(frame)) + body;
   };

@@ -65,7 +65,7 @@ class TcpServerTest : public testing::Test {
     while (link == nullptr) {
       absl::StatusOr<std::shared_ptr<Link>> accepted =
           listener_->Accept(&loop_, {.receive =
-                                         [this](LinkMessage message, const LinkBody& body) {
+                                         [this](const LinkMessage& message, const LinkBody& body) {
                                            MutexLock lock(&mutex_);
                                            received_.emplace_back(message.call, body.size());
                                            changed_.SignalAll();

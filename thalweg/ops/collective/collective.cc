@@ -47,9 +47,9 @@ T MergeTwo(T x, T y) {
   } else if constexpr (kOp == '*') {
     return WrapMul(x, y);
   } else if constexpr (kOp == '>') {
-    return x > y || x != x ? x : y;
+    return x > y || x != x ? x : y;  // NOLINT(misc-redundant-expression): NaN differs from itself
   } else {
-    return x < y || x != x ? x : y;
+    return x < y || x != x ? x : y;  // NOLINT(misc-redundant-expression)
   }
 }
 
@@ -369,7 +369,8 @@ void Expand(const T* from, float* to, int64_t n) {
 class ReduceBucketKernel final : public ReduceKernel {
  public:
   absl::Status Init(const KernelInit& init) override {
-    RETURN_IF_ERROR(CollectiveKernel::Init(init));
+    // ReduceKernel's would read attributes that this op does not have.
+    RETURN_IF_ERROR(CollectiveKernel::Init(init));  // NOLINT(bugprone-parent-virtual-call)
     ASSIGN_OR_RETURN(const std::string merge, init.Attr<std::string>("merge_op"));
     ASSIGN_OR_RETURN(const std::string finish, init.Attr<std::string>("final_op"));
     ASSIGN_OR_RETURN(const DType dtype, init.Attr<DType>("T"));
