@@ -125,7 +125,7 @@ void WorkerStep::WatchMaster() {
 // If the notice is lost, steps that update wait until the checkpoint is written.
 void WorkerStep::TellValuesHeld() {
   // Other tasks may wait for tensors from this one before they can hold theirs, and this thread will be writing.
-  rendezvous_->Flush();
+  if (rendezvous_ != nullptr) rendezvous_->Flush();  // nullptr: the step has one task
   if (session_->workers() == nullptr) return;
   Worker* const master = session_->workers()->Find(graph_->rules->master_task);
   if (master == nullptr) return;
