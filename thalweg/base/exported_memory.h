@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of this process that other processes of the host can map.
 //
-// A tensor that lies there is sent to them by naming its place: nobody copies it. Whoever sends it keeps it alive
-// until the receiver has let go of it.
+// A tensor that lies there is sent to them by naming its place: it is not copied. The sender keeps it alive
+// until the receiver has released it.
 //
 // Only tensors of sizes that were sent before are allocated there. Other memory comes from huge pages, which the
 // system does not give to memory that is shared.
