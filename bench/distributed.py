@@ -7,6 +7,9 @@ same TensorFlow program on Thalweg's servers and on TensorFlow's, and the C++ ex
 With --paths, the C++ example also runs over TCP links alone and over gRPC alone, as between machines. CPU is the time of
 all tasks per global step, with the start of the program.
 
+The C++ example also trains alone in one process: the last column is the CPU time of a global step divided by that of the
+local steps whose work it does, one when asynchronous and one per worker when synchronous.
+
 PYTHON is an interpreter with the TensorFlow to compare with; the default is this one. The runs of a round follow each
 other, so that what else the machine does falls on all of them. Every task is a process of its own.
 """
@@ -108,6 +111,16 @@ def run(command, is_sync, steps, limit=600):
             all_ended - seen[-1][0] if all_ended else None, sum(t.cpu for t in tasks.values()) / steps)
 
 
+def local_step(command, steps):
+    """CPU seconds per step of a training in one process, without a cluster."""
+    with tempfile.TemporaryDirectory() as folder:
+        task = Task(command + ["--steps=%d" % steps, "--checkpoint_dir=" + folder])
+        task.thread.join()
+    if task.process.returncode != 0 or not task.steps or task.steps[-1][1] < steps:
+        sys.exit("no training in %s:\n%s" % (command, "".join(task.lines[-20:])))
+    return task.cpu / steps
+
+
 def seconds(values):
     values = [v for v in values if v is not None]
     return "%6.2f s" % statistics.median(values) if values else "   never"
@@ -135,17 +148,22 @@ def main():
         if args.mode not in (mode, "both"):
             continue
         results = {name: [] for name in systems}
+        local = []
         for _ in range(args.rounds):
             for name, command in systems.items():
                 results[name].append(run(command, mode == "sync", args.steps))
-        print("%-6s %-18s %14s %7s %12s %12s %12s %10s" % (
-            mode, "", "global steps/s", "ratio", "first step", "workers end", "all end", "CPU/step"))
+            local.append(local_step(systems["Thalweg, C++"], args.steps))
+        local = (WORKERS if mode == "sync" else 1) * statistics.median(local)
+        print("%-6s %-18s %14s %7s %12s %12s %12s %11s %7s" % (
+            mode, "", "global steps/s", "ratio", "first step", "workers end", "all end", "CPU/step", "/ local"))
         base = statistics.median(r[0] for r in results["TensorFlow"])
         for name, runs in results.items():
             rate = statistics.median(r[0] for r in runs)
-            print("%-6s %-18s %14.0f %7.2f %12s %12s %12s %7.2f ms" % (
-                "", name, rate, rate / base, *(seconds([r[i] for r in runs]) for i in (1, 2, 3)),
-                1e3 * statistics.median(r[4] for r in runs)), flush=True)
+            cpu = statistics.median(r[4] for r in runs)
+            print("%-6s %-18s %14.0f %7.2f %12s %12s %12s %8.2f ms %7.2f" % (
+                "", name, rate, rate / base, *(seconds([r[i] for r in runs]) for i in (1, 2, 3)), 1e3 * cpu, cpu / local),
+                flush=True)
+        print("%-6s %-18s %67.2f ms" % ("", "local steps", 1e3 * local), flush=True)
 
 
 if __name__ == "__main__":
