@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of collectives that combine the values of their members element by element.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "thalweg/ops/collective/collective_kernel.h"
+
+namespace thalweg::collective {
+
+using MergeFn = void (*)(void* into, const void* from, int64_t n);
+using FinishFn = void (*)(void* values, int64_t n, int members);
+
+class ReduceKernel : public CollectiveKernel {
+ public:
+  explicit ReduceKernel(CollectiveKind kind = CollectiveKind::kReduce) : CollectiveKernel(kind) {}
+
+  absl::Status Init(const KernelInit& init) override;
+
+ protected:
+  absl::Status InitReduction(DType dtype, const std::string& merge, const std::string& finish);
+  absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) override;
+  void SetReduction(CollectiveCall* call) const;
+
+ private:
+  std::vector<int> offsets_;
+  int max_subdivisions_ = -1;
+  MergeFn merge_ = nullptr;
+  FinishFn finish_ = nullptr;
+  uint32_t reduction_ = 0;
+};
+
+}  // namespace thalweg::collective
