@@ -12,6 +12,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/machine_memory.h"
 #include "thalweg/base/status.h"
@@ -20,6 +21,8 @@ namespace thalweg {
 namespace {
 
 constexpr uint64_t kExportPage = 4096;
+// How often processes are asked for memory whose links are closed.
+constexpr absl::Duration kReclaimEvery = absl::Milliseconds(500);
 
 uint64_t InPages(size_t bytes) { return (uint64_t{bytes} + kExportPage - 1) / kExportPage * kExportPage; }
 
@@ -69,7 +72,13 @@ absl::Status ExportedMemory::Enable(Options options) {
 }
 
 void ExportedMemory::Want(size_t bytes) {
-  if (bytes >= kMinBytes) wanted_[SlotOf(bytes)].store(bytes, std::memory_order_relaxed);
+  if (bytes < kMinBytes) return;
+  WantedSet& set = wanted_[SetOf(bytes)];
+  for (auto& way : set) {
+    size_t known = 0;
+    if (way.compare_exchange_strong(known, bytes, std::memory_order_relaxed) || known == bytes) return;
+  }
+  set[replaced_.fetch_add(1, std::memory_order_relaxed) % kWays].store(bytes, std::memory_order_relaxed);
 }
 
 bool ExportedMemory::HasRoom(size_t bytes) const {
@@ -119,11 +128,15 @@ std::optional<uint64_t> ExportedMemory::TakeFree(uint64_t bytes) {
 void ExportedMemory::Deallocate(void* memory, size_t bytes) {
   if (memory == nullptr) return;
   const uint64_t begin = static_cast<uint64_t>(static_cast<char*>(memory) - begin_), size = InPages(bytes);
-  MutexLock lock(&mutex_);
-  in_use_ -= size;
-  resident_free_ += size;
-  AddFree(begin, begin + size, /*resident=*/true);
-  if (resident_free_ > options_.slack + in_use_) Trim();
+  std::vector<Extent> excess;
+  {
+    MutexLock lock(&mutex_);
+    in_use_ -= size;
+    resident_free_ += size;
+    AddFree(begin, begin + size, /*resident=*/true);
+    if (resident_free_ > options_.slack + in_use_) excess = TakeExcess();
+  }
+  GiveBack(excess);
 }
 
 void ExportedMemory::AddFree(uint64_t begin, uint64_t end, bool resident) {
@@ -142,23 +155,26 @@ void ExportedMemory::AddFree(uint64_t begin, uint64_t end, bool resident) {
   free_.emplace(begin, Range{end, resident});
 }
 
-// Gives the highest free memory back to the system.
-void ExportedMemory::Trim() {
+std::vector<ExportedMemory::Extent> ExportedMemory::TakeExcess() {
   const uint64_t keep = (options_.slack + in_use_) / 2;
-  std::vector<std::pair<uint64_t, uint64_t>> returned;
+  std::vector<Extent> excess;
   for (auto it = free_.rbegin(); it != free_.rend() && resident_free_ > keep; ++it) {
     if (!it->second.resident) continue;
-    const uint64_t size = it->second.end - it->first;
-    if (fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(it->first),
-                  static_cast<off_t>(size)) != 0) {
-      continue;  // it stays ours
-    }
-    resident_free_ -= size;
-    returned.emplace_back(it->first, it->second.end);
+    resident_free_ -= it->second.end - it->first;
+    excess.emplace_back(it->first, it->second.end);
   }
-  for (const auto& [begin, end] : returned) {
-    free_.erase(begin);
-    AddFree(begin, end, /*resident=*/false);
+  for (const auto& [begin, end] : excess) free_.erase(begin);
+  return excess;
+}
+
+// The system takes long for much memory: others allocate meanwhile.
+void ExportedMemory::GiveBack(const std::vector<Extent>& excess) {
+  for (const auto& [begin, end] : excess) {
+    const bool kept = fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+                                static_cast<off_t>(end - begin)) != 0;
+    MutexLock lock(&mutex_);
+    if (kept) resident_free_ += end - begin;
+    AddFree(begin, end, kept);
   }
 }
 
@@ -182,6 +198,17 @@ void ExportedMemory::Adopt(std::shared_ptr<ExportHolder> holder) {
   if (holder->Reclaim()) return;
   MutexLock lock(&holders_mutex_);
   adopted_.push_back(std::move(holder));
+  ReclaimLater();
+}
+
+void ExportedMemory::ReclaimLater() {
+  if (std::exchange(reclaims_later_, true)) return;
+  timer_.Set(absl::Now() + kReclaimEvery, [this] {
+    Reclaim();
+    MutexLock lock(&holders_mutex_);
+    reclaims_later_ = false;
+    if (!adopted_.empty()) ReclaimLater();
+  });
 }
 
 void ExportedMemory::Reclaim() {

@@ -8,6 +8,7 @@
 // system does not give to memory that is shared.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -15,11 +16,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/base/timer.h"
 
 namespace thalweg {
 
@@ -59,7 +62,8 @@ class ExportedMemory {
   void Want(size_t bytes);
   bool Wants(size_t bytes) const {
     return bytes >= kMinBytes && enabled_.load(std::memory_order_acquire) &&
-           wanted_[SlotOf(bytes)].load(std::memory_order_relaxed) == bytes;
+           std::ranges::any_of(wanted_[SetOf(bytes)],
+                               [bytes](const auto& way) { return way.load(std::memory_order_relaxed) == bytes; });
   }
 
   // Whether so many bytes are below the limit.
@@ -75,7 +79,7 @@ class ExportedMemory {
 
   // Reclaim() asks the holder, as long as it lives.
   void Add(const std::shared_ptr<ExportHolder>& holder);
-  // Keeps the holder until it holds nothing any more.
+  // Keeps the holder until it holds nothing any more, and asks it now and then.
   void Adopt(std::shared_ptr<ExportHolder> holder);
   // Lets go of what no reader uses any more.
   void Reclaim();
@@ -88,13 +92,22 @@ class ExportedMemory {
     uint64_t end = 0;
     bool resident = false;
   };
-  static size_t SlotOf(size_t bytes) { return (bytes * 0x9e3779b97f4a7c15) >> 56; }
+  using Extent = std::pair<uint64_t, uint64_t>;  // begin and end
+  // The sizes that were sent last, in sets by their hash.
+  static constexpr size_t kWays = 4;
+  using WantedSet = std::array<std::atomic<size_t>, kWays>;
+  static size_t SetOf(size_t bytes) { return (bytes * 0x9e3779b97f4a7c15) >> 58; }
   std::optional<uint64_t> TakeFree(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddFree(uint64_t begin, uint64_t end, bool resident) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the highest free memory out of the free space, for GiveBack().
+  std::vector<Extent> TakeExcess() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives memory back to the system, without the lock, and adds it to the free space.
+  void GiveBack(const std::vector<Extent>& excess);
+  void ReclaimLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(holders_mutex_);
 
   std::atomic<bool> enabled_{false};
-  std::array<std::atomic<size_t>, 256> wanted_{};
+  std::array<WantedSet, 64> wanted_{};
+  std::atomic<size_t> replaced_{0};
   // Constant once enabled.
   Options options_;
   int fd_ = -1;
@@ -109,6 +122,8 @@ class ExportedMemory {
   Mutex holders_mutex_;
   std::vector<std::weak_ptr<ExportHolder>> holders_ ABSL_GUARDED_BY(holders_mutex_);
   std::vector<std::shared_ptr<ExportHolder>> adopted_ ABSL_GUARDED_BY(holders_mutex_);
+  bool reclaims_later_ ABSL_GUARDED_BY(holders_mutex_) = false;
+  Timer timer_;  // last: its closures use the rest
 };
 
 }  // namespace thalweg

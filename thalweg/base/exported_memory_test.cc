@@ -6,11 +6,14 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "absl/time/clock.h"
 
 namespace thalweg {
 namespace {
@@ -33,6 +36,17 @@ TEST(ExportedMemoryTest, OnlySizesThatWereSentAreWanted) {
   EXPECT_TRUE(memory.Wants(100'000));
   EXPECT_FALSE(memory.Wants(100'001));
   EXPECT_FALSE(memory.Wants(100));
+}
+
+// The sizes of the gradients of a model, for example.
+TEST(ExportedMemoryTest, ManySizesAreWantedAtOnce) {
+  ExportedMemory memory;
+  ASSERT_TRUE(memory.Enable({.limit = kMegabytes, .addresses = kMegabytes}).ok());
+  const auto size = [](size_t i) { return 65'536 + i * i * 4096; };
+  for (size_t i = 0; i < 60; ++i) memory.Want(size(i));
+  for (size_t i = 0; i < 60; ++i) EXPECT_TRUE(memory.Wants(size(i))) << i;
+  for (size_t i = 1000; i < 2000; ++i) memory.Want(size(i));
+  EXPECT_TRUE(memory.Wants(size(1999))) << "the last ones count";
 }
 
 TEST(ExportedMemoryTest, BlocksAreApartAndReadableThroughTheFile) {
@@ -114,7 +128,7 @@ class Held : public ExportHolder {
     memory_->Deallocate(std::exchange(block_, nullptr), bytes_);
     return true;
   }
-  bool reader_uses_it = true;
+  std::atomic<bool> reader_uses_it{true};
 
  private:
   ExportedMemory* const memory_;
@@ -135,9 +149,25 @@ TEST(ExportedMemoryTest, MemoryThatReadersHaveLetGoOfIsFoundWhenItIsNeeded) {
   EXPECT_NE(memory.Allocate(kMegabytes), nullptr);
   EXPECT_EQ(memory.Allocate(kMegabytes), nullptr);
   std::exchange(two, nullptr)->reader_uses_it = false;
-  EXPECT_FALSE(adopted.expired());
   EXPECT_NE(memory.Allocate(kMegabytes), nullptr);
   EXPECT_TRUE(adopted.expired());
+}
+
+TEST(ExportedMemoryTest, MemoryOfReadersThatAreGoneComesBackThoughNothingIsAllocated) {
+  ExportedMemory memory;
+  ASSERT_TRUE(memory.Enable({.limit = 2 * kMegabytes, .addresses = 2 * kMegabytes}).ok());
+  auto one = std::make_shared<Held>(&memory, memory.Allocate(kMegabytes), kMegabytes);
+  auto two = std::make_shared<Held>(&memory, memory.Allocate(kMegabytes), kMegabytes);
+  memory.Adopt(one);
+  memory.Adopt(two);
+  EXPECT_EQ(memory.bytes_in_use(), 2 * kMegabytes);
+  for (auto* const holder : {&one, &two}) {
+    const size_t before = memory.bytes_in_use();
+    std::exchange(*holder, nullptr)->reader_uses_it = false;
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (memory.bytes_in_use() == before && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(10));
+    EXPECT_EQ(memory.bytes_in_use(), before - kMegabytes);
+  }
 }
 
 TEST(ExportedMemoryTest, AFileThatMayNotBeSoLargeIsAnError) {

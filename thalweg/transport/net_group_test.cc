@@ -109,6 +109,33 @@ TEST(NetGroup, AFailedStepLeavesOthersAlone) {
 }
 
 // The root receives nothing that would wake it while it sends.
+// More values than the connection takes are on their way in both directions, in opposite orders of the operations.
+TEST(NetGroup, MembersMayBeginManyExchangesInOppositeOrders) {
+  constexpr int kOperations = 1000;
+  const auto elements = [](int i) { return i % 2 == 0 ? 8192 : 1000; };  // 64 KB, the most for recursive doubling
+  for (const int ranks : {2, 3, 4}) {
+    ForMembersOf(GroupKind::kTcp, ranks, [&](ProcessGroup& group) {
+      std::vector<std::vector<double>> values;
+      for (int i = 0; i < kOperations; ++i) values.push_back(ValuesOf(group.rank(), elements(i)));
+      std::atomic<int> left = kOperations;
+      Notification over;
+      for (int k = 0; k < kOperations; ++k) {
+        const int i = group.rank() % 2 == 0 ? k : kOperations - 1 - k;
+        HostCall call = CallOf(HostOperation::kAllReduce, i + 1, values[i]);
+        call.timeout = absl::Seconds(60);
+        group.Start(call, [&](const absl::Status& status) {
+          EXPECT_TRUE(status.ok()) << status;
+          if (--left == 0) over.Notify();
+        });
+      }
+      over.WaitForNotification();
+      for (const auto& x : values) {
+        for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x[i], SumOf(ranks, static_cast<int64_t>(i)));
+      }
+    });
+  }
+}
+
 TEST(NetGroup, ALargeBroadcastNeedsNoAnswers) {
   ForMembersOf(GroupKind::kTcp, 2, [](ProcessGroup& group) {
     std::vector<double> x = ValuesOf(group.rank(), 16 << 20);

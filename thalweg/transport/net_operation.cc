@@ -121,6 +121,19 @@ void NetOperation::Begin(const std::vector<int>& order) {
   if (ranks == 1 && call.finish != nullptr && Merges(call.operation)) call.finish(call.values, call.elements, 1);
 }
 
+size_t NetOperation::Limit(const Move& move) {
+  if (move.what.after < 0) return move.bytes;
+  Move& before = moves[move.what.after];
+  if (move.what.kind != NetMove::Kind::kMerge || before.what.kind != NetMove::Kind::kSend) return before.done;
+  if (before.done < before.bytes && before.copy == nullptr) {
+    if (Limit(before) < before.bytes) return before.done;
+    before.copy = std::make_unique<char[]>(before.bytes);
+    std::memcpy(before.copy.get(), before.data, before.bytes);
+    before.data = before.copy.get();
+  }
+  return move.bytes;
+}
+
 absl::Status NetOperation::Overdue(const NetNames& name) const {
   std::vector<std::string> late;
   for (int r = 0; r < ranks; ++r) {

@@ -35,6 +35,7 @@ struct NetOperation {
     char* data = nullptr;  // first byte
     size_t bytes = 0;
     size_t done = 0;  // bytes that were sent, received or merged
+    std::unique_ptr<char[]> copy;
   };
 
   NetOperation(const HostCall& call, size_t bytes, ProcessGroup::Done done, int rank, int ranks);
@@ -47,8 +48,10 @@ struct NetOperation {
   void MergeInline();
   // Makes the moves. `order` is that of the ring.
   void Begin(const std::vector<int>& order);
-  // Bytes up to which a move may go on: those that the move which it follows has moved.
-  size_t Limit(const Move& move) const { return move.what.after < 0 ? move.bytes : moves[move.what.after].done; }
+  // Bytes up to which a move may go on: those that the move which it follows has moved. A merge that overwrites what a
+  // send still has to read does not wait for the send, which goes on from a copy: the other member may not take the
+  // values before this one has taken those of another operation, which come after the ones to be merged.
+  size_t Limit(const Move& move);
   // Whether the operation still moves values from or to a member.
   bool Needs(int peer) const { return begun && (!receives[peer].empty() || !sends[peer].empty()); }
   // DEADLINE_EXCEEDED that names those for whom this member waits.

@@ -5,7 +5,8 @@
 // A member's moves to one peer happen in the order of the list, and so do its moves from one peer.
 // A move with `after` follows an earlier move of the same member and the same range, element by
 // element: an element moves once the earlier move has moved it. A ring therefore needs no steps:
-// a member passes on every piece as soon as it has merged it.
+// a member passes on every piece as soon as it has merged it. A merge after a send does not wait
+// for it (NetOperation::Limit() in transport/net_operation.h).
 //
 // Costs, for n members with B bytes each:
 //   ring           2 (n - 1) messages one after the other, 2 (n - 1) / n B bytes sent by each

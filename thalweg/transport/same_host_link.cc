@@ -11,10 +11,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -477,11 +475,8 @@ absl::Status SameHostLink::ParseHello(const Header& header, FileHandle file) {
 
 namespace {
 
-// Aligned as tensors are, which can then refer to the copy.
 HeldBytes CopyOf(absl::string_view bytes) {
-  const size_t room = (bytes.size() / kPartAlignment + 1) * kPartAlignment;
-  const std::shared_ptr<char> held(static_cast<char*>(std::aligned_alloc(kPartAlignment, room)), std::free);
-  if (held == nullptr) throw std::bad_alloc();
+  const std::shared_ptr<char> held = AllocateAligned(bytes.size());
   std::copy(bytes.begin(), bytes.end(), held.get());
   return {held.get(), bytes.size(), held};
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -369,6 +371,38 @@ TEST_F(HostilePeerTest, BytesThatChangeAfterTheyWereSent) {
   const std::vector<LinkBody> bodies = keeper_->Take(1);
   exports_->data()[5] = 'z';
   EXPECT_EQ(bodies.at(0).pieces[0].data[5], 'z');
+}
+
+// A process that may have no more addresses: exported memory is as large as the machine's.
+TEST_F(HostilePeerTest, WhatCannotBeMappedIsCopied) {
+  const std::shared_ptr<SharedMemory> large = SharedMemory::Create(size_t{1} << 40).value();
+  const uint64_t middle = uint64_t{1} << 39;
+  const std::string bytes(5 << 20, 'b');
+  std::copy(bytes.begin(), bytes.end(), large->data() + middle);
+  std::ifstream file("/proc/self/statm");
+  uint64_t pages = 0;
+  ASSERT_TRUE(file >> pages);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit few{.rlim_cur = pages * sysconf(_SC_PAGESIZE) + (uint64_t{1} << 30), .rlim_max = before.rlim_max};
+  ConnectRaw();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &few), 0);
+  const RawPart exported{.place = 3, .offset = middle, .bytes = bytes.size(), .mark = 64};
+  arena_->data()[0] = 1;  // the mark
+  const bool sent =
+      SendRaw(raw_.get(), RawPacket(kRawExports), large->fd()) &&
+      SendRaw(raw_.get(), RawPacket(kRawCall, {exported})) &&
+      SendRaw(raw_.get(), RawPacket(kRawCall, {{.place = 2, .offset = middle, .bytes = 100}}), large->fd());
+  std::vector<LinkBody> bodies;
+  if (sent) bodies = keeper_->Take(2);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  ASSERT_TRUE(sent);
+  ASSERT_EQ(bodies.size(), 2);
+  EXPECT_EQ(bodies[0].Join(), bytes);
+  EXPECT_EQ(bodies[1].Join(), bytes.substr(0, 100));
+  EXPECT_EQ(arena_->data()[0], 0) << "the receiver holds nothing";
+  large->data()[middle] = 'z';
+  EXPECT_EQ(bodies[0].pieces[0].data[0], 'b');
 }
 
 // The other process ends with everything that it has received. It never lets go of anything itself.

@@ -8,9 +8,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "thalweg/base/status.h"
@@ -48,6 +51,13 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(size_t bytes)
   return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(file), data, bytes));
 }
 
+std::shared_ptr<char> AllocateAligned(size_t bytes) {
+  const std::shared_ptr<char> held(static_cast<char*>(std::aligned_alloc(kLine, (bytes / kLine + 1) * kLine)),
+                                   std::free);
+  if (held == nullptr) throw std::bad_alloc();
+  return held;
+}
+
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Map(FileHandle file, Access access) {
   struct stat stat;
   struct statfs system;
@@ -56,9 +66,11 @@ absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Map(FileHandle file,
       fstatfs(file.get(), &system) != 0 || system.f_type != TMPFS_MAGIC) {  // others may have no memory for a page
     return InvalidArgument("This is no memory that can be shared");
   }
-  ASSIGN_OR_RETURN(char* data, MapFile(file.get(), static_cast<size_t>(stat.st_size),
-                                       access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE));
-  return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(file), data, static_cast<size_t>(stat.st_size)));
+  const auto bytes = static_cast<size_t>(stat.st_size);
+  const absl::StatusOr<char*> data =
+      MapFile(file.get(), bytes, access == Access::kRead ? PROT_READ : PROT_READ | PROT_WRITE);
+  if (!data.ok() && access == Access::kWrite) return data.status();
+  return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(file), data.value_or(nullptr), bytes));
 }
 
 absl::StatusOr<std::shared_ptr<const SharedMemory>> SharedMemory::MapToRead(FileHandle file) {
@@ -76,12 +88,15 @@ absl::StatusOr<std::shared_ptr<const SharedMemory>> SharedMemory::MapToRead(File
   auto& known = mapped->files[identity];
   if (auto memory = known.lock(); memory != nullptr) return memory;
   ASSIGN_OR_RETURN(std::shared_ptr<SharedMemory> memory, Map(std::move(file), Access::kRead));
+  if (memory->data() == nullptr) return memory;
   const FileHandle closed = std::move(memory->file_);
   known = memory;
   return std::shared_ptr<const SharedMemory>(std::move(memory));
 }
 
-SharedMemory::~SharedMemory() { munmap(data_, bytes_); }
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
 
 std::optional<uint64_t> BlockArena::Allocate(size_t bytes, HeldBytes held) {
   const uint64_t need = kLine + (bytes + kLine - 1) / kLine * kLine;
@@ -168,15 +183,24 @@ std::optional<HeldBytes> TakeBlock(const std::shared_ptr<SharedMemory>& memory, 
 
 std::optional<HeldBytes> TakePart(const std::shared_ptr<const SharedMemory>& memory, uint64_t offset, uint64_t bytes) {
   if (offset > memory->bytes() || bytes > memory->bytes() - offset) return std::nullopt;
-  return HeldBytes{memory->data() + offset, bytes, memory};
+  if (memory->data() != nullptr) return HeldBytes{memory->data() + offset, bytes, memory};
+  const std::shared_ptr<char> copy = AllocateAligned(bytes);
+  for (uint64_t done = 0; done < bytes;) {
+    const ssize_t n = pread(memory->fd(), copy.get() + done, bytes - done, static_cast<off_t>(offset + done));
+    if (n <= 0 && errno != EINTR) return std::nullopt;
+    done += static_cast<uint64_t>(std::max<ssize_t>(n, 0));
+  }
+  return HeldBytes{copy.get(), bytes, copy};
 }
 
 std::optional<HeldBytes> TakeMarkedPart(const std::shared_ptr<const SharedMemory>& memory, uint64_t offset,
                                         uint64_t bytes, const std::shared_ptr<SharedMemory>& arena, uint64_t mark) {
+  if (!IsBlock(*arena, mark, 0)) return std::nullopt;
   std::optional<HeldBytes> part = TakePart(memory, offset, bytes);
-  if (!part.has_value() || !IsBlock(*arena, mark, 0)) return std::nullopt;
-  part->holder = std::shared_ptr<const void>(
-      arena->data() + mark, [memory, arena](char* held) { MarkOf(held).store(0, std::memory_order_release); });
+  if (!part.has_value()) return std::nullopt;
+  std::shared_ptr<const void> marked(arena->data() + mark,
+                                     [memory, arena](char* held) { MarkOf(held).store(0, std::memory_order_release); });
+  if (memory->data() != nullptr) part->holder = std::move(marked);
   return part;
 }
 

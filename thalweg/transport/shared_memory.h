@@ -17,6 +17,9 @@
 
 namespace thalweg {
 
+// Memory that is aligned as tensors are, which can then refer to it.
+std::shared_ptr<char> AllocateAligned(size_t bytes);
+
 // A file descriptor of ours, closed at the end.
 class FileHandle {
  public:
@@ -44,7 +47,8 @@ class SharedMemory {
   static absl::StatusOr<std::shared_ptr<SharedMemory>> Map(FileHandle file) {
     return Map(std::move(file), Access::kWrite);
   }
-  // The same, only to be read. The descriptor is closed, and a file that is already mapped so is not mapped again.
+  // The same, only to be read. The descriptor is closed, and a file that is already mapped so is not mapped again. If
+  // the system does not allow another mapping, data() is nullptr, and TakePart() reads from the file.
   static absl::StatusOr<std::shared_ptr<const SharedMemory>> MapToRead(FileHandle file);
   ~SharedMemory();
 
@@ -56,7 +60,7 @@ class SharedMemory {
   enum class Access { kRead, kWrite };
   static absl::StatusOr<std::shared_ptr<SharedMemory>> Map(FileHandle file, Access access);
   SharedMemory(FileHandle file, char* data, size_t bytes) : file_(std::move(file)), data_(data), bytes_(bytes) {}
-  FileHandle file_;  // closed if it is only read
+  FileHandle file_;  // closed if it is mapped and only read
   char* const data_;
   const size_t bytes_;
 };
@@ -116,7 +120,7 @@ class BlockArena {
 // The receiver's side: a block of the sender's arena, which is let go of with its
 // last holder. nullopt if there can be no such block.
 std::optional<HeldBytes> TakeBlock(const std::shared_ptr<SharedMemory>& memory, uint64_t offset, uint64_t bytes);
-// Bytes of a memory.
+// Bytes of a memory; a copy if it is not mapped.
 std::optional<HeldBytes> TakePart(const std::shared_ptr<const SharedMemory>& memory, uint64_t offset, uint64_t bytes);
 // The same. The last holder clears the mark at `mark` in the sender's arena.
 std::optional<HeldBytes> TakeMarkedPart(const std::shared_ptr<const SharedMemory>& memory, uint64_t offset,
