@@ -47,6 +47,7 @@ class LocalWorkerTest : public testing::Test {
     worker_.emplace(LocalWorkerOptions{.task = {"w", 0},
                                        .devices = &devices_,
                                        .membership = &membership_,
+                                       .make_workers = [](const ClusterSpec&, const TaskId&) { return nullptr; },
                                        .sequences = &sequences_,
                                        .log_wait_after = log_wait_after});
     worker_->SetWorkers(nullptr);
@@ -351,6 +352,42 @@ TEST_F(LocalWorkerTest, ACallThatCreatesASessionMayArriveTwice) {
   request.set_isolate_session_state(true);
   EXPECT_THAT(create(), Fails(absl::StatusCode::kAlreadyExists, "exists already"));
   EXPECT_THAT(worker_->CheckSession("s", true), IsOk());
+}
+
+// The same cluster may come in many orders: maps have none.
+class LocalWorkerOrderTest : public LocalWorkerTest {
+ protected:
+  static constexpr int kTasks = 20;
+  // A request from master 0. The tasks are added from `first` on.
+  static tensorflow::CreateWorkerSessionRequest Request(const std::string& handle, int64_t incarnation, int first) {
+    tensorflow::CreateWorkerSessionRequest request;
+    request.set_session_handle(handle);
+    request.set_master_task("/job:w/replica:0/task:0");
+    request.set_master_incarnation(incarnation);
+    request.mutable_server_def()->set_job_name("w");
+    auto* const job = request.mutable_server_def()->mutable_cluster()->add_job();
+    job->set_name("w");
+    for (int i = 0; i < kTasks; ++i) {
+      const int task = (first + i) % kTasks;
+      (*job->mutable_tasks())[task] = "localhost:" + std::to_string(2000 + task);
+    }
+    return request;
+  }
+};
+
+TEST_F(LocalWorkerOrderTest, ACallThatCreatesASessionMayArriveTwice) {
+  for (int first = 0; first < kTasks; ++first) {
+    worker_->CreateWorkerSession({}, Request("s", 1, first),
+                                 [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+  }
+}
+
+TEST_F(LocalWorkerOrderTest, SessionsOfAnEarlierIncarnationOfTheirMasterGo) {
+  for (int first = 0; first < kTasks; ++first) {
+    worker_->CreateWorkerSession({}, Request("s" + std::to_string(first), first + 1, first),
+                                 [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+  }
+  EXPECT_EQ(worker_->num_sessions(), 1);
 }
 
 // A master that restarts does not close what it had: its new incarnation takes the place
