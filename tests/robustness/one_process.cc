@@ -93,6 +93,11 @@ void PrintLog() {
   for (const std::string& line : TheLog().lines) std::fputs(line.c_str(), stderr);
 }
 
+void PrintReport(const Report& report) {
+  std::printf("%s", report.ToString().c_str());
+  if (const std::string path = absl::GetFlag(FLAGS_results); !path.empty()) report.Append(path);
+}
+
 struct InjectedFault {
   // kCrash: the server ends without notice for its clients, and a new one starts. kDrain: the same, as on SIGTERM.
   // kRestartProgram: the program of a worker ends without closing its session.
@@ -212,6 +217,7 @@ class Episode {
     if (!progress) {
       ++report.hangs;
       Complain(absl::StrCat("HANG: ", what_hangs_));
+      PrintReport(report);
       std::fflush(nullptr);
       std::_Exit(1);  // the threads cannot be ended
     }
@@ -608,8 +614,7 @@ int Main() {
     }
   }
   std::filesystem::remove_all(dir);
-  std::printf("%s", report.ToString().c_str());
-  if (const std::string path = absl::GetFlag(FLAGS_results); !path.empty()) report.Append(path);
+  PrintReport(report);
   return ok && report.wrong == 0 && report.hangs == 0 ? 0 : 1;
 }
 

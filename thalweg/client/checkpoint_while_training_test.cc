@@ -102,6 +102,38 @@ TEST_P(CheckpointWhileTrainingTest, StepsEndWhileTheFilesAreBeingWritten) {
   EXPECT_THAT(Saved(), testing::ElementsAre(2, 2));
 }
 
+// Parameter server 0 has two files to write, and 1 needs a tensor from 0 for its own. It does not wait for either of
+// them.
+TEST(CheckpointOfSeveralFilesTest, ATaskThatWritesHoldsNothingBack) {
+  TestCluster cluster({{"ps", 2}, {"worker", 1}});
+  Graph graph;
+  std::vector<Fetch> init, save;
+  const auto ps = [&](int i) { return graph.root().WithDevice(absl::StrCat("/job:ps/task:", i)); };
+  const auto path = [](int i) { return absl::StrCat(testing::TempDir(), "/several_files-", i); };
+  const Output names = RefVariable(ps(0), kString, {1});
+  init.push_back(Assign(ps(0), names, Const(ps(0), std::vector<std::string>{"v"})));
+  for (const int i : {0, 1, 2}) {
+    const Scope s = ps(i / 2);
+    const Output v = RefVariable(s, kFloat, {1000});
+    init.push_back(Assign(s, v, Const(s, Tensor::Zeros(kFloat, {1000}))));
+    save.push_back(Fetch::Target(Save(s, Const(s, path(i)), names, Const(s, std::vector<std::string>(1)), {v})));
+  }
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(kWorker0)}));
+  ASSERT_OK(session->Run(init).status());
+  // Nobody writes before both tasks do.
+  Notification both_write;
+  SetFailPointHandler([&, hits = std::make_shared<std::atomic<int>>(0)](absl::string_view point, absl::string_view) {
+    if (point != "disk.write") return absl::OkStatus();
+    if (hits->fetch_add(1) + 1 == 2) both_write.Notify();
+    return both_write.WaitForNotificationWithTimeout(absl::Seconds(60))
+               ? absl::OkStatus()
+               : absl::InternalError("the other task does not write");
+  });
+  EXPECT_THAT(session->Run(save).status(), IsOk());
+  SetFailPointHandler(nullptr);
+  for (const int i : {0, 1, 2}) EXPECT_THAT(BundleReader::Open(PosixFileSystem(), path(i)).status(), IsOk());
+}
+
 TEST_P(CheckpointWhileTrainingTest, EachCheckpointIsOneMoment) {
   ASSERT_OK_AND_ASSIGN(auto chief, Session::Create(graph_, {.target = cluster_.target({"worker", 0})}));
   ASSERT_OK_AND_ASSIGN(auto worker, Session::Create(graph_, {.target = cluster_.target({"worker", 1})}));

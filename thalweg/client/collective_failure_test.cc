@@ -164,6 +164,35 @@ TEST_P(CollectiveFailureTest, AFaultInOneTaskReachesTheOthers) {
   }
 }
 
+// Members meet in a first collective, and train with the others. One that begins again tells the others, which must
+// meet it again. That holds for collectives that they register later, too: they would wait for the one that is gone.
+TEST_P(CollectiveFailureTest, AMemberThatBeginsAgainIsMetAgain) {
+  TestCluster cluster({{"worker", 2}}, {}, TasksIn::kThisProcess, Options());
+  std::vector<Output> training;
+  const Member::Build build = [&](const Scope& s, Output x) {
+    training.push_back(CollectiveReduce(s, x, {.group_size = 2, .instance_key = 11}));
+    return CollectiveReduce(s, x, {.group_size = 2, .instance_key = 1});
+  };
+  const auto value = [](int i) { return Tensor::Vector<float>({1, 1}); };
+  auto members = Members(cluster, 2, build);
+  for (const auto& result : RunAll(members, value)) ASSERT_OK(result.status());
+
+  Graph graph;
+  const Output end = CollectiveEnd(graph.root().WithDevice(kLeader),
+                                   {.first_instance = 11, .last_instance = 11, .why = "member 1 is new"});
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = cluster.target(WorkerTask(1))}));
+  ASSERT_OK(session->Run({Fetch::Target(end)}).status());
+  members[0]->y = training[0];
+  EXPECT_THAT(members[0]->Run(value(0)),
+              Fails(absl::StatusCode::kAborted, "A member of collective group 1 begins again: member 1 is new"));
+
+  training.clear();
+  members = Members(cluster, 2, build);
+  for (const auto& result : RunAll(members, value)) ASSERT_OK(result.status());
+  for (int i = 0; i < 2; ++i) members[i]->y = training[i];
+  for (const auto& result : RunAll(members, value)) EXPECT_THAT(result.status(), IsOk());
+}
+
 // Members that make no calls of the worker service.
 class DirectCollectivesTest : public CollectiveFailureTest {};
 INSTANTIATE_TEST_SUITE_P(Members, DirectCollectivesTest, testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp),

@@ -24,6 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "thalweg/base/notification.h"
+#include "thalweg/base/sleeping_threads_testlib.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/rpc/call_gate.h"
@@ -137,10 +138,15 @@ TEST(RpcServerTest, AConnectionWithoutAcknowledgementsIsClosed) {
 // Speaks HTTP/2, makes a call, and answers nothing any more, as a machine that has disappeared.
 class SilentClient {
  public:
-  SilentClient(int port, const std::string& method) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit SilentClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(static_cast<in_port_t>(port))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  ~SilentClient() { close(socket_); }
+
+  // The bytes of a connection with one call.
+  static std::string CallOf(const std::string& method) {
     const auto header = [](const std::string& name, const std::string& value) {
       return absl::StrCat(std::string(1, '\0'), std::string(1, static_cast<char>(name.size())), name,
                           std::string(1, static_cast<char>(value.size())), value);
@@ -151,16 +157,16 @@ class SilentClient {
                           std::string(1, flags), zeros, std::string(1, stream), payload);
     };
     constexpr char kSettings = 4, kHeaders = 1, kData = 0, kEndHeaders = 4, kEndStream = 1;
-    const std::string text =
-        absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frame(kSettings, 0, 0, ""),
-                     frame(kHeaders, kEndHeaders, 1,
-                           absl::StrCat(header(":method", "POST"), header(":scheme", "http"), header(":path", method),
-                                        header(":authority", "x"), header("content-type", "application/grpc"),
-                                        header("te", "trailers"))),
-                     frame(kData, kEndStream, 1, std::string(5, '\0')));
-    EXPECT_EQ(send(socket_, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+    return absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frame(kSettings, 0, 0, ""),
+                        frame(kHeaders, kEndHeaders, 1,
+                              absl::StrCat(header(":method", "POST"), header(":scheme", "http"),
+                                           header(":path", method), header(":authority", "x"),
+                                           header("content-type", "application/grpc"), header("te", "trailers"))),
+                        frame(kData, kEndStream, 1, std::string(5, '\0')));
   }
-  ~SilentClient() { close(socket_); }
+  void Send(const std::string& bytes) {
+    EXPECT_EQ(send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
 
   // Reads until the server closes the connection; false if it does not within the time.
   bool WaitForEnd(absl::Duration longest) {
@@ -188,11 +194,35 @@ TEST(RpcServerTest, AClientThatAnswersNoPingIsDisconnectedAndItsCallCancelled) {
                                              begun.Notify();
                                            }}};
   ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods));
-  SilentClient client(server->port(), "/test/Wait");
+  SilentClient client(server->port());
+  client.Send(SilentClient::CallOf("/test/Wait"));
   ASSERT_TRUE(begun.WaitForNotificationWithTimeout(kTooLong));
   // A ping after 20 s, and 20 s for its answer.
   EXPECT_TRUE(client.WaitForEnd(absl::Seconds(120)));
   EXPECT_TRUE(cancelled.WaitForNotificationWithTimeout(kTooLong));
+}
+
+// The rest may come late, or never: a thread that looked for it again and again would keep a processor busy.
+TEST(RpcServerTest, AThreadThatHasAPartOfACallSleeps) {
+  Notification served;
+  const std::vector<RpcMethod> methods = {{"/test/Work", [&](ServerCall& call) {
+                                             call.Reply(absl::OkStatus(), {});
+                                             served.Notify();
+                                           }}};
+  ASSERT_OK_AND_ASSIGN(const auto server, RpcServer::Start({.links = false}, methods));
+  SilentClient client(server->port());
+  const std::string call = SilentClient::CallOf("/test/Work");
+  constexpr size_t kPreface = 24, kFrameHeader = 9, kLastFrame = kFrameHeader + 5;
+  size_t at = 0;
+  for (const size_t cut : {size_t{1}, kPreface - 1, kPreface, kPreface + 1, kPreface + kFrameHeader,
+                           kPreface + kFrameHeader + 4, kPreface + 2 * kFrameHeader, kPreface + 2 * kFrameHeader + 1,
+                           call.size() - kLastFrame, call.size() - kLastFrame + 4, call.size() - 5, call.size() - 1}) {
+    client.Send(call.substr(at, cut - at));
+    at = cut;
+    EXPECT_TRUE(AwaitRest()) << "after " << cut << " of " << call.size() << " bytes";
+  }
+  client.Send(call.substr(at));
+  EXPECT_TRUE(served.WaitForNotificationWithTimeout(kTooLong));
 }
 
 TEST(RpcServerTest, CallsApartHaveAConnectionOfTheirOwn) {

@@ -19,6 +19,7 @@
 
 #include "absl/time/clock.h"
 #include "thalweg/base/mutex.h"
+#include "thalweg/base/sleeping_threads_testlib.h"
 #include "thalweg/transport/tcp_connect.h"
 
 namespace thalweg {
@@ -224,6 +225,28 @@ TEST_F(TcpServerTest, MessagesMayComeByteByByteOrManyAtOnce) {
   for (uint64_t i = 2; i <= 2000; ++i) {
     EXPECT_EQ(received[i - 1].first, i);
     EXPECT_EQ(received[i - 1].second, i % 50);
+  }
+}
+
+// The rest may come late, or never: a thread that looked for it again and again would keep a processor busy.
+TEST_F(TcpServerTest, AThreadThatHasAPartOfAMessageSleeps) {
+  const std::string message =
+      BytesOf({.kind = LinkMessage::kCall, .call = 1, .text_bytes = 3, .body_bytes = 5}, "abc12345");
+  size_t complete = 0;
+  const auto expect_rest = [&](const FileHandle& client, const std::string& bytes, size_t cut) {
+    Write(client, bytes.substr(0, cut));
+    EXPECT_TRUE(AwaitRest()) << "after " << cut << " of " << bytes.size() << " bytes";
+    Write(client, bytes.substr(cut));
+    EXPECT_EQ(WaitForMessages(++complete).size(), complete);
+  };
+  for (const size_t cut : {size_t{1}, sizeof(TcpHeader) - 1, sizeof(TcpHeader), sizeof(TcpHeader) + 1,
+                           sizeof(TcpHeader) + 3, sizeof(TcpHeader) + 7}) {
+    expect_rest(ConnectAndGreet(), message, cut);
+    expect_rest(Connect(), Hello() + message, cut);
+    // A whole message comes before the part.
+    const FileHandle client = ConnectAndGreet();
+    ++complete;
+    expect_rest(client, message + message, message.size() + cut);
   }
 }
 

@@ -92,6 +92,7 @@ void TaskCollectives::Run::End(absl::Status status) {
     if (calls_.cancelled())
       status = calls_.status();  // the reason of the cancellation, not the error that the calls returned
   }
+  if (status.ok() && task_.CheckNotEnded(*graph_, call_.group_key, call_.instance_key).ok()) *graph_->last = NowNanos();
   if (status.ok() && call_.kind == CollectiveKind::kReduceScatter) TakeOwnPart();
   Collectives::Done done = std::move(done_);
   done(status);

@@ -13,6 +13,14 @@ namespace {
 
 constexpr int kMaxGraphKeys = 1000;  // masters ask for one
 
+// Whether a member asks for the group that it has been in, not another program for one of its own.
+bool IsFor(const tensorflow::CompleteGroupRequest& request, const std::vector<CollectiveGroup::Member>& members) {
+  return request.group_size() == static_cast<int>(members.size()) &&
+         std::any_of(members.begin(), members.end(), [&](const CollectiveGroup::Member& member) {
+           return member.device == request.device_attributes().name();
+         });
+}
+
 }  // namespace
 
 void LocalWorker::RecvBuf(const CallOptions& options, const tensorflow::RecvBufRequest& request, Tensor* value,
@@ -61,32 +69,43 @@ void LocalWorker::CompleteGroup(const CallOptions& options, const tensorflow::Co
     Mutex mutex;
     size_t left ABSL_GUARDED_BY(mutex);
     bool all_there ABSL_GUARDED_BY(mutex) = true;
+    absl::Status unreachable ABSL_GUARDED_BY(mutex);  // the first error of a member of the cluster
     std::vector<tensorflow::GetStatusResponse> responses;
   };
   const auto check = std::make_shared<Check>(members.size());
-  auto join = [&groups, options, &request, response, members, done = std::move(done)](bool all_there) mutable {
+  auto join = [&groups, options, &request, response, members, done = std::move(done)](
+                  bool all_there, const absl::Status& unreachable) mutable {
     // If the caller has given up, so did the questions. They say nothing about the members.
     const bool asked = options.cancellation == nullptr || !options.cancellation->cancelled();
     if (asked) groups.Checked(request.group_key(), members, all_there);
+    // Others may be in a step with this group already. The error makes the caller tell them that the step has failed.
+    if (asked && !unreachable.ok() && IsFor(request, members)) return done(unreachable);
     groups.Join(options, request, response, std::move(done));
   };
   const auto shared_join = std::make_shared<decltype(join)>(std::move(join));
   for (size_t i = 0; i < members.size(); ++i) {
-    const auto answered = [check, shared_join, member = members[i], i](const absl::Status& status) {
+    Worker* const worker = default_session_->workers()->Find(members[i].task);
+    const auto answered = [check, shared_join, member = members[i], in_cluster = worker != nullptr,
+                           i](const absl::Status& status) {
       const auto& devices = check->responses[i].device_attributes();
       const bool there = status.ok() && std::any_of(devices.begin(), devices.end(), [&](const auto& device) {
                            return device.incarnation() == member.incarnation;
                          });
       bool all_there = false;
+      absl::Status unreachable;
       {
         MutexLock lock(&check->mutex);
         check->all_there = check->all_there && there;
+        if (!status.ok() && in_cluster && check->unreachable.ok()) {
+          check->unreachable = Aborted("Task ", member.task,
+                                       ", a member of the collective group, cannot be reached: ", status.message());
+        }
         if (--check->left > 0) return;
         all_there = check->all_there;
+        unreachable = check->unreachable;
       }
-      (*shared_join)(all_there);
+      (*shared_join)(all_there, unreachable);
     };
-    Worker* const worker = default_session_->workers()->Find(members[i].task);
     if (worker == nullptr) {
       answered(NotFound(members[i].task));
     } else {

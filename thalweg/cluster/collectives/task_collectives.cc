@@ -179,7 +179,7 @@ absl::Status TaskCollectives::CheckNotEnded(const GraphCollectives& graph, int32
   MutexLock lock(&mutex_);
   for (const auto& [keys, ended] : ended_) {
     const auto& [group, first, last] = keys;
-    if (group == group_key && instance_key >= first && instance_key <= last && graph.made_nanos <= ended.nanos) {
+    if (group == group_key && instance_key >= first && instance_key <= last && graph.begun_nanos <= ended.nanos) {
       return ended.why;
     }
   }

@@ -28,17 +28,29 @@
 
 namespace thalweg {
 
+// When a collective of a session was last over; 0 if none was.
+using LastCollective = std::atomic<int64_t>;
+
 // State that all collective ops of one graph share, with a cache of the groups that the leader has sent.
 // Thread-safe.
 class GraphCollectives {
  public:
-  GraphCollectives(std::string task, std::shared_ptr<Workers> workers, std::string leader)
-      : task(std::move(task)), workers(std::move(workers)), leader(std::move(leader)), made_nanos(NowNanos()) {}
+  // `last` belongs to the session of the graph.
+  GraphCollectives(std::string task, std::shared_ptr<Workers> workers, std::string leader,
+                   std::shared_ptr<LastCollective> last = std::make_shared<LastCollective>(0))
+      : task(std::move(task)),
+        workers(std::move(workers)),
+        leader(std::move(leader)),
+        last(std::move(last)),
+        begun_nanos(*this->last != 0 ? this->last->load() : NowNanos()) {}
 
   const std::string task;  // this task's name in the session
   const std::shared_ptr<Workers> workers;
   const std::string leader;
-  const int64_t made_nanos;  // when the graph was registered
+  const std::shared_ptr<LastCollective> last;
+  // The members that the graph works with have begun before. Those of the session's last collective are the same ones,
+  // so a member that has begun again since is not among them, even if the graph was registered later.
+  const int64_t begun_nanos;
 
   // The leader's answer to a device about a group and about an instance, if it is known.
   std::shared_ptr<const CollectiveGroup> FindGroup(int32_t group_key, const std::string& device) const;
@@ -95,7 +107,7 @@ class TaskCollectives {
 
  private:
   class Run;
-  // Collectives that members have ended, of graphs that were registered before.
+  // Collectives that members have ended, of graphs that had begun before.
   struct Ended {
     int64_t nanos = 0;
     absl::Status why;

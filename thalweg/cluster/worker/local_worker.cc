@@ -20,7 +20,7 @@ namespace thalweg {
 namespace {
 
 // The same for equal messages: maps have an order.
-size_t HashOfMessage(const google::protobuf::MessageLite& message) {
+std::string OrderedText(const google::protobuf::MessageLite& message) {
   std::string text;
   {
     google::protobuf::io::StringOutputStream out(&text);
@@ -28,7 +28,7 @@ size_t HashOfMessage(const google::protobuf::MessageLite& message) {
     coded.SetSerializationDeterministic(true);
     message.SerializeToCodedStream(&coded);
   }
-  return absl::HashOf(text);
+  return text;
 }
 
 // Every master has a few. More are of clients that come and never close theirs.
@@ -112,7 +112,7 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
   const auto create = [&]() -> absl::Status {
     RETURN_IF_ERROR(FailPoint("worker.create_session", default_session_->task()));
     if (request.session_handle().empty()) return InvalidArgument("A worker session needs a handle");
-    const size_t request_hash = HashOfMessage(request);
+    const size_t request_hash = absl::HashOf(OrderedText(request));
     std::shared_ptr<Workers> workers = default_session_->workers();
     TaskId task = options_.task;
     if (request.server_def().cluster().job_size() > 0) {
@@ -133,7 +133,7 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
     RETURN_IF_ERROR(
         session->resources().Create("", SessionOwner::kName, std::make_shared<SessionOwner>(request.master_task())));
     SessionLeases::Master master{.task = request.master_task(),
-                                 .cluster = request.server_def().cluster().SerializeAsString(),
+                                 .cluster = OrderedText(request.server_def().cluster()),
                                  .incarnation = request.master_incarnation(),
                                  .workers = session->workers()};
     {

@@ -5,11 +5,13 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/awaited_log_testlib.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/fake_workers_testlib.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/kernel/op.h"
@@ -43,13 +45,14 @@ class LocalWorkerTest : public testing::Test {
     Register(graph);
   }
 
-  void StartWorker(absl::Duration log_wait_after) {
+  void StartWorker(absl::Duration log_wait_after, std::shared_ptr<Workers> workers = nullptr) {
     worker_.emplace(LocalWorkerOptions{.task = {"w", 0},
                                        .devices = &devices_,
                                        .membership = &membership_,
+                                       .make_workers = [](const ClusterSpec&, const TaskId&) { return nullptr; },
                                        .sequences = &sequences_,
                                        .log_wait_after = log_wait_after});
-    worker_->SetWorkers(nullptr);
+    worker_->SetWorkers(std::move(workers));
   }
 
   // Registers the graph that Run() runs from now on.
@@ -351,6 +354,120 @@ TEST_F(LocalWorkerTest, ACallThatCreatesASessionMayArriveTwice) {
   request.set_isolate_session_state(true);
   EXPECT_THAT(create(), Fails(absl::StatusCode::kAlreadyExists, "exists already"));
   EXPECT_THAT(worker_->CheckSession("s", true), IsOk());
+}
+
+// The same cluster may come in many orders: maps have none.
+class LocalWorkerOrderTest : public LocalWorkerTest {
+ protected:
+  static constexpr int kTasks = 20;
+  // A request from master 0. The tasks are added from `first` on.
+  static tensorflow::CreateWorkerSessionRequest Request(const std::string& handle, int64_t incarnation, int first) {
+    tensorflow::CreateWorkerSessionRequest request;
+    request.set_session_handle(handle);
+    request.set_master_task("/job:w/replica:0/task:0");
+    request.set_master_incarnation(incarnation);
+    request.mutable_server_def()->set_job_name("w");
+    auto* const job = request.mutable_server_def()->mutable_cluster()->add_job();
+    job->set_name("w");
+    for (int i = 0; i < kTasks; ++i) {
+      const int task = (first + i) % kTasks;
+      (*job->mutable_tasks())[task] = "localhost:" + std::to_string(2000 + task);
+    }
+    return request;
+  }
+};
+
+TEST_F(LocalWorkerOrderTest, ACallThatCreatesASessionMayArriveTwice) {
+  for (int first = 0; first < kTasks; ++first) {
+    worker_->CreateWorkerSession({}, Request("s", 1, first),
+                                 [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+  }
+}
+
+TEST_F(LocalWorkerOrderTest, SessionsOfAnEarlierIncarnationOfTheirMasterGo) {
+  for (int first = 0; first < kTasks; ++first) {
+    worker_->CreateWorkerSession({}, Request("s" + std::to_string(first), first + 1, first),
+                                 [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+  }
+  EXPECT_EQ(worker_->num_sessions(), 1);
+}
+
+// A group of two tasks, one of which cannot be reached for a moment when the other one joins again. The first may be in
+// a step with the group already, and wait.
+class LocalWorkerGroupTest : public LocalWorkerTest {
+ protected:
+  struct Join {
+    tensorflow::CompleteGroupRequest request;
+    tensorflow::CompleteGroupResponse response;
+    absl::Status status = absl::UnknownError("no answer");
+  };
+
+  LocalWorkerGroupTest() {
+    for (const int task : {0, 1}) {
+      workers_->at(TaskName(task)).get_status =
+          [this, task](const CallOptions&, tensorflow::GetStatusResponse* response, Worker::Done done) {
+            if (!reachable_[task]) return done(absl::UnavailableError("Connection reset by peer"));
+            response->add_device_attributes()->set_incarnation(incarnations_[task]);
+            done(absl::OkStatus());
+          };
+    }
+    StartWorker(kLogWaitAfter, workers_);
+  }
+  static std::string TaskName(int task) { return absl::StrCat("/job:w/replica:0/task:", task); }
+  void JoinGroup(int task, Join& join, int size = 2) {
+    join.request.set_group_key(1);
+    join.request.set_group_size(size);
+    join.request.set_device_type("CPU");
+    join.request.mutable_device_attributes()->set_name(TaskName(task) + "/device:CPU:0");
+    join.request.mutable_device_attributes()->set_incarnation(incarnations_[task]);
+    worker_->CompleteGroup({}, join.request, &join.response,
+                           [&join](const absl::Status& status) { join.status = status; });
+  }
+  // After it, groups may have other members.
+  void BeginSession() {
+    tensorflow::CreateWorkerSessionRequest request;
+    request.set_session_handle(absl::StrCat("s", worker_->num_sessions()));
+    worker_->CreateWorkerSession({}, request, [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+  }
+
+  const std::shared_ptr<FakeWorkers> workers_ =
+      std::make_shared<FakeWorkers>(std::vector<std::string>{TaskName(0), TaskName(1)});
+  bool reachable_[2] = {true, true};
+  uint64_t incarnations_[2] = {1, 2};
+};
+
+TEST_F(LocalWorkerGroupTest, AMemberLearnsThatAnotherOneCannotBeReached) {
+  Join first[2], again, other, anew[2];
+  for (const int task : {0, 1}) JoinGroup(task, first[task]);
+  for (const Join& join : first) EXPECT_THAT(join.status, IsOk());
+  BeginSession();
+  reachable_[0] = false;
+  JoinGroup(1, again);
+  EXPECT_THAT(again.status, Fails(absl::StatusCode::kAborted,
+                                  "Task /job:w/replica:0/task:0, a member of the collective group, cannot be reached"));
+  // The group is formed anew.
+  reachable_[0] = true;
+  JoinGroup(0, anew[0]);
+  EXPECT_THAT(anew[0].status, Fails(absl::StatusCode::kUnknown, "no answer"));
+  JoinGroup(1, anew[1]);
+  for (const Join& join : anew) EXPECT_THAT(join.status, IsOk());
+  // Another program does not need the member.
+  BeginSession();
+  reachable_[0] = false;
+  JoinGroup(1, other, 1);
+  EXPECT_THAT(other.status, IsOk());
+}
+
+TEST_F(LocalWorkerGroupTest, AMemberWaitsForOneThatHasRestarted) {
+  Join first[2], again, other;
+  for (const int task : {0, 1}) JoinGroup(task, first[task]);
+  BeginSession();
+  incarnations_[0] = 3;
+  JoinGroup(1, again);
+  EXPECT_THAT(again.status, Fails(absl::StatusCode::kUnknown, "no answer"));
+  JoinGroup(0, other);
+  EXPECT_THAT(again.status, IsOk());
+  EXPECT_THAT(other.status, IsOk());
 }
 
 // A master that restarts does not close what it had: its new incarnation takes the place

@@ -33,15 +33,14 @@ struct StepIdentity {
 // Counts the nodes of a step that save variables, and have the values that they save.
 class SaveNotice {
  public:
-  // Calls `held` when `nodes` nodes have their values.
-  SaveNotice(int nodes, absl::AnyInvocable<void()> held) : left_(nodes), held_(std::move(held)) {}
-  void Held() {
-    if (left_.fetch_sub(1) == 1) held_();
-  }
+  // Calls `held` whenever one of the `nodes` nodes has its values and is about to write them, with the number of nodes
+  // that do not have theirs yet.
+  SaveNotice(int nodes, absl::AnyInvocable<void(int) const> held) : left_(nodes), held_(std::move(held)) {}
+  void Held() { held_(left_.fetch_sub(1) - 1); }
 
  private:
   std::atomic<int> left_;
-  absl::AnyInvocable<void()> held_;
+  const absl::AnyInvocable<void(int) const> held_;
 };
 
 // The Step that kernels of a worker session get.

@@ -117,8 +117,8 @@ absl::StatusOr<std::string> WorkerSession::Register(const tensorflow::RegisterGr
   graphs.whole->saves = CountSaves(graphs.whole->executable->graph);
   if (UsesCollectives(graphs.whole->executable->graph)) {
     const std::string& leader = request.config_proto().experimental().collective_group_leader();
-    graphs.whole->collectives =
-        std::make_shared<GraphCollectives>(task_, workers_, leader.empty() ? collective_leader : leader);
+    graphs.whole->collectives = std::make_shared<GraphCollectives>(
+        task_, workers_, leader.empty() ? collective_leader : leader, last_collective_);
   }
   const tensorflow::ThalwegTransfers& transfers = request.thalweg();
   if (transfers.sent_nanos() != 0) master_clock_.Age(transfers.sent_nanos(), NowNanos());

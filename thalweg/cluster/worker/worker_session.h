@@ -86,6 +86,7 @@ class WorkerSession {
   const std::string task_;
   const std::string master_task_;
   const std::shared_ptr<Workers> workers_;
+  const std::shared_ptr<LastCollective> last_collective_ = std::make_shared<LastCollective>(0);
   const std::vector<std::shared_ptr<Device>> devices_;
   UpdateLedger* const ledger_;
   const size_t request_hash_;

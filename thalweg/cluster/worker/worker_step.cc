@@ -52,7 +52,7 @@ WorkerStep::WorkerStep(const StepEnvironment& environment, const CallOptions& op
     CHECK(resources_.Create<Collectives>("", Collectives::kName, collectives_).ok());
   }
   if (call_.pause != 0 && graph_->saves > 0) {
-    save_notice_.emplace(graph_->saves, [this] { TellValuesHeld(); });
+    save_notice_.emplace(graph_->saves, [this](int left) { ValuesHeld(left); });
     step_.save = &*save_notice_;
   }
   if (call_.trace || call_.record_costs) stats_.emplace();
@@ -122,11 +122,12 @@ void WorkerStep::WatchMaster() {
                                              std::shared_ptr<Cancellation>(self_, &cancellation_));
 }
 
-// If the notice is lost, steps that update wait until the checkpoint is written.
-void WorkerStep::TellValuesHeld() {
+// A node has the values that it saves; `left` others do not have theirs yet. If the notice for the master is lost,
+// steps that update wait until the checkpoint is written.
+void WorkerStep::ValuesHeld(int left) {
   // Other tasks may wait for tensors from this one before they can hold theirs, and this thread will be writing.
   if (rendezvous_ != nullptr) rendezvous_->Flush();  // nullptr: the step has one task
-  if (session_->workers() == nullptr) return;
+  if (left > 0 || session_->workers() == nullptr) return;
   Worker* const master = session_->workers()->Find(graph_->rules->master_task);
   if (master == nullptr) return;
   auto request = std::make_shared<tensorflow::PauseUpdatesRequest>();

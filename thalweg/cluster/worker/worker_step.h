@@ -62,7 +62,7 @@ class WorkerStep : public MonitoredStep, public std::enable_shared_from_this<Wor
   absl::Status Bind(std::vector<Tensor>* args);
   void WatchMaster();
   // Tells the master that this task has the values that the step saves.
-  void TellValuesHeld();
+  void ValuesHeld(int left);
   void End(absl::Status status);
   void Finish(absl::Status status);
   absl::Status TakeResults();
