@@ -179,6 +179,8 @@ CATALOGUE = collections.OrderedDict([
                                             same={"loss": 1e-2, "w0": 2e-3})),
     ("ring all-reduce in one graph", program("variable_modes.py", ps=0, args=["--variable_update=distributed_all_reduce"],
                                              same={"loss": 1e-2, "w0": 2e-3})),
+    ("collective all-reduce, towers", program("variable_modes.py", ps=0, args=["--variable_update=collective_all_reduce"],
+                                              same={"loss": 1e-2, "w0": 2e-3})),
 ])
 
 

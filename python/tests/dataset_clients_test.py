@@ -377,28 +377,39 @@ class ClientsTest(unittest.TestCase):
                 f.writelines("%d.%d\n" % (i, line) for line in range(2))
         raw = tf.raw_ops
         spec = dict(output_types=[tf.string], output_shapes=[tf.TensorShape([])])
+        named, read = Dataset.from_tensor_slices(names), v1.data.TextLineDataset
         readers = {
-            "read": v1.data.TextLineDataset(names),
-            "flat": Dataset.from_tensor_slices(names).flat_map(v1.data.TextLineDataset),
-            "interleave": Dataset.from_tensor_slices(names).interleave(v1.data.TextLineDataset, cycle_length=2),
+            "read": read(names),
+            "flat": named.flat_map(read),
+            "interleave": named.interleave(read, cycle_length=2),
+            "shuffled": named.shuffle(5, seed=7).interleave(read, cycle_length=2),
+            "shuffled alike": named.shuffle(3, seed=7, reshuffle_each_iteration=False).flat_map(read).repeat(2),
+            "shuffled anew": named.shuffle(5, seed=7).flat_map(read).repeat(3),
+            "shuffled twice": named.shuffle(5, seed=1).shuffle(2, seed=2).flat_map(read),
+            "shuffled and repeated": named.shuffle(4, seed=3).repeat(3).flat_map(read),
+            "listed": Dataset.list_files(self.path("part*"), shuffle=True, seed=5).flat_map(read),
+            "lines shuffled": named.flat_map(read).shuffle(10, seed=4),
+            "few": Dataset.from_tensor_slices(names[:2]).shuffle(2, seed=3).flat_map(read),
         }
         policies = (0, 1, 2) if tf.__version__ >= "2" else (0,)
         for name, dataset in readers.items():
-            for policy in policies:
+            for policy, tasks, task in [(policy, 2, 1) for policy in policies] + [(0, 3, i) for i in range(3)]:
                 more = dict(auto_shard_policy=policy) if tf.__version__ >= "2" else {}
-                if name == "read" and policy == 1 or name == "read" and policy == 0:
-                    continue  # a reader of a constant list of files is another kind of source for TensorFlow
-                variant = raw.AutoShardDataset(input_dataset=dataset._variant_tensor, num_workers=tf.constant(2, tf.int64),
-                                               index=tf.constant(1, tf.int64), **dict(spec, **more))
-                iterator = raw.IteratorV2(shared_name="%s%d" % (name, policy), container="", **spec)
+                variant = raw.AutoShardDataset(
+                    input_dataset=dataset._variant_tensor, num_workers=tf.constant(tasks, tf.int64),
+                    index=tf.constant(task, tf.int64), **dict(spec, **more))
+                iterator = raw.IteratorV2(shared_name="%s%d%d%d" % (name, policy, tasks, task), container="", **spec)
                 start = raw.MakeIterator(dataset=variant, iterator=iterator)
                 element = raw.IteratorGetNext(iterator=iterator, **spec)
 
                 def program(session):
-                    session.run(start)
+                    try:
+                        session.run(start)
+                    except tf.errors.OpError as error:
+                        return [type(error).__name__]
                     return self.drain(session, element)
 
-                with self.subTest(name=name, policy=policy):
+                with self.subTest(name=name, policy=policy, tasks=tasks, task=task):
                     self.compare(program)
 
     def test_cache_in_a_file(self):

@@ -8,10 +8,15 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "thalweg/base/clock.h"
+#include "thalweg/base/logging.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/status.h"
 #include "thalweg/server/script_message.h"
@@ -60,6 +65,7 @@ absl::Status SendFile(int socket, int file) {
 
 // A call that has not ended. Its result, its cancellation or the end of the program ends it.
 struct ScriptChannel::Waiting {
+  std::string token;  // the name of the function
   std::string message;
   Done done;
   Cancellation* cancellation = nullptr;
@@ -116,7 +122,8 @@ class ScriptChannel::Connection final : public SocketLoop::Source, public std::e
 // The socket over which connections are handed to the program, and all connections.
 class ScriptChannel::Control final : public SocketLoop::Source, public std::enable_shared_from_this<Control> {
  public:
-  Control(SocketLoop* loop, FileHandle socket) : loop_(loop), socket_(std::move(socket)) {}
+  Control(SocketLoop* loop, Timer* timer, FileHandle socket, absl::Duration stall_limit)
+      : loop_(loop), timer_(timer), socket_(std::move(socket)), stall_limit_(stall_limit) {}
 
   absl::Status Start();
   void Call(std::shared_ptr<Waiting> call);
@@ -128,9 +135,15 @@ class ScriptChannel::Control final : public SocketLoop::Source, public std::enab
 
  private:
   absl::StatusOr<std::shared_ptr<Connection>> Connect();
+  // While calls are queued, looks from time to time whether any function ends.
+  void WatchQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CheckQueue();
+  std::string DescribeRunning() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   SocketLoop* const loop_;
+  Timer* const timer_;
   const FileHandle socket_;
+  const absl::Duration stall_limit_;
   uint64_t id_ = 0;  // in the loop
 
   Mutex mutex_;
@@ -140,6 +153,8 @@ class ScriptChannel::Control final : public SocketLoop::Source, public std::enab
   absl::flat_hash_set<std::shared_ptr<Waiting>> running_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Connection>> idle_ ABSL_GUARDED_BY(mutex_);  // the last one was used last
   std::deque<std::shared_ptr<Waiting>> queued_ ABSL_GUARDED_BY(mutex_);
+  bool watched_ ABSL_GUARDED_BY(mutex_) = false;        // an alarm for CheckQueue() is set
+  int64_t last_end_nanos_ ABSL_GUARDED_BY(mutex_) = 0;  // when a function ended, or calls began to queue
 };
 
 void ScriptChannel::Connection::Start(std::shared_ptr<Waiting> call) {
@@ -217,7 +232,9 @@ void ScriptChannel::Control::Call(std::shared_ptr<Waiting> call) {
     MutexLock lock(&mutex_);
     status = closed_;
     if (status.ok() && idle_.empty() && num_connections_ == kMaxConnections) {
+      if (queued_.empty()) last_end_nanos_ = NowNanos();
       queued_.push_back(std::move(call));
+      if (!watched_) WatchQueue();
       return;
     }
     if (status.ok()) running_.insert(call);
@@ -260,6 +277,7 @@ void ScriptChannel::Control::Release(std::shared_ptr<Connection> connection, con
   {
     MutexLock lock(&mutex_);
     running_.erase(call);
+    last_end_nanos_ = NowNanos();
     while (!queued_.empty() && next == nullptr) {
       if (!queued_.front()->ended) next = std::move(queued_.front());  // the others were cancelled
       queued_.pop_front();
@@ -271,6 +289,49 @@ void ScriptChannel::Control::Release(std::shared_ptr<Connection> connection, con
     running_.insert(next);
   }
   connection->Start(std::move(next));
+}
+
+void ScriptChannel::Control::WatchQueue() {
+  constexpr int kChecks = 10;  // in the time of the limit
+  watched_ = true;
+  timer_->Set(absl::Now() + stall_limit_ / kChecks, [weak = weak_from_this()] {
+    if (const auto control = weak.lock()) control->CheckQueue();
+  });
+}
+
+void ScriptChannel::Control::CheckQueue() {
+  std::deque<std::shared_ptr<Waiting>> failed;
+  std::string why;
+  {
+    MutexLock lock(&mutex_);
+    watched_ = false;
+    std::erase_if(queued_, [](const auto& call) { return call->ended.load(); });
+    if (queued_.empty()) return;
+    const absl::Duration stalled = absl::Nanoseconds(NowNanos() - last_end_nanos_);
+    why = absl::StrCat(
+        "waits for one of the ", running_.size(), " calls that may run at a time to end, and none has for ",
+        absl::FormatDuration(absl::Trunc(stalled, absl::Milliseconds(1))), ". These run: ", DescribeRunning(),
+        ". Functions that wait for each other must not be more than ", kMaxConnections, " at a time.");
+    if (stalled < stall_limit_) {
+      if (stalled >= absl::Minutes(1)) LOG(WARNING) << "The Python function " << queued_.front()->token << " " << why;
+      return WatchQueue();
+    }
+    failed.swap(queued_);
+  }
+  for (const auto& call : failed) call->End(ResourceExhausted("The Python function ", call->token, " ", why));
+}
+
+// The functions that run, and how often.
+std::string ScriptChannel::Control::DescribeRunning() const {
+  constexpr size_t kMaxNames = 5;
+  std::map<std::string, int> counts;
+  for (const auto& call : running_) ++counts[call->token];
+  std::vector<std::string> texts;
+  for (const auto& [token, count] : counts) {
+    if (texts.size() < kMaxNames) texts.push_back(absl::StrCat(count, " of ", token));
+  }
+  if (counts.size() > kMaxNames) texts.push_back(absl::StrCat(counts.size() - kMaxNames, " other functions"));
+  return absl::StrJoin(texts, ", ");
 }
 
 void ScriptChannel::Control::Close(const absl::Status& why) {
@@ -294,9 +355,9 @@ void ScriptChannel::Control::Close(const absl::Status& why) {
 
 ScriptChannel::ScriptChannel() : loop_("script") {}
 
-absl::StatusOr<std::shared_ptr<ScriptChannel>> ScriptChannel::Create(FileHandle socket) {
+absl::StatusOr<std::shared_ptr<ScriptChannel>> ScriptChannel::Create(FileHandle socket, absl::Duration stall_limit) {
   std::shared_ptr<ScriptChannel> channel(new ScriptChannel());
-  channel->control_ = std::make_shared<Control>(&channel->loop_, std::move(socket));
+  channel->control_ = std::make_shared<Control>(&channel->loop_, &channel->timer_, std::move(socket), stall_limit);
   RETURN_IF_ERROR(channel->control_->Start());
   return channel;
 }
@@ -307,6 +368,7 @@ void ScriptChannel::Call(ScriptCall call, Cancellation& cancellation, Done done)
   absl::StatusOr<std::string> message = EncodeCall(call);
   if (!message.ok()) return done(message.status());
   auto waiting = std::make_shared<Waiting>();
+  waiting->token = call.token;
   waiting->message = *std::move(message);
   waiting->done = std::move(done);
   waiting->cancellation = &cancellation;

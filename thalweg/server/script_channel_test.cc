@@ -22,11 +22,12 @@ using Outputs = absl::StatusOr<std::vector<Tensor>>;
 // The program's side, by hand.
 class ScriptChannelTest : public testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { Open(ScriptChannel::kStallLimit); }
+  void Open(absl::Duration stall_limit) {
     int fds[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     control_ = FileHandle(fds[0]);
-    auto channel = ScriptChannel::Create(FileHandle(fds[1]));
+    auto channel = ScriptChannel::Create(FileHandle(fds[1]), stall_limit);
     ASSERT_TRUE(channel.ok()) << channel.status();
     channel_ = *channel;
   }
@@ -205,6 +206,35 @@ TEST_F(ScriptChannelTest, CallsThatWaitForAConnection) {
   }
   all.Wait();
   EXPECT_EQ(ended, kCalls - 1);
+}
+
+// Functions that wait for each other, and are more than can run at a time.
+TEST_F(ScriptChannelTest, CallsThatWaitWhileNoneEndsFail) {
+  Open(absl::Milliseconds(20));
+  constexpr int kWaiting = 3;
+  BlockingCounter failed(kWaiting), ended(ScriptChannel::kMaxConnections);
+  for (int i = 0; i < ScriptChannel::kMaxConnections; ++i) {
+    channel_->Call({.token = i == 0 ? "first" : "others", .eager = false, .inputs = {}}, cancellation_,
+                   [&](Outputs outputs) {
+                     EXPECT_TRUE(outputs.ok()) << outputs.status();
+                     ended.DecrementCount();
+                   });
+  }
+  for (int i = 0; i < kWaiting; ++i) {
+    channel_->Call({.token = "last", .eager = false, .inputs = {}}, cancellation_, [&](Outputs outputs) {
+      EXPECT_TRUE(absl::IsResourceExhausted(outputs.status()));
+      EXPECT_THAT(outputs.status().message(), HasSubstr("The Python function last waits for one of the 128 calls"));
+      EXPECT_THAT(outputs.status().message(), HasSubstr("1 of first, 127 of others"));
+      failed.DecrementCount();
+    });
+  }
+  failed.Wait();
+  for (int i = 0; i < ScriptChannel::kMaxConnections; ++i) {  // those that run may still end
+    program_ = Accept();
+    Receive();
+    Send(Result({}));
+  }
+  ended.Wait();
 }
 
 TEST_F(ScriptChannelTest, CallsEndWithTheServer) {

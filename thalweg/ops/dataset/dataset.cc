@@ -59,16 +59,18 @@ absl::StatusOr<Next> ShardOf(const DatasetValue& input, const Shard& shard, bool
   return [shard, require, next = std::move(next), k = int64_t{0}](Iteration& it) mutable -> NextElement {
     while (true) {
       ASSIGN_OR_RETURN(std::optional<Element> element, next(it));
-      if (!element) {
-        if (require && k < shard.count && k > 0) {
-          return InvalidArgument(
-              "Dataset does not have enough data for each shard to have at least one element (# elems = ", k,
-              ", # shards = ", shard.count, ").");
-        }
-        return std::nullopt;
-      }
+      if (!element) return std::nullopt;
       RETURN_IF_ERROR(it.Check());
-      if (k++ % shard.count == shard.index) return element;
+      if (k++ % shard.count != shard.index) continue;
+      for (; require && k < shard.count; ++k) {
+        ASSIGN_OR_RETURN(const std::optional<Element> other, next(it));
+        RETURN_IF_ERROR(it.Check());
+        if (other) continue;
+        return InvalidArgument(
+            "Dataset does not have enough data for each shard to have at least one element (# elems = ", k,
+            ", # shards = ", shard.count, "). Use fewer shards or, if files are sharded, more files.");
+      }
+      return element;
     }
   };
 }

@@ -29,6 +29,16 @@ struct Shard {
   int64_t index = 0;
 };
 
+struct PostponedShuffle;
+
+// How a sequence is sharded by file.
+struct FileSharding {
+  std::optional<Shard> shard;  // of the files to read
+  // Set in a sequence of file names that is about to be sharded: shuffles leave the order alone, and store themselves
+  // here instead.
+  std::shared_ptr<PostponedShuffle> postponed;
+};
+
 class StatsAggregator;
 
 // Collects the statistics of datasets under names with this prefix. Does nothing without an aggregator.
@@ -41,10 +51,9 @@ struct StatsSink {
 struct Iteration {
   IteratorContext& context;    // shared by all stages of an iterator
   Cancellation& cancellation;  // cancels the call that requests the element
-  // While a sequence is started: the kinds of the enclosing datasets, outermost first, and the shard of the
-  // files to read.
+  // While a sequence is started: the kinds of the enclosing datasets, outermost first, and how its files are sharded.
   std::vector<std::string> path = {};
-  std::optional<Shard> files = std::nullopt;
+  FileSharding files = {};
   bool files_found = false;  // a stage that reads files has applied the shard
   // The pipeline comes from TensorFlow 1.15, which fuses Repeat(Shuffle(x)).
   bool fuses_shuffle_and_repeat = false;
@@ -81,6 +90,11 @@ class Next {
  private:
   absl::AnyInvocable<NextElement(Iteration&)> call_;
   absl::AnyInvocable<bool()> ready_;
+};
+
+// The innermost shuffle of a sequence of file names, which shuffles the shard instead.
+struct PostponedShuffle {
+  std::function<Next(Next)> shuffle;  // empty if there is none
 };
 
 // The node that made a dataset, and its inputs.
@@ -139,7 +153,7 @@ absl::Status SetDataset(KernelContext& c, int64_t cardinality, DatasetValue::Sta
                         DatasetValue::StartRounds start_rounds = nullptr);
 // A dataset of these elements.
 DatasetPtr ListedDataset(std::string kind, std::vector<Element> elements);
-// The elements of one shard of `input`. With `require`, fewer elements than shards are an error.
+// The elements of one shard of `input`. With `require`, the shards that have an element fail if another has none.
 absl::StatusOr<Next> ShardOf(const DatasetValue& input, const Shard& shard, bool require, Iteration& it);
 
 // The value of input i, which must have one element; otherwise INVALID_ARGUMENT.

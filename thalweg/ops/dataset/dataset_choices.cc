@@ -134,11 +134,11 @@ enum ShardPolicy : int64_t { kOff = -1, kAuto = 0, kFile = 1, kData = 2, kHint =
 
 // A sequence of the files of one shard. NOT_FOUND if nothing reads files.
 absl::StatusOr<Next> IterateFiles(const DatasetValue& input, const Shard& shard, Iteration& it) {
-  if (it.files.has_value()) return Unimplemented("a part of a dataset that is part of another");
-  it.files = shard;
+  if (it.files.shard.has_value()) return Unimplemented("a part of a dataset that is part of another");
+  it.files = {.shard = shard, .postponed = nullptr};
   it.files_found = false;
   absl::StatusOr<Next> next = input.Iterate(it);
-  it.files.reset();
+  it.files = {};
   if (next.ok() && !it.files_found) {
     return NotFound("Found an unshardable source dataset: no part of the dataset reads files");
   }

@@ -46,7 +46,7 @@ struct CsvTable {
 
 class CsvRows {
  public:
-  CsvRows(CsvTable table, const Shard& shard) : table_(std::move(table)), shard_(shard), file_(shard.index) {}
+  explicit CsvRows(CsvTable table) : table_(std::move(table)) {}
 
   NextElement Take(Iteration& it) {
     while (true) {
@@ -59,7 +59,7 @@ class CsvRows {
       absl::StatusOr<bool> more = ReadRow(&line);
       if (more.ok() && *more) return Parse(line);
       stream_ = nullptr;
-      file_ += shard_.count;
+      ++file_;
       RETURN_IF_ERROR(more.status());
     }
   }
@@ -106,8 +106,7 @@ class CsvRows {
   }
 
   const CsvTable table_;
-  const Shard shard_;
-  int64_t file_;
+  int64_t file_ = 0;
   std::unique_ptr<data::ByteStream> stream_;
 };
 
@@ -142,9 +141,8 @@ absl::StatusOr<CsvTable> TableOptions(KernelContext& c) {
 
 absl::Status ComputeCsv(KernelContext& c) {
   ASSIGN_OR_RETURN(const CsvTable table, TableOptions(c));
-  return SetDataset(c, DatasetValue::kUnknown, [table](Iteration& start) -> absl::StatusOr<Next> {
-    start.files_found = true;
-    return [rows = CsvRows(table, start.files.value_or(Shard{}))](Iteration& it) mutable { return rows.Take(it); };
+  return SetDataset(c, DatasetValue::kUnknown, [table](Iteration&) -> absl::StatusOr<Next> {
+    return [rows = CsvRows(table)](Iteration& it) mutable { return rows.Take(it); };
   });
 }
 

@@ -24,10 +24,10 @@ absl::Status CheckNumbers(const tensorflow::GraphDef& def) {
   return absl::OkStatus();
 }
 
+// The datasets whose files TensorFlow shards.
 bool IsReader(absl::string_view op) {
-  return op == "TFRecordDataset" || op == "TFRecordDatasetV2" || op == "TextLineDataset" || op == "CSVDataset" ||
-         op == "CSVDatasetV2" || op == "ExperimentalCSVDataset" || op == "FixedLengthRecordDataset" ||
-         op == "FixedLengthRecordDatasetV2" || op == "LMDBDataset" || op == "ExperimentalLMDBDataset";
+  return op == "TFRecordDataset" || op == "TFRecordDatasetV2" || op == "TextLineDataset" ||
+         op == "FixedLengthRecordDataset" || op == "FixedLengthRecordDatasetV2";
 }
 
 }  // namespace

@@ -187,15 +187,18 @@ class TakeWhileKernel final : public FunctionDatasetKernel {
 };
 
 // Opens the sequences f(x), for one x after the other. If the function reads the files that the elements name, a
-// shard of the files is read by calling it on a shard of the elements.
+// shard of the files is read by calling it on a shard of the elements. If these are shuffled, each shard is: shards of
+// names in random order would share files.
 absl::StatusOr<InterleavedStreams::Open> Sequences(const DatasetValue& input, CapturedFunction function,
                                                    Iteration& start) {
   RETURN_IF_ERROR(function.Prepare(start.context));
   Next next;
-  if (start.files.has_value() && function.function().reads_files()) {
-    const Shard shard = *std::exchange(start.files, std::nullopt);
-    ASSIGN_OR_RETURN(next, ShardOf(input, shard, /*require=*/true, start));
-    start.files = shard;
+  if (start.files.shard.has_value() && function.function().reads_files()) {
+    const auto postponed = std::make_shared<PostponedShuffle>();
+    const FileSharding files = std::exchange(start.files, {.shard = std::nullopt, .postponed = postponed});
+    ASSIGN_OR_RETURN(next, ShardOf(input, *files.shard, /*require=*/true, start));
+    if (postponed->shuffle) next = postponed->shuffle(std::move(next));
+    start.files = files;
     start.files_found = true;
   } else {
     ASSIGN_OR_RETURN(next, input.Iterate(start));

@@ -9,6 +9,7 @@
 #include <deque>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/status.h"
 #include "thalweg/kernel/philox.h"
@@ -93,6 +94,11 @@ class ShuffleBuffer {
     rounds_.emplace_back();
     return absl::OkStatus();
   }
+  // Begins with a sequence that has started. REQUIRES: there is one epoch.
+  void Start(Next next) {
+    next_ = std::move(next);
+    rounds_.emplace_back();
+  }
 
   NextElement Take(Iteration& it) {
     RETURN_IF_ERROR(Fill(it));
@@ -125,7 +131,7 @@ class ShuffleBuffer {
       if (round_ == count_ || !any_) continue;  // an empty sequence stays empty
       it.files = files_;
       ASSIGN_OR_RETURN(next_, input_->Iterate(it));
-      it.files.reset();
+      it.files = {};
       rounds_.emplace_back();
       any_ = false;
     }
@@ -138,7 +144,7 @@ class ShuffleBuffer {
   const std::shared_ptr<Seeds> seeds_;
   const bool fused_;
   PhiloxSingle random_;
-  std::optional<Shard> files_;
+  FileSharding files_;
   Next next_;  // empty after the last round
   int64_t round_ = 0;
   bool any_ = false;  // element in this round
@@ -157,7 +163,16 @@ absl::Status SetShuffled(KernelContext& c, int64_t count, std::shared_ptr<Seeds>
                               : count < 0                                                ? DatasetValue::kInfinite
                               : n < 0 || n > std::numeric_limits<int64_t>::max() / count ? n
                                                                                          : n * count;
+  const bool repeats = absl::StartsWith(c.node().op(), "ShuffleAndRepeat");
   const auto start_rounds = [=](Iteration& start, int64_t rounds) -> absl::StatusOr<Next> {
+    if (start.files.postponed != nullptr && !repeats) {
+      start.files.postponed->shuffle = [=](Next next) -> Next {
+        ShuffleBuffer buffer(nullptr, size, 1, seeds, /*fused=*/false);
+        buffer.Start(std::move(next));
+        return [buffer = std::move(buffer)](Iteration& it) mutable { return buffer.Take(it); };
+      };
+      return input->Iterate(start);
+    }
     ShuffleBuffer buffer(input, size, rounds, seeds, start.fuses_shuffle_and_repeat && rounds != 1);
     RETURN_IF_ERROR(buffer.Start(start));
     return [buffer = std::move(buffer)](Iteration& it) mutable { return buffer.Take(it); };

@@ -87,15 +87,8 @@ using OpenFile = std::function<absl::StatusOr<ReadRecord>(const std::string& pat
 absl::Status SetFiles(KernelContext& c, OpenFile open) {
   if (c.input(0).rank() > 1) return InvalidArgument("`filenames` must be a scalar or a vector.");
   const Tensor names = c.input(0);
-  return SetDataset(c, DatasetValue::kUnknown, [names, open](Iteration& start) -> absl::StatusOr<Next> {
-    const Shard shard = start.files.value_or(Shard{});
-    start.files_found = true;
-    if (names.num_elements() < shard.count) {
-      return InvalidArgument(
-          "Dataset does not have enough data for each shard to have at least one element (# elems = ",
-          names.num_elements(), ", # shards = ", shard.count, ").");
-    }
-    return [names, open, shard, at = shard.index, read = ReadRecord()](Iteration& it) mutable -> NextElement {
+  return SetDataset(c, DatasetValue::kUnknown, [names, open](Iteration&) -> absl::StatusOr<Next> {
+    return [names, open, at = int64_t{0}, read = ReadRecord()](Iteration& it) mutable -> NextElement {
       while (true) {
         RETURN_IF_ERROR(it.Check());
         if (!read) {
@@ -107,7 +100,7 @@ absl::Status SetFiles(KernelContext& c, OpenFile open) {
         if (more.ok() && *more) return Element{Tensor::Scalar(std::move(record))};
         // After its end, and where it is damaged, comes the next file.
         read = nullptr;
-        at += shard.count;
+        ++at;
         RETURN_IF_ERROR(more.status());
       }
     };

@@ -25,7 +25,8 @@ absl::Status ComputeRepeat(KernelContext& c) {
                                                                                          : n * count;
   return SetDataset(c, cardinality, [input, count](Iteration& start) -> absl::StatusOr<Next> {
     if (count == 0) return [](Iteration&) -> NextElement { return std::nullopt; };
-    if (start.fuses_shuffle_and_repeat && input->start_rounds()) return input->start_rounds()(start, count);
+    const bool fuses = start.fuses_shuffle_and_repeat && start.files.postponed == nullptr;
+    if (fuses && input->start_rounds()) return input->start_rounds()(start, count);
     ASSIGN_OR_RETURN(Next first, input->Iterate(start));
     return [input, left = count, next = std::move(first), any = false,
             files = start.files](Iteration& it) mutable -> NextElement {
@@ -33,7 +34,7 @@ absl::Status ComputeRepeat(KernelContext& c) {
         if (!next) {
           it.files = files;
           ASSIGN_OR_RETURN(next, input->Iterate(it));
-          it.files.reset();
+          it.files = {};
           any = false;
         }
         ASSIGN_OR_RETURN(std::optional<Element> element, next(it));
@@ -117,7 +118,7 @@ absl::Status ComputeConcatenate(KernelContext& c) {
           at_second = true;
           it.files = files;
           ASSIGN_OR_RETURN(next, second->Iterate(it));
-          it.files.reset();
+          it.files = {};
           return next(it);
         };
   });

@@ -11,7 +11,7 @@ namespace {
 // Not thread-safe.
 class LmdbElements {
  public:
-  LmdbElements(Tensor files, const Shard& shard) : files_(std::move(files)), stride_(shard.count), file_(shard.index) {}
+  explicit LmdbElements(Tensor files) : files_(std::move(files)) {}
 
   NextElement Take(Iteration& it) {
     while (file_ < files_.num_elements()) {
@@ -23,26 +23,22 @@ class LmdbElements {
       ASSIGN_OR_RETURN(const bool more, records_->Next(&key, &value));
       if (more) return Element{Tensor::Scalar(std::move(key)), Tensor::Scalar(std::move(value))};
       records_ = nullptr;
-      file_ += stride_;
+      ++file_;
     }
     return std::nullopt;
   }
 
  private:
   const Tensor files_;
-  const int64_t stride_;
-  int64_t file_;
+  int64_t file_ = 0;
   std::unique_ptr<LmdbRecords> records_;
 };
 
 absl::Status ComputeLmdb(KernelContext& c) {
   const Tensor files = c.input(0);
   if (files.rank() > 1) return InvalidArgument("`filenames` must be a scalar or a vector.");
-  return SetDataset(c, DatasetValue::kUnknown, [files](Iteration& start) -> absl::StatusOr<Next> {
-    start.files_found = true;
-    return [elements = std::make_unique<LmdbElements>(files, start.files.value_or(Shard{}))](Iteration& it) {
-      return elements->Take(it);
-    };
+  return SetDataset(c, DatasetValue::kUnknown, [files](Iteration&) -> absl::StatusOr<Next> {
+    return [elements = std::make_unique<LmdbElements>(files)](Iteration& it) { return elements->Take(it); };
   });
 }
 

@@ -131,7 +131,7 @@ def build():
 towers, losses, train, watched = build()
 mean_loss = tf.add_n(losses) / len(losses)
 step = tf.group(train, *towers.puts)
-if mode not in ("distributed_all_reduce", "collective_all_reduce"):
+if mode != "distributed_all_reduce":
     config.device_filters.extend(["/job:ps", worker_prefix])
 init, local_init = tf.global_variables_initializer(), tf.local_variables_initializer()
 is_chief = FLAGS.task_index == 0 or mode in ("replicated", "independent", "collective_all_reduce")
