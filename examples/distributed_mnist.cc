@@ -27,6 +27,9 @@ namespace tw = thalweg;
 ABSL_FLAG(bool, is_sync, false,
           "use synchronous training: one update per step with the mean of all workers' gradients");
 ABSL_FLAG(
+    absl::Duration, expel_after, absl::InfiniteDuration(),
+    "with --is_sync: how long a step waits for a worker's gradient before the others continue without the worker");
+ABSL_FLAG(
     bool, all_reduce, false,
     "use synchronous training without parameter servers: every worker holds all variables, and the workers average "
     "their gradients among themselves");
@@ -70,7 +73,9 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
   auto optimizer = tw::Adam({.learning_rate = absl::GetFlag(FLAGS_learning_rate)});
   if (absl::GetFlag(FLAGS_is_sync)) {
     const int n = job.num_workers();
-    optimizer = tw::SyncReplicas(std::move(optimizer), {.replicas_to_aggregate = n, .total_num_replicas = n});
+    optimizer = tw::SyncReplicas(
+        std::move(optimizer),
+        {.replicas_to_aggregate = n, .total_num_replicas = n, .expel_after = absl::GetFlag(FLAGS_expel_after)});
   }
   if (all_reduce) optimizer = tw::AllReduce(std::move(optimizer), {.workers = job.num_workers()});
   const auto train_op = optimizer->Minimize(s, loss, {.global_step = global_step});

@@ -275,6 +275,57 @@ class TrainingJobTest(unittest.TestCase):
             refused.exception.close()
 
 
+class SynchronousFaultTest(unittest.TestCase):
+    def start(self, *flags):
+        job = Job("--is_sync", *flags)
+        self.addCleanup(job.stop)
+        job.trains()
+        return job
+
+    def test_parameter_servers_tell_whose_gradient_they_wait_for(self):
+        job = self.start()
+        job.processes["worker 1"].send_signal(signal.SIGSTOP)
+
+        def awaited():
+            waits = [(w["missing"], w["wanted"] - w["have"], w["step"]) for task in job.status().values()
+                     for w in task.get("gradient_waits", []) if w["seconds"] > 1]
+            return waits and waits[0]
+        missing, needed, step = wait_for(awaited, "wait for gradients")
+        self.assertEqual((missing, needed), (["worker 1"], 1))
+        self.assertGreater(step, 0)
+        code, out = job.command("status")
+        self.assertRegex(out, r"(?m)^ps \d waits for a gradient of worker 1 for step %d, since [\d.]+ s$" % step)
+        pattern = r"stuck: worker 1 does not answer .* contributes; ps \d waits for a gradient of worker 1 for step \d+, since [\d.]+ s"
+        wait_for(lambda: re.search(pattern, job.command("why")[1]), "the gradient in the answer of why")
+
+    def test_an_expelled_worker_is_told_from_one_that_has_left(self):
+        job = self.start("--expel_after=2s")
+
+        def events():
+            return {event["kind"]: event["text"] for task in job.status().values() for event in task["events"]}
+
+        def members():
+            return {m["worker"]: m["state"] for task in job.status().values() for m in task.get("members", [])}
+        self.assertEqual(wait_for(members, "members"), {"worker 0": "present", "worker 1": "present"})
+        job.processes["worker 1"].send_signal(signal.SIGSTOP)
+        wait_for(lambda: members()["worker 1"] == "expelled", "expelled worker")
+        wait_for(lambda: events().get("worker expelled") == "worker 1 held up the others: the training goes on without it",
+                 "event")
+        # The others train on: the job is not stuck.
+        step = max(task["global_step"] for task in job.status().values())
+        wait_for(lambda: max(task["global_step"] for task in job.status().values()) > step, "later step")
+        expelled = r"slow: worker 1 does not answer .*; it was expelled [\d.]+ s ago, and the training goes on without it"
+        wait_for(lambda: re.search(expelled, job.command("why")[1]), "the finding")
+        wait_for(lambda: job.command("why")[0] == 0, "job that is not stuck")
+        self.assertRegex(job.command("status")[1], r"(?m)^worker 1 +not answering for \d+ s, expelled")
+        job.processes["worker 1"].send_signal(signal.SIGCONT)
+        wait_for(lambda: members()["worker 1"] == "present", "the worker's return")
+        wait_for(lambda: "worker back" in events(), "event of the return")
+        job.processes["worker 1"].send_signal(signal.SIGTERM)  # it ends its part
+        wait_for(lambda: members()["worker 1"] == "left", "the worker that has left")
+        self.assertTrue(wait_for(lambda: events().get("worker left"), "event"))
+
+
 class FaultyJobTest(unittest.TestCase):
     def setUp(self):
         self.job = Job()

@@ -74,6 +74,56 @@ class Cluster:
         self.folder.cleanup()
 
 
+class MemoryGroup:
+    """A cgroup whose processes the kernel kills when they need more memory than the limit."""
+
+    def __init__(self, limit):
+        parent, limit_name, swap_name = self.parent()
+        self.folder = tempfile.mkdtemp(prefix="thalweg-test-", dir=parent)
+        # Without the second limit the processes would swap.
+        for name, value in ((limit_name, limit), (swap_name, limit if "memsw" in swap_name else 0)):
+            path = os.path.join(self.folder, name)
+            if name == limit_name or os.path.exists(path):
+                self.write(path, value)
+
+    @staticmethod
+    def write(path, value):
+        with open(path, "w") as file:
+            file.write(str(value))
+
+    @staticmethod
+    def parent():
+        """The folder of this process's own group. OSError if groups cannot be made there."""
+        with open("/proc/self/cgroup") as file:
+            groups = dict(line.rstrip("\n").split(":", 2)[1:] for line in file)
+        if "memory" in groups:  # version 1
+            folder = "/sys/fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+        else:
+            folder = "/sys/fs/cgroup"
+            names = ("memory.max", "memory.swap.max")
+            groups["memory"] = groups.get("", "/")
+        own = folder + groups["memory"]
+        own = own if os.path.isdir(own) else folder  # in a container, groups are named as on its host
+        if names[0] == "memory.max":
+            with open(os.path.join(own, "cgroup.subtree_control")) as file:
+                if "memory" not in file.read().split():
+                    raise OSError(own + " does not limit the memory of groups below it")
+        return own, *names
+
+    def add(self, pid):
+        self.write(os.path.join(self.folder, "cgroup.procs"), pid)
+
+    def remove(self):
+        def removed():
+            try:
+                os.rmdir(self.folder)
+            except OSError:
+                return False  # its last process is still ending
+            return True
+        wait_for(removed, "end of the group")
+
+
 def status_of(address):
     """The tasks of the job by name."""
     out = subprocess.run([THALWEG, "status", address, "--json"], stdout=subprocess.PIPE, timeout=30, check=True).stdout
@@ -315,6 +365,26 @@ class WhyTest(unittest.TestCase):
         self.run_in_background(graph, fill)
         self.check("is full", r"queue examples of worker 0 is full \(2 of 2 elements\): fill of worker 0 has waited",
                    flags=("--stuck_after", "2s"))
+
+    def test_a_parameter_server_that_the_kernel_kills_for_lack_of_memory(self):
+        try:
+            group = MemoryGroup(128 << 20)
+        except OSError as error:
+            # Only the kernel of the host could do it. Memory is limited for real all the same.
+            print("no cgroup: %s; the memory is limited with RLIMIT_AS" % error, file=sys.stderr)
+            return self.test_a_parameter_server_without_memory()
+        process = self.cluster.processes["ps:0"]
+        self.addCleanup(group.remove)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        group.add(process.pid)
+        with tf.Graph().as_default() as graph, tf1.device("/job:ps/task:0"):
+            parts = [tf.fill(tf1.placeholder_with_default([16 << 20], [1]), float(i)) for i in range(16)]  # 64 MB each
+            small = tf.reduce_sum(tf.add_n(parts)[:1])
+        self.run_in_background(graph, small)
+        self.assertEqual(process.wait(timeout=LIMIT), -signal.SIGKILL)
+        self.check("for lack of memory", r"ps 0 cannot be reached \(its process is not running\).*; the kernel has killed "
+                   r"a process on its machine for lack of memory, the last one [\d.]+ s ago")
 
     def test_a_parameter_server_without_memory(self):
         process = self.cluster.processes["ps:0"]

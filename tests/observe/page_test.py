@@ -205,6 +205,22 @@ class PageTest(unittest.TestCase):
         wait_for(lambda: page.text("#rate") == "0", "no rate")
         self.assertEqual(page.run("document.querySelector('#tasks tbody tr').dataset.task"), "worker 1")
 
+    def test_an_expelled_worker_and_the_gradient_that_is_awaited(self):
+        job = Job("--is_sync", "--expel_after=8s")
+        self.addCleanup(job.stop)
+        job.trains()
+        page = self.open(job.page())
+        wait_for(lambda: page.text("#up") == "4 of 4", "all tasks")
+        wait_for(lambda: re.search(r"accepted\s+stale\s+dropped\s+worker 0\s+[\d,]+", page.text("#gradients")), "gradients")
+        job.processes["worker 1"].send_signal(signal.SIGSTOP)
+        wait_for(lambda: re.search(r"waits for a gradient of worker 1 for step [\d,]+, since \d", page.text("#tasks")),
+                 "the gradient")
+        wait_for(lambda: re.search(r"not answering for \d+ s, expelled", page.text("#tasks tr[data-task='worker 1']")),
+                 "the expelled worker")
+        wait_for(lambda: "worker expelled: worker 1 held up the others" in page.text("#events"), "the event")
+        wait_for(lambda: "the training goes on without it" in page.text("#findings"), "the finding")
+        self.assertEqual(page.run("document.querySelectorAll('#findings .stuck').length"), 0, page.text("#findings"))
+
     def test_gradients_of_asynchronous_training_are_counted(self):
         job = Job()
         self.addCleanup(job.stop)
@@ -236,7 +252,9 @@ class PageTest(unittest.TestCase):
                 "phases": [{"phase": "wait", "on": hostile, "seconds": 1, "share": 0.5}], "variables": 1,
                 "variable_bytes": 1, "memory_bytes": 1, "cpu_share": 0.1, "steps": 1, "steps_per_second": 1,
                 "traffic": [{"peer": hostile, "bytes_per_second": 1e6}], "staleness": [1], "time": 5,
-                "gradients": [{"worker": hostile, "accepted": 1, "stale": 1, "applied": 0}], "step_seconds_median": 0.1,
+                "gradients": [{"worker": hostile, "accepted": 1, "stale": 1, "dropped": 1, "applied": 0}],
+                "gradient_waits": [{"step": 1, "have": 0, "wanted": 1, "missing": [hostile], "seconds": 2}],
+                "members": [{"worker": hostile, "state": "expelled", "seconds": 1}], "step_seconds_median": 0.1,
                 "step_seconds_p99": 0.2, "memory_limit_bytes": 2, "host": hostile, "task": hostile, "seconds_since_step": 1, "has_global_step": True,
                 "global_step": 1, "global_steps_per_second": 1,
                 "scalars": [{"name": hostile, "steps": [1, 2], "values": [1, 2]}],

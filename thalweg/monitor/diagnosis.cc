@@ -11,13 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "thalweg/monitor/status_text.h"
 
 namespace thalweg {
 namespace {
-
-std::string ShortSeconds(double seconds) {
-  return seconds < 10 ? absl::StrFormat("%.1f s", seconds) : absl::StrFormat("%.0f s", seconds);
-}
 
 bool IsDown(const TaskStatus& task) { return task.state() == "down"; }
 bool IsSilent(const TaskStatus& task) { return absl::StrContains(task.error(), "DEADLINE_EXCEEDED"); }
@@ -50,6 +47,7 @@ class Diagnosis {
     for (const TaskStatus& task : job_.tasks()) FindFullQueues(task);
     for (const TaskStatus& task : job_.tasks()) FindWaits(task);
     for (const TaskStatus& task : job_.tasks()) FindBusyOutsideOfSteps(task);
+    for (const TaskStatus& task : job_.tasks()) FindExpelled(task);
     FindMachinesWithoutMemory();
     if (!AnyStuck()) FindStragglers();
     if (!AnyStuck()) FindSlowInput();
@@ -66,10 +64,37 @@ class Diagnosis {
     const auto same = [&](const Finding& f) { return f.text() == text; };
     if (std::any_of(findings_.begin(), findings_.end(), same)) return;
     Finding finding;
-    finding.set_stuck(stuck);
+    finding.set_stuck(stuck && ExpelledMember(culprit) == nullptr);  // the others go on without an expelled worker
     finding.set_culprit(culprit);
     finding.set_text(text);
     findings_.push_back(std::move(finding));
+  }
+
+  const MemberStatus* ExpelledMember(const std::string& worker) const {
+    const MemberStatus* const member = FindMember(job_, worker);
+    return member != nullptr && member->state() == "expelled" ? member : nullptr;
+  }
+
+  // "ps 0 waits for a gradient of worker 2 for step 17, since 12 s": the longest wait for a gradient of this worker;
+  // "" if there is none.
+  std::string WhoWaitsForGradient(const std::string& worker) const {
+    std::pair<const TaskStatus*, const GradientWait*> longest;
+    for (const TaskStatus& task : job_.tasks()) {
+      for (const GradientWait& wait : task.gradient_waits()) {
+        if (std::find(wait.missing().begin(), wait.missing().end(), worker) == wait.missing().end()) continue;
+        if (longest.second == nullptr || longest.second->seconds() < wait.seconds()) longest = {&task, &wait};
+      }
+    }
+    return longest.second == nullptr ? ""
+                                     : absl::StrCat(longest.first->name(), " ", DescribeGradientWait(*longest.second));
+  }
+
+  // Whether parameter servers tell whose gradients they wait for.
+  bool KnowsMissing() const {
+    return std::any_of(job_.tasks().begin(), job_.tasks().end(), [](const TaskStatus& task) {
+      return std::any_of(task.gradient_waits().begin(), task.gradient_waits().end(),
+                         [](const GradientWait& wait) { return wait.missing_size() > 0; });
+    });
   }
 
   // The longest wait of another task for this one, as a sentence; "" if there is none.
@@ -113,7 +138,12 @@ class Diagnosis {
     if (longest == nullptr) return "";
     return absl::StrCat(step->master().empty() ? "a client" : step->master(), " has waited ",
                         ShortSeconds(longest->seconds()), " for ",
-                        longest->on().empty() ? longest->node() : longest->on(), ", to which ", name, " contributes");
+                        longest->on().empty() ? longest->node() : longest->on(), ", to which ", name, " contributes",
+                        AfterSemicolon(WhoWaitsForGradient(name)));
+  }
+
+  static std::string AfterSemicolon(const std::string& clause) {
+    return clause.empty() ? "" : absl::StrCat("; ", clause);
   }
 
   // For how long a step of `master` may take.
@@ -165,16 +195,47 @@ class Diagnosis {
       absl::StrAppend(&text, "; it is the chief",
                       uninitialized ? ", and the other workers wait for it to initialize the variables" : "");
     }
-    if (const std::string waits = WhoWaitsFor(task.name()); !waits.empty()) absl::StrAppend(&text, "; ", waits);
+    if (const MemberStatus* const expelled = ExpelledMember(task.name()); expelled != nullptr) {
+      absl::StrAppend(&text, "; it was expelled ", ShortSeconds(expelled->seconds()),
+                      " ago, and the training goes on without it");
+    }
+    absl::StrAppend(&text, AfterSemicolon(WhoWaitsFor(task.name())));
     Add(true, task.name(), text);
+  }
+
+  void FindExpelled(const TaskStatus& counts) {
+    for (const MemberStatus& member : counts.members()) {
+      const TaskStatus* const task = Find(member.worker());
+      if (member.state() != "expelled" || (task != nullptr && IsDown(*task))) continue;  // FindDown() has said so
+      Add(false, member.worker(),
+          absl::StrCat(member.worker(), " was expelled ", ShortSeconds(member.seconds()),
+                       " ago because it held up the others; the training goes on without it",
+                       AfterSemicolon(task == nullptr ? "" : WhatItDoes(*task))));
+    }
+  }
+
+  // "worker 1 has been in its step for 12 s, which waits for examples".
+  std::string WhatItDoes(const TaskStatus& task) const {
+    const RunningStep* const step = OwnStep(task);
+    if (step == nullptr) return absl::StrCat(task.name(), " runs no step (its program is busy outside of steps)");
+    std::string does = absl::StrCat(task.name(), " has been in its step for ", ShortSeconds(step->seconds()));
+    if (step->waits_size() > 0) {
+      absl::StrAppend(&does, ", which waits for ",
+                      step->waits(0).on().empty() ? step->waits(0).node() : step->waits(0).on());
+    }
+    return does;
   }
 
   // Whether a task that is gone may have been killed for lack of memory, as a clause.
   std::string Killed(const TaskStatus& gone) const {
     for (const TaskStatus& task : job_.tasks()) {
       if (task.oom_kills() <= 0 || HostOf(task.address()) != HostOf(gone.address())) continue;
-      return absl::StrFormat("; the kernel has killed %s on its machine for lack of memory",
-                             task.oom_kills() == 1 ? "a process" : absl::StrFormat("%.0f processes", task.oom_kills()));
+      // A task that has answered after the last kill was not killed.
+      constexpr double kTolerance = 2;
+      if (gone.seconds_silent() >= 0 && gone.seconds_silent() + kTolerance < task.seconds_since_oom_kill()) continue;
+      return absl::StrFormat("; the kernel has killed %s on its machine for lack of memory, the last one %s ago",
+                             task.oom_kills() == 1 ? "a process" : absl::StrFormat("%.0f processes", task.oom_kills()),
+                             ShortSeconds(task.seconds_since_oom_kill()));
     }
     return "";
   }
@@ -334,20 +395,19 @@ class Diagnosis {
   void FollowSynchronization(const std::string& who, const StepWait& wait) {
     for (const TaskStatus& task : job_.tasks()) {
       if (IsPs(task) || IsDown(task) || task.master_sessions() == 0 || WaitsForOthers(task.name())) continue;
-      std::string does = "runs no step (its program is busy outside of steps)";
+      const std::string gradient = WhoWaitsForGradient(task.name());
+      if (gradient.empty() && wait.kind() != "collective" && KnowsMissing()) continue;
       if (const RunningStep* const step = OwnStep(task); step != nullptr) {
         if (step->seconds() < StuckAfter(*step)) continue;
-        does = absl::StrCat("has been in its step for ", ShortSeconds(step->seconds()));
-        if (step->waits_size() > 0) {
-          absl::StrAppend(&does, ", which waits for ",
-                          step->waits(0).on().empty() ? step->waits(0).node() : step->waits(0).on());
-        }
       } else if (task.seconds_since_any_step() >= 0 && task.seconds_since_any_step() < StuckAfter(task.name())) {
         continue;
       }
+      // Every parameter server has such waits, and one is enough.
+      if (!synchronized_.insert(task.name()).second) continue;
       Add(true, task.name(),
-          absl::StrCat(who, " has waited ", ShortSeconds(wait.seconds()), " for ", wait.on(), ": ", task.name(),
-                       " has not contributed; it ", does, Usually(task.name())));
+          absl::StrCat(who, " has waited ", ShortSeconds(wait.seconds()), " for ", wait.on(), ": ",
+                       gradient.empty() ? absl::StrCat(task.name(), " has not contributed") : gradient, "; ",
+                       WhatItDoes(task), Usually(task.name())));
     }
   }
 
@@ -422,6 +482,7 @@ class Diagnosis {
   const DiagnosisOptions options_;
   std::map<std::string, const TaskStatus*> by_name_;
   std::vector<Finding> findings_;
+  std::set<std::string> synchronized_;  // workers that synchronous steps wait for, and that findings_ names as such
 };
 
 }  // namespace

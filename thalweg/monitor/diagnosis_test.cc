@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "thalweg/monitor/prometheus_text.h"
 #include "thalweg/monitor/status_text.h"
@@ -107,6 +108,99 @@ TEST(Diagnose, TheWorkerThatOthersWaitForInSynchronousTraining) {
   const auto findings = Diagnose(job);
   ASSERT_FALSE(findings.empty());
   for (const Finding& finding : findings) EXPECT_EQ(finding.culprit(), "worker 1") << finding.text();
+}
+
+void AddGradientWait(TaskStatus* ps, double have, double wanted, const std::vector<std::string>& missing,
+                     double seconds) {
+  GradientWait* const wait = ps->add_gradient_waits();
+  wait->set_step(17);
+  wait->set_have(have);
+  wait->set_wanted(wanted);
+  wait->set_seconds(seconds);
+  for (const std::string& worker : missing) wait->add_missing(worker);
+}
+
+TEST(DescribeGradientWait, NamesThoseThatAreMissing) {
+  const auto describe = [](double have, double wanted, const std::vector<std::string>& missing) {
+    TaskStatus ps;
+    AddGradientWait(&ps, have, wanted, missing, 12.4);
+    return DescribeGradientWait(ps.gradient_waits(0));
+  };
+  EXPECT_EQ(describe(1, 2, {"worker 2"}), "waits for a gradient of worker 2 for step 17, since 12 s");
+  EXPECT_EQ(describe(0, 3, {"worker 0", "worker 1", "worker 2"}),
+            "waits for gradients of worker 0, worker 1 and worker 2 for step 17, since 12 s");
+  EXPECT_EQ(describe(1, 2, {"worker 1", "worker 2"}),
+            "waits for a gradient of worker 1 or worker 2 for step 17, since 12 s");
+  EXPECT_EQ(describe(0, 4, {}), "waits for 4 gradients for step 17, since 12 s");
+  EXPECT_EQ(describe(0, 7, {"a", "b", "c", "d", "e", "f", "g"}),
+            "waits for gradients of a, b, c, d, e and 2 others for step 17, since 12 s");
+}
+
+// Both workers are in long steps, but only one of them is what the parameter servers wait for.
+TEST(Diagnose, TheWorkerWhoseGradientIsMissing) {
+  JobStatus job = TwoAndTwo();
+  AddTask(&job, "worker", 2);
+  AddWait(job.mutable_tasks(0), 1, "worker 0", false, "gradients", "gradients", 40);
+  AddWait(job.mutable_tasks(1), 1, "worker 0", false, "gradients", "gradients", 40);
+  for (const int i : {3, 4}) {
+    AddWait(job.mutable_tasks(i), static_cast<uint64_t>(i), i == 3 ? "worker 1" : "worker 2", true, "input", "examples",
+            40);
+  }
+  AddGradientWait(job.mutable_tasks(1), 2, 3, {"worker 2"}, 39);
+  std::vector<std::string> synchronization;
+  for (const Finding& finding : Diagnose(job)) {
+    if (absl::StrContains(finding.text(), "gradient")) synchronization.push_back(finding.text());
+  }
+  ASSERT_EQ(synchronization.size(), 1u);
+  EXPECT_EQ(
+      synchronization[0],
+      "ps 0, in a step of worker 0, has waited 40 s for gradients: ps 1 waits for a gradient of worker 2 for step "
+      "17, since 39 s; worker 2 has been in its step for 40 s, which waits for examples");
+  std::string all;
+  for (const std::string& line : StatusLines(job)) absl::StrAppend(&all, line, "\n");
+  EXPECT_THAT(all, HasSubstr("\nps 1 waits for a gradient of worker 2 for step 17, since 39 s\n"));
+}
+
+TEST(Diagnose, AWorkerThatDoesNotAnswerAndWhoseGradientIsMissing) {
+  JobStatus job = TwoAndTwo();
+  SetDown(job.mutable_tasks(3), "DEADLINE_EXCEEDED: Deadline Exceeded", 43);
+  AddWait(job.mutable_tasks(0), 1, "worker 0", false, "token", "the next synchronous step", 42);
+  AddGradientWait(job.mutable_tasks(0), 1, 2, {"worker 1"}, 42);
+  const auto findings = Diagnose(job);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].culprit(), "worker 1");
+  EXPECT_THAT(findings[0].text(), AllOf(HasSubstr("worker 0 has waited 42 s for the next synchronous step"),
+                                        HasSubstr("; ps 0 waits for a gradient of worker 1 for step 17, since 42 s")));
+}
+
+void AddExpelled(TaskStatus* ps, const char* worker, double seconds) {
+  MemberStatus* const member = ps->add_members();
+  member->set_worker(worker);
+  member->set_state("expelled");
+  member->set_seconds(seconds);
+}
+
+TEST(Diagnose, AnExpelledWorkerDoesNotBlockTheJob) {
+  JobStatus job = TwoAndTwo();
+  AddExpelled(job.mutable_tasks(0), "worker 1", 12);
+  job.mutable_tasks(0)->add_members()->set_worker("worker 0");
+  auto findings = Diagnose(job);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_FALSE(findings[0].stuck());
+  EXPECT_EQ(findings[0].text(),
+            "worker 1 was expelled 12 s ago because it held up the others; the training goes on without it; worker "
+            "1 runs no step (its program is busy outside of steps)");
+  std::string all;
+  for (const std::string& line : StatusLines(job)) absl::StrAppend(&all, line, "\n");
+  EXPECT_THAT(all, HasSubstr("\nworker 1  up, expelled "));
+  EXPECT_THAT(all, HasSubstr("\nworker 0  up  "));
+
+  SetDown(job.mutable_tasks(3), "DEADLINE_EXCEEDED: Deadline Exceeded", 43);
+  findings = Diagnose(job);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_FALSE(findings[0].stuck());
+  EXPECT_THAT(findings[0].text(), AllOf(HasSubstr("worker 1 does not answer"),
+                                        HasSubstr("it was expelled 12 s ago, and the training goes on without it")));
 }
 
 TEST(Diagnose, AFullQueueThatNobodyEmpties) {
@@ -239,8 +333,12 @@ TEST(Diagnose, AParameterServerThatTheKernelHasKilled) {
   job.mutable_tasks(2)->set_oom_kills(1);
   EXPECT_THAT(Diagnose(job)[0].text(), Not(HasSubstr("killed")));  // on another machine
   job.mutable_tasks(1)->set_oom_kills(1);
+  job.mutable_tasks(1)->set_seconds_since_oom_kill(2.5);
   EXPECT_THAT(Diagnose(job)[0].text(), AllOf(HasSubstr("ps 0 cannot be reached"),
-                                             HasSubstr("killed a process on its machine for lack of memory")));
+                                             HasSubstr("; the kernel has killed a process on its machine for lack of "
+                                                       "memory, the last one 2.5 s ago")));
+  job.mutable_tasks(1)->set_seconds_since_oom_kill(60);
+  EXPECT_THAT(Diagnose(job)[0].text(), Not(HasSubstr("killed"))) << "it has answered since then";
 }
 
 TEST(Diagnose, ATaskCloseToTheLimitOfItsMemory) {
@@ -325,13 +423,14 @@ TEST(StatusText, TrafficBalanceGradientsAndEvents) {
     gradients->set_worker("worker 1");
     gradients->set_accepted(20);
     gradients->set_stale(3);
+    gradients->set_dropped(1);
     job.mutable_tasks(i)->add_staleness(i);
   }
   std::string all;
   for (const std::string& line : TrafficLines(job)) absl::StrAppend(&all, line, "\n");
   EXPECT_THAT(all, HasSubstr("worker 0   ps 0       shared memory     2.5 MB"));
   EXPECT_THAT(all, HasSubstr("4.0 MB of variables on 2 parameter servers; the largest has 1.50 times the mean"));
-  EXPECT_THAT(all, HasSubstr("40 gradients accepted          6 dropped"));
+  EXPECT_THAT(all, HasSubstr("40 gradients accepted          6 stale          2 dropped"));
   EXPECT_THAT(all, HasSubstr("by age in steps:  0: 1"));
   EXPECT_THAT(EventLines(job)[0], HasSubstr("No events"));
   for (const double time : {1000.0, 2000.0}) {
@@ -372,6 +471,21 @@ TEST(PrometheusText, TimesAreExact) {
   status.set_time(1795024131.25);
   status.set_seconds_since_step(1);
   EXPECT_THAT(PrometheusText(status), HasSubstr("thalweg_last_step_timestamp_seconds{task=\"\"} 1795024130.25\n"));
+}
+
+TEST(PrometheusText, GradientsByResult) {
+  TaskStatus status;
+  status.set_name("ps 0");
+  GradientCount* const gradients = status.add_gradients();
+  gradients->set_worker("worker 1");
+  gradients->set_accepted(20);
+  gradients->set_stale(3);
+  gradients->set_dropped(2);
+  const std::string text = PrometheusText(status);
+  for (const char* expected : {"accepted\"} 20", "stale\"} 3", "dropped\"} 2"}) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("thalweg_gradients_total{task=\"ps 0\",worker=\"worker 1\",result=\"",
+                                             expected, "\n")));
+  }
 }
 
 TEST(ChromeTraceOfSteps, PutsAllTasksOnOneClock) {

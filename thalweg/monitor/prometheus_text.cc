@@ -89,14 +89,15 @@ std::string PrometheusText(const TaskStatus& s) {
     w.Value({{"src", t.peer()}, {"dst", s.name()}, {"path", t.path()}}, t.received_bytes());
   }
   w.Family("thalweg_gradients_total", "counter",
-           "Gradients that this task applied at once, or that its accumulators accepted or refused.");
+           "Gradients that this task applied at once, or that its accumulators accepted, refused as stale or dropped.");
   for (const GradientCount& g : s.gradients()) {
-    if (g.applied() > 0 && g.accepted() + g.stale() == 0) {
+    if (g.applied() > 0 && g.accepted() + g.stale() + g.dropped() == 0) {
       w.Value({task, {"worker", g.worker()}, {"result", "applied"}}, g.applied());
       continue;
     }
     w.Value({task, {"worker", g.worker()}, {"result", "accepted"}}, g.accepted());
     w.Value({task, {"worker", g.worker()}, {"result", "stale"}}, g.stale());
+    w.Value({task, {"worker", g.worker()}, {"result", "dropped"}}, g.dropped());
   }
   w.Family("thalweg_calls_total", "counter", "Calls that this task has answered.");
   for (const CallCount& c : s.calls()) w.Value({task, {"method", c.method()}, {"code", c.code()}}, c.count());

@@ -2,6 +2,7 @@
 #include "thalweg/monitor/status_text.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -69,6 +70,38 @@ std::string DescribeTime(const TaskStatus& task) {
   return text;
 }
 
+std::string ShortSeconds(double seconds) {
+  return seconds < 10 ? absl::StrFormat("%.1f s", seconds) : absl::StrFormat("%.0f s", seconds);
+}
+
+std::string DescribeGradientWait(const GradientWait& wait) {
+  constexpr int kMaxNames = 5;
+  const int missing = wait.missing_size();
+  const double needed = std::max(1.0, wait.wanted() - wait.have());
+  // Any of the missing workers will do if more are missing than needed: backup workers.
+  const bool any = missing > needed;
+  std::string names;
+  for (int i = 0; i < std::min(missing, kMaxNames); ++i) {
+    const bool last = i + 1 == missing;
+    absl::StrAppend(&names, i == 0 ? "" : !last ? ", " : any ? " or " : " and ", wait.missing(i));
+  }
+  if (missing > kMaxNames) absl::StrAppend(&names, " and ", missing - kMaxNames, " others");
+  const std::string what = needed == 1            ? "a gradient"
+                           : any || names.empty() ? absl::StrFormat("%.0f gradients", needed)
+                                                  : "gradients";
+  return absl::StrFormat("waits for %s%s%s for step %.0f, since %s", what, names.empty() ? "" : " of ", names,
+                         wait.step(), ShortSeconds(wait.seconds()));
+}
+
+const MemberStatus* FindMember(const JobStatus& job, const std::string& worker) {
+  for (const TaskStatus& task : job.tasks()) {
+    for (const MemberStatus& member : task.members()) {
+      if (member.worker() == worker) return &member;
+    }
+  }
+  return nullptr;
+}
+
 std::string DescribeState(const TaskStatus& task) {
   if (task.state() != "down") return task.state();
   const bool silent = absl::StrContains(task.error(), "DEADLINE_EXCEEDED");
@@ -112,25 +145,28 @@ std::vector<std::string> TrafficLines(const JobStatus& job) {
     add(absl::StrFormat("%s of variables on %d parameter servers; the largest has %.2f times the mean", Amount(bytes),
                         servers, most * servers / bytes));
   }
-  std::map<std::string, std::pair<double, double>> gradients;
+  std::map<std::string, std::array<double, 3>> gradients;
   std::map<std::string, double> applied;  // by steps without accumulators
   std::vector<double> ages;
   for (const TaskStatus& task : job.tasks()) {
     for (const GradientCount& g : task.gradients()) {
-      if (g.accepted() + g.stale() == 0) {
+      if (g.accepted() + g.stale() + g.dropped() == 0) {
         // A step has a part on every parameter server.
         applied[g.worker()] = std::max(applied[g.worker()], g.applied());
         continue;
       }
-      gradients[g.worker()].first += g.accepted();
-      gradients[g.worker()].second += g.stale();
+      std::array<double, 3>& sums = gradients[g.worker()];
+      sums[0] += g.accepted();
+      sums[1] += g.stale();
+      sums[2] += g.dropped();
     }
     ages.resize(std::max(ages.size(), static_cast<size_t>(task.staleness_size())));
     for (int i = 0; i < task.staleness_size(); ++i) ages[static_cast<size_t>(i)] += task.staleness(i);
   }
   if (!gradients.empty()) add("");
   for (const auto& [worker, counts] : gradients) {
-    add(absl::StrFormat("%-10s %12.0f gradients accepted %10.0f dropped", worker, counts.first, counts.second));
+    add(absl::StrFormat("%-10s %12.0f gradients accepted %10.0f stale %10.0f dropped", worker, counts[0], counts[1],
+                        counts[2]));
   }
   if (gradients.empty() && !applied.empty()) {
     add("");
@@ -157,7 +193,7 @@ std::vector<std::string> EventLines(const JobStatus& job) {
   std::stable_sort(events.begin(), events.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<std::string> lines;
   for (auto& [time, line] : events) lines.push_back(std::move(line));
-  if (lines.empty()) lines.emplace_back("No events: no step has failed, and no task was lost or restarted.");
+  if (lines.empty()) lines.emplace_back("No events: no step has failed, and no task was lost, restarted or expelled.");
   return lines;
 }
 
@@ -183,10 +219,14 @@ std::vector<std::string> StatusLines(const JobStatus& job) {
     absl::StrAppend(&first, "; done in ", absl::FormatDuration(absl::Seconds(std::ceil(job.seconds_left()))));
   }
   lines.push_back(std::move(first));
+  const auto state_of = [&](const TaskStatus& task) {
+    const MemberStatus* const member = FindMember(job, task.name());
+    return absl::StrCat(DescribeState(task), member != nullptr && member->state() == "expelled" ? ", expelled" : "");
+  };
   size_t name_width = 4, state_width = 5;
   for (const TaskStatus& task : job.tasks()) {
     name_width = std::max(name_width, task.name().size());
-    state_width = std::max(state_width, DescribeState(task).size());
+    state_width = std::max(state_width, state_of(task).size());
   }
   const auto row = [&](const std::string& name, const std::string& state, const std::string& steps,
                        const std::string& step_rate, const std::string& cpu, const std::string& memory,
@@ -199,12 +239,19 @@ std::vector<std::string> StatusLines(const JobStatus& job) {
   row("TASK", "STATE", "STEPS", "STEPS/S", "CORES", "MEMORY", "VARIABLES", "TIME");
   for (const TaskStatus& task : job.tasks()) {
     if (task.state() == "down" || task.state() == "finished" || task.state() == "tensorflow") {
-      row(task.name(), DescribeState(task), "", "", "", "", "", "");
+      row(task.name(), state_of(task), "", "", "", "", "", "");
       continue;
     }
-    row(task.name(), DescribeState(task), task.steps() > 0 ? absl::StrFormat("%.0f", task.steps()) : "",
+    row(task.name(), state_of(task), task.steps() > 0 ? absl::StrFormat("%.0f", task.steps()) : "",
         Rate(task.steps_per_second()), absl::StrFormat("%.1f", task.cpu_share()), Amount(task.memory_bytes()),
         task.variables() > 0 ? Amount(task.variable_bytes()) : "", DescribeTime(task));
+  }
+  for (const TaskStatus& task : job.tasks()) {
+    for (const GradientWait& wait : task.gradient_waits()) {
+      constexpr double kWorthTelling = 1;  // every synchronous step waits for a moment
+      if (wait.seconds() < kWorthTelling) continue;
+      lines.push_back(Printable(absl::StrCat(task.name(), " ", DescribeGradientWait(wait))));
+    }
   }
   for (const TaskStatus& task : job.tasks()) {
     for (const ScalarSeries& scalar : task.scalars()) {

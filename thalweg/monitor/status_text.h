@@ -16,6 +16,15 @@ std::string DescribeTime(const TaskStatus& task);
 // The state of a task: "up", "not answering for 12 s", "not running", ...
 std::string DescribeState(const TaskStatus& task);
 
+// "12 s", "3.4 s".
+std::string ShortSeconds(double seconds);
+
+// "waits for a gradient of worker 2 for step 17, since 12 s".
+std::string DescribeGradientWait(const GradientWait& wait);
+
+// How a worker takes part in synchronous or bounded-staleness training; nullptr if no task counts it.
+const MemberStatus* FindMember(const JobStatus& job, const std::string& worker);
+
 // A line for the job, a table with a row per task, and the findings.
 std::vector<std::string> StatusLines(const JobStatus& job);
 

@@ -24,15 +24,15 @@ inline constexpr char kOncePerStepAttr[] = "_once_per_step";
 Output AccumulatorLeave(const Scope& s, Output handle, Output worker, int64_t total);
 Output AccumulatorJoin(const Scope& s, Output handle, Output worker);  // came back; -1: all did
 // Gradients since the accumulator was made, for each worker, -1 for those that
-// do not say: how many were accepted and how many were stale, and the step of
-// the last.
+// do not say: how many were accepted and how many were refused, because they
+// were too old or came twice, and the step of the last.
 struct AccumulatorLedgerResult {
   Output worker, accepted, stale, last_step;
 };
 AccumulatorLedgerResult AccumulatorLedger(const Scope& s, Output handle);
 
-// Takes that can be repeated, in numbered rounds; see accumulator.h.
-Output AccumulatorAwaitRound(const Scope& s, Output handle, Output round, int64_t required);
+// Takes that can be repeated, in numbered rounds; see accumulator.h. The gradients come from `total` workers.
+Output AccumulatorAwaitRound(const Scope& s, Output handle, Output round, int64_t required, int64_t total);
 Output AccumulatorTakeRound(const Scope& s, Output handle, Output round, DType dtype);
 SparseGradientResult SparseAccumulatorTakeRound(const Scope& s, Output handle, Output round, DType dtype);
 Output AccumulatorReset(const Scope& s, Output handle, Output step, Output round);
@@ -46,6 +46,7 @@ struct RosterJoinResult {
 // ALREADY_EXISTS if another task has the number; without a task none is compared.
 RosterJoinResult RosterJoin(const Scope& s, Output roster, Output worker, const std::string& task = "");
 Output RosterLeave(const Scope& s, Output roster, Output worker);  // -1: forgets everyone
+Output RosterExpel(const Scope& s, Output roster, Output worker);  // the others go on without it
 struct RosterMembersResult {
   Output worker, present, clock, waits;
 };

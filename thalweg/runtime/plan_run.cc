@@ -227,9 +227,9 @@ absl::Status PlanRun::RunStages(const std::vector<Stage>& stages) {
   return absl::OkStatus();
 }
 
-NodeDelay PlanRun::DelayOf(size_t wait) const {
+WaitDelay PlanRun::DelayOf(size_t wait) const {
   const Instruction& in = *waits_[wait].instruction;
-  return in.loop != nullptr ? NodeDelay() : NodeDelay{in.call.node, waits_[wait].delay_nanos};
+  return in.loop != nullptr ? WaitDelay() : WaitDelay{in.async_index, waits_[wait].delay_nanos};
 }
 
 void PlanRun::BeginWork(Wait* ended) {

@@ -27,9 +27,9 @@ struct WaitingNode {
   absl::Duration waited;
 };
 
-// A node whose end made the step go on, and how long nothing ran before that.
-struct NodeDelay {
-  const Node* node = nullptr;
+// A wait whose end made the step go on, and how long nothing ran before that.
+struct WaitDelay {
+  int32_t async_index = -1;  // of its instruction
   int64_t nanos = 0;
 };
 
@@ -66,13 +66,13 @@ class PlanRun {
 
   // Adds the nodes that wait now, those in loops too.
   void ListWaits(std::vector<WaitingNode>* nodes) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Calls `visit`, void(const NodeDelay&), for the nodes that the plan had to wait for while
-  // nothing else was left to do. Time in loops counts as computing. REQUIRES: it is done.
+  // Calls `visit`, void(const WaitDelay&), for what the plan had to wait for while nothing else
+  // was left to do. Time in loops counts as computing. REQUIRES: it is done.
   template <typename Visit>
   void ListDelays(Visit&& visit) const {
     if (!plan_.has_waits) return;
     for (size_t i = 0; i < plan_.wait_successors.size(); ++i) {
-      if (const NodeDelay delay = DelayOf(i); delay.nanos > 0) visit(delay);
+      if (const WaitDelay delay = DelayOf(i); delay.nanos > 0) visit(delay);
     }
   }
   PlanFrame& frame() { return frame_; }
@@ -85,7 +85,7 @@ class PlanRun {
   struct Wait;
   class WaitEnd;
 
-  NodeDelay DelayOf(size_t wait) const;
+  WaitDelay DelayOf(size_t wait) const;
   // A thread begins or ends to work on the plan. The time in which no thread does is the
   // delay of the wait whose end made one begin.
   void BeginWork(Wait* ended);

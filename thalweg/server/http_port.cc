@@ -200,6 +200,7 @@ void HttpPort::State::ClientChanged(void* self, MHD_Connection* connection, void
     return;
   }
   const int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+  if (state->clients_.empty()) state->changed_.SignalAll();
   state->clients_.push_back({.fd = fd, .since_nanos = NowNanos()});
   Client& added = state->clients_.back();
   added.place = std::prev(state->clients_.end());
@@ -216,7 +217,11 @@ void HttpPort::State::ClientChanged(void* self, MHD_Connection* connection, void
 void HttpPort::State::Sweep() {
   MutexLock lock(&mutex_);
   while (!closing_) {
-    changed_.WaitWithTimeout(&mutex_, kSweep);
+    if (clients_.empty()) {
+      changed_.Wait(&mutex_);
+    } else {
+      changed_.WaitWithTimeout(&mutex_, kSweep);
+    }
     const int64_t now = NowNanos();
     for (Client& client : clients_) {
       if (now - client.since_nanos > (client.silent ? kRequestNanos : kAnswerNanos)) Cut(client);

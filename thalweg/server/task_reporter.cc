@@ -168,7 +168,10 @@ std::string DefaultFlightFolder() {
 }
 
 TaskReporter::TaskReporter(TaskReporterOptions options)
-    : options_(std::move(options)), oom_kills_(OomKills()), checkpoint_(options_.monitor, &PosixFileSystem()) {
+    : options_(std::move(options)),
+      oom_kills_(OomKills()),
+      known_oom_kills_(oom_kills_),
+      checkpoint_(options_.monitor, &PosixFileSystem()) {
   for (const TaskId& task : options_.cluster.tasks()) {
     names_[options_.cluster.Address(task).value_or("")] = ShortTaskName(task.ToString());
   }
@@ -304,23 +307,36 @@ void TaskReporter::NoteMembers() {
       if (const auto* const reported = dynamic_cast<const ReportedResource*>(resource.get())) reported->Report(&report);
     }
   }
-  for (const auto& [worker, takes_part] : report.members) {
-    const auto before = members_.find(worker);
-    if (before == members_.end() || before->second == takes_part) continue;
-    if (takes_part) {
-      options_.monitor->AddEvent("worker back",
-                                 absl::StrCat("worker ", worker, " takes part in synchronous steps again"));
+  for (const auto& [number, member] : report.members) {
+    const auto known = members_.find(number);
+    // It may have come and been expelled since the last look.
+    const ResourceReport::Member before = known == members_.end() ? ResourceReport::Member() : known->second;
+    if (before == member) continue;
+    const std::string worker = WorkerName(absl::StrCat("worker ", number));
+    if (member.expelled) {
+      options_.monitor->AddEvent("worker expelled",
+                                 absl::StrCat(worker, " held up the others: the training goes on without it"));
+    } else if (!member.present) {
+      options_.monitor->AddEvent("worker left", absl::StrCat(worker, " has ended its part of the training",
+                                                             before.expelled ? ", after it was expelled" : ""));
     } else {
-      options_.monitor->AddEvent(
-          "worker left", absl::StrCat("synchronous steps go on without worker ", worker,
-                                      ": it has ended, or the chief has expelled it because it sent no gradients"));
+      options_.monitor->AddEvent("worker back", absl::StrCat(worker, " takes part in the training again"));
     }
   }
   members_ = std::move(report.members);
 }
 
+double TaskReporter::NoteOomKills() const {
+  const double kills = OomKills();
+  MutexLock lock(&mutex_);
+  if (kills > known_oom_kills_) oom_kill_nanos_ = NowNanos();
+  known_oom_kills_ = kills;
+  return std::max(0.0, kills - oom_kills_);
+}
+
 void TaskReporter::Sample() {
   NoteMembers();
+  NoteOomKills();
   const int64_t global_step = GlobalStep();
   // A series is made of it where the global step is known.
   if (const double rate = LastLearningRate(); global_step >= 0 && !std::isnan(rate)) {
@@ -350,6 +366,19 @@ void TaskReporter::Sample() {
 std::string TaskReporter::PeerName(const std::string& address) const {
   const auto it = names_.find(address);
   return it == names_.end() ? address : it->second;
+}
+
+// SyncReplicas counts a chief as the last of the workers.
+std::string TaskReporter::WorkerName(const std::string& reported) const {
+  std::string name = reported.empty() ? "any worker" : Utf8Text(ShortTaskName(reported));
+  const auto has = [&](const char* task) {
+    return std::any_of(names_.begin(), names_.end(), [&](const auto& known) { return known.second == task; });
+  };
+  if (!absl::StartsWith(name, "worker ") || has(name.c_str())) return name;
+  for (const char* chief : {"chief 0", "master 0"}) {
+    if (has(chief)) return chief;
+  }
+  return name;
 }
 
 void TaskReporter::FillTraffic(TaskStatus* status) const {
@@ -417,7 +446,7 @@ void TaskReporter::FillResources(TaskStatus* status) const {
     queue->set_capacity(static_cast<double>(report.queues[i].capacity));
   }
   for (const auto& [worker, gradients] : report.gradients) {
-    const std::string name = worker.empty() ? "any worker" : Utf8Text(ShortTaskName(worker));
+    const std::string name = WorkerName(worker);
     GradientCount* count = nullptr;
     for (GradientCount& known : *status->mutable_gradients()) {
       if (known.worker() == name) count = &known;  // it has updated variables directly, too
@@ -426,13 +455,38 @@ void TaskReporter::FillResources(TaskStatus* status) const {
     count->set_worker(name);
     count->set_accepted(static_cast<double>(gradients.accepted));
     count->set_stale(static_cast<double>(gradients.stale));
+    count->set_dropped(static_cast<double>(gradients.dropped));
   }
+  FillSynchronization(report, status);
   if (const double rate = LastLearningRate(); !std::isnan(rate)) {
     status->set_has_learning_rate(true);
     status->set_learning_rate(rate);
   }
   if (report.accumulators > 0) {
     for (const int64_t n : report.staleness) status->add_staleness(static_cast<double>(n));
+  }
+}
+
+double TaskReporter::SecondsSinceOomKill() const {
+  MutexLock lock(&mutex_);
+  return oom_kill_nanos_ == 0 ? -1 : static_cast<double>(NowNanos() - oom_kill_nanos_) * 1e-9;
+}
+
+void TaskReporter::FillSynchronization(const ResourceReport& report, TaskStatus* status) const {
+  const int64_t now = NowNanos();
+  for (const auto& [number, member] : report.members) {
+    MemberStatus* const out = status->add_members();
+    out->set_worker(WorkerName(absl::StrCat("worker ", number)));
+    out->set_state(member.present ? "present" : member.expelled ? "expelled" : "left");
+    if (!member.present) out->set_seconds(static_cast<double>(now - member.left_nanos) * 1e-9);
+  }
+  for (const auto& [step, wait] : report.gradient_waits) {
+    GradientWait* const out = status->add_gradient_waits();
+    out->set_step(static_cast<double>(step));
+    out->set_have(static_cast<double>(wait.have));
+    out->set_wanted(static_cast<double>(wait.wanted));
+    for (const std::string& worker : wait.missing) out->add_missing(WorkerName(worker));
+    out->set_seconds(static_cast<double>(now - wait.since_nanos) * 1e-9);
   }
 }
 
@@ -443,7 +497,8 @@ void TaskReporter::Fill(const GetMonitorRequest& request, TaskStatus* status) co
   status->set_memory_bytes(ResidentBytes());
   status->set_memory_limit_bytes(static_cast<double>(MachineMemoryBytes()));
   status->set_cpu_seconds(CpuSeconds());
-  status->set_oom_kills(std::max(0.0, OomKills() - oom_kills_));
+  status->set_oom_kills(NoteOomKills());
+  status->set_seconds_since_oom_kill(SecondsSinceOomKill());
   status->set_threads(static_cast<int>(ThreadIds().size()));
   options_.sessions(status);
   FillTraffic(status);

@@ -16,6 +16,7 @@
 #include "thalweg/base/thread.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/kernel/device.h"
+#include "thalweg/kernel/resource_report.h"
 #include "thalweg/kernel/variable.h"
 #include "thalweg/monitor/task_monitor.h"
 #include "thalweg/monitor/traffic.h"
@@ -78,6 +79,12 @@ class TaskReporter {
   double BytesOf(Variable& variable, std::map<const Variable*, double>* sizes) const;
   int64_t GlobalStep() const;  // -1: it is not here
   std::string PeerName(const std::string& address) const;
+  // "worker 1", for a task that a resource has named, or for a worker that it knows by its number.
+  std::string WorkerName(const std::string& reported) const;
+  // Looks how many processes the kernel has killed for lack of memory, and returns their number since the task began.
+  double NoteOomKills() const;
+  double SecondsSinceOomKill() const;  // -1: there was none
+  void FillSynchronization(const ResourceReport& report, TaskStatus* status) const;
   void FillTraffic(TaskStatus* status) const;
   void FillResources(TaskStatus* status) const;
   double LastLearningRate() const;  // NaN: no variable was updated here
@@ -94,8 +101,10 @@ class TaskReporter {
   int dumps_ ABSL_GUARDED_BY(mutex_) = 0;
   mutable std::map<const Variable*, double> sizes_ ABSL_GUARDED_BY(mutex_);  // when they were last looked at
   const double oom_kills_;                                                   // of the machine, before this task
+  mutable double known_oom_kills_ ABSL_GUARDED_BY(mutex_);                   // at the last look
+  mutable int64_t oom_kill_nanos_ ABSL_GUARDED_BY(mutex_) = 0;               // when their number last grew
   // Only for thread_.
-  std::map<int64_t, bool> members_;  // workers of synchronous steps: whether they took part
+  std::map<int64_t, ResourceReport::Member> members_;  // as of the last sample
   int64_t dumped_faults_ = 0;
   int64_t dumped_nanos_ = 0;
   int64_t dump_pause_nanos_ = 0;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "thalweg/base/clock.h"
 #include "thalweg/base/file_system.h"
 #include "thalweg/base/folder_testlib.h"
 #include "thalweg/kernel/resource_report.h"
@@ -22,6 +23,7 @@
 namespace thalweg {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -35,14 +37,14 @@ class Workers : public Resource, public ReportedResource {
     MutexLock lock(&mutex_);
     report->members = members_;
   }
-  void Set(int64_t worker, bool takes_part) {
+  void Set(int64_t worker, const ResourceReport::Member& member) {
     MutexLock lock(&mutex_);
-    members_[worker] = takes_part;
+    members_[worker] = member;
   }
 
  private:
   mutable Mutex mutex_;
-  std::map<int64_t, bool> members_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, ResourceReport::Member> members_ ABSL_GUARDED_BY(mutex_);
 };
 
 class TaskReporterTest : public ::testing::Test {
@@ -142,7 +144,7 @@ TEST_F(TaskReporterTest, DumpsIntoTheDefaultFolderAreBounded) {
   unsetenv("TMPDIR");
 }
 
-TEST_F(TaskReporterTest, TellsWhoLeavesSynchronousTrainingAndComesBack) {
+TEST_F(TaskReporterTest, TellsWhoLeavesTheTrainingIsExpelledAndComesBack) {
   const auto workers = std::make_shared<Workers>();
   ASSERT_TRUE(devices_.devices()[0]->resources().Create("", "workers", workers).ok());
   options_.sample = true;
@@ -159,18 +161,40 @@ TEST_F(TaskReporterTest, TellsWhoLeavesSynchronousTrainingAndComesBack) {
       } while (status.scalars(0).values_size() == 0 || status.scalars(0).values(0) != value);
     }
   };
-  workers->Set(0, true);
-  workers->Set(1, true);
+  workers->Set(0, {});
+  workers->Set(1, {});
+  workers->Set(2, {.present = false, .expelled = true, .left_nanos = NowNanos() - 5'000'000'000});
   sampled();
-  workers->Set(1, false);
+  workers->Set(1, {.present = false, .left_nanos = NowNanos()});
   sampled();
-  workers->Set(1, true);
+  workers->Set(1, {});
   sampled();
   const TaskStatus status = StatusOf(reporter);
-  ASSERT_EQ(status.events_size(), 2);
-  EXPECT_EQ(status.events(0).kind(), "worker left");
-  EXPECT_THAT(status.events(0).text(), HasSubstr("go on without worker 1"));
-  EXPECT_EQ(status.events(1).kind(), "worker back");
+  std::vector<std::string> events;
+  for (const MonitorEvent& event : status.events()) events.push_back(absl::StrCat(event.kind(), ": ", event.text()));
+  EXPECT_THAT(events, ElementsAre("worker expelled: worker 2 held up the others: the training goes on without it",
+                                  "worker left: worker 1 has ended its part of the training",
+                                  "worker back: worker 1 takes part in the training again"));
+  ASSERT_EQ(status.members_size(), 3);
+  EXPECT_EQ(status.members(1).state(), "present");
+  EXPECT_EQ(status.members(2).worker(), "worker 2");
+  EXPECT_EQ(status.members(2).state(), "expelled");
+  EXPECT_GE(status.members(2).seconds(), 5);
+}
+
+// SyncReplicas gives the chief the last number.
+TEST_F(TaskReporterTest, TheChiefHasTheNameOfItsTask) {
+  ASSERT_TRUE(cluster_.AddTask({"chief", 0}, "localhost:2223").ok());
+  ASSERT_TRUE(cluster_.AddTask({"worker", 0}, "localhost:2224").ok());
+  options_.cluster = cluster_;
+  const auto workers = std::make_shared<Workers>();
+  ASSERT_TRUE(devices_.devices()[0]->resources().Create("", "workers", workers).ok());
+  workers->Set(0, {});
+  workers->Set(1, {});
+  const TaskStatus status = StatusOf(TaskReporter(options_));
+  ASSERT_EQ(status.members_size(), 2);
+  EXPECT_EQ(status.members(0).worker(), "worker 0");
+  EXPECT_EQ(status.members(1).worker(), "chief 0");
 }
 
 TEST_F(TaskReporterTest, ThreadsSayWhatTheyWaitFor) {

@@ -22,7 +22,7 @@ TEST(WaitReason, AccumulatorsWaitForGradientsAndQueuesForInput) {
   const Scope s = graph.root();
   const Output accumulator = ConditionalAccumulator(s, kFloat, Shape());
   for (const Output& waits : {AccumulatorTakeGradient(s, accumulator, 1, kFloat),
-                              AccumulatorAwaitRound(s, accumulator, Const(s, int64_t{0}), 2)}) {
+                              AccumulatorAwaitRound(s, accumulator, Const(s, int64_t{0}), 2, 2)}) {
     const WaitReason reason = ReasonOf(waits);
     EXPECT_EQ(reason.phase, WaitReason::Phase::kWait) << waits.node->op();
     EXPECT_EQ(std::string(reason.kind), "gradients") << waits.node->op();

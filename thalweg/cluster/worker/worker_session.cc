@@ -65,6 +65,15 @@ int CountSaves(const Graph& graph) {
   return saves;
 }
 
+std::vector<WaitReason> WaitReasonsOf(const Plan& plan) {
+  std::vector<WaitReason> reasons(plan.wait_successors.size());
+  for (const Instruction& in : plan.code) {
+    const bool waits = in.async && in.loop == nullptr;  // the time in loops counts as computing
+    if (waits) reasons[static_cast<size_t>(in.async_index)] = WaitReasonOf(*in.call.node);
+  }
+  return reasons;
+}
+
 }  // namespace
 
 Device* WorkerSession::FindDevice(const std::string& name) const {
@@ -115,6 +124,7 @@ absl::StatusOr<std::string> WorkerSession::Register(const tensorflow::RegisterGr
   graphs.whole->has_transfers = HasTransfers(graphs.whole->executable->graph);
   graphs.whole->trains = IsTraining(graphs.whole->executable->graph);
   graphs.whole->saves = CountSaves(graphs.whole->executable->graph);
+  graphs.whole->wait_reasons = WaitReasonsOf(graphs.whole->executable->plan);
   if (UsesCollectives(graphs.whole->executable->graph)) {
     const std::string& leader = request.config_proto().experimental().collective_group_leader();
     graphs.whole->collectives = std::make_shared<GraphCollectives>(

@@ -15,6 +15,7 @@
 #include "thalweg/cluster/worker/sender_clock.h"
 #include "thalweg/cluster/worker/step_rendezvous.h"
 #include "thalweg/cluster/worker/update_ledger.h"
+#include "thalweg/cluster/worker/wait_reason.h"
 #include "thalweg/cluster/worker/worker.h"
 #include "thalweg/kernel/device.h"
 #include "thalweg/runtime/plan.h"
@@ -34,6 +35,7 @@ class RegisteredGraph {
   int saves = 0;                                  // the number of nodes that write variables to a checkpoint
   std::shared_ptr<GraphCollectives> collectives;  // if it has any
   std::shared_ptr<const TransferRules> rules;
+  std::vector<WaitReason> wait_reasons;  // by Instruction::async_index; looked up here because every step needs them
 };
 
 // Thread-safe.

@@ -217,9 +217,9 @@ void WorkerStep::Record(const absl::Status& status) {
   static thread_local WaitSums waits;  // allocates no memory once it is warm
   waits.Clear();
   if (execution_.has_value()) {
-    execution_->ListDelays([&](const NodeDelay& delay) {
+    execution_->ListDelays([&](const WaitDelay& delay) {
       record.compute_nanos -= delay.nanos;
-      const WaitReason reason = WaitReasonOf(*delay.node);
+      const WaitReason& reason = graph_->wait_reasons[static_cast<size_t>(delay.async_index)];
       if (reason.phase == WaitReason::Phase::kInput) {
         record.input_nanos += delay.nanos;
         return;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "thalweg/base/clock.h"
 #include "thalweg/base/simd.h"
 #include "thalweg/base/status.h"
 #include "thalweg/ops/data_flow/roster.h"
@@ -197,9 +198,16 @@ absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient
     entry.last_step = local_step;
     const int64_t oldest = static_cast<int64_t>(staleness_.size()) - 1;
     ++staleness_[static_cast<size_t>(std::clamp<int64_t>(global_step_ - local_step, 0, oldest))];
-    if (local_step < global_step_ || (once && given_.contains(worker))) {
-      ++entry.stale;
-      if (of_source != nullptr) ++of_source->stale;
+    const auto count = [&](int64_t Entry::*what) {
+      ++(entry.*what);
+      if (of_source != nullptr) ++(of_source->*what);
+    };
+    if (local_step < global_step_) {
+      count(&Entry::stale);
+      return absl::OkStatus();
+    }
+    if (once && entry.held > 0) {
+      count(&Entry::repeated);
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(Check(gradient));
@@ -209,10 +217,9 @@ absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient
       gradients_.push_back(std::move(sum));
     }
     gradients_.push_back(std::move(gradient));
-    given_.insert(worker);
     ++count_;
-    ++entry.accepted;
-    if (of_source != nullptr) ++of_source->accepted;
+    count(&Entry::accepted);
+    count(&Entry::held);
     takes_.Flush(&ended);
   }
   WaitList::End(std::move(ended));
@@ -226,9 +233,9 @@ void Accumulator::Take(int64_t required, const WaitingCaller& caller, TakeDone d
   const auto taken = std::make_shared<Gradients>();
   takes_.Start(
       shared_from_this(), &mutex_, "TakeGrad", caller,
-      [this, required, taken](absl::Status*) {
+      [this, required, taken, since_nanos = int64_t{0}](absl::Status*) mutable {
         mutex_.AssertHeld();
-        if (!HasEnough(required)) return false;
+        if (!HasEnough(required, /*total=*/0, &since_nanos)) return false;
         *taken = TakeAll();
         return true;
       },
@@ -236,14 +243,30 @@ void Accumulator::Take(int64_t required, const WaitingCaller& caller, TakeDone d
       [this](WaitList::Ended* ended) { takes_.Flush(ended); });
 }
 
-bool Accumulator::HasEnough(int64_t required) const {
-  return count_ >= Quorum(required, total_, static_cast<int64_t>(left_.size()));
+int64_t Accumulator::NumWanted(int64_t required) const {
+  return Quorum(required, total_, static_cast<int64_t>(left_.size()));
+}
+
+bool Accumulator::HasEnough(int64_t required, int64_t total, int64_t* since_nanos) {
+  if (count_ >= NumWanted(required)) return true;
+  if (*since_nanos == 0) *since_nanos = NowNanos();
+  wait_ = {.required = required, .total = total, .since_nanos = *since_nanos};
+  return false;
 }
 
 Accumulator::Gradients Accumulator::TakeAll() {
-  given_.clear();
-  count_ = 0;
   ++global_step_;
+  return Empty(/*dropped=*/false);
+}
+
+Accumulator::Gradients Accumulator::Empty(bool dropped) {
+  const auto empty = [dropped](Entry& entry) {
+    if (dropped) entry.dropped += entry.held;
+    entry.held = 0;
+  };
+  for (auto& [worker, entry] : ledger_) empty(entry);
+  for (auto& [source, entry] : sources_) empty(entry);
+  count_ = 0;
   return std::exchange(gradients_, {});
 }
 
@@ -252,15 +275,15 @@ absl::Status Accumulator::CheckRound(int64_t round) const {
   return Aborted("Round ", round, " of a synchronous training is over: its accumulators are at round ", round_);
 }
 
-void Accumulator::AwaitRound(int64_t required, int64_t round, const WaitingCaller& caller, Done done) {
+void Accumulator::AwaitRound(int64_t required, int64_t total, int64_t round, const WaitingCaller& caller, Done done) {
   takes_.Start(
       shared_from_this(), &mutex_, "AwaitRound", caller,
-      [this, required, round](absl::Status* status) {
+      [this, required, total, round, since_nanos = int64_t{0}](absl::Status* status) mutable {
         mutex_.AssertHeld();
         *status = CheckRound(round);
         if (!status->ok() || round == round_) return true;
         taken_.clear();
-        return HasEnough(required);
+        return HasEnough(required, total, &since_nanos);
       },
       [done = std::move(done)](const absl::Status& status) mutable { done(status); },
       [this](WaitList::Ended* ended) { takes_.Flush(ended); });
@@ -281,7 +304,7 @@ void Accumulator::Reset(int64_t step, int64_t round) {
   WaitList::Ended ended;
   {
     MutexLock lock(&mutex_);
-    TakeAll();
+    Empty(/*dropped=*/true);
     taken_.clear();
     global_step_ = step;
     round_ = round;
@@ -295,9 +318,7 @@ void Accumulator::SetGlobalStep(int64_t step) {
   if (step < global_step_) {
     LOG(WARNING) << "the step of an accumulator is set back from " << global_step_ << " to " << step
                  << "; its gradients are dropped";
-    gradients_.clear();  // they belong to variables that were replaced
-    given_.clear();
-    count_ = 0;
+    Empty(/*dropped=*/true);  // they belong to variables that were replaced
   }
   global_step_ = step;
 }
@@ -311,23 +332,42 @@ int64_t Accumulator::accepted() const {
   for (const auto& [worker, entry] : ledger()) n += entry.accepted;
   return n;
 }
-int64_t Accumulator::stale() const {
+int64_t Accumulator::refused() const {
   int64_t n = 0;
-  for (const auto& [worker, entry] : ledger()) n += entry.stale;
+  for (const auto& [worker, entry] : ledger()) n += entry.refused();
   return n;
 }
 void Accumulator::Report(ResourceReport* report) const {
   MutexLock lock(&mutex_);
   ++report->accumulators;
   const auto add = [&](const std::string& worker, const Entry& entry) {
-    report->gradients[worker].accepted += entry.accepted;
-    report->gradients[worker].stale += entry.stale;
+    ResourceReport::Gradients& sum = report->gradients[worker];
+    sum.accepted += entry.accepted;
+    sum.stale += entry.stale;
+    sum.dropped += entry.repeated + entry.dropped;
   };
   for (const auto& [worker, entry] : ledger_) {
     if (worker != kUnknownWorker) add(absl::StrCat("worker ", worker), entry);
   }
   for (const auto& [source, entry] : sources_) add(source, entry);
   for (size_t i = 0; i < staleness_.size(); ++i) report->staleness[i] += staleness_[i];
+  if (takes_.size() > 0) ReportWait(report);
+}
+
+void Accumulator::ReportWait(ResourceReport* report) const {
+  const auto [known, is_new] = report->gradient_waits.try_emplace(global_step_);
+  ResourceReport::GradientWait& wait = known->second;
+  wait.have = is_new ? count_ : std::min(wait.have, count_);
+  wait.wanted = std::max(wait.wanted, NumWanted(wait_.required));
+  wait.since_nanos = is_new ? wait_.since_nanos : std::min(wait.since_nanos, wait_.since_nanos);
+  for (int64_t worker = 0; worker < wait_.total; ++worker) {
+    const auto entry = ledger_.find(worker);
+    const bool given = entry != ledger_.end() && entry->second.held > 0;
+    if (!given && !left_.contains(worker)) wait.missing.insert(absl::StrCat("worker ", worker));
+  }
+  for (const auto& [source, entry] : sources_) {
+    if (entry.held == 0) wait.missing.insert(source);
+  }
 }
 
 Accumulator::Ledger Accumulator::ledger() const {
@@ -357,7 +397,7 @@ void Accumulator::Join(int64_t worker) {
 
 std::string Accumulator::Describe() const {
   return absl::StrCat("an accumulator of ", ToString(options_.dtype), " ", options_.shape.ToString(), ": ", accepted(),
-                      " gradients accepted, ", stale(), " stale");
+                      " gradients accepted, ", refused(), " refused");
 }
 
 }  // namespace thalweg

@@ -50,11 +50,15 @@ class Accumulator : public Resource, public ReportedResource, public std::enable
 
   const AccumulatorConfig& options() const { return options_; }
 
-  // How many gradients of a worker were accepted and refused.
+  // What became of the gradients of a worker.
   struct Entry {
     int64_t accepted = 0;
-    int64_t stale = 0;  // refused: too old, or a repetition
+    int64_t stale = 0;     // refused: too old
+    int64_t repeated = 0;  // refused: from a step that was run again
+    int64_t dropped = 0;   // accepted, but the variables got other values before they were taken
+    int64_t held = 0;      // accepted and not yet taken
     int64_t last_step = -1;
+    int64_t refused() const { return stale + repeated; }
   };
   using Ledger = std::map<int64_t, Entry>;
   static constexpr int64_t kUnknownWorker = -1;
@@ -73,9 +77,10 @@ class Accumulator : public Resource, public ReportedResource, public std::enable
   // Rounds: takes that can be repeated. The one who takes numbers its takes, and learns of a take whose answer was
   // lost by repeating it. The next take has the number `round() + 1`. ABORTED for all other rounds.
   //
-  // Calls `done` when the gradients of the round can be taken or have been taken. Forgets those of earlier rounds.
+  // Calls `done` when the gradients of the round can be taken or have been taken. Forgets those of earlier rounds. The
+  // gradients come from the workers 0 to `total` - 1; 0: it is not known from whom.
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
-  void AwaitRound(int64_t required, int64_t round, const WaitingCaller& caller, Done done);
+  void AwaitRound(int64_t required, int64_t total, int64_t round, const WaitingCaller& caller, Done done);
   // Takes all gradients and increments the step, or returns the gradients that the round has taken before.
   absl::StatusOr<Gradients> TakeRound(int64_t round);
   // The variables have got new values, which belong to `step`. Drops all gradients; the next round is `round + 1`.
@@ -89,9 +94,9 @@ class Accumulator : public Resource, public ReportedResource, public std::enable
   void Join(int64_t worker);
 
   int64_t num_accumulated() const;
-  // Totals since its creation. Every dropped gradient is counted.
+  // Totals since its creation. Every refused gradient is counted.
   int64_t accepted() const;
-  int64_t stale() const;
+  int64_t refused() const;
   Ledger ledger() const;
 
   std::string Describe() const override;
@@ -100,8 +105,14 @@ class Accumulator : public Resource, public ReportedResource, public std::enable
  private:
   absl::Status Check(const AccumulatedGradient& gradient) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckRound(int64_t round) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool HasEnough(int64_t required) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t NumWanted(int64_t required) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether there are enough gradients. Otherwise notes that a call waits for them since `*since_nanos`, which it sets
+  // when it is 0.
+  bool HasEnough(int64_t required, int64_t total, int64_t* since_nanos) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Gradients TakeAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Removes and returns all gradients, which will be used or dropped.
+  Gradients Empty(bool dropped) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReportWait(ResourceReport* report) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const AccumulatorConfig options_;
   mutable Mutex mutex_;
@@ -111,12 +122,15 @@ class Accumulator : public Resource, public ReportedResource, public std::enable
   Ledger ledger_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Entry> sources_ ABSL_GUARDED_BY(mutex_);  // what ledger_ has of kUnknownWorker, by task
   std::array<int64_t, ResourceReport::kAges> staleness_ ABSL_GUARDED_BY(mutex_){};  // gradients by age in steps
-  std::set<int64_t> given_ ABSL_GUARDED_BY(mutex_);  // workers with a gradient in gradients_
   std::set<int64_t> left_ ABSL_GUARDED_BY(mutex_);
   int64_t total_ ABSL_GUARDED_BY(mutex_) = 0;  // number of workers; set when one leaves
   int64_t round_ ABSL_GUARDED_BY(mutex_) = 0;  // the last round that has taken gradients
   Gradients taken_ ABSL_GUARDED_BY(mutex_);    // the gradients of that round, until the next one begins
   WaitList takes_{/*in_order=*/true};          // guarded by mutex_
+  // What the first call of takes_ waits for, if there is one.
+  struct {
+    int64_t required = 0, total = 0, since_nanos = 0;
+  } wait_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Adds up gradients in their order of arrival. With `mean`, divides each sparse row by the number of

@@ -218,6 +218,7 @@ class AwaitRoundKernel final : public AsyncKernel {
  public:
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(required_, init.Attr<int64_t>("required"));
+    ASSIGN_OR_RETURN(total_, init.Attr<int64_t>("total"));
     return absl::OkStatus();
   }
   void ComputeAsync(KernelContext& c, Done done) override {
@@ -226,12 +227,12 @@ class AwaitRoundKernel final : public AsyncKernel {
     const absl::StatusOr<int64_t> round = StepOf(c, "round");
     if (!round.ok()) return done(round.status());
     (*accumulator)
-        ->AwaitRound(required_, *round, {.cancellation = c.step().cancellation, .pool = c.step().pool},
+        ->AwaitRound(required_, total_, *round, {.cancellation = c.step().cancellation, .pool = c.step().pool},
                      std::move(done));
   }
 
  private:
-  int64_t required_ = 1;
+  int64_t required_ = 1, total_ = 1;
 };
 
 // Unlike a take that waits, this one can be repeated: the accumulator keeps the gradients of the round until the next
@@ -304,7 +305,7 @@ absl::Status ReadLedger(KernelContext& c) {
   for (const auto& [worker, entry] : ledger) {
     columns[0][row] = worker;
     columns[1][row] = entry.accepted;
-    columns[2][row] = entry.stale;
+    columns[2][row] = entry.refused();
     columns[3][row++] = entry.last_step;
   }
   return absl::OkStatus();
@@ -377,6 +378,7 @@ Op AwaitRoundOp(absl::string_view name) {
   return AccumulatorUser(name)
       .Input("round: int64")
       .Attr("required: int >= 1")
+      .Attr("total: int >= 1")
       .Shape(SecondIsScalar)
       .Kernel<AwaitRoundKernel>();
 }
@@ -501,8 +503,9 @@ AccumulatorLedgerResult AccumulatorLedger(const Scope& s, Output handle) {
   return {node->out(0), node->out(1), node->out(2), node->out(3)};
 }
 
-Output AccumulatorAwaitRound(const Scope& s, Output handle, Output round, int64_t required) {
-  return s.Add("Thalweg" + FormOf(handle, "AccumulatorAwaitRound"), {handle, round}, {{"required", required}});
+Output AccumulatorAwaitRound(const Scope& s, Output handle, Output round, int64_t required, int64_t total) {
+  return s.Add("Thalweg" + FormOf(handle, "AccumulatorAwaitRound"), {handle, round},
+               {{"required", required}, {"total", total}});
 }
 Output AccumulatorTakeRound(const Scope& s, Output handle, Output round, DType dtype) {
   return s.Add("ThalwegResourceAccumulatorTakeRound", {handle, round}, {{"dtype", dtype}});

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "absl/strings/str_join.h"
 #include "thalweg/kernel/op_testlib.h"
 #include "thalweg/ops/data_flow_ops.h"
 
@@ -47,20 +48,20 @@ TEST_F(AccumulatorTest, TakesTheMeanOfWhatIsThere) {
   EXPECT_EQ(a->num_accumulated(), 0);
   // The step is 1 now.
   EXPECT_TRUE(a->Apply(0, Dense({9, 9})).ok());
-  EXPECT_EQ(a->stale(), 1);
+  EXPECT_EQ(a->refused(), 1);
   EXPECT_TRUE(a->Apply(1, Dense({7, 8})).ok());
   EXPECT_THAT(log_, ElementsAre("first: 2 float [2] [2 3.5]", "second: 1 float [2] [7 8]"));
   EXPECT_EQ(a->accepted(), 3);
-  EXPECT_EQ(a->Describe(), "an accumulator of float [2]: 3 gradients accepted, 1 stale");
+  EXPECT_EQ(a->Describe(), "an accumulator of float [2]: 3 gradients accepted, 1 refused");
   a->SetGlobalStep(10);
   EXPECT_TRUE(a->Apply(9, Dense({7, 8})).ok());
-  EXPECT_EQ(a->stale(), 2);
+  EXPECT_EQ(a->refused(), 2);
 }
 
 TEST_F(AccumulatorTest, ARoundCanBeTakenAgain) {
   const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.shape = {1}});
   const auto await = [&](int64_t round) {
-    a->AwaitRound(2, round, {}, [this, round](const absl::Status& status) {
+    a->AwaitRound(2, 2, round, {}, [this, round](const absl::Status& status) {
       log_.push_back(absl::StrCat(round, " ", absl::StatusCodeToString(status.code())));
     });
     return std::exchange(log_, {});
@@ -132,7 +133,8 @@ TEST_F(AccumulatorTest, AWorkerCountsOncePerStep) {
   ASSERT_TRUE(a->Apply(0, Dense({3}), 0, /*once=*/true).ok());
   EXPECT_THAT(log_, ElementsAre("first: 2 float [1] [2]"));
   EXPECT_EQ(a->ledger().at(1).accepted, 1);
-  EXPECT_EQ(a->ledger().at(1).stale, 1);
+  EXPECT_EQ(a->ledger().at(1).stale, 0);
+  EXPECT_EQ(a->ledger().at(1).repeated, 1);
   ASSERT_TRUE(a->Apply(1, Dense({5}), 1, /*once=*/true).ok());  // the next step
   EXPECT_EQ(a->num_accumulated(), 1);
   // The training goes back to an older step: what is there is not of it.
@@ -140,6 +142,80 @@ TEST_F(AccumulatorTest, AWorkerCountsOncePerStep) {
   EXPECT_EQ(a->num_accumulated(), 0);
   ASSERT_TRUE(a->Apply(0, Dense({7}), 1, /*once=*/true).ok());
   EXPECT_EQ(a->num_accumulated(), 1);
+  EXPECT_EQ(a->ledger().at(1).accepted, 3);
+  EXPECT_EQ(a->ledger().at(1).dropped, 1);
+}
+
+// Every gradient that an update did not use is one of them.
+TEST_F(AccumulatorTest, ReportsStaleAndDroppedGradients) {
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.shape = {1}});
+  a->Reset(5, 100);
+  ASSERT_TRUE(a->Apply(5, Dense({1}), 0, /*once=*/true).ok());
+  ASSERT_TRUE(a->Apply(5, Dense({1}), 0, /*once=*/true).ok());  // repeated
+  ASSERT_TRUE(a->Apply(4, Dense({1}), 1, /*once=*/true).ok());  // stale
+  const auto report = [&](const std::string& worker) {
+    ResourceReport report;
+    a->Report(&report);
+    const ResourceReport::Gradients& sums = report.gradients[worker];
+    return absl::StrCat(sums.accepted, " ", sums.stale, " ", sums.dropped);
+  };
+  EXPECT_EQ(report("worker 0"), "1 0 1");
+  EXPECT_EQ(report("worker 1"), "0 1 0");
+  a->Reset(0, 200);  // the variables were restored from a checkpoint
+  EXPECT_EQ(report("worker 0"), "1 0 2");
+  a->Reset(0, 300);
+  EXPECT_EQ(report("worker 0"), "1 0 2") << "nothing was there";
+  ASSERT_TRUE(a->Apply(0, Dense({1}), Accumulator::kUnknownWorker, false, "/job:worker/task:3").ok());
+  a->Reset(0, 400);
+  EXPECT_EQ(report("/job:worker/task:3"), "1 0 1");
+}
+
+TEST_F(AccumulatorTest, ReportsWhoseGradientsAreAwaited) {
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.shape = {1}});
+  const auto waits = [&] {
+    ResourceReport report;
+    a->Report(&report);
+    std::string text;
+    for (const auto& [step, wait] : report.gradient_waits) {
+      EXPECT_GT(wait.since_nanos, 0);
+      absl::StrAppend(&text, "step ", step, ": ", wait.have, " of ", wait.wanted, " without ",
+                      absl::StrJoin(wait.missing, ", "));
+    }
+    return text;
+  };
+  a->Reset(7, 100);
+  EXPECT_EQ(waits(), "") << "nobody waits";
+  a->AwaitRound(3, 3, 101, {}, [](const absl::Status&) {});
+  EXPECT_EQ(waits(), "step 7: 0 of 3 without worker 0, worker 1, worker 2");
+  ASSERT_TRUE(a->Apply(7, Dense({1}), 1, /*once=*/true).ok());
+  EXPECT_EQ(waits(), "step 7: 1 of 3 without worker 0, worker 2");
+  a->Leave(2, 3);
+  EXPECT_EQ(waits(), "step 7: 1 of 2 without worker 0");
+  ASSERT_TRUE(a->Apply(7, Dense({1}), 0, /*once=*/true).ok());
+  EXPECT_EQ(waits(), "");
+}
+
+// TensorFlow's SyncReplicasOptimizer does not number its workers.
+TEST_F(AccumulatorTest, WorkersWithoutNumbersAreAwaitedByTheirTasks) {
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.shape = {1}});
+  const auto apply = [&](int64_t step, const char* source) {
+    ASSERT_TRUE(a->Apply(step, Dense({1}), Accumulator::kUnknownWorker, /*once=*/false, source).ok());
+  };
+  const auto missing = [&] {
+    ResourceReport report;
+    a->Report(&report);
+    return report.gradient_waits.empty() ? std::set<std::string>() : report.gradient_waits.begin()->second.missing;
+  };
+  apply(0, "/job:worker/task:0");
+  apply(0, "/job:worker/task:1");
+  Cancellation cancellation;
+  a->Take(2, {}, Taken("first"));
+  a->Take(2, {.cancellation = &cancellation}, Taken("second"));
+  EXPECT_THAT(missing(), ElementsAre("/job:worker/task:0", "/job:worker/task:1"));
+  apply(1, "/job:worker/task:1");
+  EXPECT_THAT(missing(), ElementsAre("/job:worker/task:0"));
+  cancellation.Cancel(absl::CancelledError("why"));
+  EXPECT_THAT(missing(), ElementsAre()) << "nobody waits any more";
 }
 
 TEST_F(AccumulatorTest, SparseRowsAreAveragedEach) {

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "thalweg/base/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/ops/roster_ops.h"
 
@@ -31,6 +32,7 @@ Roster::Member& Roster::JoinLocked(int64_t worker) {
   const int64_t slowest = Slowest();
   Member& member = members_[worker];
   member.present = true;
+  member.expelled = false;
   if (slowest >= 0) member.clock = slowest;
   return member;
 }
@@ -49,11 +51,14 @@ absl::StatusOr<std::unique_ptr<Roster::Member>> Roster::Join(int64_t worker, con
   return before;
 }
 
-void Roster::Leave(int64_t worker) {
+void Roster::Leave(int64_t worker, bool expelled) {
   WaitList::Ended ended;
   {
     MutexLock lock(&mutex_);
-    members_[worker].present = false;
+    Member& member = members_[worker];
+    if (member.present) member.left_nanos = NowNanos();
+    member.expelled = expelled && (member.present || member.expelled);
+    member.present = false;
     waits_.Flush(&ended);
   }
   WaitList::End(std::move(ended));
@@ -76,7 +81,9 @@ Roster::Members Roster::members() const {
 
 void Roster::Report(ResourceReport* report) const {
   MutexLock lock(&mutex_);
-  for (const auto& [worker, member] : members_) report->members[worker] = member.present;
+  for (const auto& [worker, member] : members_) {
+    report->members[worker] = {.present = member.present, .expelled = member.expelled, .left_nanos = member.left_nanos};
+  }
 }
 
 int64_t Roster::NumLeft() const {
@@ -207,7 +214,8 @@ void Roster::AwaitEmpty(const WaitingCaller& caller, Done done) {
 std::string Roster::Describe() const {
   std::string text = "a roster:";
   for (const auto& [worker, member] : members()) {
-    absl::StrAppend(&text, " worker ", worker, member.present ? " at step " : " left at step ", member.clock, ";");
+    const char* const where = member.present ? " at" : member.expelled ? " expelled at" : " left at";
+    absl::StrAppend(&text, " worker ", worker, where, " step ", member.clock, ";");
   }
   return text;
 }

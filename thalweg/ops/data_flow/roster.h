@@ -34,6 +34,9 @@ class Roster : public Resource, public ReportedResource, public std::enable_shar
     int64_t clock = 0;  // steps done
     int64_t waits = 0;  // how often it waited because it was too far ahead
     std::string task;   // the task with this number; "" if unknown
+    // If it is not present: whether others have removed it because it held them up, and when it left.
+    bool expelled = false;
+    int64_t left_nanos = 0;
   };
   using Members = std::map<int64_t, Member>;
   Roster();
@@ -43,8 +46,9 @@ class Roster : public Resource, public ReportedResource, public std::enable_shar
   // catch up. Returns the worker's previous state; nullptr if it is new. ALREADY_EXISTS if another
   // task is present with the same number.
   absl::StatusOr<std::unique_ptr<Member>> Join(int64_t worker, const std::string& task = "");
-  // Removes a worker: the others no longer wait for it.
-  void Leave(int64_t worker);
+  // Removes a worker: the others no longer wait for it. `expelled`: it has not asked for that. A worker that has left
+  // is not expelled any more.
+  void Leave(int64_t worker, bool expelled = false);
   void Clear();  // forgets everyone
   Members members() const;
 

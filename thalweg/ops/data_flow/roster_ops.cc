@@ -55,6 +55,13 @@ absl::Status Leave(KernelContext& c) {
   return absl::OkStatus();
 }
 
+absl::Status Expel(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
+  roster->Leave(worker, /*expelled=*/true);
+  return absl::OkStatus();
+}
+
 absl::Status Members(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
   // One snapshot, so that the four columns describe the same moment.
@@ -222,6 +229,7 @@ const OpRegistration kRosterOps[] = {
         .Shape(shapes::Scalar)
         .Kernel<JoinKernel>(),
     RosterUser("ThalwegRosterLeave").Input("worker: int64").Shape(shapes::NoOutputs).Compute(Leave),
+    RosterUser("ThalwegRosterExpel").Input("worker: int64").Shape(shapes::NoOutputs).Compute(Expel),
     RosterUser("ThalwegRosterMembers")
         .Output("worker: int64")
         .Output("present: bool")
@@ -285,6 +293,9 @@ RosterJoinResult RosterJoin(const Scope& s, Output roster, Output worker, const 
 }
 Output RosterLeave(const Scope& s, Output roster, Output worker) {
   return s.Add("ThalwegRosterLeave", {roster, worker});
+}
+Output RosterExpel(const Scope& s, Output roster, Output worker) {
+  return s.Add("ThalwegRosterExpel", {roster, worker});
 }
 RosterMembersResult RosterMembers(const Scope& s, Output roster) {
   Node* const node = s.Add("ThalwegRosterMembers", {roster});

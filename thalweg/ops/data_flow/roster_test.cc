@@ -14,6 +14,7 @@ namespace thalweg {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 class RosterTest : public testing::Test {
  protected:
@@ -45,10 +46,27 @@ class RosterTest : public testing::Test {
 TEST_F(RosterTest, ReportsWhoTakesPart) {
   ASSERT_TRUE(roster_->Join(0).ok());
   ASSERT_TRUE(roster_->Join(1).ok());
+  ASSERT_TRUE(roster_->Join(2).ok());
   roster_->Leave(1);
-  ResourceReport report;
-  roster_->Report(&report);
-  EXPECT_EQ(report.members, (std::map<int64_t, bool>{{0, true}, {1, false}}));
+  roster_->Leave(2, /*expelled=*/true);
+  const auto report = [&] {
+    ResourceReport report;
+    roster_->Report(&report);
+    return report.members;
+  };
+  EXPECT_TRUE(report().at(0).present);
+  EXPECT_FALSE(report().at(1).present || report().at(1).expelled);
+  EXPECT_FALSE(report().at(2).present);
+  EXPECT_TRUE(report().at(2).expelled);
+  EXPECT_GT(report().at(2).left_nanos, 0);
+  EXPECT_THAT(roster_->Describe(), HasSubstr("worker 1 left at step 0; worker 2 expelled at step 0"));
+  roster_->Leave(1, /*expelled=*/true);
+  EXPECT_FALSE(report().at(1).expelled) << "it had left by itself";
+  roster_->Leave(2, /*expelled=*/true);
+  EXPECT_TRUE(report().at(2).expelled) << "still";
+  ASSERT_TRUE(roster_->Join(2).ok());
+  EXPECT_TRUE(report().at(2).present);
+  EXPECT_FALSE(report().at(2).expelled);
 }
 
 TEST(Quorum, NoMoreThanThereAreWorkers) {
@@ -202,6 +220,8 @@ TEST(RosterOps, TakePartAndLeave) {
   EXPECT_THAT(m[2].flat<int64_t>(), ElementsAre(0));
   EXPECT_THAT(m[3].flat<int64_t>(), ElementsAre(0));
   EXPECT_TRUE(run({join.had_left})[0].scalar<bool>());
+  run({RosterExpel(s, roster, worker)});
+  EXPECT_THAT(run({members.present})[0].flat<bool>(), ElementsAre(false));
 }
 
 }  // namespace

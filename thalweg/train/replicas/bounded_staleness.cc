@@ -30,7 +30,7 @@ struct StalenessGraph {
   int64_t worker = 0;
   Output member;  // fed: a worker, for what follows
   RosterJoinResult join;
-  Output leave;
+  Output leave, expel;
   RosterMembersResult members;
   Output lead;        // how many steps this worker is ahead of the slowest
   Output await_turn;  // waits while that is more than the slack
@@ -52,8 +52,9 @@ absl::StatusOr<std::vector<WorkerClock>> Clocks(Session& session, const std::vec
 
 std::vector<Fetch> Fetches(const RosterMembersResult& m) { return {m.worker, m.present, m.clock, m.waits}; }
 
-absl::Status Leave(Session& session, const StalenessGraph& g, int64_t worker) {
-  return session.Run({g.leave}, {{g.member, Tensor::Scalar<int64_t>(worker)}}, {.timeout = kShortStep}).status();
+// `how`: leave or expel.
+absl::Status Leave(Session& session, const StalenessGraph& g, const Output& how, int64_t worker) {
+  return session.Run({how}, {{g.member, Tensor::Scalar<int64_t>(worker)}}, {.timeout = kShortStep}).status();
 }
 
 // A thread that looks for workers which hold up others: the chief's, anyone;
@@ -107,7 +108,7 @@ class Watch {
         LOG(WARNING) << "worker " << c.worker << " has been at step " << c.steps << " for "
                      << absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(1)))
                      << ": the others continue without it";
-        Leave(session_, *graph_, c.worker).IgnoreError();
+        Leave(session_, *graph_, graph_->expel, c.worker).IgnoreError();
       } else if (holds_up && waited >= std::max(kSayAfter, 2 * last.said)) {
         last.said = waited;
         LOG(INFO) << "workers have waited for " << absl::FormatDuration(absl::Trunc(waited, absl::Seconds(1)))
@@ -161,7 +162,7 @@ class StalenessHook final : public Hook {
   }
   // An error here is only logged, because the training itself has succeeded.
   absl::Status End(Session& session) override {
-    const absl::Status left = Leave(session, *graph_, graph_->worker);
+    const absl::Status left = Leave(session, *graph_, graph_->leave, graph_->worker);
     if (!left.ok()) LOG(WARNING) << "worker " << graph_->worker << " could not leave the training: " << left;
     return absl::OkStatus();
   }
@@ -210,6 +211,7 @@ class BoundedStalenessOptimizer final : public WrappedOptimizer {
     g.member = Placeholder(at.WithOpName("member"), kInt64, Shape());
     g.join = RosterJoin(at, roster, g.member);
     g.leave = RosterLeave(at, roster, g.member);
+    g.expel = RosterExpel(at, roster, g.member);
     g.members = RosterMembers(at.WithOpName("members"), roster);
     const Output worker = Const(at.WithOpName("worker"), g.worker);
     const Output step =

@@ -36,9 +36,9 @@ absl::Status RunShort(Session& session, const std::vector<Fetch>& fetches) {
   return session.Run(fetches, {}, {.timeout = kShortStep}).status();
 }
 
-// The roster learns of it first, see TellAccumulators().
-absl::Status Leave(Session& session, const SyncGraph& g, int64_t worker) {
-  for (const Output& leave : {g.roster_leave, g.accumulator_leaves}) {
+// The roster learns of it first, see TellAccumulators(). `how`: roster_leave or roster_expel.
+absl::Status Leave(Session& session, const SyncGraph& g, const Output& how, int64_t worker) {
+  for (const Output& leave : {how, g.accumulator_leaves}) {
     RETURN_IF_ERROR(session.Run({leave}, {{g.member, Worker(worker)}}, {.timeout = kShortStep}).status());
   }
   return absl::OkStatus();
@@ -297,7 +297,7 @@ class Aggregation {
       if (!expel || worker == g.worker) continue;
       LOG(WARNING) << "worker " << worker << " has sent no gradient for " << Since(waited)
                    << ": the training continues without it";
-      if (Leave(session_, g, worker).ok()) expelled_[worker] = last_step(worker);
+      if (Leave(session_, g, g.roster_expel, worker).ok()) expelled_[worker] = last_step(worker);
     }
     for (auto it = expelled_.begin(); it != expelled_.end();) {
       if (last_step(it->first) <= it->second || !Join(session_, g, g.roster_join, it->first).ok()) {
@@ -385,7 +385,7 @@ class SyncHook final : public Hook {
 
   // Errors here are only logged, because the training itself has succeeded.
   absl::Status End(Session& session) override {
-    const absl::Status left = Leave(session, *graph_, graph_->worker);
+    const absl::Status left = Leave(session, *graph_, graph_->roster_leave, graph_->worker);
     if (!left.ok()) LOG(WARNING) << "worker " << graph_->worker << " could not leave the training: " << left;
     if (aggregation_ != nullptr && left.ok()) {
       AwaitOthers(session);

@@ -34,7 +34,7 @@ struct SyncGraph {
   Output member;                 // fed: the worker to which the following operations apply
   RosterJoinResult own_join;     // joins this worker
   RosterJoinResult roster_join;  // joins worker `member`
-  Output roster_leave;
+  Output roster_leave, roster_expel;
   Output accumulator_joins, accumulator_leaves;
   RosterMembersResult members;
   Output await_empty;  // waits until everyone has left

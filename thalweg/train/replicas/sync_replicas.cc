@@ -188,7 +188,8 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
   release.again = true;
   std::vector<Output> awaited, resets;
   for (const Accumulated& a : all) {
-    awaited.push_back(AccumulatorAwaitRound(a.scope, a.handle, a.round, options_.replicas_to_aggregate));
+    awaited.push_back(
+        AccumulatorAwaitRound(a.scope, a.handle, a.round, options_.replicas_to_aggregate, options_.total_num_replicas));
     resets.push_back(AccumulatorReset(a.scope, a.handle, global_step.read, a.round));
   }
   // All devices have a number to be fed.
@@ -228,6 +229,7 @@ void SyncReplicasOptimizer::BuildMembership(const Scope& at_step, Output roster,
   g.own_join = RosterJoin(at_step, roster, g.member, task);
   g.roster_join = RosterJoin(at_step, roster, g.member);
   g.roster_leave = RosterLeave(at_step, roster, g.member);
+  g.roster_expel = RosterExpel(at_step, roster, g.member);
   g.members = RosterMembers(at_step.WithOpName("members"), roster);
   g.await_empty = RosterAwaitEmpty(at_step, roster);
   std::vector<Output> joins, leaves;
