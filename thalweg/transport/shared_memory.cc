@@ -187,7 +187,7 @@ std::optional<HeldBytes> TakePart(const std::shared_ptr<const SharedMemory>& mem
   const std::shared_ptr<char> copy = AllocateAligned(bytes);
   for (uint64_t done = 0; done < bytes;) {
     const ssize_t n = pread(memory->fd(), copy.get() + done, bytes - done, static_cast<off_t>(offset + done));
-    if (n <= 0 && errno != EINTR) return std::nullopt;
+    if (n == 0 || (n < 0 && errno != EINTR)) return std::nullopt;
     done += static_cast<uint64_t>(std::max<ssize_t>(n, 0));
   }
   return HeldBytes{copy.get(), bytes, copy};
