@@ -29,6 +29,7 @@
 #include "thalweg/rpc/same_host_target.h"
 #include "thalweg/transport/link_testlib.h"
 #include "thalweg/transport/same_host_link.h"
+#include "thalweg/transport/same_host_listener.h"
 
 namespace thalweg {
 namespace {

@@ -28,7 +28,7 @@
 #include "thalweg/rpc/message.h"
 #include "thalweg/rpc/status.h"
 #include "thalweg/rpc/tcp_connector.h"
-#include "thalweg/transport/same_host_link.h"
+#include "thalweg/transport/same_host_listener.h"
 #include "thalweg/transport/tcp_connect.h"
 
 namespace thalweg {

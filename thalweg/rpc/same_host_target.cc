@@ -10,6 +10,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/transport/same_host_link.h"
+#include "thalweg/transport/same_host_listener.h"
 
 namespace thalweg {
 

@@ -25,6 +25,7 @@
 #include "thalweg/rpc/tcp_connector.h"
 #include "thalweg/transport/link_testlib.h"
 #include "thalweg/transport/same_host_link.h"
+#include "thalweg/transport/same_host_listener.h"
 #include "thalweg/transport/tcp_connect.h"
 
 namespace thalweg {

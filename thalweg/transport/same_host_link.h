@@ -107,15 +107,4 @@ class SameHostLink : public Link, public SocketLoop::Source, public std::enable_
   std::shared_ptr<const Handlers> handlers_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The address of a server: a name that goes with the process. `host` is the address of
-// this machine at which its port is; empty if the port is at all of them.
-// UNAVAILABLE if no process of this user listens there.
-absl::StatusOr<FileHandle> ConnectLocally(int port, absl::string_view host = "");
-absl::StatusOr<FileHandle> ListenLocally(int port, absl::string_view host = "");
-// Accepts links on what ListenLocally() returned.
-std::unique_ptr<LinkListener> MakeSameHostListener(FileHandle socket);
-// nullopt if no connection waits, or one of another user. RESOURCE_EXHAUSTED if the process has no
-// file descriptor left for the connection.
-absl::StatusOr<std::optional<FileHandle>> AcceptLocally(int listener);
-
 }  // namespace thalweg

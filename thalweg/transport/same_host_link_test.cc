@@ -23,6 +23,7 @@
 #include "thalweg/base/mutex.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/transport/link_testlib.h"
+#include "thalweg/transport/same_host_listener.h"
 #include "thalweg/transport/tcp_connect.h"
 
 namespace thalweg {
