@@ -46,11 +46,9 @@ function(thalweg_unity TARGET)
   endif()
 endfunction()
 
-# Tests are compiled without optimization; the libraries that they test are optimized.
-set(THALWEG_TEST_OPTIONS)
-if(NOT THALWEG_SANITIZE)
-  set(THALWEG_TEST_OPTIONS -O0)
-endif()
+# Tests are compiled without optimization, which takes less than half the time, also
+# with sanitizers. The libraries that they test are optimized.
+set(THALWEG_TEST_OPTIONS -O0)
 
 # thalweg_folder(NAME [OBJECT] [PROGRAM name] [PCH name] [USES folder...]
 #                [LINK library...] [TESTS_USE folder...])

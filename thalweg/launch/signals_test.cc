@@ -38,12 +38,15 @@ TEST(SignalsTest, AServerThatWaitsLeaves) {
 
 TEST(SignalsTest, EachRequestForADumpIsServed) {
   std::atomic<int> dumps{0};
-  const OnDumpSignal one([&] { ++dumps; });
-  const OnDumpSignal two([&] { ++dumps; });
-  raise(SIGUSR1);
-  while (dumps < 2) absl::SleepFor(absl::Milliseconds(1));
-  raise(SIGUSR1);
-  while (dumps < 4) absl::SleepFor(absl::Milliseconds(1));
+  {
+    const OnDumpSignal one([&] { ++dumps; });
+    const OnDumpSignal two([&] { ++dumps; });
+    raise(SIGUSR1);
+    while (dumps < 2) absl::SleepFor(absl::Milliseconds(1));
+    raise(SIGUSR1);
+    while (dumps < 4) absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(dumps, 4) << "a request was served twice";
 }
 
 TEST(SignalsTest, TheSecondEndsTheProcess) {

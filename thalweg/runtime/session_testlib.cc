@@ -44,8 +44,11 @@ absl::Status Stuck(KernelContext& c) {
   const auto id = c.step().cancellation->Register([&](const absl::Status&) { cancelled.Notify(); });
   if (id.has_value() && !cancelled.WaitForNotificationWithTimeout(absl::Seconds(20))) {
     c.step().cancellation->Deregister(*id);
+    ++stuck_abandoned;
+    ++stuck_ended;
     return absl::InternalError("nobody has cancelled it");
   }
+  ++stuck_ended;
   return c.step().cancellation->status();
 }
 const OpRegistration kStuck =
@@ -104,7 +107,7 @@ absl::StatusOr<std::vector<Tensor>> TestSession::Run(const std::vector<Fetch>& f
 }
 
 std::atomic<Gate*> the_gate{nullptr};
-std::atomic<int> stuck_begun{0};
+std::atomic<int> stuck_begun{0}, stuck_ended{0}, stuck_abandoned{0};
 
 tensorflow::NodeDef* AddDef(tensorflow::GraphDef& def, const std::string& name, const std::string& op,
                             const std::vector<std::string>& inputs) {

@@ -70,9 +70,10 @@ struct Gate {
 // The gate that the next TestGate enters. Set it before the step.
 extern std::atomic<Gate*> the_gate;
 
-// How many times the op TestStuck(x) -> x has started. It has no side effects, so it also
-// runs during constant folding, and it returns only when it is cancelled.
-extern std::atomic<int> stuck_begun;
+// How many times the op TestStuck(x) -> x has started, has ended, and has ended because
+// nobody had cancelled it for 20 s. It has no side effects, so it also runs during constant
+// folding.
+extern std::atomic<int> stuck_begun, stuck_ended, stuck_abandoned;
 
 // Add nodes to a GraphDef. Graphs with loops must be imported, because of their back
 // edges.

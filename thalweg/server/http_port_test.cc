@@ -10,8 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -62,22 +64,33 @@ std::string Get(int port, const std::string& target, const std::string& headers 
 class HttpPortTest : public ::testing::Test {
  protected:
   void Start(const std::string& token = "") {
-    auto started = HttpPort::Start({.address = "localhost:0",
-                                    .token = token,
-                                    .handler =
-                                        [this](const HttpRequest& request) {
-                                          if (request.path == "/slow") released_.WaitForNotification();
-                                          std::string body = absl::StrCat("path ", request.path);
-                                          if (request.path == "/large") body.resize(1 << 20);
-                                          for (const auto& [name, value] : request.query) {
-                                            absl::StrAppend(&body, " ", name, "=", value);
-                                          }
-                                          return HttpResponse{.body = body};
-                                        },
-                                    .blocks = [](const HttpRequest& request) { return request.path == "/slow"; }});
+    auto started = HttpPort::Start(
+        {.address = "localhost:0",
+         .token = token,
+         .handler =
+             [this](const HttpRequest& request) {
+               if (request.path == "/slow") released_.WaitForNotification();
+               if (request.path == "/meet") Meet();
+               std::string body = absl::StrCat("path ", request.path);
+               if (request.path == "/large") body.resize(1 << 20);
+               for (const auto& [name, value] : request.query) {
+                 absl::StrAppend(&body, " ", name, "=", value);
+               }
+               return HttpResponse{.body = body};
+             },
+         .blocks = [](const HttpRequest& request) { return request.path == "/slow" || request.path == "/meet"; }});
     ASSERT_TRUE(started.ok()) << started.status();
     port_ = *std::move(started);
   }
+  // Returns when kMeeting requests have come.
+  void Meet() {
+    if (++met_ == kMeeting) all_met_.Notify();
+    EXPECT_TRUE(all_met_.WaitForNotificationWithTimeout(absl::Minutes(1))) << met_ << " of " << kMeeting << " requests";
+  }
+
+  static constexpr int kMeeting = 4;
+  std::atomic<int> met_ = 0;
+  Notification all_met_;
   Notification released_;  // lets "/slow" be answered
   std::unique_ptr<HttpPort> port_;
 };
@@ -175,6 +188,17 @@ TEST_F(HttpPortTest, ARequestThatBlocksDoesNotKeepOthersWaiting) {
     EXPECT_THAT(Rest(fd), HasSubstr("path /slow"));
     close(fd);
   }
+}
+
+TEST_F(HttpPortTest, RequestsThatBlockAreAnsweredAtTheSameTime) {
+  Start();
+  std::vector<std::thread> clients;
+  std::vector<std::string> answers(kMeeting);
+  for (std::string& answer : answers) {
+    clients.emplace_back([this, &answer] { answer = Get(port_->port(), "/meet"); });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_THAT(answers, ::testing::Each(HasSubstr("path /meet")));
 }
 
 // Each of them would hold one of the connections until the answer is overdue.

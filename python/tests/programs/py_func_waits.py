@@ -50,11 +50,10 @@ def given_up(session):
         return np.int64(1)
 
     call = v1.py_func(function, [], tf.int64)
-    start = time.time()
     try:
         session.run(call, options=v1.RunOptions(timeout_in_ms=500))
     except tf.errors.DeadlineExceededError:
-        print("deadline", called.is_set(), time.time() - start < 30)
+        print("deadline", called.is_set(), not ended.is_set())
     called.clear()
     other = v1.Session(target)
 
