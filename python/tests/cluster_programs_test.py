@@ -71,20 +71,32 @@ class ClusterProgramsTest(JobTest):
         """All outputs of the ops equal TensorFlow's. Later versions have no kernels for them."""
         if not tensorflow.__version__.startswith("1."):
             return
-        for pruning in range(3):
-            outputs = []
-            for thalweg in (True, False):
-                process = self.start("boosted_trees.py", "--pruning_mode=%d" % pruning, thalweg=thalweg)
-                self.assert_ends(process, "trees done")
-                lines = [line for line in process.output.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
-                begin, end = lines.index("made [False, False]"), lines.index("trees done")
-                outputs.append(" ".join(lines[begin:end]).split())
-            ours, theirs = outputs
-            self.assertEqual(len(ours), len(theirs))
-            for i, (a, b) in enumerate(zip(ours, theirs)):
-                if a != b:
-                    self.assertAlmostEqual(float(a), float(b), delta=1e-4 + 1e-3 * abs(float(b)),
-                                           msg=" ".join(theirs[i - 5:i]))
+        for program, first in (("boosted_trees.py", "made [False, False]"), ("boosted_trees_v2.py", "trees begin")):
+            for pruning in range(3):
+                with self.subTest(program=program, pruning=pruning):
+                    ours, theirs = (self.words(program, first, "--pruning_mode=%d" % pruning, thalweg=thalweg)
+                                    for thalweg in (True, False))
+                    self.assertEqual(len(ours), len(theirs))
+                    self.assertGreater(len(ours), 1000)
+                    for i, (a, b) in enumerate(zip(ours, theirs)):
+                        if a != b:
+                            self.assertAlmostEqual(float(a), float(b), delta=1e-4 + 1e-3 * abs(float(b)),
+                                                   msg=" ".join(theirs[i - 5:i]))
+        refused = " ".join(self.words("boosted_trees_v2.py", "trees begin", "--bad_input"))
+        self.assertNotIn("accepted", refused)
+        self.assertEqual(refused.count("refused"), 17, refused)
+        for text in ('split_types[0] of feature 0 is "sideways"', "pruning_mode must be 0, 1 or 2, got 3",
+                     "feature[1, 0] is in bucket 6", "node_ids[1] = 16 is not in [0, 16)",
+                     "feature_indices[1] = [0, 0] does not follow", "nodes [0, 17) are not all in a summary of 16",
+                     "stats_summary_indices[0, 1] = 7 is not in [0, 2)", "stats_summary_shape[3] must be 2"):
+            self.assertIn(text, refused)
+
+    def words(self, program, first, *args, **kwargs):
+        """What a program about trees prints from the line `first` on."""
+        process = self.start(program, *args, **kwargs)
+        self.assert_ends(process, "trees done")
+        lines = [line for line in process.output.splitlines() if not re.match(r"[IWE]\d{4} ", line)]
+        return " ".join(lines[lines.index(first):lines.index("trees done")]).split()
 
     def test_ops_of_contrib(self):
         """They compute what TensorFlow's do, random numbers included. Later versions have no tf.contrib."""

@@ -106,7 +106,6 @@ constexpr Reason kReasons[] = {
     {"StatsAggregator", "", "only eager execution makes it; graphs use StatsAggregatorSummary"},
     {"", "Dataset", "not done; an input pipeline"},
     {"", "Iterator", "not done; an input pipeline"},
-    {"BoostedTrees", "", "not done; canned estimators use BoostedTreesMakeStatsSummary and its family"},
     {"TensorForest", "", "not done; an estimator that TensorFlow 2 dropped"},
     {"Rpc", "", "not done; it calls servers outside the cluster"},
     {"TryRpc", "", "not done; it calls servers outside the cluster"},

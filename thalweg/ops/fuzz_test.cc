@@ -49,7 +49,7 @@ constexpr char kOnlyRefused[] =
         BoostedTreesPredict BoostedTreesQuantileStreamResourceAddSummaries
         BoostedTreesQuantileStreamResourceDeserialize BoostedTreesQuantileStreamResourceFlush
         BoostedTreesQuantileStreamResourceGetBucketBoundaries BoostedTreesSerializeEnsemble
-        BoostedTreesTrainingPredict BoostedTreesUpdateEnsemble CSVDataset CSVDatasetV2 CacheDataset
+        BoostedTreesTrainingPredict BoostedTreesUpdateEnsemble BoostedTreesUpdateEnsembleV2 CSVDataset CSVDatasetV2 CacheDataset
         CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend CollectiveBcastSendV2 CollectiveGather
         CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 ThalwegCollectiveReduceBucket
         CollectiveReduceV3 CollectiveAllToAllV2 CollectiveAllToAllV3 CollectiveReduceScatterV2

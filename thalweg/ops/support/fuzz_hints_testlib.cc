@@ -40,6 +40,19 @@ constexpr FuzzHint kHints[] = {
     {"BoostedTreesCalculateBestGainsPerFeature",
      "node_id_range:[2]=0,2 stats_summary_list:[3,4,2] l1:[] l2:[]=1 tree_complexity:[] min_node_weight:[]=0",
      "max_splits=3 num_features=2"},
+    {"BoostedTreesAggregateStats", "node_ids:[3]<2 gradients:[3,1] hessians:[3,1] feature:[3,2]<4",
+     "max_splits=2 num_buckets=4"},
+    {"BoostedTreesSparseAggregateStats",
+     "node_ids:[2]<2 gradients:[2,1] hessians:[2,1] feature_indices:[2,2]=0,1,1,0 feature_values:[2]<4 "
+     "feature_shape:[2]=2,2",
+     "max_splits=2 num_buckets=4"},
+    {"BoostedTreesCalculateBestFeatureSplit",
+     "node_id_range:[2]=0,2 stats_summary:[2,2,4,2] l1:[] l2:[]=1 tree_complexity:[] min_node_weight:[]=0",
+     "logits_dimension=1"},
+    {"BoostedTreesSparseCalculateBestFeatureSplit",
+     "node_id_range:[2]=0,2 stats_summary_indices:[2,4]=0,0,1,0,0,0,1,1 stats_summary_values:[2] "
+     "stats_summary_shape:[4]=2,2,4,2 l1:[] l2:[]=1 tree_complexity:[] min_node_weight:[]=0",
+     "logits_dimension=1"},
     {"SdcaOptimizer*",
      "sparse_example_indices:[2]=0,1 sparse_feature_indices:[2]=0,1 sparse_feature_values:[2] dense_features:[2,3] "
      "example_weights:[2]=1,1 example_labels:[2]=0,1 sparse_indices:[2]=0,1 sparse_weights:[2] dense_weights:[3] "

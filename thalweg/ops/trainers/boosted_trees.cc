@@ -79,51 +79,79 @@ absl::Status IsEnsembleInitialized(KernelContext& context) {
 // is taken.
 constexpr float kSameGain = 1e-15f;
 
+absl::StatusOr<TreeEnsemble::Pruning> PruningFrom(int64_t mode) {
+  if (mode < 0 || mode > 2) return InvalidArgument("pruning_mode must be 0, 1 or 2, got ", mode);
+  return static_cast<TreeEnsemble::Pruning>(mode);
+}
+
+// The second version has the dimensions and types of splits, and the pruning mode, as inputs.
 class UpdateEnsembleKernel : public Kernel {
  public:
+  explicit UpdateEnsembleKernel(bool second) : second_(second) {}
+
   absl::Status Init(const KernelInit& init) override {
     ASSIGN_OR_RETURN(features_, init.Attr<int64_t>("num_features"));
-    ASSIGN_OR_RETURN(const int64_t pruning, init.Attr<int64_t>("pruning_mode"));
-    if (pruning > 2) return InvalidArgument("pruning_mode must be 0, 1 or 2, got ", pruning);
-    pruning_ = static_cast<TreeEnsemble::Pruning>(pruning);
-    return absl::OkStatus();
+    if (!second_) {
+      ASSIGN_OR_RETURN(const int64_t pruning, init.Attr<int64_t>("pruning_mode"));
+      ASSIGN_OR_RETURN(pruning_, PruningFrom(pruning));
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const int64_t logits, init.Attr<int64_t>("logits_dimension"));
+    ASSIGN_OR_RETURN(const int64_t groups, init.Attr<int64_t>("num_groups"));
+    if (logits == 1 && groups == 1) return absl::OkStatus();
+    return Unimplemented("trees of ", logits, " logits from ", groups, " groups of features: trees have one logit");
   }
 
   absl::Status Compute(KernelContext& context) override {
     ASSIGN_OR_RETURN(const std::shared_ptr<TreeEnsemble> ensemble, FindResource<TreeEnsemble>(context, 0));
-    const int scalars = 2 + 5 * static_cast<int>(features_);
+    const int scalars = 2 + (second_ ? 7 : 5) * static_cast<int>(features_);
     ASSIGN_OR_RETURN(const int32_t max_depth, ScalarInput<int32_t>(context, scalars, "max_depth"));
     ASSIGN_OR_RETURN(const float rate, ScalarInput<float>(context, scalars + 1, "learning_rate"));
+    TreeEnsemble::Pruning pruning = pruning_;
+    if (second_) {
+      ASSIGN_OR_RETURN(const int32_t mode, ScalarInput<int32_t>(context, scalars + 2, "pruning_mode"));
+      ASSIGN_OR_RETURN(pruning, PruningFrom(mode));
+    }
     const Tensor& ids = context.input(1);
     if (ids.rank() != 1 || ids.dim(0) != features_) {
       return InvalidArgument("feature_ids must be a vector of ", features_, ", got shape ", ids.shape());
     }
     std::map<int32_t, TreeSplit> best;
     for (int i = 0; i < features_; ++i) RETURN_IF_ERROR(AddCandidates(context, i, ids.data<int32_t>()[i], rate, best));
-    return ensemble->Grow(best, max_depth, pruning_);
+    return ensemble->Grow(best, max_depth, pruning);
   }
 
  private:
   // Inputs: the handle, ids of features, and for each feature nodes, gains,
-  // thresholds, left and right contributions.
+  // thresholds, left and right contributions. The second version has dimensions
+  // before and types after these.
   absl::Status AddCandidates(KernelContext& context, int feature, int32_t id, float rate,
                              std::map<int32_t, TreeSplit>& best) const {
+    const int first = second_ ? 1 : 0;
     const auto input = [&](int list) -> const Tensor& {
-      return context.input(2 + list * static_cast<int>(features_) + feature);
+      return context.input(2 + (first + list) * static_cast<int>(features_) + feature);
     };
     const Tensor &nodes = input(0), &gains = input(1), &thresholds = input(2), &left = input(3), &right = input(4);
     const int64_t count = nodes.num_elements();
-    for (int list = 0; list < 5; ++list) {
+    for (int list = -first; list < 5 + first; ++list) {
       if (input(list).num_elements() == count && input(list).rank() >= 1) continue;
       return InvalidArgument("the splits of feature ", feature, " must be one for each of ", count,
                              " nodes, with one logit, got shape ", input(list).shape());
     }
     for (int64_t i = 0; i < count; ++i) {
-      const TreeSplit split{.feature_id = id,
-                            .gain = gains.data<float>()[i],
-                            .threshold = thresholds.data<int32_t>()[i],
-                            .left_contribution = rate * left.data<float>()[i],
-                            .right_contribution = rate * right.data<float>()[i]};
+      TreeSplit split{.feature_id = id,
+                      .gain = gains.data<float>()[i],
+                      .threshold = thresholds.data<int32_t>()[i],
+                      .left_contribution = rate * left.data<float>()[i],
+                      .right_contribution = rate * right.data<float>()[i]};
+      if (second_) {
+        split.dimension_id = input(-1).data<int32_t>()[i];
+        const std::string& type = input(5).data<std::string>()[i];
+        if (!tensorflow::boosted_trees::SplitTypeWithDefault_Parse(type, &split.type)) {
+          return InvalidArgument("split_types[", i, "] of feature ", feature, " is \"", type,
+                                 "\", which is not a type of split");
+        }
+      }
       const auto [at, added] = best.try_emplace(nodes.data<int32_t>()[i], split);
       if (added) continue;
       const float difference = split.gain - at->second.gain;
@@ -134,6 +162,7 @@ class UpdateEnsembleKernel : public Kernel {
     return absl::OkStatus();
   }
 
+  const bool second_;
   int64_t features_ = 0;
   TreeEnsemble::Pruning pruning_ = TreeEnsemble::Pruning::kNone;
 };
@@ -284,7 +313,23 @@ const OpRegistration kBoostedTreesOps[] = {
         .Input("learning_rate: float")
         .Attr("pruning_mode: int >= 0")
         .Attr("num_features: int >= 0")
-        .Kernel<UpdateEnsembleKernel>(),
+        .Kernel<UpdateEnsembleKernel>(/*second=*/false),
+    EnsembleOp("BoostedTreesUpdateEnsembleV2")
+        .Input("feature_ids: num_groups * int32")
+        .Input("dimension_ids: num_features * int32")
+        .Input("node_ids: num_features * int32")
+        .Input("gains: num_features * float")
+        .Input("thresholds: num_features * int32")
+        .Input("left_node_contribs: num_features * float")
+        .Input("right_node_contribs: num_features * float")
+        .Input("split_types: num_features * string")
+        .Input("max_depth: int32")
+        .Input("learning_rate: float")
+        .Input("pruning_mode: int32")
+        .Attr("num_features: int >= 0")
+        .Attr("logits_dimension: int = 1")
+        .Attr("num_groups: int >= 1 = 1")
+        .Kernel<UpdateEnsembleKernel>(/*second=*/true),
     EnsembleOp("BoostedTreesCenterBias")
         .Input("mean_gradients: float")
         .Input("mean_hessians: float")

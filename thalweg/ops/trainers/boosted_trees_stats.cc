@@ -38,21 +38,23 @@ class MakeStatsSummaryKernel : public Kernel {
       }
     }
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make({features_, splits_, buckets_, 2}));
+    ASSIGN_OR_RETURN(Tensor all, context.AllocateTemporary(kDouble, shape));
     ASSIGN_OR_RETURN(Tensor* const out, context.Allocate(0, shape));
-    std::fill_n(out->mutable_data<float>(), out->num_elements(), 0.0f);
+    std::fill_n(all.mutable_data<double>(), shape.num_elements(), 0.0);
     for (int64_t feature = 0; feature < features_; ++feature) {
       const int32_t* const values = context.input(3 + static_cast<int>(feature)).data<int32_t>();
-      float* const sums = out->mutable_data<float>() + feature * splits_ * buckets_ * 2;
+      double* const sums = all.mutable_data<double>() + feature * splits_ * buckets_ * 2;
       for (int64_t i = 0; i < batch; ++i) {
         if (values[i] < 0 || values[i] >= buckets_) {
           return InvalidArgument("feature ", feature, " of example ", i, " is in bucket ", values[i], ", not in [0, ",
                                  buckets_, ")");
         }
-        float* const sum = sums + (nodes.data<int32_t>()[i] * buckets_ + values[i]) * 2;
+        double* const sum = sums + (nodes.data<int32_t>()[i] * buckets_ + values[i]) * 2;
         sum[0] += gradients.data<float>()[i];
         sum[1] += hessians.data<float>()[i];
       }
     }
+    std::copy_n(all.data<double>(), shape.num_elements(), out->mutable_data<float>());
     return absl::OkStatus();
   }
 

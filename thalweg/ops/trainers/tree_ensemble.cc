@@ -177,11 +177,21 @@ absl::Status TreeEnsemble::Split(int tree, int32_t node_id, const TreeSplit& spl
   // A bare root is not worth remembering.
   if (node_id != 0 || before != 0) *node.mutable_metadata()->mutable_original_leaf() = node.leaf();
   node.mutable_metadata()->set_gain(split.gain);
-  auto& bucketized = *node.mutable_bucketized_split();
-  bucketized.set_feature_id(split.feature_id);
-  bucketized.set_threshold(split.threshold);
-  bucketized.set_left_id(left);
-  bucketized.set_right_id(right);
+  if (split.type == tensorflow::boosted_trees::EQUALITY_DEFAULT_RIGHT) {
+    auto& categorical = *node.mutable_categorical_split();
+    categorical.set_feature_id(split.feature_id);
+    categorical.set_value(split.threshold);
+    categorical.set_dimension_id(split.dimension_id);
+  } else {
+    auto& bucketized = *node.mutable_bucketized_split();
+    bucketized.set_feature_id(split.feature_id);
+    bucketized.set_threshold(split.threshold);
+    bucketized.set_dimension_id(split.dimension_id);
+    const bool to_right = split.type == tensorflow::boosted_trees::INEQUALITY_DEFAULT_RIGHT;
+    bucketized.set_default_direction(to_right ? tensorflow::boosted_trees::DEFAULT_RIGHT
+                                              : tensorflow::boosted_trees::DEFAULT_LEFT);
+  }
+  SetChildren(node, {left, right});
   return absl::OkStatus();
 }
 

@@ -20,6 +20,8 @@ namespace thalweg {
 // A split of a leaf. The contributions include the learning rate.
 struct TreeSplit {
   int32_t feature_id = 0;
+  int32_t dimension_id = 0;  // of the feature
+  tensorflow::boosted_trees::SplitTypeWithDefault type = tensorflow::boosted_trees::INEQUALITY_DEFAULT_LEFT;
   float gain = 0;
   int32_t threshold = 0;
   float left_contribution = 0;

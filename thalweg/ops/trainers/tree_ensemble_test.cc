@@ -75,5 +75,19 @@ TEST(QuantileStreamTest, Quantiles) {
   EXPECT_EQ(stream.Finish().size(), 0);
 }
 
+// As TensorFlow's: sums of floats would lose the small gradient.
+TEST(BoostedTreesStatsTest, SumsAreMadeOfDoubles) {
+  const Tensor nodes = Tensor::Vector<int32_t>({0, 0, 0}), gradients = Tensor::Of<float>({3, 1}, {1e8, 1, -1e8}),
+               hessians = Tensor::Of<float>({3, 1}, {1, 1, 1});
+  const auto first = RunOp("BoostedTreesMakeStatsSummary", {nodes, gradients, hessians, std::vector<Tensor>{nodes}},
+                           {{"max_splits", 1}, {"num_buckets", 1}});
+  ASSERT_TRUE(first.ok()) << first.status();
+  ExpectTensor((*first)[0], Tensor::Of<float>({1, 1, 1, 2}, {1, 3}));
+  const auto second = RunOp("BoostedTreesAggregateStats", {nodes, gradients, hessians, nodes.WithShape(Shape({3, 1}))},
+                            {{"max_splits", 1}, {"num_buckets", 1}});
+  ASSERT_TRUE(second.ok()) << second.status();
+  ExpectTensor((*second)[0], Tensor::Of<float>({1, 1, 2, 2}, {1, 3, 0, 0}));
+}
+
 }  // namespace
 }  // namespace thalweg
