@@ -42,7 +42,10 @@ class Pause : public std::enable_shared_from_this<Pause> {
  public:
   // The timer is borrowed. It must outlive the calls that the pause makes.
   Pause(std::shared_ptr<const ClusterCallable> callable, Timer* timer)
-      : callable_(std::move(callable)), timer_(timer), left_(static_cast<int>(callable_->parts.size())) {
+      : callable_(std::move(callable)),
+        timer_(timer),
+        left_(static_cast<int>(callable_->parts.size())),
+        to_resume_(static_cast<int>(callable_->parts.size())) {
     request_.set_id(static_cast<uint64_t>(NewRequestId()));
     request_.set_lease_ms(absl::ToInt64Milliseconds(kLease));
     request_.set_relay(true);
@@ -69,8 +72,25 @@ class Pause : public std::enable_shared_from_this<Pause> {
     auto request = std::make_shared<tensorflow::PauseUpdatesRequest>(request_);
     request->set_resume(true);
     for (const ClusterCallable::Part& part : callable_->parts) {
-      part.worker->PauseUpdates({.timeout = kResumeTimeout}, *request, [request](const absl::Status&) {});
+      part.worker->PauseUpdates({.timeout = kResumeTimeout}, *request,
+                                [self = shared_from_this(), request, &part](const absl::Status& status) {
+                                  self->Resumed(part.task, status);
+                                });
     }
+  }
+  // After End(): calls `then` when all tasks have answered. ABORTED if the pause had run out before, because this
+  // process or one that relays its calls stood still.
+  void AwaitEnd(absl::AnyInvocable<void(const absl::Status&)> then) {
+    absl::Status ran_out;
+    {
+      MutexLock lock(&mutex_);
+      if (to_resume_ > 0) {
+        when_ended_ = std::move(then);
+        return;
+      }
+      ran_out = ran_out_;
+    }
+    then(ran_out);
   }
 
  private:
@@ -84,6 +104,19 @@ class Pause : public std::enable_shared_from_this<Pause> {
       }
       self->RenewLater();
     });
+  }
+
+  void Resumed(const std::string& task, const absl::Status& status) {
+    absl::AnyInvocable<void(const absl::Status&)> then;
+    absl::Status ran_out;
+    {
+      MutexLock lock(&mutex_);
+      if (absl::IsAborted(status) && ran_out_.ok()) ran_out_ = Prepend(status, absl::StrCat(task, ": "));
+      if (--to_resume_ > 0 || when_ended_ == nullptr) return;
+      ran_out = ran_out_;
+      then = std::move(when_ended_);
+    }
+    then(ran_out);
   }
 
   void Paused(const std::string& task, const absl::Status& status) {
@@ -111,6 +144,9 @@ class Pause : public std::enable_shared_from_this<Pause> {
   std::atomic<int> left_;
   Mutex mutex_;
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);
+  int to_resume_ ABSL_GUARDED_BY(mutex_);  // tasks that have not answered that the pause has ended
+  absl::Status ran_out_ ABSL_GUARDED_BY(mutex_);
+  absl::AnyInvocable<void(const absl::Status&)> when_ended_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The tasks whose parts save variables.
@@ -124,14 +160,13 @@ std::set<std::string> SavingTasks(const ClusterCallable& callable) {
 
 // After UNAVAILABLE, trainings make a new session and go on. Programs of ours also go on when a save fails for another
 // reason.
-absl::Status NotAtOneMoment(const MasterStepCall& call, const absl::Status& why) {
+absl::Status NotAtOneMoment(bool cut, const absl::Status& why) {
   const std::string message = absl::StrCat(
       "The checkpoint was not written: its values would be of different moments, because steps that change variables "
       "could not be paused: ",
       why.message());
   const bool lost = absl::IsUnavailable(why) || absl::IsAborted(why);
-  return call.run_options.thalweg().cut() && !lost ? absl::DeadlineExceededError(message)
-                                                   : absl::UnavailableError(message);
+  return cut && !lost ? absl::DeadlineExceededError(message) : absl::UnavailableError(message);
 }
 
 }  // namespace
@@ -144,18 +179,25 @@ void MasterSession::RunAtOneMoment(MasterStepCall call) {
     call.pause = pause->id();
     gate->AwaitHeld(pause->id(), SavingTasks(*call.callable), [pause] { pause->End(); });
   }
-  call.done = [pause, gate, done = std::move(call.done)](const absl::Status& status) mutable {
+  const bool cut = call.run_options.thalweg().cut();
+  call.done = [pause, gate, cut, updates = call.callable->updates, result = call.result,
+               done = std::move(call.done)](const absl::Status& status) mutable {
     if (gate != nullptr) gate->ForgetHeld(pause->id());
     pause->End();
-    done(status);
+    if (!status.ok() || updates) return done(status);
+    pause->AwaitEnd([cut, result, done = std::move(done)](const absl::Status& ran_out) mutable {
+      if (ran_out.ok()) return done(ran_out);
+      result->step_failed = true;
+      done(NotAtOneMoment(cut, DeadlineExceeded(ran_out.message())));
+    });
   };
   std::shared_ptr<Cancellation> cancellation = call.scope->shared_cancellation();
   Cancellation* const cancelled = cancellation.get();
-  pause->Begin(std::move(cancellation), [self = shared_from_this(), cancelled,
+  pause->Begin(std::move(cancellation), [self = shared_from_this(), cancelled, cut,
                                          call = std::move(call)](const absl::Status& paused) mutable {
     // The values would be of different moments. A step that gives all variables new values does not read them.
     if (!paused.ok() && !call.callable->updates) {
-      const absl::Status why = cancelled->cancelled() ? cancelled->status() : NotAtOneMoment(call, paused);
+      const absl::Status why = cancelled->cancelled() ? cancelled->status() : NotAtOneMoment(cut, paused);
       call.result->step_failed = true;
       Master::Done done = std::move(call.done);
       call.scope.reset();

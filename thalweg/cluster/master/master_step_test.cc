@@ -213,5 +213,19 @@ TEST_F(MasterStepTest, ACheckpointOfDifferentMomentsIsNotWritten) {
   EXPECT_THAT(parts_, testing::IsEmpty());
 }
 
+// A process stood still until the pause had run out, and steps changed variables before the values were held.
+TEST_F(MasterStepTest, ACheckpointWhosePauseRanOutIsNotWritten) {
+  workers_->at(kPs1).pause_updates = [](const tensorflow::PauseUpdatesRequest& request, Worker::Done done) {
+    done(request.resume() ? absl::AbortedError("The pause has run out") : absl::OkStatus());
+  };
+  Open();
+  ClientCall call;
+  Run({"near_save", "far_save"}, call);
+  const uint64_t pause = PartOf(kPs0).call.pause;
+  for (const char* task : {kPs0, kPs1}) gate_.Held(pause, task);
+  for (const char* task : {kPs0, kPs1}) PartOf(task).done(absl::OkStatus());
+  EXPECT_THAT(call.Wait(), Fails(absl::StatusCode::kUnavailable, absl::StrCat(kPs1, ": The pause has run out")));
+}
+
 }  // namespace
 }  // namespace thalweg

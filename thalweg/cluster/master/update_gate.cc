@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/master/update_gate.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -9,6 +8,16 @@
 #include "thalweg/base/status.h"
 
 namespace thalweg {
+namespace {
+
+absl::Status HasRunOut() { return Aborted("The pause has run out, and steps have changed variables since"); }
+
+}  // namespace
+
+void UpdateGate::EndedPauses::Add(uint64_t id) {
+  ids_.push_back(id);
+  if (ids_.size() > kMax) ids_.pop_front();
+}
 
 void UpdateGate::Open() {
   std::vector<uint64_t> ids;
@@ -91,14 +100,13 @@ void UpdateGate::Pause(uint64_t id, absl::Duration lease, Done done, bool overwr
   {
     MutexLock lock(&mutex_);
     if (open_) status = Unavailable("The server ends");
-    if (std::find(resumed_.begin(), resumed_.end(), id) != resumed_.end()) status = Cancelled("The pause has ended");
+    if (resumed_.Has(id)) status = Cancelled("The pause has ended");
+    if (expired_.Has(id)) status = HasRunOut();
     if (status.ok()) {
       PauseState& pause = pauses_[id];
       if (pause.has_lease) alarms.push_back(pause.lease);
       pause.has_lease = true;
-      pause.lease = timer_.Set(absl::Now() + lease, [this, id, lease] {
-        End(id, DeadlineExceeded("steps that change variables have not ended within ", absl::FormatDuration(lease)));
-      });
+      pause.lease = timer_.Set(absl::Now() + lease, [this, id, lease] { RunOut(id, lease); });
       if (overwrites) {
         const int given_up = static_cast<int>(to_repeat_.size());
         for (const auto& [client, alarm] : to_repeat_) alarms.push_back(alarm);
@@ -149,13 +157,25 @@ void UpdateGate::ForgetHeld(uint64_t id) {
   holding_.erase(it);
 }
 
-void UpdateGate::Resume(uint64_t id) {
+absl::Status UpdateGate::Resume(uint64_t id) {
+  bool expired = false;
   {
     MutexLock lock(&mutex_);
-    resumed_.push_back(id);
-    if (resumed_.size() > kMaxResumed) resumed_.pop_front();
+    resumed_.Add(id);
+    expired = expired_.Has(id);
   }
   End(id, Cancelled("The pause was ended"));
+  return expired ? HasRunOut() : absl::OkStatus();
+}
+
+// The id is remembered before steps go on, so that no renewal takes them for paused.
+void UpdateGate::RunOut(uint64_t id, absl::Duration lease) {
+  {
+    MutexLock lock(&mutex_);
+    if (!pauses_.contains(id)) return;
+    expired_.Add(id);
+  }
+  End(id, DeadlineExceeded("steps that change variables have not ended within ", absl::FormatDuration(lease)));
 }
 
 void UpdateGate::End(uint64_t id, const absl::Status& why) {

@@ -3,6 +3,7 @@
 // consistent cut.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -49,10 +50,12 @@ class UpdateGate {
   // Begins a pause, or joins the pause with the same id and renews its lease. Calls `done`
   // when no step is left inside, or with DEADLINE_EXCEEDED when the lease expires. A pause
   // whose step overwrites all variables does not wait for steps to be repeated. CANCELLED
-  // if the pause has been resumed: the message came late, or twice.
+  // if the pause has been resumed: the message came late, or twice. ABORTED if its lease has
+  // expired: steps have run since.
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
   void Pause(uint64_t id, absl::Duration lease, Done done, bool overwrites = false);
-  void Resume(uint64_t id);
+  // Ends a pause. ABORTED if its lease has expired before: steps have run since.
+  absl::Status Resume(uint64_t id);
   std::vector<uint64_t> pauses() const;  // the ids of those that last
 
   // Calls `held` once all these tasks have said that they hold the values that the step of a
@@ -75,19 +78,29 @@ class UpdateGate {
     absl::AnyInvocable<void()> held;
   };
   void End(uint64_t id, const absl::Status& why);
+  void RunOut(uint64_t id, absl::Duration lease);
   // The client has not repeated its step in time.
   void GiveUp(uint64_t client);
   // Takes `count` steps out; returns the callbacks that waited for that.
   std::vector<Done> TakeOut(int count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  static constexpr size_t kMaxResumed = 64;
+  // The ids of the last pauses that ended in a certain way.
+  class EndedPauses {
+   public:
+    void Add(uint64_t id);
+    bool Has(uint64_t id) const { return std::find(ids_.begin(), ids_.end(), id) != ids_.end(); }
+
+   private:
+    static constexpr size_t kMax = 64;
+    std::deque<uint64_t> ids_;
+  };
 
   Timer timer_;
   mutable Mutex mutex_;
   bool open_ ABSL_GUARDED_BY(mutex_) = false;  // set by Open(), for good
   int inside_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, PauseState> pauses_ ABSL_GUARDED_BY(mutex_);
-  std::deque<uint64_t> resumed_ ABSL_GUARDED_BY(mutex_);  // the ids of the last pauses that were resumed
+  EndedPauses resumed_ ABSL_GUARDED_BY(mutex_), expired_ ABSL_GUARDED_BY(mutex_);
   // By client: a step that has failed and is still inside, until it is repeated.
   std::map<uint64_t, Timer::AlarmId> to_repeat_ ABSL_GUARDED_BY(mutex_);
   std::vector<absl::AnyInvocable<void()>> held_ ABSL_GUARDED_BY(mutex_);

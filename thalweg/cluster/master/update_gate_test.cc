@@ -30,10 +30,10 @@ TEST(UpdateGate, APauseWaitsForThoseInsideAndHoldsOthersBack) {
   EXPECT_TRUE(joined.HasBeenNotified());
   // Another pause at the same time.
   gate.Pause(8, kLong, [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
-  gate.Resume(7);
-  gate.Resume(7);
+  EXPECT_THAT(gate.Resume(7), IsOk());
+  EXPECT_THAT(gate.Resume(7), IsOk());
   EXPECT_EQ(started, 1);
-  gate.Resume(8);
+  EXPECT_THAT(gate.Resume(8), IsOk());
   EXPECT_EQ(started, 2);
   gate.Leave();
 }
@@ -68,7 +68,7 @@ TEST(UpdateGate, APauseWaitsForTheRepetitionOfAFailedStep) {
   EXPECT_FALSE(quiet);
   gate.Leave(5);
   EXPECT_TRUE(quiet);
-  gate.Resume(7);
+  EXPECT_THAT(gate.Resume(7), IsOk());
   EXPECT_TRUE(other);
 }
 
@@ -93,18 +93,35 @@ TEST(UpdateGate, ARestoreDoesNotWaitForRepetitions) {
   EXPECT_TRUE(quiet);
   gate.Enter([&] { again = true; }, /*client=*/5);
   EXPECT_FALSE(again) << "it begins after the restore";
-  gate.Resume(7);
+  EXPECT_THAT(gate.Resume(7), IsOk());
   EXPECT_TRUE(again);
 }
 
 TEST(UpdateGate, APauseThatComesAfterItsEndHoldsNobodyBack) {
   UpdateGate gate;
-  gate.Resume(7);
+  EXPECT_THAT(gate.Resume(7), IsOk());
   gate.Pause(7, kLong, [](const absl::Status& status) { EXPECT_TRUE(absl::IsCancelled(status)); });
   bool started = false;
   gate.Enter([&] { started = true; });
   EXPECT_TRUE(started);
   EXPECT_THAT(gate.pauses(), testing::IsEmpty());
+}
+
+TEST(UpdateGate, APauseThatHasRunOutDoesNotBeginAnew) {
+  UpdateGate gate;
+  gate.Enter([] {});
+  Notification over;
+  gate.Pause(7, absl::Milliseconds(1), [&](const absl::Status&) { over.Notify(); });
+  ASSERT_TRUE(over.WaitForNotificationWithTimeout(kLong));
+  absl::Status renewed;
+  gate.Pause(7, kLong, [&](const absl::Status& status) { renewed = status; });
+  EXPECT_THAT(renewed, Fails(absl::StatusCode::kAborted, "The pause has run out"));
+  bool started = false;
+  gate.Enter([&] { started = true; });
+  EXPECT_TRUE(started);
+  EXPECT_THAT(gate.Resume(7), Fails(absl::StatusCode::kAborted, "The pause has run out"));
+  EXPECT_THAT(gate.Resume(7), Fails(absl::StatusCode::kAborted, "The pause has run out")) << "the call came twice";
+  EXPECT_THAT(gate.Resume(8), IsOk()) << "it was not paused here";
 }
 
 TEST(UpdateGate, TheEndOfTheServerHoldsNobodyBack) {

@@ -50,8 +50,7 @@ void LocalWorker::PauseOwn(const tensorflow::PauseUpdatesRequest& request, Done 
     return options_.gate->Pause(request.id(), absl::Milliseconds(request.lease_ms()), std::move(done),
                                 request.overwrites());
   }
-  options_.gate->Resume(request.id());
-  done(absl::OkStatus());
+  done(options_.gate->Resume(request.id()));
 }
 
 // Does not wait until the master's steps have ended: none of them is a step of this session. Renewals of the pause, and
