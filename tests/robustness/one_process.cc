@@ -536,7 +536,7 @@ class Episode {
 
 // Resources of the process.
 struct Usage {
-  double seconds = 0, megabytes = 0, descriptors = 0, threads = 0;
+  double seconds = 0, megabytes = 0, allocated = 0, descriptors = 0, threads = 0;
 };
 
 Usage MeasureUsage(int64_t start) {
@@ -549,8 +549,10 @@ Usage MeasureUsage(int64_t start) {
   std::ifstream file("/proc/self/statm");
   double total = 0, resident = 0;
   file >> total >> resident;
+  const struct mallinfo2 heap = mallinfo2();
   return {.seconds = (NowNanos() - start) / 1e9,
           .megabytes = resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e6,
+          .allocated = static_cast<double>(heap.uordblks + heap.hblkhd) / 1e6,
           .descriptors = count("/proc/self/fd"),
           .threads = count("/proc/self/task")};
 }
@@ -570,10 +572,10 @@ double Slope(const std::vector<Usage>& usage, double Usage::*what) {
 void PrintSlopes(const std::vector<Usage>& usage) {
   const Usage& last = usage.back();
   std::printf(
-      "after %.0f s: %.0f MB, %.0f descriptors, %.0f threads; growth per hour: %.1f MB, %.1f descriptors, %.1f "
-      "threads\n",
-      last.seconds, last.megabytes, last.descriptors, last.threads, Slope(usage, &Usage::megabytes),
-      Slope(usage, &Usage::descriptors), Slope(usage, &Usage::threads));
+      "after %.0f s: %.0f MB, %.1f MB of it allocated, %.0f descriptors, %.0f threads; growth per hour: %.1f MB, %.1f "
+      "MB allocated, %.1f descriptors, %.1f threads\n",
+      last.seconds, last.megabytes, last.allocated, last.descriptors, last.threads, Slope(usage, &Usage::megabytes),
+      Slope(usage, &Usage::allocated), Slope(usage, &Usage::descriptors), Slope(usage, &Usage::threads));
 }
 
 int Main() {
