@@ -85,24 +85,36 @@ absl::Status TellAccumulators(Session& session, const SyncGraph& g) {
 // The workers that a step waits for.
 struct Attendance {
   int64_t step = 0;
-  std::map<int64_t, int64_t> last_steps;  // by worker: the step of its last gradient
-  std::set<int64_t> missing;              // workers that have not sent a gradient for this step and have not left
+  std::map<int64_t, int64_t> last_steps;  // by worker: the last step for which it has sent all gradients
+  std::set<int64_t> missing;              // workers that have not sent all of this step and have not left
 };
 
 absl::StatusOr<Attendance> ReadAttendance(Session& session, const SyncGraph& g, Cancellation* cancellation) {
-  ASSIGN_OR_RETURN(const auto out, session.Run({g.ledger.worker, g.ledger.last_step, g.members.worker,
-                                                g.members.present, g.global_step},
-                                               {}, {.timeout = kShortStep, .cancellation = cancellation}));
-  Attendance a{.step = out[4].scalar<int64_t>()};
-  for (int64_t i = 0; i < out[0].num_elements(); ++i) {
-    a.last_steps[out[0].data<int64_t>()[i]] = out[1].data<int64_t>()[i];
+  std::vector<Fetch> fetches = {g.members.worker, g.members.present, g.global_step};
+  for (const AccumulatorLedgerResult& ledger : g.ledgers) {
+    fetches.emplace_back(ledger.worker);
+    fetches.emplace_back(ledger.last_step);
   }
+  ASSIGN_OR_RETURN(const auto out, session.Run(fetches, {}, {.timeout = kShortStep, .cancellation = cancellation}));
+  Attendance a{.step = out[2].scalar<int64_t>()};
+  // A worker may be lost between two gradients, so the accumulator that knows least of it counts.
+  std::map<int64_t, size_t> known;  // by worker: how many accumulators have had a gradient of it
+  for (size_t l = 0; l < g.ledgers.size(); ++l) {
+    const Tensor &workers = out[3 + 2 * l], &steps = out[4 + 2 * l];
+    for (int64_t i = 0; i < workers.num_elements(); ++i) {
+      const int64_t worker = workers.data<int64_t>()[i], step = steps.data<int64_t>()[i];
+      const auto last = a.last_steps.try_emplace(worker, step).first;
+      last->second = std::min(last->second, step);
+      ++known[worker];
+    }
+  }
+  std::erase_if(a.last_steps, [&](const auto& last) { return known[last.first] < g.ledgers.size(); });
   for (int64_t w = 0; w < g.options.total_num_replicas; ++w) {
     const auto last = a.last_steps.find(w);
     if (last == a.last_steps.end() || last->second < a.step) a.missing.insert(w);
   }
-  for (int64_t i = 0; i < out[2].num_elements(); ++i) {
-    if (!out[3].data<bool>()[i]) a.missing.erase(out[2].data<int64_t>()[i]);
+  for (int64_t i = 0; i < out[0].num_elements(); ++i) {
+    if (!out[1].data<bool>()[i]) a.missing.erase(out[0].data<int64_t>()[i]);
   }
   return a;
 }

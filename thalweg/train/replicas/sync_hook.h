@@ -39,7 +39,7 @@ struct SyncGraph {
   RosterMembersResult members;
   Output await_empty;  // waits until everyone has left
 
-  AccumulatorLedgerResult ledger;  // counts of the first variable's accumulator
+  std::vector<AccumulatorLedgerResult> ledgers;  // counts of every accumulator
 };
 
 std::shared_ptr<Hook> MakeSyncHook(std::shared_ptr<const SyncGraph> graph, bool is_chief);

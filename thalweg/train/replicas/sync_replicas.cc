@@ -246,7 +246,7 @@ void SyncReplicasOptimizer::BuildLedger(const Scope& at_step, const std::vector<
   for (const Accumulated& a : all) {
     const AccumulatorLedgerResult ledger = AccumulatorLedger(a.scope.WithOpName("ledger"), a.handle);
     if (!at_step.ok()) return;
-    if (!graph_->ledger.worker) graph_->ledger = ledger;
+    graph_->ledgers.push_back(ledger);
     at_step.graph().AddToCollection(kLedgerList, ledger.worker.node->name());
     accepted.push_back(ReduceSum(a.scope, ledger.accepted));
     stale.push_back(ReduceSum(a.scope, ledger.stale));
@@ -257,9 +257,10 @@ void SyncReplicasOptimizer::BuildLedger(const Scope& at_step, const std::vector<
   const Scope first = all[0].scope;
   for (int64_t worker = 0; worker < options_.total_num_replicas; ++worker) {
     const Scope own = first.SubScope(absl::StrCat("worker_", worker));
-    const Output is_it = Cast(own, Equal(own, graph_->ledger.worker, Const(own, worker)), kInt64);
-    summary::Scalar(own, "accepted_steps", ReduceSum(own, Mul(own, is_it, graph_->ledger.accepted)));
-    summary::Scalar(own, "stale_steps", ReduceSum(own, Mul(own, is_it, graph_->ledger.stale)));
+    const AccumulatorLedgerResult& ledger = graph_->ledgers[0];
+    const Output is_it = Cast(own, Equal(own, ledger.worker, Const(own, worker)), kInt64);
+    summary::Scalar(own, "accepted_steps", ReduceSum(own, Mul(own, is_it, ledger.accepted)));
+    summary::Scalar(own, "stale_steps", ReduceSum(own, Mul(own, is_it, ledger.stale)));
   }
   if (at_step.ok()) at_step.graph().AddToCollection(kRosterList, graph_->members.worker.node->name());
 }

@@ -251,6 +251,30 @@ TEST(SyncReplicas, AWorkerThatIsLostIsExpelledAndMayComeBack) {
   chief.End();
 }
 
+// As if its process had been stopped then. All accumulators have to be asked who is missing.
+TEST(SyncReplicas, AWorkerThatIsLostBetweenTwoGradientsIsExpelled) {
+  TestCluster cluster({{"ps", 2}, {"worker", 2}});
+  const SyncReplicasOptions options = {
+      .replicas_to_aggregate = 2, .total_num_replicas = 2, .expel_after = absl::Milliseconds(200)};
+  TestReplica chief(&cluster, 0, Sync(options)), lost(&cluster, 1, Sync(options));
+  chief.Start();
+  lost.Start();
+  const auto& nodes = lost.graph.nodes();
+  const auto push = std::find_if(nodes.begin(), nodes.end(), [](const auto& node) {
+    return absl::EndsWith(node->op(), "AccumulatorApplyGradient");
+  });
+  ASSERT_TRUE(push != nodes.end());
+  const auto pushed = lost.session->Run({Output(push->get())}, {{lost.model->x, Tensor::Vector<float>({1, 1})}});
+  ASSERT_TRUE(pushed.ok()) << pushed.status();
+  lost.Close();
+  chief.Step(1, 1);
+  const auto ledger = ReadLedger(*chief.session, chief.graph);
+  ASSERT_TRUE(ledger.ok()) << ledger.status();
+  EXPECT_FALSE(ledger->workers[1].present);
+  EXPECT_EQ(ledger->workers[1].accepted, 1);
+  chief.End();
+}
+
 TEST(SyncReplicas, AChiefThatComesAgainTakesUpTheTraining) {
   TestCluster cluster({{"ps", 2}, {"worker", 2}});
   const SyncReplicasOptions options = {.replicas_to_aggregate = 2, .total_num_replicas = 2};
