@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "thalweg/train/session/monitored_session.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +20,7 @@
 #include "thalweg/runtime/session_testlib.h"
 #include "thalweg/train/optimizers/optimizers.h"
 #include "thalweg/train/session/file_hooks.h"
+#include "thalweg/train/session/monitored_session.h"
 #include "thalweg/train/session/summary.h"
 #include "thalweg/train/train_testlib.h"
 
@@ -189,9 +188,10 @@ TEST_F(MonitoredSessionTest, SummariesNeedNoGlobalStep) {
 TEST_F(MonitoredSessionTest, ALossThatIsNoNumberEndsTheTraining) {
   for (const bool fail : {true, false}) {
     Model m;
-    ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_,
-                                                                                 .hooks = {NanGuard(m.loss, fail)},
-                                                                                 .save_checkpoint_steps = 1}));
+    ASSERT_OK_AND_ASSIGN(auto session,
+                         MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_,
+                                                                   .hooks = {NanGuard(m.loss, {.fail = fail})},
+                                                                   .save_checkpoint_steps = 1}));
     ASSERT_OK(session.Run({m.train_op}).status());
     const absl::Status status = session.Run({m.train_op}, {{m.x, Tensor::Scalar<float>(NAN)}}).status();
     EXPECT_TRUE(session.ShouldStop());
