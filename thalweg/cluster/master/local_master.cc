@@ -188,6 +188,7 @@ void LocalMaster::CloseAbandoned() {
   }
 }
 
+// Every call of a client renews the lease of its session.
 absl::StatusOr<std::shared_ptr<MasterSession>> LocalMaster::Find(const std::string& handle) {
   MutexLock lock(&mutex_);
   const auto it = sessions_.find(handle);
