@@ -86,6 +86,22 @@ class PublicHeadersTest(unittest.TestCase):
             problems += check_header(header, (ROOT / header).read_text(), self.public)
         self.assertEqual(problems, [])
 
+    def test_constructors_of_ops_take_no_bare_flags(self):
+        """Flags are members of ...Options: a call says which one it sets."""
+        flags = []
+        for header in sorted(self.public):
+            if header.startswith("thalweg/ops/"):
+                parameters = re.findall(r"[(,]\s*bool\s+(\w+)", COMMENT.sub("", (ROOT / header).read_text()))
+                flags += [f"{header}: {flag}" for flag in parameters]
+        self.assertEqual(flags, [])
+
+    def test_few_headers_name_messages(self):
+        """Only graphs and shapes become messages, in parts that the documentation leaves out. No other header declares one."""
+        names = re.compile(r"\b(?:namespace )?(?:tensorflow|google|grpc)\b(?:::| \{)")
+        naming = {h for h in self.public if names.search(COMMENT.sub("", (ROOT / h).read_text()))}
+        self.assertEqual(naming, {"thalweg/graph/attr_arg.h", "thalweg/graph/graph.h", "thalweg/graph/run_metadata.h",
+                                  "thalweg/graph/scope.h", "thalweg/tensor/shape.h"})
+
     def test_the_api_has_them_all(self):
         included = INCLUDE.findall((ROOT / "thalweg/api.h").read_text())
         self.assertEqual(sorted(included), included)

@@ -7,6 +7,7 @@
 #include "thalweg/proto/master.pb.h"
 #include "thalweg/proto/worker.pb.h"
 #include "thalweg/rpc/message.h"
+#include "thalweg/rpc/piece_table.h"
 #include "thalweg/rpc/recv_buf.h"
 #include "thalweg/tensor/tensor_proto.h"
 

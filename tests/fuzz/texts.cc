@@ -3,6 +3,7 @@
 #include "fuzz_target.h"
 #include "thalweg/base/faults/fault_plan.h"
 #include "thalweg/base/logging.h"
+#include "thalweg/cluster/cluster_def.h"
 #include "thalweg/cluster/cluster_spec.h"
 #include "thalweg/graph/device_name.h"
 #include "thalweg/proto/config.pb.h"
@@ -30,7 +31,7 @@ void TestOneInput(absl::string_view input) {
   } else {
     tensorflow::ClusterDef def;
     if (def.ParseFromArray(text.data(), static_cast<int>(text.size()))) {
-      ClusterSpec::FromProto(def).status().IgnoreError();
+      ClusterSpecFromProto(def).status().IgnoreError();
     }
   }
 }

@@ -7,7 +7,6 @@
 //
 // An episode is a training with faults, one after the other, all drawn from its seed. The next fault comes when
 // every worker has made steps after the last one.
-#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +14,6 @@
 #include <cstdio>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
@@ -33,6 +31,7 @@
 #include "absl/time/clock.h"
 #include "counting_worker.h"
 #include "history.h"
+#include "process_usage.h"
 #include "report.h"
 #include "thalweg/base/clock.h"
 #include "thalweg/base/faults/fail_point.h"
@@ -534,50 +533,6 @@ class Episode {
   std::string what_hangs_;
 };
 
-// Resources of the process.
-struct Usage {
-  double seconds = 0, megabytes = 0, allocated = 0, descriptors = 0, threads = 0;
-};
-
-Usage MeasureUsage(int64_t start) {
-  const auto count = [](const char* folder) {
-    std::error_code error;
-    const std::filesystem::directory_iterator entries(folder, error);
-    return static_cast<double>(std::distance(begin(entries), end(entries)));
-  };
-  malloc_trim(0);  // free memory that malloc keeps is not a leak
-  std::ifstream file("/proc/self/statm");
-  double total = 0, resident = 0;
-  file >> total >> resident;
-  const struct mallinfo2 heap = mallinfo2();
-  return {.seconds = (NowNanos() - start) / 1e9,
-          .megabytes = resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e6,
-          .allocated = static_cast<double>(heap.uordblks + heap.hblkhd) / 1e6,
-          .descriptors = count("/proc/self/fd"),
-          .threads = count("/proc/self/task")};
-}
-
-// Growth per hour, by least squares over all but the first quarter, in which pools fill.
-double Slope(const std::vector<Usage>& usage, double Usage::*what) {
-  const size_t first = usage.size() / 4;
-  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
-  for (size_t i = first; i < usage.size(); ++i) {
-    const double at = usage[i].seconds / 3600, value = usage[i].*what;
-    n += 1, x += at, y += value, xx += at * at, xy += at * value;
-  }
-  const double spread = n * xx - x * x;
-  return spread > 0 ? (n * xy - x * y) / spread : 0;
-}
-
-void PrintSlopes(const std::vector<Usage>& usage) {
-  const Usage& last = usage.back();
-  std::printf(
-      "after %.0f s: %.0f MB, %.1f MB of it allocated, %.0f descriptors, %.0f threads; growth per hour: %.1f MB, %.1f "
-      "MB allocated, %.1f descriptors, %.1f threads\n",
-      last.seconds, last.megabytes, last.allocated, last.descriptors, last.threads, Slope(usage, &Usage::megabytes),
-      Slope(usage, &Usage::allocated), Slope(usage, &Usage::descriptors), Slope(usage, &Usage::threads));
-}
-
 int Main() {
   std::string dir = absl::GetFlag(FLAGS_dir);
   if (dir.empty()) {
@@ -594,7 +549,7 @@ int Main() {
     if (soak > absl::ZeroDuration()) return absl::Nanoseconds(NowNanos() - begun) < soak;
     return episodes > 0 ? episode < episodes : report.faults() < absl::GetFlag(FLAGS_faults);
   };
-  std::vector<Usage> usage;
+  std::vector<ProcessUsage> usage;
   uint64_t seed = absl::GetFlag(FLAGS_seed);
   for (int i = 0; goes_on(i); ++i, ++seed) {
     const std::string folder = absl::StrCat(dir, "/", seed);

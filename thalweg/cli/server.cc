@@ -28,6 +28,7 @@
 #include "thalweg/cli/command.h"
 #include "thalweg/cli/proto_file.h"
 #include "thalweg/client/task_completion.h"
+#include "thalweg/cluster/cluster_def.h"
 #include "thalweg/launch/fault_schedule.h"
 #include "thalweg/launch/monitoring_environment.h"
 #include "thalweg/monitor/task_monitor.h"
@@ -148,9 +149,9 @@ absl::StatusOr<std::unique_ptr<Server>> StartServer(std::unique_ptr<FaultInjecto
     } else {
       RETURN_IF_ERROR(ReadProto(file, &def));
     }
-    ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromProto(def.cluster()));
+    ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpecFromProto(def.cluster()));
     ASSIGN_OR_RETURN(*faults, FaultsOf(cluster, {def.job_name(), def.task_index()}));
-    return Server::Start(def, options);
+    return Server::StartFromServerDef(def.SerializeAsString(), options);
   }
   if (absl::GetFlag(FLAGS_cluster).empty()) return InvalidArgument("Expected --cluster or --server_def");
   ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::Parse(absl::GetFlag(FLAGS_cluster)));

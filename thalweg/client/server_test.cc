@@ -18,6 +18,7 @@
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
+#include "thalweg/proto/config.pb.h"
 
 namespace thalweg {
 namespace {
@@ -36,6 +37,32 @@ TEST(ServerTest, Hello) {
   ASSERT_OK_AND_ASSIGN(const auto devices, session->ListDevices());
   ASSERT_EQ(devices.size(), 1u);
   EXPECT_EQ(devices[0].name, "/job:local/replica:0/task:0/device:CPU:0");
+}
+
+TEST(ServerTest, StartsFromAServerDef) {
+  tensorflow::ServerDef def;
+  def.set_protocol("grpc");
+  def.set_job_name("worker");
+  def.set_task_index(3);
+  auto* const job = def.mutable_cluster()->add_job();
+  job->set_name("worker");
+  (*job->mutable_tasks())[3] = "localhost:0";
+  (*def.mutable_default_session_config()->mutable_device_count())["CPU"] = 2;
+  ASSERT_OK_AND_ASSIGN(auto server, Server::StartFromServerDef(def.SerializeAsString()));
+  EXPECT_EQ(server->task().ToString(), "/job:worker/replica:0/task:3");
+  Graph graph;
+  ASSERT_OK_AND_ASSIGN(auto session, Session::Create(graph, {.target = server->target()}));
+  ASSERT_OK_AND_ASSIGN(const auto devices, session->ListDevices());
+  EXPECT_EQ(devices.size(), 2u);
+
+  EXPECT_THAT(Server::StartFromServerDef("\xff"), Fails(absl::StatusCode::kInvalidArgument, "not a ServerDef"));
+  def.set_protocol("http");
+  EXPECT_THAT(Server::StartFromServerDef(def.SerializeAsString()),
+              Fails(absl::StatusCode::kInvalidArgument, "expected \"grpc\""));
+  def.set_protocol("grpc");
+  *def.mutable_cluster()->add_job() = *job;
+  EXPECT_THAT(Server::StartFromServerDef(def.SerializeAsString()),
+              Fails(absl::StatusCode::kInvalidArgument, "is given twice"));
 }
 
 TEST(ServerTest, FeedsOfWhatCannotBeComputed) {

@@ -27,6 +27,7 @@
 #include "thalweg/proto/master.pb.h"
 #include "thalweg/proto/worker.pb.h"
 #include "thalweg/rpc/message.h"
+#include "thalweg/rpc/piece_table.h"
 #include "thalweg/rpc/rpc_client.h"
 #include "thalweg/runtime/session_testlib.h"
 #include "thalweg/tensor/tensor_proto.h"

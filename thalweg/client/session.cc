@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, con
   return session;
 }
 
+// Sends the nodes that were added to the graph since the last call. Usually there are none: that costs one load.
 absl::Status Session::ExtendIfGrown() {
   if (known_nodes_.load(std::memory_order_acquire) == graph_.num_nodes()) return absl::OkStatus();
   MutexLock lock(&extend_mutex_);

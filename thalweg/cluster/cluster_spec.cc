@@ -7,7 +7,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "thalweg/base/status.h"
-#include "thalweg/proto/config.pb.h"
 
 namespace thalweg {
 
@@ -24,6 +23,12 @@ absl::StatusOr<HostPort> HostPort::Parse(absl::string_view address) {
   return result;
 }
 
+absl::Status ClusterSpec::AddJob(const std::string& name) {
+  if (name.empty()) return InvalidArgument("A job of the cluster has no name");
+  if (!jobs_.try_emplace(name).second) return InvalidArgument("Job \"", name, "\" is given twice");
+  return absl::OkStatus();
+}
+
 absl::Status ClusterSpec::AddTask(const TaskId& task, absl::string_view address) {
   if (task.job.empty()) return InvalidArgument("A job of the cluster has no name");
   if (task.index < 0) return InvalidArgument("Job \"", task.job, "\": task ", task.index, " is negative");
@@ -35,16 +40,6 @@ absl::Status ClusterSpec::AddTask(const TaskId& task, absl::string_view address)
   return absl::OkStatus();
 }
 
-absl::StatusOr<ClusterSpec> ClusterSpec::FromProto(const tensorflow::ClusterDef& def) {
-  ClusterSpec spec;
-  for (const auto& job : def.job()) {
-    if (spec.jobs_.contains(job.name())) return InvalidArgument("Job \"", job.name(), "\" is given twice");
-    for (const auto& [index, address] : job.tasks()) RETURN_IF_ERROR(spec.AddTask({job.name(), index}, address));
-    spec.jobs_[job.name()];  // a job may be empty
-  }
-  return spec;
-}
-
 absl::StatusOr<ClusterSpec> ClusterSpec::Parse(absl::string_view text) {
   ClusterSpec spec;
   for (const absl::string_view job_text : absl::StrSplit(text, ',', absl::SkipWhitespace())) {
@@ -53,7 +48,7 @@ absl::StatusOr<ClusterSpec> ClusterSpec::Parse(absl::string_view text) {
     if (job.empty() || parts.second.empty()) {
       return InvalidArgument("\"", job_text, "\" is not a valid job: expected job|host:port;host:port");
     }
-    if (spec.jobs_.contains(job)) return InvalidArgument("Job \"", job, "\" is given twice");
+    RETURN_IF_ERROR(spec.AddJob(job));
     int index = 0;
     for (const absl::string_view task_text : absl::StrSplit(parts.second, ';', absl::SkipWhitespace())) {
       absl::string_view address = task_text;
@@ -69,20 +64,16 @@ absl::StatusOr<ClusterSpec> ClusterSpec::Parse(absl::string_view text) {
   return spec;
 }
 
-tensorflow::ClusterDef ClusterSpec::ToProto() const {
-  tensorflow::ClusterDef def;
-  for (const auto& [name, tasks] : jobs_) {
-    auto* job = def.add_job();
-    job->set_name(name);
-    for (const auto& [index, address] : tasks) (*job->mutable_tasks())[index] = address;
-  }
-  return def;
-}
-
 std::vector<std::string> ClusterSpec::jobs() const {
   std::vector<std::string> names;
   for (const auto& [name, tasks] : jobs_) names.push_back(name);
   return names;
+}
+
+const std::map<int, std::string>& ClusterSpec::addresses(const std::string& job) const {
+  static const std::map<int, std::string>* const kNone = new std::map<int, std::string>;
+  const auto it = jobs_.find(job);
+  return it == jobs_.end() ? *kNone : it->second;
 }
 
 std::vector<TaskId> ClusterSpec::tasks() const {

@@ -9,10 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace tensorflow {
-class ClusterDef;
-}
-
 namespace thalweg {
 
 // One task of a job.
@@ -34,6 +30,8 @@ class ClusterSpec {
   // index are numbered in order. INVALID_ARGUMENT if it cannot be parsed.
   static absl::StatusOr<ClusterSpec> Parse(absl::string_view text);
 
+  // Adds a job without tasks. INVALID_ARGUMENT if it has no name or exists already.
+  absl::Status AddJob(const std::string& name);
   // Adds a task. INVALID_ARGUMENT, naming the job or task, for a job without a name, a
   // duplicate task, a negative index or an address that is not "host:port".
   absl::Status AddTask(const TaskId& task, absl::string_view address);
@@ -44,12 +42,8 @@ class ClusterSpec {
   int num_tasks(const std::string& job) const;  // 0 if there is no such job
   // The "host:port" of a task. INVALID_ARGUMENT, listing the tasks that exist, if there is no such task.
   absl::StatusOr<std::string> Address(const TaskId& task) const;
-
-  /// @cond INTERNAL
-  // INVALID_ARGUMENT as for AddTask, and for a job that is given twice.
-  static absl::StatusOr<ClusterSpec> FromProto(const tensorflow::ClusterDef& def);
-  tensorflow::ClusterDef ToProto() const;
-  /// @endcond
+  // The addresses of a job's tasks, by index; empty if there is no such job.
+  const std::map<int, std::string>& addresses(const std::string& job) const;
 
  private:
   std::map<std::string, std::map<int, std::string>> jobs_;

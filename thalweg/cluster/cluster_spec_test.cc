@@ -3,6 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "thalweg/cluster/cluster_def.h"
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/proto/config.pb.h"
 
@@ -26,7 +27,7 @@ TEST(ClusterSpec, FromText) {
 TEST(ClusterSpec, ThroughAMessage) {
   const auto spec = ClusterSpec::Parse("ps|a:1,worker|7=c:3");
   ASSERT_TRUE(spec.ok());
-  const auto again = ClusterSpec::FromProto(spec->ToProto());
+  const auto again = ClusterSpecFromProto(ClusterSpecToProto(*spec));
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->tasks(), spec->tasks());
   EXPECT_EQ(TaskId({"worker", 7}).ToString(), "/job:worker/replica:0/task:7");
@@ -39,7 +40,7 @@ TEST(ClusterSpec, BadInput) {
   }
   tensorflow::ClusterDef def;
   (*def.add_job()->mutable_tasks())[0] = "a:1";
-  EXPECT_THAT(ClusterSpec::FromProto(def), Fails(StatusCode::kInvalidArgument, "no name"));
+  EXPECT_THAT(ClusterSpecFromProto(def), Fails(StatusCode::kInvalidArgument, "no name"));
 }
 
 }  // namespace

@@ -20,6 +20,10 @@ using tensorflow::AttrValue;
 using tensorflow::NodeDef;
 using tensorflow::OpDef;
 
+// A small recursive-descent parser for the language of TensorFlow's REGISTER_OP:
+//   Input("values: N * T")  Attr("T: {float, int32} = DT_FLOAT")  Attr("N: int >= 1")
+// A spec is parsed when an op is registered; ResolveArgs() connects arguments and attributes once all are known.
+
 // A cursor over a spec: takes words and symbols, skipping blanks.
 class Words {
  public:

@@ -212,6 +212,8 @@ void Scope::SetSeeds(const OpDef& op, NodeDef& def) const {
   SetAttr(def, "seed2", seed2);
 }
 
+// Order matters: the name is taken and attributes are inferred from the inputs before the device is chosen, because
+// device functions see them; Graph::AddNode() then completes and checks the node.
 absl::StatusOr<Node*> Scope::TryAdd(absl::string_view op, const std::vector<OpInput>& inputs,
                                     std::vector<AttrArg> attrs) const {
   const OpSchema* schema = graph_->FindSchema(op);

@@ -23,6 +23,17 @@ tensorflow::SessionLog::SessionStatus StatusOf(SessionEvent event) {
   return tensorflow::SessionLog::STATUS_UNSPECIFIED;
 }
 
+absl::Status Write(tensorflow::Event event, int64_t step, data::EventFile& file) {
+  event.set_step(step);
+  return file.Add(std::move(event));
+}
+
+absl::Status WriteSummary(tensorflow::Summary summary, int64_t step, data::EventFile& file) {
+  tensorflow::Event event;
+  *event.mutable_summary() = std::move(summary);
+  return Write(std::move(event), step, file);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SummaryWriter>> SummaryWriter::Open(const std::string& folder,
@@ -41,24 +52,13 @@ const std::string& SummaryWriter::path() const { return file_->path(); }
 absl::Status SummaryWriter::Flush() { return file_->Flush(); }
 absl::Status SummaryWriter::Close() { return file_->Close(); }
 
-absl::Status SummaryWriter::Add(tensorflow::Event event, int64_t step) {
-  event.set_step(step);
-  return file_->Add(std::move(event));
-}
-
-absl::Status SummaryWriter::AddSummary(tensorflow::Summary summary, int64_t step) {
-  tensorflow::Event event;
-  *event.mutable_summary() = std::move(summary);
-  return Add(std::move(event), step);
-}
-
 absl::Status SummaryWriter::AddSummary(const Tensor& serialized, int64_t step) {
   tensorflow::Summary summary;
   if (serialized.dtype() != kString || serialized.num_elements() != 1 ||
       !summary.ParseFromString(serialized.scalar<std::string>())) {
     return DataLoss("a tensor that is not a serialized summary, for step ", step, ": ", serialized.ToString(1));
   }
-  return AddSummary(std::move(summary), step);
+  return WriteSummary(std::move(summary), step, *file_);
 }
 
 absl::Status SummaryWriter::AddScalar(absl::string_view tag, float value, int64_t step) {
@@ -66,7 +66,7 @@ absl::Status SummaryWriter::AddScalar(absl::string_view tag, float value, int64_
   tensorflow::Summary::Value* const v = summary.add_value();
   v->set_tag(std::string(tag));
   v->set_simple_value(value);
-  return AddSummary(std::move(summary), step);
+  return WriteSummary(std::move(summary), step, *file_);
 }
 
 absl::Status SummaryWriter::AddHistogram(absl::string_view tag, const Tensor& values, int64_t step) {
@@ -74,27 +74,27 @@ absl::Status SummaryWriter::AddHistogram(absl::string_view tag, const Tensor& va
   tensorflow::Summary::Value* const v = summary.add_value();
   v->set_tag(std::string(tag));
   RETURN_IF_ERROR(FillHistogram(values, tag, v->mutable_histo()));
-  return AddSummary(std::move(summary), step);
+  return WriteSummary(std::move(summary), step, *file_);
 }
 
 absl::Status SummaryWriter::AddGraph(const Graph& graph) {
   tensorflow::Event event;
   event.set_graph_def(graph.Export().SerializeAsString());
-  return Add(std::move(event), 0);
+  return Write(std::move(event), 0, *file_);
 }
 
 absl::Status SummaryWriter::AddRunMetadata(absl::string_view tag, const RunMetadata& metadata, int64_t step) {
   tensorflow::Event event;
   event.mutable_tagged_run_metadata()->set_tag(std::string(tag));
   event.mutable_tagged_run_metadata()->set_run_metadata(metadata.SerializeAsString());
-  return Add(std::move(event), step);
+  return Write(std::move(event), step, *file_);
 }
 
 absl::Status SummaryWriter::AddSessionEvent(SessionEvent event, int64_t step, const std::string& checkpoint_path) {
   tensorflow::Event entry;
   entry.mutable_session_log()->set_status(StatusOf(event));
   entry.mutable_session_log()->set_checkpoint_path(checkpoint_path);
-  return Add(std::move(entry), step);
+  return Write(std::move(entry), step, *file_);
 }
 
 absl::Status WriteGraphText(const Graph& graph, const std::string& folder, FileSystem& files) {

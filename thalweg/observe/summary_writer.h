@@ -20,11 +20,6 @@
 #include "thalweg/graph/run_metadata.h"
 #include "thalweg/tensor/tensor.h"
 
-namespace tensorflow {
-class Event;
-class Summary;
-}  // namespace tensorflow
-
 namespace thalweg {
 
 namespace data {
@@ -81,8 +76,6 @@ class SummaryWriter {
 
  private:
   explicit SummaryWriter(std::unique_ptr<data::EventFile> file);
-  absl::Status Add(tensorflow::Event event, int64_t step);
-  absl::Status AddSummary(tensorflow::Summary summary, int64_t step);
 
   const std::unique_ptr<data::EventFile> file_;
 };

@@ -139,7 +139,7 @@ TEST_F(ConstructorsTest, Datasets) {
   const Dataset d = Dataset::FromTensorSlices(s_, {x_, Const(s_, {1, 2})});
   EXPECT_EQ(d.output_shapes()[0].ToString(), "[3]");
   const DatasetIterator next =
-      d.Shuffle(10, {.seed = 1, .seed2 = 2}).Repeat(2).Batch(2, true).Prefetch(1).MakeIterator();
+      d.Shuffle(10, {.seed = 1, .seed2 = 2}).Repeat(2).Batch(2, {.drop_remainder = true}).Prefetch(1).MakeIterator();
   ASSERT_OK(s_.status());
   EXPECT_EQ(Show(next.components[0]), "IteratorGetNext [2,3]");
   EXPECT_EQ(next.components[1].dtype(), kInt32);

@@ -55,9 +55,12 @@ std::vector<Output> QueueDequeue(const Scope& s, Output queue, const std::vector
 std::vector<Output> QueueDequeueMany(const Scope& s, Output queue, const IntArg& n, const std::vector<DType>& types);
 // Takes `n` tuples as rows; waits until there are as many, or takes the rest once the queue is closed.
 std::vector<Output> QueueDequeueUpTo(const Scope& s, Output queue, const IntArg& n, const std::vector<DType>& types);
-// Closes the queue: no more tuples go in. Those that wait to be added are cancelled, if
-// asked for.
-Output QueueClose(const Scope& s, Output queue, bool cancel_pending_enqueues = false);
+// How QueueClose treats steps that wait to add tuples.
+struct QueueCloseOptions {
+  bool cancel_pending_enqueues = false;  // they fail with CANCELLED; else their tuples still go in
+};
+// Closes the queue: no more tuples go in.
+Output QueueClose(const Scope& s, Output queue, const QueueCloseOptions& options = {});
 // A bool scalar: true if it is closed.
 Output QueueIsClosed(const Scope& s, Output queue);
 // The number of tuples in it, an int32 scalar.

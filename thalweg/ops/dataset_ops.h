@@ -26,6 +26,11 @@ struct DatasetIterator {
   std::vector<Output> components;  // the next example; every step that runs one takes one
 };
 
+// Options of Dataset::Batch.
+struct DatasetBatchOptions {
+  bool drop_remainder = false;  // leave out the last batch if it is smaller than the others
+};
+
 // Options of Dataset::Shuffle.
 struct DatasetShuffleOptions {
   // The seeds of the order. If both are 0, every run has another order.
@@ -55,8 +60,8 @@ class Dataset {
   // Examples of several datasets side by side; ends with the shortest.
   static Dataset Zip(const std::vector<Dataset>& datasets);
 
-  // Batches of batch_size examples; the last may be smaller, unless drop_remainder.
-  Dataset Batch(const IntArg& batch_size, bool drop_remainder = false) const;
+  // Batches of batch_size examples.
+  Dataset Batch(const IntArg& batch_size, const DatasetBatchOptions& options = {}) const;
   // The rows of each component as examples; the opposite of Batch.
   Dataset Unbatch() const;
   // The examples in random order, drawn from a buffer of buffer_size.

@@ -112,12 +112,16 @@ struct DecodeCsvOptions {
 // A default of one element stands in for missing fields; an empty one requires a field.
 std::vector<Output> DecodeCsv(const Scope& s, Output records, const std::vector<Output>& record_defaults,
                               const DecodeCsvOptions& options = {});
+// The byte order of DecodeRaw and DecodePaddedRaw.
+struct DecodeRawOptions {
+  bool little_endian = true;  // false: big-endian
+};
 // The bytes of strings as numbers: strings [...] give [..., n].
-Output DecodeRaw(const Scope& s, Output bytes, DType out_type, bool little_endian = true);
+Output DecodeRaw(const Scope& s, Output bytes, DType out_type, const DecodeRawOptions& options = {});
 // The bytes of strings of different lengths as numbers: each string is cut off or filled with zeros to fixed_length
 // bytes. Strings [...] give [..., n].
 Output DecodePaddedRaw(const Scope& s, Output input_bytes, const IntArg& fixed_length, DType out_type,
-                       bool little_endian = true);
+                       const DecodeRawOptions& options = {});
 // Decompresses each string.
 Output DecodeCompressed(const Scope& s, Output bytes, CompressionType compression);
 // A tensor from a serialized tensorflow.TensorProto.

@@ -76,15 +76,19 @@ struct SvdOptions {
 };
 // The singular value decomposition: input = u diag(s) v^H.
 SvdResult Svd(const Scope& s, Output input, const SvdOptions& options = {});
+// What SelfAdjointEig and Eig compute.
+struct EigOptions {
+  bool compute_v = true;  // the eigenvectors, too
+};
 // Eigenvalues and eigenvectors.
 struct EigResult {
   Output e;  // eigenvalues
   Output v;  // eigenvectors, as columns; empty unless computed
 };
 // Eigenvalues, in rising order, and eigenvectors of Hermitian matrices.
-EigResult SelfAdjointEig(const Scope& s, Output input, bool compute_v = true);
+EigResult SelfAdjointEig(const Scope& s, Output input, const EigOptions& options = {});
 // Eigenvalues and eigenvectors of square matrices; gives complex numbers.
-EigResult Eig(const Scope& s, Output input, bool compute_v = true);
+EigResult Eig(const Scope& s, Output input, const EigOptions& options = {});
 // The exponential of square matrices.
 Output MatrixExponential(const Scope& s, Output input);
 // The principal logarithm of square complex matrices.

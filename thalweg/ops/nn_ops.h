@@ -178,12 +178,20 @@ struct CtcDecoded {
   Output shape;            // int64 [2]
   Output log_probability;  // float [batch, 1]
 };
-// The best class of every time step, repeats merged (if merge_repeated) and blanks
-// removed. `inputs` are logits [time, batch, classes].
-CtcDecoded CtcGreedyDecoder(const Scope& s, Output inputs, Output sequence_length, bool merge_repeated = false);
+// How CtcGreedyDecoder treats repeated classes.
+struct CtcGreedyDecoderOptions {
+  bool merge_repeated = false;  // classes that repeat without a blank between them become one
+};
+// The best class of every time step, blanks removed. `inputs` are logits [time, batch, classes].
+CtcDecoded CtcGreedyDecoder(const Scope& s, Output inputs, Output sequence_length,
+                            const CtcGreedyDecoderOptions& options = {});
+// How CtcBeamSearchDecoder treats repeated classes.
+struct CtcBeamSearchDecoderOptions {
+  bool merge_repeated = true;  // labels that repeat in the result become one
+};
 // The best label sequence that a beam of `beam_width` finds.
 CtcDecoded CtcBeamSearchDecoder(const Scope& s, Output inputs, Output sequence_length, int beam_width,
-                                bool merge_repeated = true);
+                                const CtcBeamSearchDecoderOptions& options = {});
 
 // ---- the best ----
 
@@ -201,8 +209,11 @@ struct TopKResult {
 };
 // The k largest elements along the last dimension: TopK(s, x, 5).values.
 TopKResult TopK(const Scope& s, Output input, const IntArg& k, const TopKOptions& options = {});
-// Element `n` along the last dimension, were it sorted from the smallest (or, reversed,
-// the largest) on.
-Output NthElement(const Scope& s, Output input, const IntArg& n, bool reverse = false);
+// The order in which NthElement counts.
+struct NthElementOptions {
+  bool reverse = false;  // from the largest on
+};
+// Element `n` along the last dimension, were it sorted from the smallest on.
+Output NthElement(const Scope& s, Output input, const IntArg& n, const NthElementOptions& options = {});
 
 }  // namespace thalweg

@@ -21,9 +21,13 @@ struct SparseTensor {
   Output shape;    // int64 [rank]: the shape of the whole
 };
 
+// What SparseToDense checks.
+struct SparseToDenseOptions {
+  bool validate_indices = true;  // they must be in row-major order, without repeats
+};
 // The dense tensor, with default_value, of the type of the elements, where none is given.
 Output SparseToDense(const Scope& s, const SparseTensor& input, const ScalarArg& default_value,
-                     bool validate_indices = true);
+                     const SparseToDenseOptions& options = {});
 // The elements in row-major order.
 SparseTensor SparseReorder(const Scope& s, const SparseTensor& input);
 // The elements of a sparse tensor in another dense shape; one size may be -1.

@@ -69,8 +69,12 @@ Output AssignAddVariable(const Scope& s, Output resource, Output value);
 Output AssignSubVariable(const Scope& s, Output resource, Output value);
 // Its shape, a vector.
 Output VariableShape(const Scope& s, Output resource, DType out_type = kInt32);
+// Whether DestroyResource needs the resource to exist.
+struct DestroyResourceOptions {
+  bool ignore_lookup_error = true;  // a resource that does not exist is not an error
+};
 // Frees a resource of any kind.
-Output DestroyResource(const Scope& s, Output resource, bool ignore_lookup_error = true);
+Output DestroyResource(const Scope& s, Output resource, const DestroyResourceOptions& options = {});
 // Rows of it by number.
 Output ResourceGather(const Scope& s, Output resource, Output indices, DType dtype);
 

@@ -67,12 +67,17 @@ Output StringFormat(const Scope& s, const std::vector<Output>& inputs, absl::str
 Output RegexFullMatch(const Scope& s, Output input, Output pattern);
 // A bool tensor: true where the whole string matches a constant pattern.
 Output RegexFullMatch(const Scope& s, Output input, absl::string_view pattern);
-// Replaces the first or all matches. `rewrite` may have \1 to \9 for the text of groups, \0
+// Which matches RegexReplace replaces.
+struct RegexReplaceOptions {
+  bool replace_global = true;  // all of them; else the first
+};
+// Replaces matches. `rewrite` may have \1 to \9 for the text of groups, \0
 // for the whole match.
-Output RegexReplace(const Scope& s, Output input, Output pattern, Output rewrite, bool replace_global = true);
-// Replaces the first or all matches of a constant pattern by `rewrite`, in which \1 to \9 are groups.
+Output RegexReplace(const Scope& s, Output input, Output pattern, Output rewrite,
+                    const RegexReplaceOptions& options = {});
+// Replaces matches of a constant pattern by `rewrite`, in which \1 to \9 are groups.
 Output RegexReplace(const Scope& s, Output input, absl::string_view pattern, absl::string_view rewrite,
-                    bool replace_global = true);
+                    const RegexReplaceOptions& options = {});
 
 // ---- numbers ----
 
@@ -92,15 +97,23 @@ Output StringToNumber(const Scope& s, Output string_tensor, DType out_type = kFl
 Output StringToHashBucketFast(const Scope& s, Output input, int64_t num_buckets);
 // A number in [0, num_buckets) for every string; keyed by two secret numbers, which protects from provoked collisions.
 Output StringToHashBucketStrong(const Scope& s, Output input, int64_t num_buckets, const std::vector<int64_t>& key);
-// The edit (Levenshtein) distance of sparse tensors of sequences, hypothesis and truth;
-// divided by the length of the truth if `normalize`.
+// The unit of EditDistance.
+struct EditDistanceOptions {
+  bool normalize = true;  // divide by the length of the truth
+};
+// The edit (Levenshtein) distance of sparse tensors of sequences, hypothesis and truth.
 Output EditDistance(const Scope& s, Output hypothesis_indices, Output hypothesis_values, Output hypothesis_shape,
-                    Output truth_indices, Output truth_values, Output truth_shape, bool normalize = true);
+                    Output truth_indices, Output truth_values, Output truth_shape,
+                    const EditDistanceOptions& options = {});
 
 // ---- encodings ----
 
-// In base64, with the alphabet of URLs; `pad` adds '=' at the end.
-Output EncodeBase64(const Scope& s, Output input, bool pad = false);
+// The form of EncodeBase64's text.
+struct EncodeBase64Options {
+  bool pad = false;  // '=' at the end makes the length a multiple of 4
+};
+// In base64, with the alphabet of URLs.
+Output EncodeBase64(const Scope& s, Output input, const EncodeBase64Options& options = {});
 // The opposite of EncodeBase64.
 Output DecodeBase64(const Scope& s, Output input);
 

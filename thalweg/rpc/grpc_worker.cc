@@ -7,6 +7,7 @@
 #include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/message.h"
+#include "thalweg/rpc/piece_table.h"
 #include "thalweg/rpc/recv_buf.h"
 #include "thalweg/tensor/tensor_proto.h"
 

@@ -12,6 +12,7 @@
 #include "thalweg/graph/graph_testlib.h"
 #include "thalweg/proto/named_tensor.pb.h"
 #include "thalweg/proto/worker.pb.h"
+#include "thalweg/rpc/piece_table.h"
 #include "thalweg/tensor/tensor_proto.h"
 
 namespace thalweg {

@@ -5,6 +5,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/rpc/call_deduplicator.h"
 #include "thalweg/rpc/message.h"
+#include "thalweg/rpc/piece_table.h"
 #include "thalweg/rpc/recv_buf.h"
 #include "thalweg/rpc/service_call.h"
 #include "thalweg/rpc/services.h"

@@ -74,6 +74,7 @@ absl::Status DebugOp::SetAttributes(NodeDef& def) const {
   return absl::OkStatus();
 }
 
+// For each watched tensor: a CopyHost node, and one debug node per debug op, which reads the copy.
 class Inserter {
  public:
   Inserter(const DebugOptions& options, Graph& graph) : graph_(graph), consumers_(Consumers(graph)) {

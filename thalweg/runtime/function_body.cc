@@ -37,6 +37,8 @@ absl::Status Substitute(const AttrMap& attrs, AttrValue& value) {
   return absl::OkStatus();
 }
 
+// Builds the body of one call: nodes get the prefix of the call, attributes that are placeholders get the values of the
+// call, and names of tensors change from a function's ("node:output:0") to a graph's ("prefix/node:0").
 class Instantiation {
  public:
   Instantiation(const FunctionDef& function, const Graph& graph, absl::string_view prefix)

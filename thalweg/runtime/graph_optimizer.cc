@@ -111,6 +111,8 @@ void ReplaceInputs(const std::vector<Node*>& instead, Node* node) {
 
 }  // namespace
 
+// Runs each node whose inputs are all constants, in topological order, so that constants spread in one pass. The
+// original nodes stay; RemoveDead() removes those that nothing uses.
 absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, const GraphOptimizerOptions& options,
                                   Cancellation* cancellation) {
   const ScopedFlushDenormals flush;  // as in a step
@@ -162,6 +164,8 @@ absl::StatusOr<int> FoldConstants(Graph& graph, Device& device, const GraphOptim
   return count;
 }
 
+// In topological order, so that the inputs of a node are merged before it is compared. The key is everything that
+// determines the value: op, device, attributes, inputs and control inputs.
 absl::StatusOr<int> MergeCommonSubexpressions(Graph& graph) {
   ASSIGN_OR_RETURN(const std::vector<Node*> order, TopologicalOrder(graph));
   std::vector<Node*> instead(graph.num_nodes(), nullptr);  // by id: the node that does the same
@@ -186,6 +190,7 @@ absl::StatusOr<int> MergeCommonSubexpressions(Graph& graph) {
   return count;
 }
 
+// Marks what results, targets and nodes that run for their effect need, and removes the rest.
 int RemoveDead(Graph& graph, const std::vector<std::string>& targets) {
   std::vector<bool> keep(graph.num_nodes(), false);
   std::vector<Node*> stack;

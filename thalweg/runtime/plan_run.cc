@@ -35,6 +35,8 @@ bool DeadByOne(const Plan& plan, const Instruction& in, const Slot* slots) {
   return false;
 }
 
+// Deadness: a Switch marks the output that it does not take as dead. Dead instructions do not run, and their outputs
+// are dead, until a Merge has one input that lives.
 bool AnyDead(const Plan& plan, const Instruction& in, const Slot* slots) {
   if (DeadByOne(plan, in, slots)) return true;
   if (!in.is_merge) return false;
@@ -232,6 +234,7 @@ WaitDelay PlanRun::DelayOf(size_t wait) const {
   return in.loop != nullptr ? WaitDelay() : WaitDelay{in.async_index, waits_[wait].delay_nanos};
 }
 
+// Only the first thread that begins after a pause adds to the delay of the wait that woke it.
 void PlanRun::BeginWork(Wait* ended) {
   if (workers_.fetch_add(1, std::memory_order_acq_rel) > 0 || ended == nullptr) return;
   const int64_t since = std::max(idle_nanos_.load(std::memory_order_relaxed), ended->start_nanos);
@@ -299,6 +302,7 @@ void PlanRun::RunSegments(std::vector<int32_t> ready) {
   CountDown(finished);
 }
 
+// Counts one predecessor of each successor as done. Segments without any left are ready.
 void PlanRun::Release(const std::vector<int32_t>& successors, std::vector<int32_t>* ready) {
   for (const int32_t next : successors) {
     if (pending_[next].fetch_sub(1, std::memory_order_acq_rel) == 1) ready->push_back(next);
@@ -380,6 +384,7 @@ void PlanRun::Fail(const absl::Status& status) {
   step_.cancellation->Cancel(status);
 }
 
+// The thread that brings the count to zero is the last one to use the run.
 void PlanRun::CountDown(int32_t n) {
   if (left_.fetch_sub(n, std::memory_order_acq_rel) != n) return;
   absl::Status status;

@@ -2,14 +2,13 @@
 #include "thalweg/runtime/segments.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <queue>
 #include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/string_view.h"
+#include "thalweg/graph/file_role.h"
 #include "thalweg/runtime/deferred_reads.h"
 
 namespace thalweg {
@@ -41,12 +40,6 @@ void Normalize(WaitSet& set) {
     }
   }
   set.resize(kept);
-}
-
-// It may take seconds, in which the thread computes nothing for other tasks.
-bool WritesFiles(const Node& node) {
-  static constexpr absl::string_view kOps[] = {"Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints", "WriteFile"};
-  return std::find(std::begin(kOps), std::end(kOps), node.op()) != std::end(kOps);
 }
 
 }  // namespace
@@ -97,7 +90,8 @@ std::vector<int> Schedule(const std::vector<Unit>& units, int num_segments) {
   const auto rank = [&](int u) {
     const Unit& unit = units[u];
     int priority = 1;
-    if (unit.node != nullptr && WritesFiles(*unit.node)) priority = 2;
+    // The thread computes nothing for other tasks while it writes.
+    if (unit.node != nullptr && WritesFiles(unit.node->op())) priority = 2;
     // Late, so that readers of the old value are done and the update happens
     // in place.
     if (unit.node != nullptr && UpdatesVariable(*unit.node)) priority = 3;

@@ -66,6 +66,11 @@ std::string EdgeNodeName(absl::string_view kind, const std::string& tensor, size
   return absl::StrCat(kind, "_", absl::StrReplaceAll(tensor, {{":", "_"}, {"/", "_"}}), "_", index);
 }
 
+// Copies the part of a graph that a signature needs.
+// - Feeds cut the graph: a fed tensor becomes an _Arg (or a Const, for text that is part of the signature), and what
+//   computes it is copied only if something else needs it.
+// - Fetches become _Retval nodes.
+// - Copies first keep the inputs of their originals. Connect() maps them once all nodes exist, since loops point back.
 class Extraction {
  public:
   Extraction(const Graph& graph, std::vector<Output> feeds)

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -22,6 +23,7 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
+#include "thalweg/cluster/cluster_def.h"
 #include "thalweg/cluster/job_completion.h"
 #include "thalweg/cluster/master/local_master.h"
 #include "thalweg/cluster/worker/local_worker.h"
@@ -113,6 +115,10 @@ class Server::State {
   std::map<TaskId, absl::Time> reported_lost ABSL_GUARDED_BY(mutex);  // tasks, and when they were lost
   Notification stopped;
 
+  // `session_config` has the options of every session, under what the session asks for.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ClusterSpec& cluster, const TaskId& task,
+                                                       const ServerOptions& options,
+                                                       const tensorflow::ConfigProto& session_config);
   void StartReports(const ClusterSpec& cluster, const std::vector<RpcMethod>& methods, const ServerOptions& options);
   // `reached_at` is the host by which other machines reach this one.
   absl::Status StartHttp(const ServerOptions& options, const std::string& reached_at);
@@ -220,12 +226,12 @@ JobStatus Server::State::Status(const GetMonitorRequest& request) {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, const TaskId& task,
                                                       const ServerOptions& options) {
-  return Start(cluster, task, options, tensorflow::ConfigProto());
+  return State::Start(cluster, task, options, tensorflow::ConfigProto());
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster, const TaskId& task,
-                                                      const ServerOptions& options,
-                                                      const tensorflow::ConfigProto& session_config) {
+absl::StatusOr<std::unique_ptr<Server>> Server::State::Start(const ClusterSpec& cluster, const TaskId& task,
+                                                             const ServerOptions& options,
+                                                             const tensorflow::ConfigProto& session_config) {
   ConfigureMalloc();
   ASSIGN_OR_RETURN(const std::string address, cluster.Address(task));
   ASSIGN_OR_RETURN(const HostPort host_port, HostPort::Parse(address));
@@ -335,16 +341,22 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ClusterSpec& cluster
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const tensorflow::ServerDef& def, ServerOptions options) {
+absl::StatusOr<std::unique_ptr<Server>> Server::StartFromServerDef(absl::string_view server_def,
+                                                                   const ServerOptions& options) {
+  tensorflow::ServerDef def;
+  if (!def.ParseFromArray(server_def.data(), static_cast<int>(server_def.size()))) {
+    return InvalidArgument(server_def.size(), " bytes that are not a ServerDef");
+  }
   if (!def.protocol().empty() && def.protocol() != "grpc") {
     return InvalidArgument("ServerDef.protocol is \"", def.protocol(), "\", expected \"grpc\"");
   }
-  ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromProto(def.cluster()));
+  ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpecFromProto(def.cluster()));
   const auto& counts = def.default_session_config().device_count();
-  if (const auto it = counts.find("CPU"); it != counts.end() && it->second > options.cpu_devices) {
-    options.cpu_devices = it->second;
+  ServerOptions with_devices = options;
+  if (const auto it = counts.find("CPU"); it != counts.end()) {
+    with_devices.cpu_devices = std::max(with_devices.cpu_devices, it->second);
   }
-  return Start(cluster, {def.job_name(), def.task_index()}, options, def.default_session_config());
+  return State::Start(cluster, {def.job_name(), def.task_index()}, with_devices, def.default_session_config());
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::StartLocal(const ServerOptions& options) {

@@ -10,13 +10,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "thalweg/cluster/cluster_spec.h"
-
-namespace tensorflow {
-class ConfigProto;
-class ServerDef;
-}  // namespace tensorflow
 
 namespace thalweg {
 
@@ -102,10 +98,10 @@ class Server {
   // or its address has no port, UNKNOWN if the port is in use.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ClusterSpec& cluster, const TaskId& task,
                                                        const ServerOptions& options = {});
-  /// @cond INTERNAL
-  // From TensorFlow's message; `options` has what it does not say.
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const tensorflow::ServerDef& def, ServerOptions options = {});
-  /// @endcond
+  // The same for a tensorflow.ServerDef in its binary format, which also has the options of all sessions.
+  // INVALID_ARGUMENT if it cannot be read or asks for another protocol than gRPC.
+  static absl::StatusOr<std::unique_ptr<Server>> StartFromServerDef(absl::string_view server_def,
+                                                                    const ServerOptions& options = {});
   // Starts a cluster of one task, "/job:local/task:0", on a free port.
   static absl::StatusOr<std::unique_ptr<Server>> StartLocal(const ServerOptions& options = {});
   // Calls Stop().
@@ -147,10 +143,6 @@ class Server {
  private:
   class State;
   explicit Server(std::unique_ptr<State> state);
-  // `session_config` has the options of every session, under what the session asks for.
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const ClusterSpec& cluster, const TaskId& task,
-                                                       const ServerOptions& options,
-                                                       const tensorflow::ConfigProto& session_config);
   absl::Status SaveOrphan(const absl::Status& orphaned);
   const std::unique_ptr<State> state_;
 };

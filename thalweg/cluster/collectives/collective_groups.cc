@@ -111,6 +111,8 @@ void CollectiveGroups::Fill(const Waiter& waiter) const {
   }
 }
 
+// Runs `enter` under the lock. It records the arrival, and says whether the call can be answered now and which others
+// can be answered with it. Answers are filled in under the lock and sent without it.
 template <typename Enter>
 void CollectiveGroups::Call(const CallOptions& options, Waiter waiter, Enter enter) {
   uint64_t id = 0;

@@ -28,6 +28,12 @@ uint64_t DirectKey(int64_t step_id, absl::string_view key) {
 
 }  // namespace
 
+// A run goes through four stages, each of which may wait:
+// 1. ResolveGroup: ask the leader for the members, once per group.
+// 2. ResolveInstance: ask the leader who sends, once per instance of the op.
+// 3. Execute: exchange the values, by the path that suits the group and the size.
+// 4. End: report the status, from the thread on which the last stage ended.
+// Abort() only cancels the calls in progress; the stage that waits for them then calls End().
 TaskCollectives::Run::Run(TaskCollectives& task, StepPart& step, std::shared_ptr<GraphCollectives> graph,
                           CollectiveCall call, Cancellation& cancellation, Collectives::Done done)
     : task_(task),
@@ -108,6 +114,7 @@ void TaskCollectives::Run::ResolveGroup() {
   AskGroup(*leader, false);
 }
 
+// `wait_for_ready`: the call waits for a leader that has not started yet, instead of failing.
 void TaskCollectives::Run::AskGroup(Worker& leader, bool wait_for_ready) {
   if (absl::Status fault = FailPoint("collective.group", graph_->task); !fault.ok()) return End(std::move(fault));
   struct Question {
@@ -216,6 +223,8 @@ void TaskCollectives::Run::UnwatchLeader() {
   if (id.has_value()) task_.options_.health->Unwatch(*id);
 }
 
+// Chooses the path: shared memory or TCP connections for groups of Thalweg tasks; otherwise messages between workers,
+// as TensorFlow's tasks understand them.
 void TaskCollectives::Run::Execute(int source) {
   if (absl::Status fault = FailPoint("collective.execute", graph_->task); !fault.ok()) return End(std::move(fault));
   std::shared_ptr<const CollectiveGroup> group;
@@ -361,6 +370,7 @@ void TaskCollectives::Run::Waiting(int rank, bool for_values, int change) {
   (for_values ? receiving_ : sending_)[rank] += change;
 }
 
+// Offers a value. The other member fetches it by its key.
 void TaskCollectives::Run::Send(int to, std::string key, Tensor value, Links::Done done) {
   Waiting(to, false, 1);
   task_.buffers_.Offer(step_id_, key, std::move(value), &calls_,
@@ -370,6 +380,7 @@ void TaskCollectives::Run::Send(int to, std::string key, Tensor value, Links::Do
                        });
 }
 
+// Fetches a value into the memory of `into`: from this task's buffers, or with a RecvBuf call.
 void TaskCollectives::Run::Receive(int from, std::string key, Tensor into, Links::Done done) {
   Waiting(from, true, 1);
   CollectiveGroup::Member member;

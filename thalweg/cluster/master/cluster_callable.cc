@@ -13,6 +13,7 @@
 #include "thalweg/cluster/collectives/collective_step_ids.h"
 #include "thalweg/cluster/master/master_session.h"
 #include "thalweg/cluster/worker/update_ledger.h"
+#include "thalweg/graph/file_role.h"
 #include "thalweg/graph/sync_role.h"
 #include "thalweg/runtime/graph_optimizer.h"
 #include "thalweg/runtime/partitioner.h"
@@ -54,17 +55,12 @@ bool HasSharedUpdates(const Graph& graph, const std::string& self) {
          });
 }
 
-bool WritesCheckpoint(const Graph& graph) {
-  return AnyNode(graph, [](const Node& node) { return SavesVariables(node); });
+bool HasFileRole(const Graph& graph, FileRole role) {
+  return AnyNode(graph, [&](const Node& node) { return FileRoleOf(node.op()) == role; });
 }
-bool ReadsCheckpoint(const Graph& graph) {
-  return AnyNode(graph, [](const Node& node) {
-    return node.op() == "RestoreV2" || node.op() == "Restore" || node.op() == "RestoreSlice";
-  });
-}
-bool WritesSnapshot(const Graph& graph) {
-  return AnyNode(graph, [](const Node& node) { return node.op() == "ThalwegSnapshotValues"; });
-}
+bool WritesCheckpoint(const Graph& graph) { return HasFileRole(graph, FileRole::kSave); }
+bool ReadsCheckpoint(const Graph& graph) { return HasFileRole(graph, FileRole::kRestore); }
+bool WritesSnapshot(const Graph& graph) { return HasFileRole(graph, FileRole::kSnapshot); }
 
 tensorflow::ThalwegTransfers TransfersOf(const MasterSessionOptions& session, const std::vector<GraphPart>& parts) {
   tensorflow::ThalwegTransfers transfers;
@@ -100,7 +96,7 @@ absl::Status Register(std::vector<GraphPart> parts, const MasterSessionOptions& 
     part.fetches = std::move(parts[i].fetches);
     const auto& nodes = parts[i].graph.node();
     part.saves = std::any_of(nodes.begin(), nodes.end(),
-                             [](const auto& node) { return node.op() == "SaveV2" || node.op() == "SaveSlices"; });
+                             [](const auto& node) { return FileRoleOf(node.op()) == FileRole::kSave; });
     CHECK(part.worker != nullptr) << part.task;
     if (part.task != session.self) peers.push_back({part.task, part.worker, session.workers});
   }

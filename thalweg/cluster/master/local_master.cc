@@ -11,6 +11,7 @@
 #include "thalweg/base/clock.h"
 #include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/cluster_def.h"
 #include "thalweg/cluster/request_id.h"
 
 namespace thalweg {
@@ -91,7 +92,7 @@ class LocalMaster::Creation : public std::enable_shared_from_this<Creation> {
       return InvalidArgument("Distributed session does not support session thread pool options.");
     }
     if (session_.config.cluster_def().job_size() > 0) {
-      ASSIGN_OR_RETURN(cluster_, ClusterSpec::FromProto(session_.config.cluster_def()));
+      ASSIGN_OR_RETURN(cluster_, ClusterSpecFromProto(session_.config.cluster_def()));
       ASSIGN_OR_RETURN(const TaskId self, FindSelf(*cluster_, request_.target()));
       ASSIGN_OR_RETURN(session_.workers, o.make_workers(*cluster_, self));
       session_.self = self.ToString();
@@ -187,6 +188,7 @@ void LocalMaster::CloseAbandoned() {
   }
 }
 
+// Every call of a client renews the lease of its session.
 absl::StatusOr<std::shared_ptr<MasterSession>> LocalMaster::Find(const std::string& handle) {
   MutexLock lock(&mutex_);
   const auto it = sessions_.find(handle);

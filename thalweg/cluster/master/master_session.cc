@@ -7,6 +7,7 @@
 #include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/cluster_def.h"
 #include "thalweg/cluster/debug_reports.h"
 #include "thalweg/cluster/master/master_partial_run.h"
 #include "thalweg/cluster/master/master_step.h"
@@ -91,7 +92,7 @@ absl::StatusOr<tensorflow::CreateWorkerSessionRequest> MasterSession::WorkerSess
   request.set_master_incarnation(static_cast<int64_t>(options_.devices.tasks[0].devices[0].incarnation()));
   if (cluster == nullptr) return request;
   ASSIGN_OR_RETURN(const DeviceName name, DeviceName::Parse(task));
-  *request.mutable_server_def()->mutable_cluster() = cluster->ToProto();
+  *request.mutable_server_def()->mutable_cluster() = ClusterSpecToProto(*cluster);
   request.mutable_server_def()->set_protocol("grpc");
   request.mutable_server_def()->set_job_name(*name.job);
   request.mutable_server_def()->set_task_index(*name.task);

@@ -14,6 +14,7 @@
 #include "thalweg/base/clock.h"
 #include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/cluster_def.h"
 #include "thalweg/kernel/session_owner.h"
 
 namespace thalweg {
@@ -117,7 +118,7 @@ void LocalWorker::CreateWorkerSession(const CallOptions&, const tensorflow::Crea
     TaskId task = options_.task;
     if (request.server_def().cluster().job_size() > 0) {
       // ClusterSpec propagation: the session has its own cluster, in which this task may have another name.
-      ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::FromProto(request.server_def().cluster()));
+      ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpecFromProto(request.server_def().cluster()));
       task = {request.server_def().job_name(), request.server_def().task_index()};
       RETURN_IF_ERROR(cluster.Address(task).status());
       ASSIGN_OR_RETURN(workers, options_.make_workers(cluster, task));

@@ -33,6 +33,8 @@ std::shared_ptr<StepRendezvous> Aborted(int64_t step_id, const absl::Status& why
 
 StepTable::StepTable(const StepTableOptions& options, Clock& clock) : options_(WithDefaults(options)), clock_(clock) {}
 
+// Phases: a step is early from the first message about it, running from Begin() to End(), and ended until its master
+// cleans it up. Limits apply only to early steps: no master has announced them to this task.
 StepTable::Entry& StepTable::FindOrAdd(int64_t step_id) {
   Entry& entry = steps_[step_id];
   if (entry.step != nullptr) return entry;
@@ -101,6 +103,7 @@ absl::Status StepTable::Admit(int64_t step_id, int64_t bytes) {
   return absl::OkStatus();
 }
 
+// A message that arrives after the step was cleaned up must not create it again.
 void StepTable::Remember(int64_t step_id) {
   if (removed_.insert(step_id).second) removed_order_.push_back(step_id);
   if (removed_order_.size() > kMaxRemoved) {

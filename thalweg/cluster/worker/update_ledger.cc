@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "thalweg/base/faults/fail_point.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/file_role.h"
 #include "thalweg/graph/sync_role.h"
 
 namespace thalweg {
@@ -69,10 +70,8 @@ class SaveKernel final : public Kernel {
 
 }  // namespace
 
-bool SavesVariables(const Node& node) { return node.op() == "SaveV2" || node.op() == "SaveSlices"; }
-
 std::shared_ptr<Kernel> WithSaveNotice(std::shared_ptr<Kernel> kernel, const Node& node) {
-  if (kernel->is_async() || !SavesVariables(node)) return kernel;
+  if (kernel->is_async() || FileRoleOf(node.op()) != FileRole::kSave) return kernel;
   return std::make_shared<SaveKernel>(std::move(kernel));
 }
 

@@ -82,9 +82,6 @@ bool ChangesVariable(const Node& node);
 // round of synchronous training is not a step of its own.
 bool IsTraining(const Graph& graph);
 
-// True for nodes that write variables to a checkpoint.
-bool SavesVariables(const Node& node);
-
 // Wraps the kernel of a node that saves variables: before it writes, it says that it has the
 // values. Updates do not change them any more. Returns other kernels unchanged. REQUIRES: the
 // kernel runs in TrackedSteps only.

@@ -10,6 +10,7 @@
 #include "thalweg/cluster/debug_reports.h"
 #include "thalweg/cluster/request_id.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/graph/file_role.h"
 #include "thalweg/graph/unusable_node.h"
 #include "thalweg/kernel/send_key.h"
 #include "thalweg/runtime/debug_nodes.h"
@@ -60,7 +61,7 @@ int CountSaves(const Graph& graph) {
   int saves = 0;
   for (const auto& node : graph.nodes()) {
     if (IsControlFlow(*node)) return 0;
-    if (SavesVariables(*node)) ++saves;
+    if (FileRoleOf(node->op()) == FileRole::kSave) ++saves;
   }
   return saves;
 }

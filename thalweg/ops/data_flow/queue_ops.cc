@@ -248,8 +248,8 @@ std::vector<Output> QueueDequeueMany(const Scope& s, Output queue, const IntArg&
 std::vector<Output> QueueDequeueUpTo(const Scope& s, Output queue, const IntArg& n, const std::vector<DType>& types) {
   return Components(s.Add("QueueDequeueUpToV2", {queue, n.AsTensor(s, "n")}, {{"component_types", types}}), types);
 }
-Output QueueClose(const Scope& s, Output queue, bool cancel_pending_enqueues) {
-  return s.Add("QueueCloseV2", {queue}, {{"cancel_pending_enqueues", cancel_pending_enqueues}});
+Output QueueClose(const Scope& s, Output queue, const QueueCloseOptions& options) {
+  return s.Add("QueueCloseV2", {queue}, {{"cancel_pending_enqueues", options.cancel_pending_enqueues}});
 }
 Output QueueIsClosed(const Scope& s, Output queue) { return s.Add("QueueIsClosedV2", {queue}); }
 Output QueueSize(const Scope& s, Output queue) { return s.Add("QueueSizeV2", {queue}); }

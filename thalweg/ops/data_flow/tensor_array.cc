@@ -21,6 +21,8 @@ absl::StatusOr<std::shared_ptr<TensorArray>> TensorArray::Make(TensorArrayConfig
   return array;
 }
 
+// The gradient array has the size and the shapes of what was written here, which must not grow any more. Elements to
+// which no gradient is written read as zeros.
 absl::StatusOr<std::shared_ptr<TensorArray>> TensorArray::MakeGradient(std::string name, const Shape& prefix) {
   TensorArrayConfig options = options_;
   MutexLock lock(&mutex_);
@@ -65,6 +67,8 @@ absl::Status TensorArray::Write(absl::Span<const int32_t> indices, std::vector<T
   return absl::OkStatus();
 }
 
+// Elements are written once, except in gradient arrays: there further writes are added up, because each reader of an
+// element contributes a gradient.
 absl::Status TensorArray::WriteOne(int64_t index, Tensor value) {
   RETURN_IF_ERROR(CheckOpen());
   const auto size = static_cast<int64_t>(elements_.size());

@@ -111,12 +111,12 @@ Dataset Dataset::Zip(const std::vector<Dataset>& datasets) {
   return zipped;
 }
 
-Dataset Dataset::Batch(const IntArg& batch_size, bool drop_remainder) const {
+Dataset Dataset::Batch(const IntArg& batch_size, const DatasetBatchOptions& options) const {
   Dataset batched = *this;
-  const int64_t rows = drop_remainder ? batch_size.value().value_or(-1) : -1;
+  const int64_t rows = options.drop_remainder ? batch_size.value().value_or(-1) : -1;
   for (PartialShape& shape : batched.shapes_) shape = Batched(shape, rows);
   const std::vector<OpInput> inputs{handle_, batch_size.AsTensor(scope_, "batch_size", kInt64),
-                                    Flag(scope_, "drop_remainder", drop_remainder)};
+                                    Flag(scope_, "drop_remainder", options.drop_remainder)};
   batched.handle_ = scope_.Add("BatchDatasetV2", inputs, batched.Signature());
   return batched;
 }

@@ -70,18 +70,19 @@ absl::StatusOr<FusedEpilogue> FusedEpilogue::Read(const tensorflow::NodeDef& nod
   return epilogue;
 }
 
-double FusedEpilogue::Activate(double x) const {
+template <typename T>
+T FusedEpilogue::Activate(T x) const {
   switch (activation_) {
     case Activation::kNone:
       return x;
     case Activation::kRelu:
       return x < 0 ? 0 : x;
     case Activation::kRelu6:
-      return x < 0 ? 0 : std::min(x, 6.0);
+      return x < 0 ? 0 : std::min(x, T(6));
     case Activation::kElu:
       return x < 0 ? std::expm1(x) : x;
     case Activation::kLeakyRelu:
-      return LeakyReluOf(x, alpha_);
+      return LeakyReluOf(x, static_cast<T>(alpha_));
     case Activation::kTanh:
       return std::tanh(x);
     case Activation::kSigmoid:
@@ -89,31 +90,7 @@ double FusedEpilogue::Activate(double x) const {
     case Activation::kGeluApproximate:
       return GeluApproximateOf(x);
     case Activation::kGeluExact:
-      return 0.5 * x * (1 + std::erf(x * 0.7071067811865476));
-  }
-  return x;
-}
-
-float FusedEpilogue::Activate(float x) const {
-  switch (activation_) {
-    case Activation::kNone:
-      return x;
-    case Activation::kRelu:
-      return x < 0 ? 0 : x;
-    case Activation::kRelu6:
-      return x < 0 ? 0 : std::min(x, 6.0f);
-    case Activation::kElu:
-      return x < 0 ? std::expm1(x) : x;
-    case Activation::kLeakyRelu:
-      return LeakyReluOf(x, static_cast<float>(alpha_));
-    case Activation::kTanh:
-      return std::tanh(x);
-    case Activation::kSigmoid:
-      return 1 / (1 + std::exp(-x));
-    case Activation::kGeluApproximate:
-      return GeluApproximateOf(x);
-    case Activation::kGeluExact:
-      return 0.5f * x * (1 + std::erf(x * 0.70710678f));
+      return T(0.5) * x * (1 + std::erf(x * static_cast<T>(0.7071067811865476)));
   }
   return x;
 }

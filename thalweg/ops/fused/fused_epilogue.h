@@ -25,8 +25,8 @@ class FusedEpilogue {
 
   template <typename T>
   absl::Status ApplyTo(KernelContext& context, Tensor* out) const;
-  float Activate(float x) const;
-  double Activate(double x) const;
+  template <typename T>
+  T Activate(T x) const;
 
   bool normalizes_ = false;  // arguments: scale, offset, mean, variance. Otherwise: bias
   bool adds_ = false;        // the last argument has the shape of the output and is added

@@ -174,13 +174,13 @@ const OpRegistration kDecodeRawOps[] = {
 
 }  // namespace
 
-Output DecodeRaw(const Scope& s, Output bytes, DType out_type, bool little_endian) {
-  return s.Add("DecodeRaw", {bytes}, {{"out_type", out_type}, {"little_endian", little_endian}});
+Output DecodeRaw(const Scope& s, Output bytes, DType out_type, const DecodeRawOptions& options) {
+  return s.Add("DecodeRaw", {bytes}, {{"out_type", out_type}, {"little_endian", options.little_endian}});
 }
 Output DecodePaddedRaw(const Scope& s, Output input_bytes, const IntArg& fixed_length, DType out_type,
-                       bool little_endian) {
+                       const DecodeRawOptions& options) {
   return s.Add("DecodePaddedRaw", {input_bytes, fixed_length.AsTensor(s, "fixed_length")},
-               {{"out_type", out_type}, {"little_endian", little_endian}});
+               {{"out_type", out_type}, {"little_endian", options.little_endian}});
 }
 Output DecodeCompressed(const Scope& s, Output bytes, CompressionType compression) {
   return s.Add("DecodeCompressed", {bytes}, {{"compression_type", NameOf(compression)}});

@@ -9,6 +9,7 @@
 #include "thalweg/base/file_system.h"
 #include "thalweg/base/glob.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/file_role.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/io_ops.h"
 
@@ -90,6 +91,8 @@ const OpRegistration kFilesOps[] = {
         .Compute(Match)
         .NotDifferentiable(),
 };
+
+const FileRoleRegistration kFileRoles[] = {{"WriteFile", FileRole::kWrite}};
 
 }  // namespace
 

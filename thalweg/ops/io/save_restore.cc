@@ -11,6 +11,7 @@
 #include "thalweg/checkpoint/bundle_reader.h"
 #include "thalweg/checkpoint/bundle_writer.h"
 #include "thalweg/checkpoint/v1_checkpoint.h"
+#include "thalweg/graph/file_role.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/io_ops.h"
 
@@ -321,6 +322,13 @@ const OpRegistration kSaveRestoreOps[] = {
         .Shape(shapes::Scalar)
         .Compute(ComputeAllFinite)
         .NotDifferentiable(),
+};
+
+const FileRoleRegistration kSaveRestoreRoles[] = {
+    {"SaveV2", FileRole::kSave},
+    {"RestoreV2", FileRole::kRestore},
+    {"MergeV2Checkpoints", FileRole::kWrite},
+    {"ThalwegSnapshotValues", FileRole::kSnapshot},
 };
 
 }  // namespace

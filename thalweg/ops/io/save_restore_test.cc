@@ -3,6 +3,7 @@
 
 #include "thalweg/base/file_system.h"
 #include "thalweg/base/folder_testlib.h"
+#include "thalweg/graph/file_role.h"
 #include "thalweg/ops/io_ops.h"
 #include "thalweg/ops/support/array_ops_testlib.h"
 
@@ -95,6 +96,17 @@ TEST(ShardedFilenameTest, Values) {
   ExpectTensor(Result("ShardedFilespec", {name, Int(3)}), Tensor::Scalar<std::string>("/tmp/x-?????"
                                                                                       "-of-00003"));
   ExpectInvalid(KernelError("ShardedFilename", {name, Ints({1}), Int(3)}), "shard must be a scalar, got shape [1]");
+}
+
+// The runtime schedules writes and orders checkpoints by these roles.
+TEST(FileRoles, AreDeclaredWithTheOps) {
+  for (const char* op : {"SaveV2", "SaveSlices"}) EXPECT_EQ(FileRoleOf(op), FileRole::kSave) << op;
+  for (const char* op : {"RestoreV2", "Restore", "RestoreSlice"}) EXPECT_EQ(FileRoleOf(op), FileRole::kRestore) << op;
+  for (const char* op : {"Save", "MergeV2Checkpoints", "WriteFile"}) EXPECT_EQ(FileRoleOf(op), FileRole::kWrite) << op;
+  EXPECT_EQ(FileRoleOf("ThalwegSnapshotValues"), FileRole::kSnapshot);
+  EXPECT_EQ(FileRoleOf("ReadFile"), FileRole::kNone);
+  EXPECT_TRUE(WritesFiles("SaveV2") && WritesFiles("WriteFile"));
+  EXPECT_FALSE(WritesFiles("RestoreV2") || WritesFiles("ReadFile"));
 }
 
 }  // namespace

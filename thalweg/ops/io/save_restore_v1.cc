@@ -3,6 +3,7 @@
 // SaveSlices write tensors, or parts of them, into one file; Restore and
 // RestoreSlice read one of them from the files that match a pattern.
 #include "thalweg/checkpoint/v1_checkpoint.h"
+#include "thalweg/graph/file_role.h"
 #include "thalweg/kernel/op.h"
 
 namespace thalweg {
@@ -138,6 +139,13 @@ const OpRegistration kSaveRestoreV1Ops[] = {
         .Shape(RestoreSliceShape)
         .Kernel<RestoreKernel>(true)
         .NotDifferentiable(),
+};
+
+const FileRoleRegistration kSaveRestoreV1Roles[] = {
+    {"Save", FileRole::kWrite},
+    {"SaveSlices", FileRole::kSave},
+    {"Restore", FileRole::kRestore},
+    {"RestoreSlice", FileRole::kRestore},
 };
 
 }  // namespace

@@ -45,12 +45,12 @@ SvdResult Svd(const Scope& s, Output input, const SvdOptions& options) {
       s.Add("Svd", {input}, {{"compute_uv", options.compute_uv}, {"full_matrices", options.full_matrices}});
   return {Output(node, 0), Output(node, 1), Output(node, 2)};
 }
-EigResult SelfAdjointEig(const Scope& s, Output input, bool compute_v) {
-  Node* const node = s.Add("SelfAdjointEigV2", {input}, {{"compute_v", compute_v}});
+EigResult SelfAdjointEig(const Scope& s, Output input, const EigOptions& options) {
+  Node* const node = s.Add("SelfAdjointEigV2", {input}, {{"compute_v", options.compute_v}});
   return {Output(node, 0), Output(node, 1)};
 }
-EigResult Eig(const Scope& s, Output input, bool compute_v) {
-  Node* const node = s.Add("Eig", {input}, {{"compute_v", compute_v}, {"Tout", ComplexOf(input.dtype())}});
+EigResult Eig(const Scope& s, Output input, const EigOptions& options) {
+  Node* const node = s.Add("Eig", {input}, {{"compute_v", options.compute_v}, {"Tout", ComplexOf(input.dtype())}});
   return {Output(node, 0), Output(node, 1)};
 }
 Output MatrixExponential(const Scope& s, Output input) { return s.Add("MatrixExponential", {input}); }

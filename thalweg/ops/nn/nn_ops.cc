@@ -30,18 +30,19 @@ CtcLossResult CtcLoss(const Scope& s, Output inputs, Output labels_indices, Outp
   return {Output(node, 0), Output(node, 1)};
 }
 
-CtcDecoded CtcGreedyDecoder(const Scope& s, Output inputs, Output sequence_length, bool merge_repeated) {
-  return Decoded(s.Add("CTCGreedyDecoder", {inputs, sequence_length}, {{"merge_repeated", merge_repeated}}));
+CtcDecoded CtcGreedyDecoder(const Scope& s, Output inputs, Output sequence_length,
+                            const CtcGreedyDecoderOptions& options) {
+  return Decoded(s.Add("CTCGreedyDecoder", {inputs, sequence_length}, {{"merge_repeated", options.merge_repeated}}));
 }
 
 CtcDecoded CtcBeamSearchDecoder(const Scope& s, Output inputs, Output sequence_length, int beam_width,
-                                bool merge_repeated) {
+                                const CtcBeamSearchDecoderOptions& options) {
   return Decoded(s.Add("CTCBeamSearchDecoder", {inputs, sequence_length},
-                       {{"beam_width", beam_width}, {"top_paths", 1}, {"merge_repeated", merge_repeated}}));
+                       {{"beam_width", beam_width}, {"top_paths", 1}, {"merge_repeated", options.merge_repeated}}));
 }
 
-Output NthElement(const Scope& s, Output input, const IntArg& n, bool reverse) {
-  return s.Add("NthElement", {input, n.AsTensor(s, "n")}, {{"reverse", reverse}});
+Output NthElement(const Scope& s, Output input, const IntArg& n, const NthElementOptions& options) {
+  return s.Add("NthElement", {input, n.AsTensor(s, "n")}, {{"reverse", options.reverse}});
 }
 
 }  // namespace thalweg

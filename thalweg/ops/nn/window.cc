@@ -27,6 +27,7 @@ absl::Status CheckCount(absl::string_view name, absl::Span<const int64_t> values
 
 }  // namespace
 
+// SAME: one output per stride, with as much padding as that needs, the odd one at the end. VALID: only whole windows.
 absl::Status SlidingWindow::Slide(absl::string_view padding) {
   if (stride <= 0) return InvalidArgument("Stride must be > 0, but got ", stride);
   if (dilation < 1) return InvalidArgument("Dilation rate must be >= 1, but got ", dilation);

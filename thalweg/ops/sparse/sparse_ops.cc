@@ -23,9 +23,10 @@ Output Elementwise(const Scope& s, const char* op, const SparseTensor& a, Output
 
 }  // namespace
 
-Output SparseToDense(const Scope& s, const SparseTensor& x, const ScalarArg& default_value, bool validate_indices) {
+Output SparseToDense(const Scope& s, const SparseTensor& x, const ScalarArg& default_value,
+                     const SparseToDenseOptions& options) {
   return s.Add("SparseToDense", {x.indices, x.shape, x.values, default_value.AsTensor(s, "default_value")},
-               {{"validate_indices", validate_indices}});
+               {{"validate_indices", options.validate_indices}});
 }
 
 SparseTensor SparseReorder(const Scope& s, const SparseTensor& x) {

@@ -263,8 +263,8 @@ Output AssignSubVariable(const Scope& s, Output resource, Output value) {
 Output VariableShape(const Scope& s, Output resource, DType out_type) {
   return s.Add("VariableShape", {resource}, {{"out_type", out_type}});
 }
-Output DestroyResource(const Scope& s, Output resource, bool ignore_lookup_error) {
-  return s.Add("DestroyResourceOp", {resource}, {{"ignore_lookup_error", ignore_lookup_error}});
+Output DestroyResource(const Scope& s, Output resource, const DestroyResourceOptions& options) {
+  return s.Add("DestroyResourceOp", {resource}, {{"ignore_lookup_error", options.ignore_lookup_error}});
 }
 
 }  // namespace thalweg

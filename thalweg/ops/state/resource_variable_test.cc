@@ -65,9 +65,10 @@ TEST_F(ResourceVariableTest, ASnapshotStays) {
 
 TEST_F(ResourceVariableTest, Destroy) {
   const Output handle = Handle(Tensor::Vector<float>({1}));
-  Run(DestroyResource(s_, handle, /*ignore_lookup_error=*/false));
+  Run(DestroyResource(s_, handle, {.ignore_lookup_error = false}));
   EXPECT_FALSE(Try(ReadVariable(s_, handle, kFloat)).ok());
-  EXPECT_EQ(Try(DestroyResource(s_, handle, false)).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Try(DestroyResource(s_, handle, {.ignore_lookup_error = false})).status().code(),
+            absl::StatusCode::kNotFound);
   EXPECT_TRUE(Try(DestroyResource(s_, handle)).ok());
 }
 

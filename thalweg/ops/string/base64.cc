@@ -78,7 +78,9 @@ const OpRegistration kBase64Ops[] = {
 
 }  // namespace
 
-Output EncodeBase64(const Scope& s, Output input, bool pad) { return s.Add("EncodeBase64", {input}, {{"pad", pad}}); }
+Output EncodeBase64(const Scope& s, Output input, const EncodeBase64Options& options) {
+  return s.Add("EncodeBase64", {input}, {{"pad", options.pad}});
+}
 Output DecodeBase64(const Scope& s, Output input) { return s.Add("DecodeBase64", {input}); }
 
 }  // namespace thalweg

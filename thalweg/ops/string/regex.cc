@@ -162,13 +162,13 @@ Output RegexFullMatch(const Scope& s, Output input, Output pattern) {
 Output RegexFullMatch(const Scope& s, Output input, absl::string_view pattern) {
   return s.Add("StaticRegexFullMatch", {input}, {{"pattern", pattern}});
 }
-Output RegexReplace(const Scope& s, Output input, Output pattern, Output rewrite, bool replace_global) {
-  return s.Add("RegexReplace", {input, pattern, rewrite}, {{"replace_global", replace_global}});
+Output RegexReplace(const Scope& s, Output input, Output pattern, Output rewrite, const RegexReplaceOptions& options) {
+  return s.Add("RegexReplace", {input, pattern, rewrite}, {{"replace_global", options.replace_global}});
 }
 Output RegexReplace(const Scope& s, Output input, absl::string_view pattern, absl::string_view rewrite,
-                    bool replace_global) {
+                    const RegexReplaceOptions& options) {
   return s.Add("StaticRegexReplace", {input},
-               {{"pattern", pattern}, {"rewrite", rewrite}, {"replace_global", replace_global}});
+               {{"pattern", pattern}, {"rewrite", rewrite}, {"replace_global", options.replace_global}});
 }
 
 }  // namespace thalweg

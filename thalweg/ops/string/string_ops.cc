@@ -18,10 +18,10 @@ Output StringFormat(const Scope& s, const std::vector<Output>& inputs, absl::str
 }
 
 Output EditDistance(const Scope& s, Output hypothesis_indices, Output hypothesis_values, Output hypothesis_shape,
-                    Output truth_indices, Output truth_values, Output truth_shape, bool normalize) {
+                    Output truth_indices, Output truth_values, Output truth_shape, const EditDistanceOptions& options) {
   return s.Add("EditDistance",
                {hypothesis_indices, hypothesis_values, hypothesis_shape, truth_indices, truth_values, truth_shape},
-               {{"normalize", normalize}});
+               {{"normalize", options.normalize}});
 }
 
 Output UnicodeTranscode(const Scope& s, Output input, absl::string_view input_encoding,

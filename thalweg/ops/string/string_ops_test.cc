@@ -12,9 +12,9 @@ TEST(RegexTest, Values) {
   Graph graph;
   const Scope s = graph.root();
   const Output words = Const(s, {"abc", "ab", "xyz"});
-  const auto v = Values(
-      s, {RegexFullMatch(s, words, "a.c"), RegexFullMatch(s, words, Const(s, "ab?")),
-          RegexReplace(s, words, "[ab]", "<\\0>"), RegexReplace(s, words, Const(s, "[ab]"), Const(s, "-"), false)});
+  const auto v = Values(s, {RegexFullMatch(s, words, "a.c"), RegexFullMatch(s, words, Const(s, "ab?")),
+                            RegexReplace(s, words, "[ab]", "<\\0>"),
+                            RegexReplace(s, words, Const(s, "[ab]"), Const(s, "-"), {.replace_global = false})});
   ExpectTensor(v[0], Tensor::Vector<bool>({true, false, false}));
   ExpectTensor(v[1], Tensor::Vector<bool>({false, true, false}));
   ExpectTensor(v[2], Strings({"<a><b>c", "<a><b>", "xyz"}));

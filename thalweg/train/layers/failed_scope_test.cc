@@ -240,8 +240,9 @@ TEST(FailedScope, StateOps) {
 TEST(FailedScope, StringOps) {
   Try(static_cast<Output (*)(const Scope&, Output, Output)>(RegexFullMatch),
       static_cast<Output (*)(const Scope&, Output, absl::string_view)>(RegexFullMatch),
-      static_cast<Output (*)(const Scope&, Output, Output, Output, bool)>(RegexReplace),
-      static_cast<Output (*)(const Scope&, Output, absl::string_view, absl::string_view, bool)>(RegexReplace),
+      static_cast<Output (*)(const Scope&, Output, Output, Output, const RegexReplaceOptions&)>(RegexReplace),
+      static_cast<Output (*)(const Scope&, Output, absl::string_view, absl::string_view, const RegexReplaceOptions&)>(
+          RegexReplace),
       StringToHashBucketFast, StringToHashBucketStrong, StringSplit, Substr, StringLength, StringStrip, StringLower,
       StringUpper, ReduceJoin, UnsortedSegmentJoin, EncodeBase64, DecodeBase64, StringJoin, AsString, StringToNumber,
       StringFormat, EditDistance, UnicodeTranscode, UnicodeDecode, UnicodeEncode);

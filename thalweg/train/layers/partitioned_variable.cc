@@ -48,6 +48,7 @@ struct Address {
   Output part, row;
 };
 
+// Row i of the table is row i / n of part i % n.
 Address ModAddress(const Scope& s, Output ids, int64_t parts) {
   const Output n = IdConstant(s, parts, ids.dtype());
   return {FloorMod(s, ids, n), FloorDiv(s, ids, n)};
@@ -154,6 +155,8 @@ Output EmbeddingLookup(const Scope& s, const PartitionedVariable& table, Output 
   return EmbeddingLookup(s, table.parts, ids, ShardStrategy::kDiv);
 }
 
+// Splits the ids by part, gathers the rows of each part where that part is, so that only rows cross the network, and
+// puts them back in the order of the ids.
 Output EmbeddingLookup(const Scope& scope, const std::vector<Var>& parts, Output ids, ShardStrategy strategy) {
   if (!scope.ok()) return {};
   const absl::StatusOr<int64_t> rows = CheckTable(parts, ids);

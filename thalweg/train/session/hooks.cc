@@ -219,7 +219,9 @@ std::pair<double, int64_t> EveryTimer::Done(int64_t step) {
 std::shared_ptr<Hook> LogTensors(std::vector<std::pair<std::string, Output>> tensors, Every every) {
   return std::make_shared<LogHook>(std::move(tensors), every);
 }
-std::shared_ptr<Hook> NanGuard(Output loss, bool fail) { return std::make_shared<NanHook>(loss, fail); }
+std::shared_ptr<Hook> NanGuard(Output loss, const NanGuardOptions& options) {
+  return std::make_shared<NanHook>(loss, options.fail);
+}
 std::shared_ptr<Hook> FeedFunction(std::function<absl::StatusOr<std::vector<Feed>>()> feeds) {
   return std::make_shared<FeedHook>(std::move(feeds));
 }

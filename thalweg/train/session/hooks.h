@@ -140,9 +140,12 @@ class EveryTimer {
 std::shared_ptr<Hook> LogTensors(std::vector<std::pair<std::string, Output>> tensors,
                                  Every every = {.every_n_steps = 1});
 
-// Ends the training when `loss` is NaN: with FAILED_PRECONDITION or, if `fail` is
-// false, as after its last step.
-std::shared_ptr<Hook> NanGuard(Output loss, bool fail = true);
+// How NanGuard ends the training.
+struct NanGuardOptions {
+  bool fail = true;  // with FAILED_PRECONDITION; else as after its last step
+};
+// Ends the training when `loss` is NaN.
+std::shared_ptr<Hook> NanGuard(Output loss, const NanGuardOptions& options = {});
 
 // Calls `feeds` before every step and feeds the values that it returns.
 std::shared_ptr<Hook> FeedFunction(std::function<absl::StatusOr<std::vector<Feed>>()> feeds);

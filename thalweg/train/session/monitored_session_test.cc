@@ -13,17 +13,14 @@
 #include "thalweg/base/notification.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/client/cluster_testlib.h"
-#include "thalweg/data/tfrecord.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/data_flow_ops.h"
 #include "thalweg/ops/math_ops.h"
 #include "thalweg/ops/state_ops.h"
-#include "thalweg/proto/event.pb.h"
 #include "thalweg/runtime/session_testlib.h"
-#include "thalweg/train/optimizers/optimizers.h"
 #include "thalweg/train/session/file_hooks.h"
+#include "thalweg/train/session/monitored_session_testlib.h"
 #include "thalweg/train/session/summary.h"
-#include "thalweg/train/train_testlib.h"
 
 namespace thalweg {
 namespace {
@@ -31,59 +28,11 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Moves w, which is on the last parameter server, towards x; steps are counted
-// on the first.
-struct Model {
-  explicit Model(int ps = 0, int worker = 0) {
-    const auto on = [&](const std::string& task) { return ps > 0 ? s.WithDevice("/job:" + task) : s; };
-    const Scope here = on(absl::StrCat("worker/task:", worker));
-    global_step = GetOrCreateGlobalStep(on("ps/task:0"));
-    w = MakeVariable(on(absl::StrCat("ps/task:", ps - 1)), "w", {}, {.initializer = initializers::Zeros()});
-    x = PlaceholderWithDefault(here.WithOpName("x"), Const(here, 3.0f), PartialShape(Shape()));
-    loss = Square(here.WithOpName("loss"), Sub(here, w, x));
-    train_op = GradientDescent({.learning_rate = 0.25})->Minimize(here, loss, {.global_step = global_step});
-  }
-  Graph graph;
-  Scope s = graph.root();
-  Var global_step, w;
-  Output x, loss, train_op;
-};
-
 using Options = MonitoredTrainingSessionOptions;
-
-class MonitoredSessionTest : public FolderTest {
- protected:
-  // Steps until the end; the number of them.
-  static int Train(MonitoredTrainingSession& session, const Model& m) {
-    int steps = 0;
-    while (!session.ShouldStop()) {
-      const auto out = session.Run({m.train_op, m.loss});
-      EXPECT_TRUE(out.ok()) << out.status();
-      if (!out.ok()) break;
-      ++steps;
-    }
-    return steps;
-  }
-  // The events of all files.
-  std::vector<tensorflow::Event> Events() const {
-    std::vector<tensorflow::Event> events;
-    for (const std::string& name : Files()) {
-      if (!absl::StartsWith(name, "events.")) continue;
-      const auto reader = *data::RecordReader::Open(Path(name));
-      std::string record;
-      while (*reader->Next(&record)) EXPECT_TRUE(events.emplace_back().ParseFromString(record));
-    }
-    return events;
-  }
-  static int64_t StepOf(Session& session, const Model& m) {
-    const auto value = session.Run({m.global_step});
-    return value.ok() ? (*value)[0].scalar<int64_t>() : -1;
-  }
-};
 
 TEST_F(MonitoredSessionTest, TrainsAndGoesOnWhereItStopped) {
   for (const int64_t last : {10, 10, 15}) {
-    Model m;
+    ScalarModel m;
     ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(
                                            m.graph, {.checkpoint_dir = folder_, .hooks = {StopAtStep(last)}}));
     EXPECT_EQ(Train(session, m), last == 15 ? 5 : last == 10 && Files().size() < 8 ? 10 : 0) << last;
@@ -101,7 +50,7 @@ TEST_F(MonitoredSessionTest, TrainsAndGoesOnWhereItStopped) {
 TEST_F(MonitoredSessionTest, GoesOnInAFolderOfAnySpelling) {
   int64_t last = 0;
   for (const std::string& folder : {folder_ + "/", folder_ + "//", folder_ + "/./", folder_}) {
-    Model m;
+    ScalarModel m;
     ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(
                                            m.graph, {.checkpoint_dir = folder, .hooks = {StopAtStep(last += 5)}}));
     EXPECT_EQ(Train(session, m), 5) << folder;
@@ -123,7 +72,7 @@ TEST_F(MonitoredSessionTest, NeedsNoFolderAndNoGlobalStep) {
 }
 
 TEST_F(MonitoredSessionTest, ANodeThatRunsIsNotTakenForItsValue) {
-  Model m;
+  ScalarModel m;
   ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph));
   ASSERT_OK_AND_ASSIGN(const auto value, session.Run({"loss"}));
   EXPECT_EQ(value[0].scalar<float>(), 9);
@@ -135,7 +84,7 @@ TEST_F(MonitoredSessionTest, ANodeThatRunsIsNotTakenForItsValue) {
 }
 
 TEST_F(MonitoredSessionTest, HooksOfAllKinds) {
-  Model m;
+  ScalarModel m;
   summary::Scalar(m.s, "loss_summary", m.loss);
   const auto final_ops = FinalOps({m.w});
   int fed = 0;
@@ -188,10 +137,11 @@ TEST_F(MonitoredSessionTest, SummariesNeedNoGlobalStep) {
 
 TEST_F(MonitoredSessionTest, ALossThatIsNoNumberEndsTheTraining) {
   for (const bool fail : {true, false}) {
-    Model m;
-    ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_,
-                                                                                 .hooks = {NanGuard(m.loss, fail)},
-                                                                                 .save_checkpoint_steps = 1}));
+    ScalarModel m;
+    ASSERT_OK_AND_ASSIGN(auto session,
+                         MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_,
+                                                                   .hooks = {NanGuard(m.loss, {.fail = fail})},
+                                                                   .save_checkpoint_steps = 1}));
     ASSERT_OK(session.Run({m.train_op}).status());
     const absl::Status status = session.Run({m.train_op}, {{m.x, Tensor::Scalar<float>(NAN)}}).status();
     EXPECT_TRUE(session.ShouldStop());
@@ -207,20 +157,20 @@ TEST_F(MonitoredSessionTest, ALossThatIsNoNumberEndsTheTraining) {
 
 TEST_F(MonitoredSessionTest, ALossOfAnyTypeMayBeNoNumber) {
   for (const DType dtype : {kHalf, kBfloat16, kFloat, kDouble}) {
-    Model m;
+    ScalarModel m;
     const Output loss = Cast(m.s, m.loss, dtype);
     ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.hooks = {NanGuard(loss)}}));
     ASSERT_OK(session.Run({m.train_op}).status());
     EXPECT_TRUE(absl::IsFailedPrecondition(session.Run({m.train_op}, {{m.x, Tensor::Scalar<float>(NAN)}}).status()))
         << ToString(dtype);
   }
-  Model m;
+  ScalarModel m;
   ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.hooks = {NanGuard(m.global_step)}}));
   ASSERT_OK(session.Run({m.train_op}).status()) << "every integer is a number";
 }
 
 TEST_F(MonitoredSessionTest, SaysThatNothingCountsTheSteps) {
-  Model m;
+  ScalarModel m;
   const Output uncounted = GradientDescent({.learning_rate = 0.25})->Minimize(m.s, m.loss);
   ASSERT_OK_AND_ASSIGN(
       auto session, MonitoredTrainingSession::Start(m.graph, {.hooks = {StopAtStep(500)}, .log_step_count_steps = 0}));
@@ -241,7 +191,7 @@ TEST_F(MonitoredSessionTest, SaysThatNothingCountsTheSteps) {
 }
 
 TEST_F(MonitoredSessionTest, AFullDiskBetweenDoesNotEndIt) {
-  Model m;
+  ScalarModel m;
   ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_,
                                                                                .save_checkpoint_steps = 1,
                                                                                .save_summaries_steps = 0,
@@ -262,7 +212,7 @@ TEST_F(MonitoredSessionTest, AFullDiskBetweenDoesNotEndIt) {
 }
 
 TEST_F(MonitoredSessionTest, TheEndOfTheDataIsAnEnd) {
-  Model m;
+  ScalarModel m;
   const Var next = MakeVariable(m.s, "next", {}, {.initializer = initializers::Zeros(), .dtype = kInt64});
   const Output queue = FIFOQueue(m.s, {kInt64}, {Shape()}, {.capacity = 1});
   const Output take = QueueDequeue(m.s, queue, {kInt64})[0];
@@ -283,7 +233,7 @@ TEST_F(MonitoredSessionTest, TheEndOfTheDataIsAnEnd) {
 }
 
 // The loop of a program that returns every error. The end of the data is not a failure.
-absl::Status TrainWithoutClose(Model& m, const std::string& folder, Output step) {
+absl::Status TrainWithoutClose(ScalarModel& m, const std::string& folder, Output step) {
   ASSIGN_OR_RETURN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder}));
   while (!session.ShouldStop()) {
     RETURN_IF_ERROR(session.Run({m.train_op}).status());
@@ -293,7 +243,7 @@ absl::Status TrainWithoutClose(Model& m, const std::string& folder, Output step)
 }
 
 TEST_F(MonitoredSessionTest, TheEndOfTheDataIsAnEndWithoutClose) {
-  Model m;
+  ScalarModel m;
   const Var next = MakeVariable(m.s, "next", {}, {.initializer = initializers::Zeros(), .dtype = kInt64});
   const absl::Status status = TrainWithoutClose(m, folder_, CountUpTo(m.s, next.ref, 3));
   EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
@@ -301,7 +251,7 @@ TEST_F(MonitoredSessionTest, TheEndOfTheDataIsAnEndWithoutClose) {
 }
 
 TEST_F(MonitoredSessionTest, AnErrorWithoutCloseSavesNothing) {
-  Model m;
+  ScalarModel m;
   const Output fails = CheckNumerics(m.s, Div(m.s, Const(m.s, 0.0f), Const(m.s, 0.0f)), "fails");
   EXPECT_TRUE(absl::IsInvalidArgument(TrainWithoutClose(m, folder_, fails)));
   EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-0"));
@@ -315,16 +265,15 @@ TEST_F(MonitoredSessionTest, ACheckpointOfAnotherModelIsRefused) {
     ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(other, {.checkpoint_dir = folder_}));
     ASSERT_OK(session.Close());
   }
-  Model m;
+  ScalarModel m;
   const absl::Status status = MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_}).status();
   EXPECT_THAT(status.ToString(), HasSubstr("of another type or shape: w (float [7] in the checkpoint, float [] in"));
 }
 
-// Workers that come late join at once, and all end at the same global step.
 // Damage that only reading the data shows.
 TEST_F(MonitoredSessionTest, ADamagedCheckpointIsPassedOver) {
   const auto train_to = [&](int64_t last) {
-    Model m;
+    ScalarModel m;
     ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_,
                                                                                  .hooks = {StopAtStep(last)},
                                                                                  .save_checkpoint_steps = 5}));
@@ -346,13 +295,13 @@ TEST_F(MonitoredSessionTest, ADamagedCheckpointIsPassedOver) {
   damage("model.ckpt-10");
   damage("model.ckpt-5");
   damage("model.ckpt-0");
-  Model m;
+  ScalarModel m;
   EXPECT_THAT(MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_}).status().ToString(),
               testing::AllOf(HasSubstr("DATA_LOSS: restoring "), HasSubstr("none of the 3 checkpoints in ")));
 }
 
 TEST_F(MonitoredSessionTest, TwoChiefsCannotWriteOneFolder) {
-  Model m, other;
+  ScalarModel m, other;
   ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.checkpoint_dir = folder_}));
   EXPECT_THAT(
       MonitoredTrainingSession::Start(other.graph, {.checkpoint_dir = folder_, .max_wait = absl::Milliseconds(100)})
@@ -362,14 +311,15 @@ TEST_F(MonitoredSessionTest, TwoChiefsCannotWriteOneFolder) {
                      HasSubstr(absl::StrCat("are written by process ", getpid(), " on "))));
   ASSERT_OK(session.Close());
   EXPECT_THAT(Files(), testing::Not(testing::Contains(".chief")));
-  Model next;
+  ScalarModel next;
   ASSERT_OK(MonitoredTrainingSession::Start(next.graph, {.checkpoint_dir = folder_}).status());
 }
 
+// Workers that come late join at once, and all end at the same global step.
 TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
   // No task waits for worker 2, which never starts.
   TestCluster cluster({{"ps", 2}, {"worker", 3}}, {{"worker", 2}});
-  Model chief(2, 0), worker(2, 1);
+  ScalarModel chief(2, 0), worker(2, 1);
   Notification waits, trained;
   std::atomic<int> steps{0};
   Thread other("worker", [&] {
@@ -404,7 +354,7 @@ TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
   EXPECT_GE(StepOf(session.session(), chief), 40);
   ASSERT_OK(session.Close());
   // One that comes when all is done has nothing to do.
-  Model late(2, 1);
+  ScalarModel late(2, 1);
   ASSERT_OK_AND_ASSIGN(auto last, MonitoredTrainingSession::Start(late.graph, {.master = cluster.target({"worker", 1}),
                                                                                .is_chief = false,
                                                                                .hooks = {StopAtStep(40)}}));
@@ -413,7 +363,7 @@ TEST_F(MonitoredSessionTest, ChiefAndWorkers) {
 
 TEST_F(MonitoredSessionTest, AWorkerThatJoinsLater) {
   TestCluster cluster({{"ps", 1}, {"worker", 2}});
-  Model chief(1, 0), worker(1, 1);
+  ScalarModel chief(1, 0), worker(1, 1);
   ASSERT_OK_AND_ASSIGN(auto one,
                        MonitoredTrainingSession::Start(chief.graph, {.master = cluster.target({"worker", 0})}));
   const Options late{.master = cluster.target({"worker", 1}), .is_chief = false, .hooks = {GlobalStepWaiter(5)}};
@@ -435,7 +385,7 @@ TEST_F(MonitoredSessionTest, AWorkerThatJoinsLater) {
 // The chief has made the session, and does not train.
 TEST_F(MonitoredSessionTest, AWorkerThatJoinsLaterGivesUpWhenTheOthersStandStill) {
   TestCluster cluster({{"ps", 1}, {"worker", 2}});
-  Model chief(1, 0), worker(1, 1);
+  ScalarModel chief(1, 0), worker(1, 1);
   ASSERT_OK_AND_ASSIGN(auto one,
                        MonitoredTrainingSession::Start(chief.graph, {.master = cluster.target({"worker", 0})}));
   const Options late{.master = cluster.target({"worker", 1}),
@@ -448,267 +398,18 @@ TEST_F(MonitoredSessionTest, AWorkerThatJoinsLaterGivesUpWhenTheOthersStandStill
 
 TEST_F(MonitoredSessionTest, AWorkerSaysOnWhomItWaits) {
   TestCluster cluster({{"ps", 1}, {"worker", 2}});
-  Model worker(1, 1);
+  ScalarModel worker(1, 1);
   const absl::Status status =
       MonitoredTrainingSession::Start(
           worker.graph, {.master = cluster.target({"worker", 1}), .is_chief = false, .max_wait = absl::Seconds(3)})
           .status();
   EXPECT_THAT(status.ToString(), HasSubstr("for the chief to give values to the variables: global_step, w have none"));
   TestCluster absent({{"ps", 2}, {"worker", 1}}, {{"ps", 1}});
-  Model chief(2);
+  ScalarModel chief(2);
   const absl::Status never = MonitoredTrainingSession::Start(
                                  chief.graph, {.master = absent.target({"worker", 0}), .max_wait = absl::Seconds(1)})
                                  .status();
   EXPECT_THAT(never.ToString(), HasSubstr("DEADLINE_EXCEEDED: no session on grpc://"));
-}
-
-// Fails once, as a save whose parameter server was lost.
-class LostAfterRun : public Hook {
- public:
-  absl::Status AfterRun(StepContext& context, absl::Span<const Tensor>) override {
-    return std::exchange(lost_, false) ? absl::UnavailableError("a task was lost in a hook") : absl::OkStatus();
-  }
-
- private:
-  bool lost_ = true;
-};
-
-TEST_F(MonitoredSessionTest, AStepThatHasRunIsNotRepeatedForAHook) {
-  TestCluster cluster({{"ps", 1}, {"worker", 1}});
-  Model m(1);
-  ASSERT_OK_AND_ASSIGN(auto session,
-                       MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
-                                                                 .checkpoint_dir = folder_,
-                                                                 .hooks = {std::make_shared<LostAfterRun>()}}));
-  ASSERT_OK_AND_ASSIGN(const auto out, session.Run({m.loss, m.train_op}));
-  EXPECT_EQ(out[0].scalar<float>(), 9);
-  EXPECT_EQ(StepOf(session.session(), m), 1);
-  ASSERT_OK(session.Run({m.train_op}).status());
-  EXPECT_EQ(StepOf(session.session(), m), 2);
-  ASSERT_OK(session.Close());
-}
-
-// The step fails after parameter servers have applied their updates.
-TEST_F(MonitoredSessionTest, AStepWhoseEndIsNotKnownIsAppliedOnce) {
-  TestCluster cluster({{"ps", 2}, {"worker", 1}});
-  Model m(2);
-  const Scope here = m.s.WithDevice("/job:worker/task:0");
-  const Output gated = here.WithControlDependencies({m.train_op}).Add("TestGate", {m.x});
-  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
-                                                                               .checkpoint_dir = folder_}));
-  ASSERT_OK(session.Run({m.train_op}).status());
-  ASSERT_OK_AND_ASSIGN(const auto before, session.Run({m.w.read}));
-  Gate lost, again;
-  the_gate = &lost;
-  absl::Status status = absl::InternalError("never ended");
-  {
-    Thread step("step", [&] { status = session.Run({gated}).status(); });
-    lost.entered.WaitForNotification();
-    the_gate = &again;
-    lost.done(absl::UnavailableError("the answer was lost"));
-    again.entered.WaitForNotification();
-    again.done(absl::OkStatus());
-  }
-  ASSERT_OK(status);
-  EXPECT_EQ(StepOf(session.session(), m), 2);
-  ASSERT_OK_AND_ASSIGN(const auto after, session.Run({m.w.read}));
-  // w moves half of the way to 3.
-  EXPECT_FLOAT_EQ(after[0].scalar<float>(), before[0].scalar<float>() + (3 - before[0].scalar<float>()) / 2);
-  ASSERT_OK(session.Close());
-}
-
-// Interrupts the training after its first step.
-class InterruptingHook : public Hook {
- public:
-  void Attach(std::shared_ptr<Interruption> interruption) override { interruption_ = std::move(interruption); }
-  absl::Status AfterRun(StepContext&, absl::Span<const Tensor>) override {
-    interruption_->Request("by a test");
-    return absl::OkStatus();
-  }
-
- private:
-  std::shared_ptr<Interruption> interruption_;
-};
-
-TEST_F(MonitoredSessionTest, AWorkerThatWasInterruptedIsNotDone) {
-  TestCluster cluster({{"ps", 1}, {"worker", 1}}, {}, TasksIn::kThisProcess, {.gone_after = absl::Milliseconds(1)});
-  Notification left;
-  Thread join("join", [&] {
-    cluster.server({"ps", 0}).Join().IgnoreError();
-    left.Notify();
-  });
-  const auto train = [&](HookList hooks) {
-    Model m(1);
-    ASSERT_OK_AND_ASSIGN(
-        auto session,
-        MonitoredTrainingSession::Start(
-            m.graph, {.master = cluster.target({"worker", 0}), .checkpoint_dir = folder_, .hooks = std::move(hooks)}));
-    Train(session, m);
-    ASSERT_OK(session.Close());
-  };
-  train({std::make_shared<InterruptingHook>()});
-  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-1")) << "the end is as any other";
-  cluster.Stop({"worker", 0});
-  cluster.Start({"worker", 0});
-  EXPECT_FALSE(left.HasBeenNotified());
-  train({StopAtStep(3)});
-  EXPECT_TRUE(left.WaitForNotificationWithTimeout(absl::Seconds(60)));
-}
-
-TEST_F(MonitoredSessionTest, ParameterServersLeaveWhenWorkersAreDone) {
-  TestCluster cluster({{"ps", 1}, {"worker", 1}});
-  Model m(1);
-  absl::Status joined = absl::UnknownError("waits");
-  {
-    Thread waits("ps", [&] { joined = cluster.server({"ps", 0}).Join(); });
-    ASSERT_OK_AND_ASSIGN(
-        auto session,
-        MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}), .hooks = {StopAtStep(3)}}));
-    Train(session, m);
-    ASSERT_OK(session.Close());
-  }
-  ASSERT_OK(joined);
-}
-
-// A parameter server is killed and comes back without its variables.
-TEST_F(MonitoredSessionTest, RecoversFromTheLastCheckpoint) {
-  TestCluster cluster({{"ps", 2}, {"worker", 2}});
-  Model chief(2, 0), worker(2, 1);
-  ASSERT_OK_AND_ASSIGN(auto one, MonitoredTrainingSession::Start(chief.graph, {.master = cluster.target({"worker", 0}),
-                                                                               .checkpoint_dir = folder_,
-                                                                               .hooks = {StopAtStep(12)},
-                                                                               .save_checkpoint_steps = 4}));
-  ASSERT_OK_AND_ASSIGN(auto two, MonitoredTrainingSession::Start(worker.graph, {.master = cluster.target({"worker", 1}),
-                                                                                .is_chief = false,
-                                                                                .hooks = {StopAtStep(12)}}));
-  for (int i = 0; i < 3; ++i) ASSERT_OK(one.Run({chief.train_op}).status());
-  for (int i = 0; i < 3; ++i) ASSERT_OK(two.Run({worker.train_op}).status());
-  ASSERT_OK(one.Run({chief.train_op}).status());
-  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-7"));
-  ASSERT_OK(one.Run({chief.train_op}).status());
-  cluster.Stop({"ps", 1});
-  Thread restart("restart", [&] { cluster.Start({"ps", 1}); });
-  // Step 8 is lost: it comes again.
-  ASSERT_OK_AND_ASSIGN(const auto out, one.Run({chief.train_op, chief.w}));
-  EXPECT_EQ(StepOf(one.session(), chief), 8);
-  ASSERT_OK(two.Run({worker.train_op}).status());
-  EXPECT_EQ(StepOf(one.session(), chief), 9);
-  Train(one, chief);
-  EXPECT_EQ(StepOf(one.session(), chief), 12);
-  ASSERT_OK(one.Close());
-}
-
-// Again and again, in the middle of saves: there always is a whole one.
-TEST_F(MonitoredSessionTest, ATaskThatDiesWhileItSaves) {
-  TestCluster cluster({{"ps", 2}, {"worker", 1}});
-  Model m(2);
-  std::atomic<int> steps{0};
-  Thread killer("killer", [&] {
-    for (int i = 1; i <= 4; ++i) {
-      while (steps < 5 * i) std::this_thread::yield();  // at the end it is more
-      cluster.Stop({"ps", i % 2});
-      EXPECT_TRUE(LatestCheckpoint(folder_).ok());
-      cluster.Start({"ps", i % 2});
-    }
-  });
-  const absl::Cleanup release = [&] { steps = 1000; };  // before the killer is waited for
-  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
-                                                                               .checkpoint_dir = folder_,
-                                                                               .hooks = {StopAtStep(30)},
-                                                                               .save_checkpoint_steps = 1}));
-  absl::Status status;
-  for (; status.ok() && !session.ShouldStop(); ++steps) status = session.Run({m.train_op}).status();
-  steps = 1000;
-  ASSERT_OK(status);
-  EXPECT_EQ(StepOf(session.session(), m), 30);
-  ASSERT_OK(session.Close());
-  EXPECT_EQ(*LatestCheckpoint(folder_), Path("model.ckpt-30"));
-  for (const std::string& name : Files()) EXPECT_FALSE(absl::StrContains(name, "temp")) << name;
-}
-
-TEST_F(MonitoredSessionTest, ATaskThatIsLostDuringTheStartLeavesVariablesAsTheyAre) {
-  // Another worker makes a step before the chief notices that a task was lost.
-  class LosesATask : public Hook {
-   public:
-    explicit LosesATask(const Model& m) : m_(m) {}
-    absl::Status AfterCreateSession(Session& session) override {
-      if (std::exchange(lost_, true)) return absl::OkStatus();
-      RETURN_IF_ERROR(session.Run({m_.train_op}).status());
-      return absl::UnavailableError("a task was lost");
-    }
-
-   private:
-    const Model& m_;
-    bool lost_ = false;
-  };
-  TestCluster cluster({{"ps", 1}, {"worker", 1}});
-  Model m(1);
-  ASSERT_OK_AND_ASSIGN(auto session,
-                       MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
-                                                                 .checkpoint_dir = folder_,
-                                                                 .hooks = {std::make_shared<LosesATask>(m)}}));
-  EXPECT_EQ(StepOf(session.session(), m), 1) << "not initialized a second time";
-}
-
-TEST_F(MonitoredSessionTest, ARestoreThatFailedHalfwayIsRepeated) {
-  TestCluster cluster({{"ps", 2}, {"worker", 1}});
-  Model m(2);
-  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
-                                                                               .checkpoint_dir = folder_,
-                                                                               .save_checkpoint_steps = 1000}));
-  const absl::Cleanup switch_off = [] { SetFailPointHandler(nullptr); };
-  for (int round = 0; round < 6; ++round) {
-    for (int i = 0; i < 3; ++i) ASSERT_OK(session.Run({m.train_op}).status());
-    // Either parameter server may be the one whose variables are not restored at the first attempt.
-    auto passed = std::make_shared<std::atomic<int>>(0);
-    SetFailPointHandler([passed, fails = round % 2](absl::string_view point, absl::string_view) {
-      if (point != "restore" || passed->fetch_add(1) != fails) return absl::OkStatus();
-      return absl::UnavailableError("injected");
-    });
-    cluster.Stop({"ps", 1});
-    cluster.Start({"ps", 1});
-    ASSERT_OK(session.Run({m.train_op}).status());
-    EXPECT_GE(*passed, 3) << "two attempts";
-    EXPECT_EQ(StepOf(session.session(), m), 1) << "all variables are those of the checkpoint of step 0";
-  }
-}
-
-TEST_F(MonitoredSessionTest, ALostWorkerLeavesVariablesAsTheyAre) {
-  TestCluster cluster({{"ps", 1}, {"worker", 1}});
-  Model m(1);
-  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
-                                                                               .checkpoint_dir = folder_}));
-  for (int i = 0; i < 3; ++i) ASSERT_OK(session.Run({m.train_op}).status());
-  cluster.Stop({"worker", 0});
-  cluster.Start({"worker", 0});
-  ASSERT_OK(session.Run({m.train_op}).status());
-  EXPECT_EQ(StepOf(session.session(), m), 4) << "not from the checkpoint of step 0";
-}
-
-TEST_F(MonitoredSessionTest, SaysWhyItCannotRecover) {
-  TestCluster cluster({{"ps", 1}, {"worker", 1}});
-  {
-    Model m(1);
-    ASSERT_OK_AND_ASSIGN(auto session,
-                         MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0})}));
-    ASSERT_OK(session.Run({m.train_op}).status());
-    cluster.Stop({"ps", 0});
-    cluster.Start({"ps", 0});
-    const absl::Status status = session.Run({m.train_op}).status();
-    EXPECT_THAT(status.ToString(), HasSubstr("FAILED_PRECONDITION: variables were lost with the task that held them: "
-                                             "global_step, w; they cannot be restored"));
-    EXPECT_TRUE(session.ShouldStop());
-    EXPECT_EQ(session.Run({m.train_op}).status(), status);
-    ASSERT_OK(session.Close());
-  }
-  Model m(1);
-  ASSERT_OK_AND_ASSIGN(auto session, MonitoredTrainingSession::Start(m.graph, {.master = cluster.target({"worker", 0}),
-                                                                               .checkpoint_dir = folder_,
-                                                                               .max_wait = absl::Seconds(3)}));
-  cluster.Stop({"ps", 0});
-  const absl::Status status = session.Run({m.train_op}).status();
-  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-  EXPECT_THAT(status.ToString(), HasSubstr("/job:ps"));
 }
 
 }  // namespace

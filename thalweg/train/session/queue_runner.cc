@@ -33,7 +33,7 @@ QueueRunner MakeQueueRunner(const Scope& s, Output queue, std::vector<Output> en
   runner.name = queue.node->name();
   const Scope own = s.InScope(runner.name).ColocateWith(queue);
   runner.close_op = QueueClose(own.WithOpName("Close"), queue);
-  runner.cancel_op = QueueClose(own.WithOpName("Close_cancel"), queue, /*cancel_pending_enqueues=*/true);
+  runner.cancel_op = QueueClose(own.WithOpName("Close_cancel"), queue, {.cancel_pending_enqueues = true});
   return runner;
 }
 
