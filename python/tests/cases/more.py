@@ -241,6 +241,30 @@ def rows(c):
         c.case("SparseCrossHashed", f"strong {buckets}", indices=[PLACES, PLACES], values=[text, text],
                shapes=[SHAPE, SHAPE], dense_inputs=[], num_buckets=index(buckets, np.int64),
                strong_hash=np.array(True), salt=longs(17, -3))
+    for splits_type in (np.int32, np.int64):
+        mixed = dict(ragged_values=[text, longs(1, -2, 3, 4, 5)],
+                     ragged_row_splits=[ints(0, 2, 2, 4, len(text), dtype=splits_type),
+                                        ints(0, 1, 1, 3, 5, dtype=splits_type)],
+                     sparse_indices=[OTHERS], sparse_values=[longs(1, 2, 3, 4, 5)], sparse_shape=[SHAPE],
+                     dense_inputs=[numbers("string", (4, 2)), numbers("int64", (4, 1))],
+                     out_row_splits_type=tf.as_dtype(splits_type))
+        for order in ("RRSDD", "DSRDR"):
+            c.case("RaggedCross", f"{order} {splits_type.__name__}", input_order=order, hashed_output=False,
+                   num_buckets=0, hash_key=0, out_values_type=tf.string, **mixed)
+            for buckets in (0, 100):
+                c.case("RaggedCross", f"{order} {splits_type.__name__} {buckets}", input_order=order,
+                       hashed_output=True, num_buckets=buckets, hash_key=956888297470, out_values_type=tf.int64,
+                       **mixed)
+    ragged = dict(ragged_values=[text], ragged_row_splits=[longs(0, len(text))], sparse_indices=[], sparse_values=[],
+                  sparse_shape=[], dense_inputs=[text[:2].reshape(1, 2)], input_order="RD", hashed_output=False,
+                  num_buckets=0, hash_key=0, out_values_type=tf.string, out_row_splits_type=tf.int64)
+    c.case("RaggedCross", "ragged", **ragged)
+    for label, bad in (("rows", dict(dense_inputs=[text[:2].reshape(2, 1)])), ("order", dict(input_order="RR")),
+                       ("length", dict(input_order="R")), ("rank", dict(dense_inputs=[text])),
+                       ("splits", dict(ragged_row_splits=[longs(0, 9)])),
+                       ("start", dict(ragged_row_splits=[longs(1, len(text))])),
+                       ("descending", dict(ragged_row_splits=[longs(0, 3, 1, len(text))]))):
+        c.error("RaggedCross", label, **{**ragged, **bad})
     both = dict(dense_inputs=[], hashed_output=False, num_buckets=0, hash_key=0, out_type=tf.string,
                 internal_type=tf.string)
     c.case("SparseCross", "text", indices=[PLACES, PLACES], values=[text, text], shapes=[SHAPE, SHAPE], **both)

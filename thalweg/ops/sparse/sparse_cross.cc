@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SparseCross, SparseCrossV2, SparseCrossHashed, and SparseFeatureCross and SparseFeatureCrossV2 of tf.contrib.layers
-// (TensorFlow 1): crosses of features. Inputs
-// are columns, sparse or dense matrices of strings or numbers with a row per
+// SparseCross, SparseCrossV2, SparseCrossHashed, RaggedCross, and SparseFeatureCross and SparseFeatureCrossV2 of
+// tf.contrib.layers (TensorFlow 1): crosses of features. Inputs
+// are columns, sparse, ragged or dense matrices of strings or numbers with a row per
 // example; the result has for each row all combinations of one feature of every
 // column, joined by a separator, or as a hash of their hashes. The hashes are
 // TensorFlow's: models are trained on them.
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "thalweg/kernel/op.h"
+#include "thalweg/ops/ragged/ragged.h"
 #include "thalweg/ops/sparse/sparse.h"
 #include "thalweg/ops/string/string_hash.h"
 
@@ -44,6 +45,106 @@ enum class Form { kV1, kV2, kHashed, kContrib, kContribV2 };
 
 bool HasAttrs(Form form) { return form != Form::kV2 && form != Form::kHashed; }
 
+// How the features of a cross are joined.
+struct Rule {
+  Form form = Form::kV1;
+  std::string separator = "_X_";
+  int64_t buckets = 0;  // 0: as many as there are numbers
+  uint64_t key[2] = {};
+  bool strong = false;
+};
+
+std::string TextOf(const std::vector<Column>& columns, int64_t row, const std::vector<size_t>& at, const Rule& rule) {
+  std::string text;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const Tensor& t = *columns[i].values;
+    const int64_t k = columns[i].rows[row][at[i]];
+    if (i > 0) text.append(rule.separator);
+    if (t.dtype() == kString) {
+      text.append(t.data<std::string>()[k]);
+    } else {
+      absl::StrAppend(&text, t.data<int64_t>()[k]);
+    }
+  }
+  return text;
+}
+
+// The first form starts with its key, the other with the first feature.
+int64_t HashOf(const std::vector<Column>& columns, int64_t row, const std::vector<size_t>& at, const Rule& rule) {
+  uint64_t hash = rule.key[0];
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const Tensor& t = *columns[i].values;
+    const int64_t k = columns[i].rows[row][at[i]];
+    uint64_t feature;
+    if (t.dtype() != kString && !(rule.form == Form::kHashed && columns[i].sparse)) {
+      feature = static_cast<uint64_t>(t.data<int64_t>()[k]);
+    } else {
+      // TensorFlow hashes only the lower half of a sparse number.
+      constexpr size_t kHalf = 4;
+      const absl::string_view bytes =
+          t.dtype() == kString ? absl::string_view(t.data<std::string>()[k])
+                               : absl::string_view(reinterpret_cast<const char*>(t.data<int64_t>() + k), kHalf);
+      feature = rule.strong ? SipHash(rule.key, bytes) : util::Fingerprint64(bytes.data(), bytes.size());
+    }
+    if (rule.form == Form::kContrib) {
+      hash = Combine(hash, feature);
+    } else {
+      hash = i == 0 && rule.form == Form::kHashed ? feature : Join(hash, feature);
+    }
+  }
+  const uint64_t buckets = rule.buckets > 0 ? rule.buckets : std::numeric_limits<int64_t>::max();
+  return static_cast<int64_t>(hash % buckets);
+}
+
+// The crosses of all rows, row by row: texts, or hashes of them.
+struct Crosses {
+  std::vector<std::string> texts;
+  std::vector<int64_t> hashes;
+  std::vector<int64_t> counts;  // by row
+
+  int64_t size() const { return static_cast<int64_t>(texts.size() + hashes.size()); }
+  void MoveTo(Tensor& values) {
+    if (values.dtype() == kInt64) {
+      std::copy(hashes.begin(), hashes.end(), values.mutable_data<int64_t>());
+    } else {
+      std::move(texts.begin(), texts.end(), values.mutable_data<std::string>());
+    }
+  }
+};
+
+absl::StatusOr<Crosses> CrossAll(const std::vector<Column>& columns, int64_t rows, const Rule& rule, bool hashed) {
+  constexpr int64_t kMost = 1 << 26;
+  Crosses crosses;
+  for (int64_t r = 0; r < rows; ++r) {
+    // All combinations, the last column changing fastest.
+    std::vector<size_t> at(columns.size(), 0);
+    bool more = std::none_of(columns.begin(), columns.end(), [&](const Column& x) { return x.rows[r].empty(); });
+    const int64_t before = crosses.size();
+    while (more) {
+      if (hashed) {
+        crosses.hashes.push_back(HashOf(columns, r, at, rule));
+      } else {
+        crosses.texts.push_back(TextOf(columns, r, at, rule));
+      }
+      if (crosses.size() > kMost) return ResourceExhausted("more than ", kMost, " crosses");
+      more = false;
+      for (size_t i = columns.size(); i-- > 0 && !more;) {
+        at[i] = (at[i] + 1) % columns[i].rows[r].size();
+        more = at[i] != 0;
+      }
+    }
+    crosses.counts.push_back(crosses.size() - before);
+  }
+  return crosses;
+}
+
+// Empty rows cost memory too.
+absl::Status CheckRows(int64_t rows, size_t columns) {
+  constexpr int64_t kMost = 1 << 24;
+  if (rows <= kMost / static_cast<int64_t>(columns)) return absl::OkStatus();
+  return ResourceExhausted("too many rows to cross: ", rows);
+}
+
 class SparseCrossKernel final : public Kernel {
  public:
   explicit SparseCrossKernel(Form form) : form_(form) {}
@@ -74,57 +175,30 @@ class SparseCrossKernel final : public Kernel {
   }
 
   absl::Status Compute(KernelContext& c) override {
-    Rule rule{.separator = "_X_", .buckets = buckets_, .key = {key_, 0}};
+    Rule rule{.form = form_, .separator = "_X_", .buckets = buckets_, .key = {key_, 0}};
     RETURN_IF_ERROR(ReadRule(c, &rule));
     std::vector<Column> columns;
     ASSIGN_OR_RETURN(const int64_t rows, ReadColumns(c, rule, &columns));
-    std::vector<std::string> texts;
-    std::vector<int64_t> hashes, places;
+    ASSIGN_OR_RETURN(Crosses crosses, CrossAll(columns, rows, rule, hashed_));
+    ASSIGN_OR_RETURN(Tensor* const indices, c.Allocate(0, Shape({crosses.size(), 2})));
+    ASSIGN_OR_RETURN(Tensor* const values, c.Allocate(1, Shape({crosses.size()})));
+    ASSIGN_OR_RETURN(Tensor* const shape, c.Allocate(2, Shape({2})));
+    int64_t* place = indices->mutable_data<int64_t>();
     int64_t longest = 0;
-    constexpr size_t kMost = 1 << 26;
     for (int64_t r = 0; r < rows; ++r) {
-      // All combinations, the last column changing fastest.
-      std::vector<size_t> at(columns.size(), 0);
-      bool more = std::none_of(columns.begin(), columns.end(), [&](const Column& x) { return x.rows[r].empty(); });
-      for (int64_t k = 0; more; ++k) {
-        if (hashed_) {
-          hashes.push_back(HashOf(columns, r, at, rule));
-        } else {
-          texts.push_back(TextOf(columns, r, at, rule));
-        }
-        if (texts.size() + hashes.size() > kMost) return ResourceExhausted("more than ", kMost, " crosses");
-        places.insert(places.end(), {r, k});
-        longest = std::max(longest, k + 1);
-        more = false;
-        for (size_t i = columns.size(); i-- > 0 && !more;) {
-          at[i] = (at[i] + 1) % columns[i].rows[r].size();
-          more = at[i] != 0;
-        }
+      longest = std::max(longest, crosses.counts[r]);
+      for (int64_t k = 0; k < crosses.counts[r]; ++k) {
+        *place++ = r;
+        *place++ = k;
       }
     }
-    const int64_t count = static_cast<int64_t>(places.size() / 2);
-    ASSIGN_OR_RETURN(Tensor* const indices, c.Allocate(0, Shape({count, 2})));
-    ASSIGN_OR_RETURN(Tensor* const values, c.Allocate(1, Shape({count})));
-    ASSIGN_OR_RETURN(Tensor* const shape, c.Allocate(2, Shape({2})));
-    std::copy(places.begin(), places.end(), indices->mutable_data<int64_t>());
-    if (hashed_) {
-      std::copy(hashes.begin(), hashes.end(), values->mutable_data<int64_t>());
-    } else {
-      std::move(texts.begin(), texts.end(), values->mutable_data<std::string>());
-    }
+    crosses.MoveTo(*values);
     shape->mutable_data<int64_t>()[0] = rows;
     shape->mutable_data<int64_t>()[1] = longest;
     return absl::OkStatus();
   }
 
  private:
-  struct Rule {
-    std::string separator;
-    int64_t buckets = 0;  // 0: as many as there are numbers
-    uint64_t key[2] = {};
-    bool strong = false;
-  };
-
   // Reads the last inputs.
   absl::Status ReadRule(KernelContext& c, Rule* rule) const {
     const int n = c.num_inputs();
@@ -154,9 +228,8 @@ class SparseCrossKernel final : public Kernel {
     if (n + dense == 0) return InvalidArgument("There must be at least one column");
     int64_t rows = -1;
     const auto add = [&](const Tensor& values, bool sparse, int64_t count) -> absl::Status {
-      const int64_t most = (1 << 24) / (n + dense);  // empty rows cost memory too
       if (rows >= 0 && count != rows) return InvalidArgument("Expected batch size ", rows, " got ", count);
-      if (count > most) return ResourceExhausted("too many rows to cross: ", count);
+      RETURN_IF_ERROR(CheckRows(count, n + dense));
       if (values.dtype() != kString && internal_ == kString) {
         return InvalidArgument("Input values should be of internal type ", internal_, " but received ", values.dtype());
       }
@@ -184,50 +257,6 @@ class SparseCrossKernel final : public Kernel {
     return rows;
   }
 
-  static std::string TextOf(const std::vector<Column>& columns, int64_t row, const std::vector<size_t>& at,
-                            const Rule& rule) {
-    std::string text;
-    for (size_t i = 0; i < columns.size(); ++i) {
-      const Tensor& t = *columns[i].values;
-      const int64_t k = columns[i].rows[row][at[i]];
-      if (i > 0) text.append(rule.separator);
-      if (t.dtype() == kString) {
-        text.append(t.data<std::string>()[k]);
-      } else {
-        absl::StrAppend(&text, t.data<int64_t>()[k]);
-      }
-    }
-    return text;
-  }
-
-  // The first form starts with its key, the other with the first feature.
-  int64_t HashOf(const std::vector<Column>& columns, int64_t row, const std::vector<size_t>& at,
-                 const Rule& rule) const {
-    uint64_t hash = rule.key[0];
-    for (size_t i = 0; i < columns.size(); ++i) {
-      const Tensor& t = *columns[i].values;
-      const int64_t k = columns[i].rows[row][at[i]];
-      uint64_t feature;
-      if (t.dtype() != kString && !(form_ == Form::kHashed && columns[i].sparse)) {
-        feature = static_cast<uint64_t>(t.data<int64_t>()[k]);
-      } else {
-        // TensorFlow hashes only the lower half of a sparse number.
-        constexpr size_t kHalf = 4;
-        const absl::string_view bytes =
-            t.dtype() == kString ? absl::string_view(t.data<std::string>()[k])
-                                 : absl::string_view(reinterpret_cast<const char*>(t.data<int64_t>() + k), kHalf);
-        feature = rule.strong ? SipHash(rule.key, bytes) : util::Fingerprint64(bytes.data(), bytes.size());
-      }
-      if (form_ == Form::kContrib) {
-        hash = Combine(hash, feature);
-      } else {
-        hash = i == 0 && form_ == Form::kHashed ? feature : Join(hash, feature);
-      }
-    }
-    const uint64_t buckets = rule.buckets > 0 ? rule.buckets : std::numeric_limits<int64_t>::max();
-    return static_cast<int64_t>(hash % buckets);
-  }
-
   const Form form_;
   int64_t sparse_ = 0;
   bool hashed_ = false;
@@ -236,10 +265,121 @@ class SparseCrossKernel final : public Kernel {
   DType internal_ = kInvalid;
 };
 
+// The columns come in the order of the letters of input_order: R(agged), S(parse), D(ense).
+class RaggedCrossKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(const std::vector<DType> ragged, init.Attr<std::vector<DType>>("ragged_values_types"));
+    ASSIGN_OR_RETURN(const std::vector<DType> splits, init.Attr<std::vector<DType>>("ragged_splits_types"));
+    ASSIGN_OR_RETURN(const std::vector<DType> sparse, init.Attr<std::vector<DType>>("sparse_values_types"));
+    ASSIGN_OR_RETURN(const std::vector<DType> dense, init.Attr<std::vector<DType>>("dense_types"));
+    ASSIGN_OR_RETURN(const int64_t sparse_count, init.Attr<int64_t>("Nsparse"));
+    if (ragged.size() != splits.size()) return InvalidArgument("ragged values and splits must have the same length");
+    if (sparse_count != static_cast<int64_t>(sparse.size())) {
+      return InvalidArgument("sparse indices and values must have the same length");
+    }
+    ragged_ = static_cast<int>(ragged.size());
+    sparse_ = static_cast<int>(sparse.size());
+    ASSIGN_OR_RETURN(order_, init.Attr<std::string>("input_order"));
+    const auto letters = [&](char letter) { return std::count(order_.begin(), order_.end(), letter); };
+    if (order_.size() != ragged.size() + sparse.size() + dense.size() || letters('R') != ragged_ ||
+        letters('S') != sparse_ || letters('D') != static_cast<int64_t>(dense.size())) {
+      return InvalidArgument("input_order \"", order_, "\" must have a letter R, S or D for each of ", ragged.size(),
+                             " ragged, ", sparse.size(), " sparse and ", dense.size(), " dense inputs");
+    }
+    ASSIGN_OR_RETURN(const bool hashed, init.Attr<bool>("hashed_output"));
+    ASSIGN_OR_RETURN(rule_.buckets, init.Attr<int64_t>("num_buckets"));
+    ASSIGN_OR_RETURN(const int64_t key, init.Attr<int64_t>("hash_key"));
+    rule_.key[0] = static_cast<uint64_t>(key);
+    ASSIGN_OR_RETURN(const DType out, init.Attr<DType>("out_values_type"));
+    if ((out == kInt64) == hashed) return absl::OkStatus();
+    return InvalidArgument("hashed_output is ", hashed ? "true" : "false", ", but out_values_type is ", out);
+  }
+
+  absl::Status Compute(KernelContext& c) override {
+    std::vector<Column> columns;
+    int64_t rows = order_.empty() ? 0 : -1;
+    int ragged = 0, sparse = 2 * ragged_, dense = 2 * ragged_ + 3 * sparse_;  // the next input of each kind
+    for (const char letter : order_) {
+      if (letter == 'R') {
+        RETURN_IF_ERROR(AddRagged(c.input(ragged), c.input(ragged_ + ragged), &columns));
+        ++ragged;
+      } else if (letter == 'S') {
+        RETURN_IF_ERROR(AddSparse(c.input(sparse), c.input(sparse + sparse_), c.input(sparse + 2 * sparse_), &columns));
+        ++sparse;
+      } else {
+        RETURN_IF_ERROR(AddDense(c.input(dense++), &columns));
+      }
+      const int64_t count = static_cast<int64_t>(columns.back().rows.size());
+      if (rows >= 0 && count != rows) {
+        return InvalidArgument("inputs must all have the same batch dimension size, got ", rows, " and ", count);
+      }
+      rows = count;
+    }
+    const bool hashed = c.output_type(0) == kInt64;
+    ASSIGN_OR_RETURN(Crosses crosses, CrossAll(columns, rows, rule_, hashed));
+    ASSIGN_OR_RETURN(Tensor* const values, c.Allocate(0, Shape({crosses.size()})));
+    ASSIGN_OR_RETURN(Tensor* const splits, c.Allocate(1, Shape({rows + 1})));
+    crosses.MoveTo(*values);
+    std::vector<int64_t> ends(1);
+    for (const int64_t count : crosses.counts) ends.push_back(ends.back() + count);
+    return WriteSplits(ends, splits);
+  }
+
+ private:
+  absl::Status AddColumn(const Tensor& values, bool sparse, int64_t rows, std::vector<Column>* columns) const {
+    RETURN_IF_ERROR(CheckRows(rows, order_.size()));
+    columns->push_back({&values, sparse, std::vector<std::vector<int64_t>>(rows)});
+    return absl::OkStatus();
+  }
+  absl::Status AddRagged(const Tensor& values, const Tensor& splits, std::vector<Column>* columns) const {
+    if (values.rank() != 1) {
+      return InvalidArgument("tf.ragged.cross only supports inputs with rank=2, got ragged values of shape ",
+                             values.shape());
+    }
+    ASSIGN_OR_RETURN(const std::vector<int64_t> ends, ReadSplits(splits, values.dim(0)));
+    RETURN_IF_ERROR(AddColumn(values, false, static_cast<int64_t>(ends.size()) - 1, columns));
+    for (size_t r = 0; r + 1 < ends.size(); ++r) {
+      for (int64_t k = ends[r]; k < ends[r + 1]; ++k) columns->back().rows[r].push_back(k);
+    }
+    return absl::OkStatus();
+  }
+  absl::Status AddSparse(const Tensor& indices, const Tensor& values, const Tensor& shape,
+                         std::vector<Column>* columns) const {
+    ASSIGN_OR_RETURN(const SparseValue x, SparseValue::Make(indices, values, shape, SparseValue::kUnordered));
+    if (x.rank() != 2) {
+      return InvalidArgument("tf.ragged.cross only supports inputs with rank=2, got a sparse tensor of rank ",
+                             x.rank());
+    }
+    RETURN_IF_ERROR(AddColumn(values, true, x.dims[0], columns));
+    for (int64_t k = 0; k < x.count(); ++k) columns->back().rows[x.row(k)[0]].push_back(k);
+    return absl::OkStatus();
+  }
+  absl::Status AddDense(const Tensor& values, std::vector<Column>* columns) const {
+    if (values.rank() != 2) {
+      return InvalidArgument("tf.ragged.cross only supports inputs with rank=2, got a tensor of shape ",
+                             values.shape());
+    }
+    RETURN_IF_ERROR(AddColumn(values, false, values.dim(0), columns));
+    for (int64_t k = 0; k < values.num_elements(); ++k) columns->back().rows[k / values.dim(1)].push_back(k);
+    return absl::OkStatus();
+  }
+
+  int ragged_ = 0, sparse_ = 0;
+  std::string order_;
+  Rule rule_;
+};
+
 absl::Status CrossShape(ShapeContext& c) {
   c.set_output(0, PartialShape({-1, 2}));
   c.set_output(1, PartialShape::OfRank(1));
   c.set_output(2, PartialShape({2}));
+  return absl::OkStatus();
+}
+
+absl::Status RaggedCrossShape(ShapeContext& c) {
+  c.set_output(0, PartialShape::OfRank(1));
+  c.set_output(1, PartialShape::OfRank(1));
   return absl::OkStatus();
 }
 
@@ -270,6 +410,29 @@ const OpRegistration kSparseCrossOps[] = {
     Cross("SparseCrossHashed", Form::kHashed),
     Cross("SparseFeatureCross", Form::kContrib),
     Cross("SparseFeatureCrossV2", Form::kContribV2),
+    Op("RaggedCross")
+        .Input("ragged_values: ragged_values_types")
+        .Input("ragged_row_splits: ragged_splits_types")
+        .Input("sparse_indices: Nsparse * int64")
+        .Input("sparse_values: sparse_values_types")
+        .Input("sparse_shape: Nsparse * int64")
+        .Input("dense_inputs: dense_types")
+        .Output("output_values: out_values_type")
+        .Output("output_row_splits: out_row_splits_type")
+        .Attr("Nsparse: int >= 0")
+        .Attr("input_order: string")
+        .Attr("hashed_output: bool")
+        .Attr("num_buckets: int >= 0")
+        .Attr("hash_key: int")
+        .Attr("ragged_values_types: list({int64, string}) >= 0")
+        .Attr("ragged_splits_types: list({int32, int64}) >= 0")
+        .Attr("sparse_values_types: list({int64, string}) >= 0")
+        .Attr("dense_types: list({int64, string}) >= 0")
+        .Attr("out_values_type: {int64, string}")
+        .Attr("out_row_splits_type: {int32, int64}")
+        .Shape(RaggedCrossShape)
+        .Kernel<RaggedCrossKernel>()
+        .NotDifferentiable(),
 };
 
 }  // namespace

@@ -226,6 +226,12 @@ constexpr FuzzHint kHints[] = {
      "shape:[1]=4 seed:[2]=1,2 means:[1] stdevs:[1] stddevs:[1] minvals:[1]=-1 maxvals:[1]=1", ""},
     {"StatelessRandom* StatelessTruncated*",
      "shape:[1]=4 seed:[2]=1,2 key:[1]=5 counter:[2]=1,2 alg:[]=1 minval:[]=0 maxval:[]=9 alpha:[4] lam:[4]", ""},
+    {"RaggedCross",
+     "ragged_values:[3] ragged_row_splits:[3]=0,1,3 sparse_indices:[2,2]=0,0,1,0 sparse_values:[2] "
+     "sparse_shape:[2]=2,1 "
+     "dense_inputs:[2,1]",
+     "Nsparse=1 input_order=RSD ragged_values_types=[string] ragged_splits_types=[int64] sparse_values_types=[string] "
+     "dense_types=[int64] hashed_output=true out_values_type=int64 num_buckets=7"},
     {"RaggedBincount", "splits:[3]=0,2,4 values:[4] size:[]=3 weights:[4]", ""},
     {"RaggedFillEmptyRowsGrad SparseFillEmptyRowsGrad", "reverse_index_map:[2]=0,2 grad_values:[4]", ""},
     {"RaggedFillEmptyRows", "value_rowids:[3]/4 values:[3] nrows:[]=4 default_value:[]", ""},
