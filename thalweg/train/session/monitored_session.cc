@@ -175,8 +175,11 @@ class MonitoredTrainingSession::State {
       every.every_n_secs = options_.save_checkpoint_secs;
     }
     if (every.every_n_steps > 0 || every.every_n_secs > 0) {
-      hooks_.push_back(CheckpointSaver([this] { return scaffold_.saver; },
-                                       {.checkpoint_dir = options_.checkpoint_dir, .every = every, .writer = writer_}));
+      hooks_.push_back(
+          CheckpointSaver([this] { return scaffold_.saver; }, {.checkpoint_dir = options_.checkpoint_dir,
+                                                               .every = every,
+                                                               .writer = writer_,
+                                                               .after_another_step = options_.own_variables}));
     }
     return absl::OkStatus();
   }
