@@ -77,7 +77,8 @@ Scope ScopeOf(Graph& graph, const CountingWorkerOptions& options) {
   return graph.root().WithDevice(ReplicaDeviceSetter({.cluster = options.cluster, .worker = task}));
 }
 
-// Notes when the session of the chief is ready, and ends the training.
+// Notes when the session of the chief is ready, and ends the training. The last hook: the hooks of synchronous training
+// drop the gradients for the values before a restore.
 class CountingHook : public Hook {
  public:
   CountingHook(const CountingWorkerOptions& options, HistoryRecorder& recorder)
@@ -125,8 +126,8 @@ absl::Status RunCountingWorker(const CountingWorkerOptions& options, HistoryReco
                                              .is_chief = is_chief,
                                              .own_variables = options.replication == Replication::kAllReduce,
                                              .checkpoint_dir = options.folder,
-                                             .hooks = HookList{std::make_shared<CountingHook>(options, recorder)} +
-                                                      optimizer->Hooks(is_chief),
+                                             .hooks = optimizer->Hooks(is_chief) +
+                                                      HookList{std::make_shared<CountingHook>(options, recorder)},
                                              .scaffold = scaffold,
                                              .save_checkpoint_steps = options.save_every,
                                              .save_summaries_steps = 0,

@@ -259,8 +259,8 @@ HistoryVerdict CheckHistory(Replication replication, int workers, const Training
                 " and ", end.global_step);
     }
   }
-  // Synchronous training may drop the gradient of an acknowledged step: see the known gaps in docs/reliability.md.
-  if (replication == Replication::kSynchronous || replication == Replication::kBackupWorkers) return verdict;
+  // An update does not need the gradients of all backup workers.
+  if (replication == Replication::kBackupWorkers) return verdict;
 
   // A restore undoes what its checkpoint does not have.
   const auto has = [](const TrainingState& state, int element) { return state.tables[0][element] > 0; };

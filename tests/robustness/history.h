@@ -104,11 +104,12 @@ struct HistoryVerdict {
 //
 // In every mode:
 //   - no step is applied twice, and none that did not begin.
-// Asynchronous training and bounded staleness:
-//   - a checkpoint, and the end, is one moment: the global step fits both tables;
-//   - both tables have the same acknowledged steps (a worker that dies may leave half of its last step);
+// In every mode but with backup workers, whose late gradients are dropped:
 //   - an acknowledged step is in the final state, unless a later restore used a checkpoint without it;
 //   - a step that a restore has undone does not come back.
+// Asynchronous training and bounded staleness:
+//   - a checkpoint, and the end, is one moment: the global step fits both tables;
+//   - both tables have the same acknowledged steps (a worker that dies may leave half of its last step).
 // Synchronous training: every update has one step of each worker, or, with backup workers, of at least all but one. At
 // every moment, all tables have the same number of updates, which is the global step.
 // All-reduce: all workers hold the same values (`others`).

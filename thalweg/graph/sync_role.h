@@ -17,6 +17,7 @@ enum class SyncRole {
   kAwaitGradients,  // waits until an accumulator has enough gradients, and leaves them there
   kTakeGradients,   // waits for enough gradients and takes them
   kTakeRound,       // takes the gradients of a round that is complete; does not wait
+  kDropGradients,   // empties an accumulator, because the variables have got new values
   kFinishStep,      // tells the roster that a worker has ended its step
   kAwaitStep,       // waits until the roster lets a worker begin its next step
 };

@@ -29,6 +29,23 @@ class AssignKernel final : public Kernel {
   UpdateLedger* const ledger_;
 };
 
+// The gradients of numbered steps are gone, so they must be sent again. Forgets them after they were dropped: a
+// gradient that comes in between is dropped, too.
+class DropKernel final : public Kernel {
+ public:
+  DropKernel(std::shared_ptr<Kernel> kernel, UpdateLedger* ledger) : kernel_(std::move(kernel)), ledger_(ledger) {}
+
+  absl::Status Compute(KernelContext& c) override {
+    RETURN_IF_ERROR(kernel_->Compute(c));
+    ledger_->Forget();
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::shared_ptr<Kernel> kernel_;
+  UpdateLedger* const ledger_;
+};
+
 class OnceKernel final : public Kernel {
  public:
   OnceKernel(std::shared_ptr<Kernel> kernel, const Node& node, UpdateLedger* ledger)
@@ -138,7 +155,9 @@ void UpdateLedger::Forget() {
 }
 
 std::shared_ptr<Kernel> OncePerStep(std::shared_ptr<Kernel> kernel, const Node& node, UpdateLedger* ledger) {
-  if (kernel->is_async() || !(ChangesVariable(node) || CountsStep(node))) return kernel;
+  if (kernel->is_async()) return kernel;
+  if (SyncRoleOf(node) == SyncRole::kDropGradients) return std::make_shared<DropKernel>(std::move(kernel), ledger);
+  if (!ChangesVariable(node) && !CountsStep(node)) return kernel;
   if (AssignsWhole(node)) return std::make_shared<AssignKernel>(std::move(kernel), ledger);
   return std::make_shared<OnceKernel>(std::move(kernel), node, ledger);
 }

@@ -58,8 +58,8 @@ class UpdateLedger {
   bool Claim(const StepIdentity& step, uint64_t update);
   // The claimed update has failed and may be applied again.
   void Unclaim(const StepIdentity& step, uint64_t update);
-  // Variables got new values, for example from a checkpoint, so the updates applied to the
-  // old values are lost and may be applied again.
+  // Variables got new values, for example from a checkpoint, or gradients were dropped. The
+  // updates that were applied are lost and may be applied again.
   void Forget();
 
  private:
@@ -88,8 +88,8 @@ bool IsTraining(const Graph& graph);
 std::shared_ptr<Kernel> WithSaveNotice(std::shared_ptr<Kernel> kernel, const Node& node);
 
 // Wraps the kernel of a node that updates a variable so that it runs once per numbered
-// step. Returns other kernels unchanged. REQUIRES: the kernel runs in TrackedSteps only, and
-// the ledger outlives it.
+// step, and that of a node that undoes updates so that they may run again. Returns other kernels unchanged. REQUIRES:
+// the kernel runs in TrackedSteps only, and the ledger outlives it.
 std::shared_ptr<Kernel> OncePerStep(std::shared_ptr<Kernel> kernel, const Node& node, UpdateLedger* ledger);
 
 }  // namespace thalweg

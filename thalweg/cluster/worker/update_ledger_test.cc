@@ -94,6 +94,32 @@ TEST(OncePerStep, WrapsOpsThatCountAStep) {
   EXPECT_FALSE(is_wrapped("LedgerTestTake"));
 }
 
+TEST(OncePerStep, GradientsThatWereDroppedAreSentAgain) {
+  static constexpr StepIdentity kStep{.client = 1, .sequence = 1};
+  class Drop final : public Kernel {
+   public:
+    explicit Drop(UpdateLedger& ledger) : ledger_(ledger) {}
+    absl::Status Compute(KernelContext&) override {
+      EXPECT_TRUE(ledger_.Claim(kStep, 10));
+      return absl::OkStatus();
+    }
+
+   private:
+    UpdateLedger& ledger_;
+  };
+  UpdateLedger ledger;
+  Graph graph;
+  const Scope s = graph.root();
+  const Output accumulator = ConditionalAccumulator(s, kFloat, Shape());
+  const Output reset = AccumulatorReset(s, accumulator, Const(s, int64_t{0}), Const(s, int64_t{0}));
+  ASSERT_TRUE(s.ok()) << s.status();
+  const auto kernel = OncePerStep(std::make_shared<Drop>(ledger), *reset.node, &ledger);
+  TrackedStep step;
+  KernelContext context(&step, nullptr);
+  ASSERT_TRUE(kernel->Compute(context).ok());
+  EXPECT_TRUE(ledger.Claim(kStep, 10)) << "it came just before the reset, and was dropped";
+}
+
 TEST(SenderClock, TellsTheAgeOfMessages) {
   constexpr int64_t kMilli = 1'000'000, kSecond = 1000 * kMilli;
   SenderClock clock;

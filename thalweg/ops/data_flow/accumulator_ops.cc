@@ -456,6 +456,8 @@ const SyncRoleRegistration kAccumulatorRoles[] = {
     {"SparseAccumulatorTakeGradient", SyncRole::kTakeGradients},
     {"ThalwegResourceAccumulatorTakeRound", SyncRole::kTakeRound},
     {"ThalwegSparseAccumulatorTakeRound", SyncRole::kTakeRound},
+    {"ThalwegAccumulatorReset", SyncRole::kDropGradients},
+    {"ThalwegResourceAccumulatorReset", SyncRole::kDropGradients},
 };
 
 // `name` for a handle that a ref edge carries, Resource`name` for a resource.

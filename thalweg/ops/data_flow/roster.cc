@@ -153,9 +153,18 @@ void Roster::AwaitStep(int64_t worker, int64_t local_step, int64_t generation, c
         if (step_ < 0) return false;
         const auto arrived = arrived_.find(worker);
         const int64_t given = arrived == arrived_.end() ? local_step : arrived->second;
-        const bool extra = step_ == given && extra_ > 0;
-        if (step_ <= given && generation == generation_ && !extra) return false;
-        if (extra) --extra_;
+        if (step_ <= given && generation != generation_) {
+          *status = Aborted("the chief began anew before it took the gradients of worker ", worker, " for step ", given,
+                            ": the step must be run again");
+          return true;
+        }
+        // A step that is run again may find that it has not arrived: the roster forgets that when values are restored.
+        if (arrived == arrived_.end()) arrived_[worker] = local_step;
+        if (step_ < given) return false;
+        if (step_ == given) {
+          if (extra_ == 0) return false;
+          --extra_;
+        }
         *now = {step_, generation_};
         return true;
       },
@@ -174,7 +183,10 @@ void Roster::Release(const Released& released) {
     extra_ = std::max<int64_t>(
         0, Quorum(released.wanted, released.total, left) - std::max<int64_t>(1, released.total - left));
     closed_ = false;
-    if (released.again) ++generation_;
+    if (released.again) {
+      ++generation_;
+      arrived_.clear();
+    }
     waits_.Flush(&ended);
   }
   WaitList::End(std::move(ended));

@@ -63,9 +63,10 @@ class Roster : public Resource, public ReportedResource, public std::enable_shar
   // gradients were.
   void Arrive(int64_t worker, int64_t local_step);
   // Calls `done` with the current step when a later one than that of the worker's gradients is
-  // released, or when the generation is not the one in which the worker began its step. If a step
-  // needs more gradients than there are workers, some workers repeat the same step. OUT_OF_RANGE if
-  // there will be no more steps.
+  // released. If a step needs more gradients than there are workers, some workers repeat the same
+  // step. ABORTED if no later step is released, and the generation is not the one in which the
+  // worker began its step: its gradients may be lost, and it must run the step again under the same
+  // number. OUT_OF_RANGE if there will be no more steps.
   using StepDone = absl::AnyInvocable<void(const absl::Status&, int64_t step, int64_t generation)>;
   void AwaitStep(int64_t worker, int64_t local_step, int64_t generation, const WaitingCaller& caller, StepDone done);
   // A new generation begins when the variables get new values, because gradients may be lost then.
@@ -80,7 +81,7 @@ class Roster : public Resource, public ReportedResource, public std::enable_shar
   };
   // Ignores a round that was released before.
   void Release(const Released& released);
-  void Wake();        // begins a new generation
+  void Wake();        // begins a new generation, so that the chief's own step ends if its round has failed
   void CloseSteps();  // until the next Release
 
   // Calls `done` when no worker is present.

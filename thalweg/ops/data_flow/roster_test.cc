@@ -25,12 +25,17 @@ class RosterTest : public testing::Test {
     });
   }
   // In the present generation, or in that of an earlier step.
+  void ArriveAndAwait(int worker, int64_t local_step, std::optional<int64_t> generation = {}) {
+    roster_->Arrive(worker, local_step);
+    AwaitStep(worker, local_step, generation);
+  }
+  // A step that is run again does not arrive again.
   void AwaitStep(int worker, int64_t local_step, std::optional<int64_t> generation = {}) {
-    roster_->AwaitStep(
-        worker, local_step, generation.value_or(roster_->generation()), {},
-        [this, worker](const absl::Status& status, int64_t step, int64_t) {
-          log_.push_back(absl::StrCat(worker, " ", status.ok() ? absl::StrCat(step) : status.ToString()));
-        });
+    roster_->AwaitStep(worker, local_step, generation.value_or(roster_->generation()), {},
+                       [this, worker](const absl::Status& status, int64_t step, int64_t) {
+                         const std::string error = absl::IsAborted(status) ? "again" : status.ToString();
+                         log_.push_back(absl::StrCat(worker, " ", status.ok() ? absl::StrCat(step) : error));
+                       });
   }
   void Release(int64_t step, int64_t wanted = 2, bool again = false) {
     if (!again) ++round_;
@@ -125,34 +130,59 @@ TEST_F(RosterTest, AWaitCanBeCancelled) {
 
 TEST_F(RosterTest, WorkersWaitForTheRelease) {
   Release(5);
-  AwaitStep(0, 5);
-  AwaitStep(1, 5);
+  ArriveAndAwait(0, 5);
+  ArriveAndAwait(1, 5);
   EXPECT_THAT(Log(), ElementsAre());
-  AwaitStep(2, 4);
+  ArriveAndAwait(2, 4);
   EXPECT_THAT(Log(), ElementsAre("2 5")) << "late";
   Release(6);
   EXPECT_THAT(Log(), ElementsAre("0 6", "1 6"));
-  AwaitStep(0, 6);
-  roster_->Wake();
-  EXPECT_THAT(Log(), ElementsAre("0 6")) << "once more";
-  AwaitStep(0, 6);
+  ArriveAndAwait(0, 6);
   roster_->CloseSteps();
   EXPECT_THAT(Log(), ElementsAre("0 OUT_OF_RANGE: the chief has ended the training at step 6"));
+}
+
+TEST_F(RosterTest, AStepWhoseGradientWasNotTakenIsRunAgain) {
+  Release(6);
+  ArriveAndAwait(0, 6);
+  ArriveAndAwait(1, 6);
+  roster_->Wake();
+  EXPECT_THAT(Log(), ElementsAre("0 again", "1 again"));
+  AwaitStep(0, 6);
+  AwaitStep(1, 6);
+  EXPECT_THAT(Log(), ElementsAre()) << "their gradients still wait";
+  Release(7);
+  EXPECT_THAT(Log(), ElementsAre("0 7", "1 7"));
   const int64_t before = roster_->generation();
-  Release(0, 2, /*again=*/true);
-  AwaitStep(0, 0);
-  EXPECT_THAT(Log(), ElementsAre());
-  AwaitStep(1, 6, before);
-  EXPECT_THAT(Log(), ElementsAre("1 0")) << "the training went back";
-  AwaitStep(1, 0, before);
-  EXPECT_THAT(Log(), ElementsAre("1 0")) << "its gradients may have come before that";
+  ArriveAndAwait(0, 7);
+  roster_->Wake();
+  Release(8);
+  EXPECT_THAT(Log(), ElementsAre("0 again"));
+  AwaitStep(0, 7, before);
+  EXPECT_THAT(Log(), ElementsAre("0 8")) << "the round has taken its gradients";
+}
+
+TEST_F(RosterTest, AStepThatValuesWereRestoredInIsRunAgain) {
+  Release(6);
+  const int64_t before = roster_->generation();
+  ArriveAndAwait(0, 6);
+  Release(2, 2, /*again=*/true);
+  EXPECT_THAT(Log(), ElementsAre("0 again"));
+  ArriveAndAwait(1, 2, before);
+  EXPECT_THAT(Log(), ElementsAre("1 again")) << "its gradients may have come before that";
+  // Both begin new sessions, in which the step is 2.
+  AwaitStep(0, 2);
+  Release(3);
+  EXPECT_THAT(Log(), ElementsAre("0 3")) << "it waits for the step after that of its new gradients";
+  AwaitStep(0, 3);
+  EXPECT_THAT(Log(), ElementsAre("0 3")) << "the answer was lost";
 }
 
 TEST_F(RosterTest, ARoundIsReleasedOnce) {
   Release(5);
   Release(6);
   roster_->Release({.step = 5, .round = 1});
-  AwaitStep(0, 5);
+  ArriveAndAwait(0, 5);
   EXPECT_THAT(Log(), ElementsAre("0 6")) << "that of round 1 came late";
 }
 
@@ -172,15 +202,15 @@ TEST_F(RosterTest, AStepThatIsRunAgainHasArrived) {
 
 TEST_F(RosterTest, MoreGradientsThanWorkers) {
   Release(0, 4);
-  AwaitStep(0, 0);
-  AwaitStep(0, 0);
-  AwaitStep(1, 0);
+  ArriveAndAwait(0, 0);
+  ArriveAndAwait(0, 0);
+  ArriveAndAwait(1, 0);
   EXPECT_THAT(Log(), ElementsAre("0 0", "0 0")) << "two workers, and two more";
   roster_->Leave(1);
   Release(1, 4);
   EXPECT_THAT(Log(), ElementsAre("1 1"));
-  AwaitStep(0, 1);
-  AwaitStep(0, 1);
+  ArriveAndAwait(0, 1);
+  ArriveAndAwait(0, 1);
   EXPECT_THAT(Log(), ElementsAre("0 1")) << "two of one worker";
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <vector>
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/math_ops.h"
@@ -73,14 +74,20 @@ absl::Status FindBest(KernelContext& context, const Tensor& in, int64_t k, bool 
   T* const v = values->mutable_data<T>();
   Index* const at = indices->mutable_data<Index>();
   const int64_t room = k <= kFew && k < n ? k : n;
+  // Sorting goes astray if the order of the values changes meanwhile. A process of the same host that has sent them
+  // still has their memory.
+  const bool sorts = k > 1 && room == n;
   ASSIGN_OR_RETURN(const Shape shape, Shape::Make({rows, room}));
   ASSIGN_OR_RETURN(Tensor scratch, context.AllocateTemporary(kInt64, shape));
   context.ParallelFor(rows, 5.0 * static_cast<double>(n), [&](int64_t begin, int64_t end) {
+    std::vector<T> copy(sorts ? n : 0);
     for (int64_t r = begin; r < end; ++r) {
       int64_t* const order = scratch.mutable_data<int64_t>() + r * room;
-      BestPositions(x + r * n, n, k, sorted, order);
+      const T* const row = sorts ? copy.data() : x + r * n;
+      if (sorts) std::copy_n(x + r * n, n, copy.data());
+      BestPositions(row, n, k, sorted, order);
       for (int64_t i = 0; i < k; ++i) {
-        v[r * k + i] = x[r * n + order[i]];
+        v[r * k + i] = row[order[i]];
         at[r * k + i] = static_cast<Index>(order[i]);
       }
     }

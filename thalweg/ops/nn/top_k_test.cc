@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
 #include <limits>
+#include <vector>
 
 #include "thalweg/ops/nn_ops.h"
 #include "thalweg/ops/support/array_ops_testlib.h"
@@ -29,6 +38,41 @@ TEST(TopKTest, Values) {
   absl::StatusOr<std::vector<Tensor>> y = RunOp("TopK", {x}, {{"k", 0}});
   ASSERT_TRUE(y.ok()) << y.status();
   ExpectTensor((*y)[0], Tensor(kFloat, {2, 0}));
+}
+
+// Memory that a process of the same host has sent: it may write there while the values are sorted.
+TEST(TopKTest, ValuesThatChangeMeanwhile) {
+  constexpr int64_t kValues = 200'000;
+  void* const shared =
+      mmap(nullptr, kValues * sizeof(float), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  float* const values = static_cast<float*>(shared);
+  const pid_t parent = getpid(), child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (uint32_t i = 1; getppid() == parent; i = i * 1664525 + 1013904223) {
+      values[i % kValues] = static_cast<float>(i >> 8);
+    }
+    _exit(0);
+  }
+  const Tensor x(kFloat, {kValues}, BufferPtr(Buffer::Wrap(shared, kValues * sizeof(float), [] {})), shared);
+  for (int i = 0; i < 10; ++i) {
+    const absl::StatusOr<std::vector<Tensor>> y =
+        RunOp("TopKV2", {x, Tensor::Scalar<int32_t>(static_cast<int32_t>(kValues))});
+    EXPECT_TRUE(y.ok()) << y.status();
+    if (!y.ok()) break;
+    const auto best = (*y)[0].flat<float>();
+    EXPECT_TRUE(std::is_sorted(best.begin(), best.end(), std::greater<float>()));
+    std::vector<bool> found(kValues);
+    for (const int32_t at : (*y)[1].flat<int32_t>()) {
+      if (at >= 0 && at < kValues) found[at] = true;
+    }
+    EXPECT_TRUE(std::all_of(found.begin(), found.end(), [](bool is_there) { return is_there; }));
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  munmap(shared, kValues * sizeof(float));
 }
 
 TEST(TopKTest, OtherTypes) {

@@ -289,25 +289,35 @@ void Saver::DeleteLeftovers(const std::string& folder, const std::string& base) 
 }
 
 absl::StatusOr<std::string> Saver::Save(Session& session, const std::string& prefix, std::optional<int64_t> step) {
+  ASSIGN_OR_RETURN(const Written written, Write(session, prefix, step));
+  RETURN_IF_ERROR(Publish(written));
+  return written.name;
+}
+
+absl::StatusOr<Saver::Written> Saver::Write(Session& session, const std::string& prefix, std::optional<int64_t> step) {
   RETURN_IF_ERROR(scope_.status());
   if (const std::string base = BaseName(prefix); base.empty() || base == "." || base == "..") {
     return InvalidArgument("\"", prefix, "\" is not a valid checkpoint name: expected folder/name");
   }
   const std::string clean = internal::CleanPath(prefix);
-  const std::string name = step ? absl::StrCat(clean, "-", *step) : clean;
+  Written written{.name = step ? absl::StrCat(clean, "-", *step) : clean};
+  const std::string& name = written.name;
   AwaitDeletions();  // one of them may have this name
   RETURN_IF_ERROR(TakeOverState(internal::Folder(clean), BaseName(clean)));
-  bool finite = true;
-  const absl::Status saved = Write(session, name, &finite);
+  const absl::Status saved = WriteFiles(session, name, &written.finite);
   if (!saved.ok()) {
     options_.state.files->DeleteRecursively(name + temporary_suffix_).IgnoreError();  // usually there is none
     return Prepend(saved, absl::StrCat("saving ", name, ": "));
   }
-  RETURN_IF_ERROR(Prepend(Publish(name, finite), absl::StrCat("saving ", name, ": ")));
-  return name;
+  return written;
 }
 
-absl::Status Saver::Write(Session& session, const std::string& name, bool* finite) {
+absl::Status Saver::Publish(const Written& checkpoint) {
+  AwaitDeletions();
+  return Prepend(AddToList(checkpoint.name, checkpoint.finite), absl::StrCat("saving ", checkpoint.name, ": "));
+}
+
+absl::Status Saver::WriteFiles(Session& session, const std::string& name, bool* finite) {
   const std::vector<Feed> feeds = {{filename_, Tensor::Scalar<std::string>(name)}};
   if (takes_snapshots_) {
     const absl::Status taken = session.Run(snapshot_, {}, {.one_moment = true}).status();
@@ -341,7 +351,7 @@ std::vector<std::string> Saver::Rotate(CheckpointState& state) const {
   return dropped;
 }
 
-absl::Status Saver::Publish(const std::string& prefix, bool finite) {
+absl::Status Saver::AddToList(const std::string& prefix, bool finite) {
   FileSystem& files = *options_.state.files;
   // Otherwise the tasks wrote to a folder of theirs.
   RETURN_IF_ERROR(Append(CheckpointExists(prefix, files), "; all tasks that save must see the same folder"));

@@ -76,6 +76,14 @@ class Saver {
   // A thread deletes old checkpoints after the call; the next Save waits for it. The last
   // checkpoint without NaN or infinite values is kept until there is a newer one.
   absl::StatusOr<std::string> Save(Session& session, const std::string& prefix, std::optional<int64_t> step = {});
+  // The two parts of Save(): writes the files, and makes them the latest checkpoint. A checkpoint that is not published
+  // is never restored.
+  struct Written {
+    std::string name;
+    bool finite = true;  // no value is NaN or infinite
+  };
+  absl::StatusOr<Written> Write(Session& session, const std::string& prefix, std::optional<int64_t> step = {});
+  absl::Status Publish(const Written& checkpoint);
   // Waits until old checkpoints are deleted.
   void AwaitDeletions() { deletions_.reset(); }
 
@@ -108,9 +116,9 @@ class Saver {
   void AddSnapshot(const Scope& s);
   // Writes the checkpoint; sets whether all its values are numbers. `session` is
   // paused only while the values are taken.
-  absl::Status Write(Session& session, const std::string& name, bool* finite);
+  absl::Status WriteFiles(Session& session, const std::string& name, bool* finite);
   Output AddRestore(const Scope& s, Output prefix, const std::vector<std::string>& names) const;
-  absl::Status Publish(const std::string& prefix, bool finite);
+  absl::Status AddToList(const std::string& prefix, bool finite);
   // Takes the oldest checkpoints that are not kept any more out of the list.
   std::vector<std::string> Rotate(CheckpointState& state) const;
   absl::Status TakeOverState(const std::string& folder, const std::string& base);

@@ -2,6 +2,7 @@
 #include "thalweg/train/replicas/all_reduce.h"
 
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -149,6 +150,19 @@ TEST_F(AllReduceTest, ATrainingGoesOnFromTheCheckpointOfTheChief) {
     EXPECT_EQ(result.values, second[0].values);
   }
   EXPECT_NE(second[0].values, first[0].values);
+}
+
+// A worker that has not learned of the end of a step repeats it, and would find it in the checkpoint.
+TEST_F(AllReduceTest, ACheckpointCountsWhenEveryWorkerHasGoneOn) {
+  std::map<int64_t, std::string> latest;
+  const std::vector<Result> results =
+      RunAll({.last_step = 7, .after_step = [&](int worker, int64_t step, Session&, const Var&) {
+                if (worker == 0) latest[step] = LatestCheckpoint(folder_).value_or("none");
+              }});
+  for (const Result& result : results) ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(latest[5], Path("model.ckpt-0"));
+  EXPECT_EQ(latest[6], Path("model.ckpt-5"));
+  EXPECT_EQ(LatestCheckpoint(folder_).value_or("none"), Path("model.ckpt-7"));
 }
 
 TEST_F(AllReduceTest, AWorkerThatDiffersIsFound) {

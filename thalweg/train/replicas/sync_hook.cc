@@ -395,6 +395,11 @@ class SyncHook final : public Hook {
     return Health();
   }
 
+  // The roster aborts the chief's step when a round has failed.
+  absl::Status CauseOfFailure(const absl::Status& error) override {
+    return absl::IsAborted(error) ? Health() : absl::OkStatus();
+  }
+
   // Errors here are only logged, because the training itself has succeeded.
   absl::Status End(Session& session) override {
     const absl::Status left = Leave(session, *graph_, graph_->roster_leave, graph_->worker);

@@ -206,9 +206,11 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
   BuildLedger(at_step, all);
 
   const Scope at_worker = own.ColocateWith(local_step.ref);
-  graph_->local_init =
-      Group(at_worker.WithOpName("local_init"), {Assign(at_worker, local_step.ref, global_step.read),
-                                                 Assign(at_worker, generation.ref, RosterGeneration(at_step, roster))});
+  // The generation first: if values are restored in between, the step is of an old generation and is run again.
+  const Output generation_now = RosterGeneration(at_step, roster);
+  const Output step_now = Identity(at_step.WithControlDependencies({generation_now}), global_step.ref);
+  graph_->local_init = Group(at_worker.WithOpName("local_init"), {Assign(at_worker, local_step.ref, step_now),
+                                                                  Assign(at_worker, generation.ref, generation_now)});
 
   // The train op: push all gradients, then wait for the next step.
   const RosterStep next =

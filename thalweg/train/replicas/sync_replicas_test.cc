@@ -318,6 +318,7 @@ TEST(SyncReplicas, AWorkerSaysWhomItWaitsFor) {
   EXPECT_THAT(*line, testing::ContainsRegex("step 0 has waited for .* for gradients of worker 0"));
   chief = std::make_unique<TestReplica>(&cluster, 0, Sync(options));
   chief->Start();
+  chief->Step(1, 1);
   waits.join();
   worker.End();
   chief->End();
@@ -467,6 +468,9 @@ TEST(SyncReplicas, AFailedRoundEndsTheChiefsStepThoughCallsAreLost) {
     ASSERT_TRUE(out.ok()) << out.status();
   }
   EXPECT_GT(asked, 5);
+  const auto value = session->session().Run({a.read});
+  ASSERT_TRUE(value.ok()) << value.status();
+  EXPECT_EQ((*value)[0].scalar<float>(), 3) << "every step that was acknowledged is applied";
 }
 
 TEST(SyncReplicas, WithoutACluster) {

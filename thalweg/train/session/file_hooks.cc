@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/train/session/file_hooks.h"
 
+#include <optional>
+#include <utility>
+
 #include "absl/strings/str_format.h"
 #include "thalweg/base/status.h"
 #include "thalweg/checkpoint/bundle.h"
@@ -20,6 +23,13 @@ class CheckpointHook : public Hook {
     if (global_step_ = GetGlobalStep(s.graph()); global_step_) return absl::OkStatus();
     return FailedPrecondition("checkpoints in ", options_.checkpoint_dir,
                               " need a global step: call GetOrCreateGlobalStep");
+  }
+
+  // The next step has failed, and other workers may repeat the one before it.
+  void BeforeCloseSession(Session&) override {
+    if (!written_.has_value()) return;
+    written_.reset();
+    timer_.Done(saved_step_);
   }
 
   absl::Status AfterCreateSession(Session& session) override {
@@ -45,8 +55,10 @@ class CheckpointHook : public Hook {
 
   absl::Status AfterRun(StepContext& context, absl::Span<const Tensor> results) override {
     const int64_t step = context.global_step();
-    if (!timer_.IsDue(step)) return absl::OkStatus();
-    const absl::Status saved = Save(context.session(), step);
+    const bool is_due = timer_.IsDue(step);
+    absl::Status saved = written_.has_value() ? Publish() : absl::OkStatus();
+    if (is_due && saved.ok())
+      saved = options_.after_another_step ? Write(context.session(), step) : Save(context.session(), step);
     if (saved.ok() || IsTaskLost(saved)) return saved;
     LOG(ERROR) << "Could not save a checkpoint; the latest one is that of step " << saved_step_ << ": " << saved;
     timer_.Done(step);
@@ -54,6 +66,7 @@ class CheckpointHook : public Hook {
   }
 
   absl::Status End(Session& session) override {
+    if (written_.has_value()) RETURN_IF_ERROR(Publish());
     ASSIGN_OR_RETURN(const int64_t step, Read(session));
     return step == saved_step_ ? absl::OkStatus() : Save(session, step);
   }
@@ -70,12 +83,23 @@ class CheckpointHook : public Hook {
     return value[0].scalar<int64_t>();
   }
   absl::Status Save(Session& session, int64_t step) {
-    ASSIGN_OR_RETURN(const std::string name, saver_()->Save(session, Prefix(), step));
-    saved_step_ = step;
+    RETURN_IF_ERROR(Write(session, step));
+    return Publish();
+  }
+  absl::Status Write(Session& session, int64_t step) {
+    ASSIGN_OR_RETURN(Saver::Written written, saver_()->Write(session, Prefix(), step));
+    written_ = {std::move(written), step};
     timer_.Done(step);
-    LOG(INFO) << "Saved " << name;
+    return absl::OkStatus();
+  }
+  // REQUIRES: a checkpoint was written.
+  absl::Status Publish() {
+    const auto [checkpoint, step] = *std::exchange(written_, std::nullopt);
+    RETURN_IF_ERROR(saver_()->Publish(checkpoint));
+    saved_step_ = step;
+    LOG(INFO) << "Saved " << checkpoint.name;
     if (options_.writer == nullptr) return absl::OkStatus();
-    return options_.writer->AddSessionEvent(SessionEvent::kCheckpoint, step, name);
+    return options_.writer->AddSessionEvent(SessionEvent::kCheckpoint, step, checkpoint.name);
   }
 
   const std::function<std::shared_ptr<Saver>()> saver_;
@@ -83,6 +107,8 @@ class CheckpointHook : public Hook {
   EveryTimer timer_;
   Var global_step_;
   int64_t saved_step_ = -1;
+  // That is not published yet, and its step.
+  std::optional<std::pair<Saver::Written, int64_t>> written_;
 };
 
 class SummaryHook : public Hook {

@@ -19,6 +19,9 @@ struct CheckpointSaverOptions {
   std::string basename = "model.ckpt";    // checkpoints are <basename>-<step>
   Every every = {.every_n_secs = 600};    // time or steps between two checkpoints
   std::shared_ptr<SummaryWriter> writer;  // records each save as an event; may be null
+  // A checkpoint becomes the latest only when another step has run. For workers that make each step together: one of
+  // them may not have learned that the step in the checkpoint has ended, and would repeat it after a restore.
+  bool after_another_step = false;
 };
 // Saves a checkpoint when a session starts, regularly while it runs, and at the
 // end. A failed save at the start or the end is an error. A failed save in between

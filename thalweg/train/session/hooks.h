@@ -95,6 +95,8 @@ class Hook {
   // Follows every AfterCreateSession. Threads of the hook must not use the session
   // afterwards.
   virtual void BeforeCloseSession(Session& session) {}
+  // Called when a step has failed with `error`. A hook that knows the cause returns it instead of OK.
+  virtual absl::Status CauseOfFailure(const absl::Status& error) { return absl::OkStatus(); }
 };
 
 // Hooks in the order in which they are called.

@@ -175,8 +175,11 @@ class MonitoredTrainingSession::State {
       every.every_n_secs = options_.save_checkpoint_secs;
     }
     if (every.every_n_steps > 0 || every.every_n_secs > 0) {
-      hooks_.push_back(CheckpointSaver([this] { return scaffold_.saver; },
-                                       {.checkpoint_dir = options_.checkpoint_dir, .every = every, .writer = writer_}));
+      hooks_.push_back(
+          CheckpointSaver([this] { return scaffold_.saver; }, {.checkpoint_dir = options_.checkpoint_dir,
+                                                               .every = every,
+                                                               .writer = writer_,
+                                                               .after_another_step = options_.own_variables}));
     }
     return absl::OkStatus();
   }
@@ -270,6 +273,13 @@ class MonitoredTrainingSession::State {
     return status;
   }
 
+  absl::Status CauseOf(const absl::Status& step_error) {
+    for (const auto& hook : hooks_) {
+      if (const absl::Status cause = hook->CauseOfFailure(step_error); !cause.ok()) return HookError(cause);
+    }
+    return step_error;
+  }
+
   absl::StatusOr<StepOutcome> RunStep(const std::vector<Fetch>& fetches, const std::vector<Feed>& feeds) {
     // Return the error of a queue runner that has failed.
     RETURN_IF_ERROR(coordinator_->status());
@@ -287,11 +297,11 @@ class MonitoredTrainingSession::State {
       ends.push_back(all_fetches.size());
       trace = trace || request->trace;
     }
-    ASSIGN_OR_RETURN(StepResults results, steps_->Run(all_fetches, all_feeds, trace,
-                                                      {.cancellation = &interruption_->steps(),
-                                                       .client = client_,
-                                                       .sequence = sequence_,
-                                                       .stop_step = stop_step_}));
+    absl::StatusOr<StepResults> ran = steps_->Run(
+        all_fetches, all_feeds, trace,
+        {.cancellation = &interruption_->steps(), .client = client_, .sequence = sequence_, .stop_step = stop_step_});
+    if (!ran.ok()) return CauseOf(ran.status());
+    StepResults& results = *ran;
     if (results.global_step.value >= 0) global_step_ = results.global_step;
     StepContext after(*session_, trace ? &results.metadata : nullptr, global_step_);
     StepOutcome outcome;
