@@ -18,8 +18,18 @@
 
 namespace thalweg {
 
-// Numbered as on the wire.
-enum class CollectiveKind { kReduce = 0, kBroadcast = 1, kGather = 2, kAllToAll = 4, kReduceScatter = 5 };
+// Numbered as on the wire. TensorFlow has no barrier.
+enum class CollectiveKind {
+  kReduce = 0,
+  kBroadcast = 1,
+  kGather = 2,
+  kAllToAll = 4,
+  kReduceScatter = 5,
+  kBarrier = 100
+};
+
+// The attribute of nodes that have their instance key as an input, which is this constant.
+inline constexpr char kInstanceKeyAttr[] = "_instance_key";
 
 // One member's part in one collective. Members find each other by the keys.
 struct CollectiveCall {
@@ -37,6 +47,7 @@ struct CollectiveCall {
   // Gather: memory for the values of all members.
   // All-to-all: memory for the parts of all members.
   // Reduce-scatter: this member's values, which are overwritten.
+  // Barrier: one element, which has no meaning.
   Tensor values;
   // Gather: this member's values. All-to-all: this member's parts for each member. Reduce-scatter: memory for this
   // member's part of the result.
@@ -47,7 +58,8 @@ struct CollectiveCall {
   absl::Duration timeout = absl::InfiniteDuration();
   void (*merge)(void* into, const void* from, int64_t n) = nullptr;
   void (*finish)(void* values, int64_t n, int members) = nullptr;
-  uint32_t reduction = 0;  // names merge and finish: all members must have the same
+  uint32_t reduction = 0;   // names merge and finish: all members must have the same
+  bool rank_order = false;  // merge in the order of ranks; the same for all members
 };
 
 // Thread-safe.

@@ -163,8 +163,9 @@ void HostGroup::Publish(Pending& p) {
 absl::Status HostGroup::CheckEntries(Pending& p) {
   const auto describe = [this](int rank, uint32_t operation, uint64_t elements, uint32_t element_bytes, uint32_t tag,
                                int root) {
-    return absl::StrCat(Name(rank), " brings ", elements, " elements of ", element_bytes, " bytes to operation ",
-                        operation, " of type ", tag & 0xff, ", reduction ", tag >> 8, ", with root ", root);
+    return absl::StrCat(Name(rank), " brings ", elements, " elements of ", element_bytes, " bytes to ",
+                        thalweg::NameOf(static_cast<HostOperation>(operation)), " of type ", tag & 0xff, ", reduction ",
+                        tag >> 8, ", with root ", root);
   };
   std::string first;
   for (int rank = 0; rank < ranks_; ++rank) {

@@ -23,6 +23,24 @@ bool Merges(HostOperation operation) {
   return operation == HostOperation::kAllReduce || operation == HostOperation::kReduceScatter;
 }
 
+std::string NameOf(HostOperation operation) {
+  switch (operation) {
+    case HostOperation::kAllReduce:
+      return "all-reduce";
+    case HostOperation::kReduceScatter:
+      return "reduce-scatter";
+    case HostOperation::kAllGather:
+      return "all-gather";
+    case HostOperation::kBroadcast:
+      return "broadcast";
+    case HostOperation::kAllToAll:
+      return "all-to-all";
+    case HostOperation::kBarrier:
+      return "barrier";
+  }
+  return absl::StrCat("operation ", static_cast<uint32_t>(operation));
+}
+
 absl::StatusOr<size_t> CheckCall(const HostCall& call, int ranks) {
   size_t bytes = 0;
   if (call.key == 0) return InvalidArgument("An operation of a group needs a key that is not 0");

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
@@ -42,6 +43,8 @@ struct HostCall {
 // Whether members have parts in an operation, and whether it merges values.
 bool HasParts(HostOperation operation);
 bool Merges(HostOperation operation);
+// "all-reduce". Members send numbers, so unknown ones are possible.
+std::string NameOf(HostOperation operation);
 // Returns the bytes of a call's values, or INVALID_ARGUMENT if no group of so many members can run it.
 absl::StatusOr<size_t> CheckCall(const HostCall& call, int ranks);
 

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/device_name.h"
+#include "thalweg/kernel/collectives.h"
 #include "thalweg/proto/device.pb.h"
 #include "thalweg/tensor/shape.h"
 
@@ -30,6 +31,29 @@ constexpr size_t kMaxGroups = 10'000;
 std::string ShapeText(const tensorflow::TensorShapeProto& proto) {
   const absl::StatusOr<PartialShape> shape = PartialShape::FromProto(proto);
   return shape.ok() ? shape->ToString() : proto.ShortDebugString();
+}
+
+// What a member brings to a collective: "a reduce-scatter of float".
+std::string Describe(const CompleteInstanceRequest& request) {
+  const auto kind = [&]() -> std::string {
+    switch (static_cast<CollectiveKind>(request.type() & ~kInRankOrder)) {
+      case CollectiveKind::kReduce:
+        return "an all-reduce";
+      case CollectiveKind::kBroadcast:
+        return "a broadcast";
+      case CollectiveKind::kGather:
+        return "an all-gather";
+      case CollectiveKind::kAllToAll:
+        return "an all-to-all";
+      case CollectiveKind::kReduceScatter:
+        return "a reduce-scatter";
+      case CollectiveKind::kBarrier:
+        return "a barrier";
+    }
+    return absl::StrCat("collective ", request.type());
+  };
+  return absl::StrCat(kind(), (request.type() & kInRankOrder) != 0 ? " in the order of ranks" : "", " of ",
+                      ToString(static_cast<DType>(request.data_type())));
 }
 
 bool SameShape(const tensorflow::TensorShapeProto& a, const tensorflow::TensorShapeProto& b) {
@@ -239,9 +263,11 @@ absl::Status CollectiveGroups::DeclareLocked(const CompleteInstanceRequest& requ
   if (const auto it = instances_.find(key); it != instances_.end()) {
     const Instance& instance = it->second;
     if (instance.first.type() != request.type() || instance.first.data_type() != request.data_type()) {
-      conflict = Internal("Collective instance ", request.instance_key(), " expected type ", instance.first.type(),
-                          " and data_type ", static_cast<int>(instance.first.data_type()), " but got type ",
-                          request.type(), " and data_type ", static_cast<int>(request.data_type()));
+      conflict =
+          Internal("Collective instance ", request.instance_key(), " expected type ", instance.first.type(),
+                   " and data_type ", static_cast<int>(instance.first.data_type()), " but got type ", request.type(),
+                   " and data_type ", static_cast<int>(request.data_type()), ": device ", request.device(), " brings ",
+                   Describe(request), ", device ", instance.first.device(), " has brought ", Describe(instance.first));
     } else if (!SameShape(instance.first.shape(), request.shape())) {
       conflict = InvalidArgument("Shape mismatch in the collective instance ", request.instance_key(),
                                  ". Op at device ", request.device(), " expected shape ", ShapeText(request.shape()),

@@ -48,6 +48,9 @@ struct CollectiveGroup {
   static absl::StatusOr<CollectiveGroup> Of(std::vector<tensorflow::DeviceAttributes> devices);
 };
 
+// Added to the kind of a collective in CompleteInstanceRequest.type if the op merges values in the order of ranks.
+inline constexpr int kInRankOrder = 1 << 8;
+
 // The error that other members get when `task` has given up a step because of `why`. If the step was cancelled, only
 // the task's own client knows the reason.
 absl::Status GivenUpBy(const std::string& task, const absl::Status& why);

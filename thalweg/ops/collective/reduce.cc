@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <utility>
 
 #include "thalweg/base/simd.h"
 #include "thalweg/base/status.h"
@@ -67,10 +68,12 @@ absl::Status ReduceKernel::Init(const KernelInit& init) {
   if (offsets.ok()) offsets_.assign(offsets->begin(), offsets->end());
   const auto subdivisions = init.Attr<int64_t>("max_subdivs_per_device");
   if (subdivisions.ok()) max_subdivisions_ = static_cast<int>(*subdivisions);
-  return InitReduction(dtype, merge, finish);
+  return InitReduction(init, dtype, merge, finish);
 }
 
-absl::Status ReduceKernel::InitReduction(DType dtype, const std::string& merge, const std::string& finish) {
+absl::Status ReduceKernel::InitReduction(const KernelInit& init, DType dtype, const std::string& merge,
+                                         const std::string& finish) {
+  rank_order_ = init.Attr<bool>(kRankOrderAttr).value_or(false);
   reduction_ = (merge == "Add" ? 1 : merge == "Mul" ? 2 : merge == "Max" ? 3 : 4) + (finish == "Div" ? 8 : 0);
   return Dispatch(ReduceTypes(), dtype, [&]<typename T>() {
     merge_ = merge == "Add"   ? Merge<'+', T>
@@ -105,6 +108,7 @@ void ReduceKernel::SetReduction(CollectiveCall* call) const {
   call->merge = merge_;
   call->finish = finish_;
   call->reduction = reduction_;
+  call->rank_order = rank_order_;
 }
 
 namespace {
@@ -133,10 +137,14 @@ const OpRegistration kCollectiveReduceOps[] = {Reduce(), ReduceV2(),
 
 Output CollectiveReduce(const Scope& s, Output input, const CollectiveOptions& options,
                         const CollectiveReduceOptions& reduce) {
-  return s.Add("CollectiveReduce", {input},
-               collective::AttrsOf(options, {{"merge_op", collective::NameOf(reduce.kind)},
-                                             {"final_op", reduce.mean ? "Div" : "Id"},
-                                             {"subdiv_offsets", std::vector<int64_t>{}}}));
+  std::vector<AttrArg> attrs = collective::ReduceAttrsOf(reduce);
+  if (options.group) {
+    std::vector<OpInput> inputs = collective::WithKeyInputs(s, {input}, options);
+    inputs.emplace_back(std::vector<Output>());  // no tokens
+    return s.Add("CollectiveReduceV2", std::move(inputs), collective::KeyInputAttrsOf(options, std::move(attrs)));
+  }
+  attrs.emplace_back("subdiv_offsets", std::vector<int64_t>{});
+  return s.Add("CollectiveReduce", {input}, collective::AttrsOf(options, std::move(attrs)));
 }
 
 }  // namespace thalweg

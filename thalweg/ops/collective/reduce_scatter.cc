@@ -6,11 +6,12 @@
 #include "thalweg/base/status.h"
 #include "thalweg/ops/collective/collective_schema.h"
 #include "thalweg/ops/collective/reduce_kernel.h"
+#include "thalweg/ops/collective_ops.h"
 
-namespace thalweg::collective {
+namespace thalweg {
+namespace collective {
 namespace {
 
-// The members reduce everything, and each keeps its part.
 class ReduceScatterKernel final : public ReduceKernel {
  public:
   ReduceScatterKernel() : ReduceKernel(CollectiveKind::kReduceScatter) {}
@@ -39,13 +40,15 @@ class ReduceScatterKernel final : public ReduceKernel {
   }
 };
 
-// The first dimension is divided by the number of members, which is not known before the step.
+// The first dimension is divided by the number of members, if that is a constant.
 absl::Status ReduceScatterShape(ShapeContext& c) {
   const PartialShape& input = c.input(0);
   if (!input.has_rank()) return shapes::Unknown(c);
   if (input.rank() == 0) return InvalidArgument("Shape must be at least rank 1 but is rank 0");
   Dims dims(input.dims().begin(), input.dims().end());
-  dims[0] = PartialShape::kUnknown;
+  const std::optional<Tensor> members = c.Constant(1);
+  const int64_t n = members.has_value() && members->shape().is_scalar() ? members->scalar<int32_t>() : 0;
+  dims[0] = n > 0 && dims[0] >= 0 ? dims[0] / n : PartialShape::kUnknown;
   c.set_output(0, PartialShape(dims));
   return absl::OkStatus();
 }
@@ -60,4 +63,14 @@ Op ReduceScatterV2() {
 const OpRegistration kReduceScatterOp = ReduceScatterV2();
 
 }  // namespace
-}  // namespace thalweg::collective
+}  // namespace collective
+
+Output CollectiveReduceScatter(const Scope& s, Output input, const CollectiveOptions& options,
+                               const CollectiveReduceOptions& reduce) {
+  std::vector<OpInput> inputs = collective::WithKeyInputs(s, {input}, options);
+  inputs.emplace_back(std::vector<Output>());  // no tokens
+  return s.Add("CollectiveReduceScatterV2", std::move(inputs),
+               collective::KeyInputAttrsOf(options, collective::ReduceAttrsOf(reduce)));
+}
+
+}  // namespace thalweg

@@ -143,7 +143,8 @@ TEST(FailedScope, ArrayOps) {
 }
 
 TEST(FailedScope, CollectiveOps) {
-  Try(CollectiveReduce, CollectiveGather, CollectiveEnd, CollectiveBcastSend, CollectiveBcastRecv);
+  Try(CollectiveReduce, CollectiveGather, CollectiveReduceScatter, CollectiveAllToAll, CollectiveBarrier, CollectiveEnd,
+      CollectiveBcastSend, CollectiveBcastRecv);
 }
 
 TEST(FailedScope, DataFlowOps) {
