@@ -62,6 +62,16 @@ struct CollectiveCall {
   bool rank_order = false;  // merge in the order of ranks; the same for all members
 };
 
+// Collectives that end before they are complete: see Collectives::End().
+struct EndCollectives {
+  int32_t group_key = 0;
+  int32_t first_instance = 0, last_instance = 0;  // inclusive
+  std::string why;
+  // The steps of other members fail, too, be it in a collective or because they wait for this task. The group's key
+  // must not be used again. Without it the other members must be told in the same way.
+  bool tell_members = false;
+};
+
 // Thread-safe.
 class Collectives : public Resource {
  public:
@@ -80,7 +90,7 @@ class Collectives : public Resource {
   virtual void Run(CollectiveCall call, Cancellation& cancellation, Done done) = 0;
   // Ends the collectives of these instances in this task, and those that graphs which are known here now
   // begin later, with ABORTED. Graphs that are registered from now on are not concerned.
-  virtual void End(int32_t group_key, int32_t first_instance, int32_t last_instance, const std::string& why) = 0;
+  virtual void End(const EndCollectives& which) = 0;
 };
 
 }  // namespace thalweg

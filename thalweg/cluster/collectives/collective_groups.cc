@@ -27,6 +27,7 @@ constexpr int kBroadcast = 1;  // of CompleteInstanceRequest.type
 // again. Groups are kept as long as there is room.
 constexpr size_t kMaxCompleteInstances = 1 << 14;
 constexpr size_t kMaxGroups = 10'000;
+constexpr size_t kMaxEndedKeys = 64;
 
 std::string ShapeText(const tensorflow::TensorShapeProto& proto) {
   const absl::StatusOr<PartialShape> shape = PartialShape::FromProto(proto);
@@ -205,6 +206,7 @@ absl::Status CollectiveGroups::JoinLocked(const CompleteGroupRequest& request, O
   if (request.group_size() <= 0) {
     return InvalidArgument("group_size must be positive integer but got ", request.group_size());
   }
+  RETURN_IF_ERROR(CheckNotEnded(key));
   RETURN_IF_ERROR(CollectiveGroup::Of({device}).status());
 
   absl::Status conflict;
@@ -249,6 +251,7 @@ absl::Status CollectiveGroups::JoinLocked(const CompleteGroupRequest& request, O
 }
 
 absl::Status CollectiveGroups::DeclareLocked(const CompleteInstanceRequest& request, Outcome* outcome) {
+  RETURN_IF_ERROR(CheckNotEnded(request.group_key()));
   const auto group = groups_.find(request.group_key());
   if (group == groups_.end() || !group->second.complete) {
     return Aborted("group ", request.group_key(), " not found. This normally means the server has restarted");
@@ -388,6 +391,25 @@ void CollectiveGroups::Checked(int32_t group_key, const std::vector<CollectiveGr
     }
   }
   for (Waiter& waiter : outcome.gone) End(std::move(waiter), Aborted("A member of the group is gone"));
+}
+
+absl::Status CollectiveGroups::CheckNotEnded(int32_t group_key) const {
+  for (const auto& [key, why] : ended_) {
+    if (key == group_key) return why;
+  }
+  return absl::OkStatus();
+}
+
+void CollectiveGroups::EndGroup(int32_t group_key, const absl::Status& why) {
+  Outcome outcome;
+  {
+    MutexLock lock(&mutex_);
+    ended_.emplace_back(group_key, why);
+    if (ended_.size() > kMaxEndedKeys) ended_.pop_front();
+    Erase(group_key, &outcome);
+    for (Waiter& waiter : TakeWaiters(true, {group_key, 0, 0})) outcome.gone.push_back(std::move(waiter));
+  }
+  for (Waiter& waiter : outcome.gone) End(std::move(waiter), why);
 }
 
 void CollectiveGroups::Close(const absl::Status& why) {

@@ -67,10 +67,10 @@ void TaskCollectives::Run::Start() {
 }
 
 void TaskCollectives::Run::EndIfEnded() {
-  const absl::Status status = task_.CheckNotEnded(*graph_, call_.group_key, call_.instance_key);
-  if (status.ok()) return;
-  step_.EndedByMember();
-  Abort(status);
+  const std::optional<Ended> ended = task_.FindEnded(*graph_, call_.group_key, call_.instance_key);
+  if (!ended.has_value()) return;
+  if (!ended->tell_members) step_.EndedByMember();
+  Abort(ended->why);
 }
 
 void TaskCollectives::Run::Abort(const absl::Status& why) {
@@ -372,8 +372,9 @@ void TaskCollectives::Run::AskForFailures() {
     auto question = std::make_unique<Question>();
     Question& q = *question;
     q.request.set_step_id(step_id_);
-    q.request.set_buf_rendezvous_key(absl::StrCat("failure:", call_.group_key, ":", call_.instance_key, ":",
-                                                  call_.frame, ":", call_.iteration, ":", rank_));
+    q.request.set_buf_rendezvous_key(absl::StrCat(BufferRendezvous::kFailureKey, call_.group_key, ":",
+                                                  call_.instance_key, ":", call_.frame, ":", call_.iteration, ":",
+                                                  rank_));
     q.request.set_src_device(member.device);
     q.request.set_src_incarnation(member.incarnation);
     q.request.set_dst_device(call_.device->name());

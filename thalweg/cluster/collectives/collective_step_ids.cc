@@ -14,6 +14,7 @@ namespace thalweg {
 namespace {
 
 constexpr char kEndsCollectives[] = "ThalwegCollectiveEnd";
+constexpr char kAssemblesGroup[] = "ThalwegAssembleGroup";  // ends those of the group before
 
 }  // namespace
 
@@ -42,8 +43,9 @@ int64_t CollectiveGraphKey(const Graph& graph) {
 }
 
 bool UsesCollectives(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                     [](const auto& node) { return IsCollective(node->op()) || node->op() == kEndsCollectives; });
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+    return IsCollective(node->op()) || node->op() == kEndsCollectives || node->op() == kAssemblesGroup;
+  });
 }
 
 std::optional<int64_t> CollectiveStepIds::Next(const std::string& session, int64_t graph_key) const {

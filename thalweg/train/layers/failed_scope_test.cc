@@ -155,10 +155,10 @@ TEST(FailedScope, DataFlowOps) {
       AccumulatorJoin, AccumulatorLedger, AccumulatorAwaitRound, AccumulatorTakeRound, SparseAccumulatorTakeRound,
       AccumulatorReset, RosterArrive, RosterGeneration, RosterWake, RosterOf, RosterJoin, RosterLeave, RosterMembers,
       RosterAwaitStep, RosterRelease, RosterCloseSteps, RosterAdvance, RosterAwaitTurn, RosterLead, RosterAwaitEmpty,
-      StackOf, StackPush, StackPop, StackClose, TensorArrayOf, TensorArrayWrite, TensorArrayRead, TensorArrayGather,
-      TensorArrayScatter, TensorArrayConcat, TensorArraySplit, TensorArraySize, TensorArrayClose, WholeFileReader,
-      TextLineReader, FixedLengthRecordReader, TFRecordReader, ReaderRead, ReaderReadUpTo, ReaderNumRecordsProduced,
-      ReaderNumWorkUnitsCompleted, ReaderReset, ReadFile, WriteFile, MatchingFiles);
+      AssembleGroup, StackOf, StackPush, StackPop, StackClose, TensorArrayOf, TensorArrayWrite, TensorArrayRead,
+      TensorArrayGather, TensorArrayScatter, TensorArrayConcat, TensorArraySplit, TensorArraySize, TensorArrayClose,
+      WholeFileReader, TextLineReader, FixedLengthRecordReader, TFRecordReader, ReaderRead, ReaderReadUpTo,
+      ReaderNumRecordsProduced, ReaderNumWorkUnitsCompleted, ReaderReset, ReadFile, WriteFile, MatchingFiles);
 }
 
 TEST(FailedScope, ImageOps) {
