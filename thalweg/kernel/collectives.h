@@ -31,6 +31,13 @@ enum class CollectiveKind {
 // The attribute of nodes that have their instance key as an input, which is this constant.
 inline constexpr char kInstanceKeyAttr[] = "_instance_key";
 
+// Memory that a member shares with the other members of its group.
+struct SharedValues {
+  Tensor values;
+  // In an all-reduce, nobody but this member reads its values of these elements. See CollectiveCall::apart.
+  int64_t own_begin = 0, own_end = 0;
+};
+
 // One member's part in one collective. Members find each other by the keys.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kReduce;
@@ -49,6 +56,13 @@ struct CollectiveCall {
   // Reduce-scatter: this member's values, which are overwritten.
   // Barrier: one element, which has no meaning.
   Tensor values;
+  // Reduce: elements of this member that are here, from element `begin` of `values` on, instead of there. If they are
+  // all of SharedValues' own elements that have a meaning, they are read in place. Otherwise they are copied.
+  struct Apart {
+    int64_t begin = 0;
+    Tensor elements;
+  };
+  std::vector<Apart> apart;
   // Gather: this member's values. All-to-all: this member's parts for each member. Reduce-scatter: memory for this
   // member's part of the result.
   Tensor own;
@@ -78,11 +92,10 @@ class Collectives : public Resource {
   static constexpr char kName[] = "collectives";
   using Done = absl::AnyInvocable<void(const absl::Status&)>;
 
-  // A tensor in memory that this member shares with the other members of a group, which read it and write to it
-  // in Run() without a copy. The elements are not initialized. nullopt if the group has no such memory, or does not
-  // have it yet.
-  virtual std::optional<Tensor> AllocateShared(int32_t group_key, const Device& device, DType dtype,
-                                               const Shape& shape) {
+  // A tensor, without initialized elements, in memory that this member shares with the other members of a group, which
+  // read it and write to it in Run() without a copy. nullopt if the group has no such memory, or does not have it yet.
+  virtual std::optional<SharedValues> AllocateShared(int32_t group_key, const Device& device, DType dtype,
+                                                     const Shape& shape) {
     return std::nullopt;
   }
   // Calls `done` exactly once: when the result is complete and the peers have fetched

@@ -54,6 +54,14 @@ absl::StatusOr<size_t> CheckCall(const HostCall& call, int ranks) {
   if (HasParts(call.operation) && call.elements % ranks != 0) {
     return InvalidArgument(call.elements, " elements cannot be divided among ", ranks, " members");
   }
+  for (const HostCall::Piece& piece : call.apart) {
+    if (call.operation == HostOperation::kAllReduce && piece.begin >= 0 && piece.count >= 0 &&
+        piece.begin <= call.elements && piece.count <= call.elements - piece.begin) {
+      continue;
+    }
+    return InvalidArgument("Elements ", piece.begin, " to ", piece.begin + piece.count, " of ", call.elements,
+                           " cannot be elsewhere in a ", NameOf(call.operation));
+  }
   if (Merges(call.operation) && call.merge == nullptr) return InvalidArgument("There is no way to merge elements");
   if (call.root < 0 || call.root >= ranks) return InvalidArgument("There is no rank ", call.root, " of ", ranks);
   return bytes;

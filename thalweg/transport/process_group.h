@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
@@ -33,7 +34,13 @@ struct HostCall {
   // Merge all-reduced elements in the order of ranks, whatever their number. Without it the order depends on the
   // number of elements, but never on timing. HostGroup always uses the order of ranks.
   bool rank_order = false;
-  void* values = nullptr;   // in the arena or in other memory
+  void* values = nullptr;  // in the arena or in other memory
+  // Values that are elsewhere. Only for kAllReduce in a HostGroup: see HostGroup::MergedPart().
+  struct Piece {
+    int64_t begin = 0, count = 0;  // elements of `values`
+    const void* data = nullptr;
+  };
+  std::vector<Piece> apart;
   void* results = nullptr;  // for kAllToAll; other operations overwrite `values`
   Merge merge = nullptr;
   Finish finish = nullptr;  // runs on the merged values; optional

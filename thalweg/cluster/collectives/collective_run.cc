@@ -237,6 +237,7 @@ void TaskCollectives::Run::Execute(int source) {
                        shared_from_this(), std::move(done));
   }
   const DirectCollectives::Path path = DirectCollectives::PathOf(*group, call_.values.TotalBytes());
+  if (path != DirectCollectives::Path::kSharedMemory) PutApart();
   if (path != DirectCollectives::Path::kNone) return ExecuteDirectly(path, *group, key, source);
   if (broadcasts) {
     return RunTreeBroadcast({.key = key,
@@ -287,6 +288,14 @@ void TaskCollectives::Run::MergeInRankOrder(const CollectiveGroup& group, const 
           });
 }
 
+// For a reduce that does not run in shared memory: copies elements to their places.
+void TaskCollectives::Run::PutApart() {
+  for (const auto& [begin, elements] : call_.apart) {
+    const auto size = static_cast<int64_t>(ElementSize(elements.dtype()));
+    std::memcpy(static_cast<char*>(call_.values.raw()) + begin * size, elements.raw(), elements.TotalBytes());
+  }
+}
+
 // For a gather: copies this member's values to their place in the result.
 void TaskCollectives::Run::PutOwnPart() {
   const int64_t bytes = call_.own.TotalBytes();
@@ -315,6 +324,10 @@ void TaskCollectives::Run::ExecuteDirectly(DirectCollectives::Path path, const C
   switch (call_.kind) {
     case CollectiveKind::kReduce:
       call.operation = HostOperation::kAllReduce;
+      if (path != DirectCollectives::Path::kSharedMemory) break;
+      for (const auto& [begin, elements] : call_.apart) {
+        call.apart.push_back({begin, elements.num_elements(), elements.raw()});
+      }
       break;
     case CollectiveKind::kReduceScatter:
       // A ring between hosts merges every part in another order.

@@ -8,6 +8,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/collectives/collective_run.h"
 #include "thalweg/cluster/wait_logging.h"
+#include "thalweg/transport/host_group.h"
 
 namespace thalweg {
 namespace {
@@ -63,8 +64,8 @@ void GraphCollectives::Forget(int32_t group_key) {
   std::erase_if(sources_by_age_, [&](const auto& key) { return std::get<0>(key) == group_key; });
 }
 
-std::optional<Tensor> TaskCollectives::StepPart::AllocateShared(int32_t group_key, const Device& device, DType dtype,
-                                                                const Shape& shape) {
+std::optional<SharedValues> TaskCollectives::StepPart::AllocateShared(int32_t group_key, const Device& device,
+                                                                      DType dtype, const Shape& shape) {
   const auto group = graph_->FindGroup(group_key, device.name());
   const int64_t bytes = shape.num_elements() * static_cast<int64_t>(ElementSize(dtype));
   if (group == nullptr) return std::nullopt;
@@ -73,7 +74,10 @@ std::optional<Tensor> TaskCollectives::StepPart::AllocateShared(int32_t group_ke
   char* const data = memory->data;
   // The captured owner frees the memory.
   BufferPtr buffer(Buffer::Wrap(data, static_cast<size_t>(bytes), [owner = std::move(memory->owner)] {}));
-  return Tensor(dtype, shape, std::move(buffer), data);
+  const auto [begin, count] =
+      HostGroup::MergedPart(group->RankOf(device.name()), static_cast<int>(group->members.size()), shape.num_elements(),
+                            static_cast<int64_t>(ElementSize(dtype)));
+  return SharedValues{Tensor(dtype, shape, std::move(buffer), data), begin, begin + count};
 }
 
 void TaskCollectives::StepPart::Run(CollectiveCall call, Cancellation& cancellation, Done done) {

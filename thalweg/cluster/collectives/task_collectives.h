@@ -138,8 +138,8 @@ class TaskCollectives::StepPart : public Collectives {
   StepPart(TaskCollectives& task, std::shared_ptr<GraphCollectives> graph, int64_t step_id)
       : task_(task), graph_(std::move(graph)), step_id_(step_id) {}
 
-  std::optional<Tensor> AllocateShared(int32_t group_key, const Device& device, DType dtype,
-                                       const Shape& shape) override;
+  std::optional<SharedValues> AllocateShared(int32_t group_key, const Device& device, DType dtype,
+                                             const Shape& shape) override;
   void Run(CollectiveCall call, Cancellation& cancellation, Done done) override;
   void End(const EndCollectives& which) override { task_.EndInstances(which); }
   std::string Describe() const override;

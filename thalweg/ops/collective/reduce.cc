@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -90,9 +91,9 @@ absl::Status ReduceKernel::Prepare(KernelContext& c, Collectives& collectives, C
   const void* const from = input.raw();
   // The result lies where the other members write it. One copy instead of two: there and back.
   if (auto shared = collectives.AllocateShared(call->group_key, *call->device, input.dtype(), input.shape())) {
-    std::memcpy(shared->raw(), from, input.TotalBytes());
-    c.set_output(0, *shared);
-    call->values = *std::move(shared);
+    CopyOrLeave(input, 0, *shared, call);
+    c.set_output(0, shared->values);
+    call->values = std::move(shared->values);
   } else {
     ASSIGN_OR_RETURN(Tensor* const output, c.ForwardOrAllocate({0}, 0, input.shape()));
     if (output->raw() != from && output->TotalBytes() > 0) std::memcpy(output->raw(), from, output->TotalBytes());
@@ -100,6 +101,19 @@ absl::Status ReduceKernel::Prepare(KernelContext& c, Collectives& collectives, C
   }
   SetReduction(call);
   return absl::OkStatus();
+}
+
+void ReduceKernel::CopyOrLeave(const Tensor& input, int64_t at, const SharedValues& to, CollectiveCall* call) {
+  const int64_t n = input.num_elements(), size = static_cast<int64_t>(ElementSize(input.dtype()));
+  const int64_t begin = std::clamp(to.own_begin - at, int64_t{0}, n), end = std::clamp(to.own_end - at, begin, n);
+  const auto copy = [&](int64_t first, int64_t last) {
+    if (first == last) return;
+    std::memcpy(static_cast<char*>(to.values.raw()) + (at + first) * size,
+                static_cast<const char*>(input.raw()) + first * size, (last - first) * size);
+  };
+  copy(0, begin);
+  copy(end, n);
+  if (begin < end) call->apart.push_back({at + begin, input.WithShape(Shape({n})).Rows(begin, end)});
 }
 
 void ReduceKernel::SetReduction(CollectiveCall* call) const {

@@ -56,30 +56,37 @@ class ReduceBucketKernel final : public ReduceKernel {
   absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) override {
     int64_t total = 0;
     for (int i = 0; i < inputs_; ++i) total += PaddedElements(c.input(i).num_elements(), wire_);
-    std::optional<Tensor> values = collectives.AllocateShared(call->group_key, *call->device, wire_, Shape({total}));
-    if (!values.has_value()) {
-      ASSIGN_OR_RETURN(values, Tensor::Allocate(wire_, Shape({total})));
+    SharedValues values;
+    if (auto shared = collectives.AllocateShared(call->group_key, *call->device, wire_, Shape({total}))) {
+      values = *std::move(shared);
+    } else {
+      ASSIGN_OR_RETURN(values.values, Tensor::Allocate(wire_, Shape({total})));
     }
-    char* to = static_cast<char*>(values->raw());
+    char* const first = static_cast<char*>(values.values.raw());
     std::vector<Tensor> outputs;
     const auto size = static_cast<int64_t>(ElementSize(wire_));
+    int64_t at = 0;
     for (int i = 0; i < inputs_; ++i) {
       const Tensor input = c.input(i);
       const int64_t n = input.num_elements(), padded = PaddedElements(n, wire_);
-      CopyIn(input, to, call->group_size);
-      std::memset(to + n * size, 0, (padded - n) * size);
+      char* const to = first + at * size;
       if (compresses_) {
+        CompressTo(input, to, call->group_size);
         ASSIGN_OR_RETURN(Tensor* const output, c.Allocate(i, input.shape()));
         outputs.push_back(*output);
       } else {
-        c.set_output(i, Tensor(wire_, input.shape(), values->buffer(), to));
+        CopyOrLeave(input, at, values, call);
+        c.set_output(i, Tensor(wire_, input.shape(), values.values.buffer(), to));
       }
-      to += padded * size;
+      std::memset(to + n * size, 0, (padded - n) * size);
+      at += padded;
     }
     if (compresses_) {
-      *finish = [wire = wire_, values = *values, outputs = std::move(outputs)] { CopyOut(wire, values, outputs); };
+      *finish = [wire = wire_, values = values.values, outputs = std::move(outputs)] {
+        CopyOut(wire, values, outputs);
+      };
     }
-    call->values = *std::move(values);
+    call->values = std::move(values.values);
     SetReduction(call);
     return absl::OkStatus();
   }
@@ -99,12 +106,10 @@ class ReduceBucketKernel final : public ReduceKernel {
     }
   }
 
-  void CopyIn(const Tensor& input, char* to, int members) const {
+  void CompressTo(const Tensor& input, char* to, int members) const {
     const int64_t n = input.num_elements();
     const float scale = mean_ ? 1.f / static_cast<float>(members) : 1.f;
-    if (!compresses_) {
-      if (n > 0) std::memcpy(to, input.raw(), input.TotalBytes());
-    } else if (wire_ == kHalf) {
+    if (wire_ == kHalf) {
       Compress(input.data<float>(), reinterpret_cast<Half*>(to), n, scale);
     } else {
       Compress(input.data<float>(), reinterpret_cast<BFloat16*>(to), n, scale);

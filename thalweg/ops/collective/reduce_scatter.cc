@@ -26,14 +26,15 @@ class ReduceScatterKernel final : public ReduceKernel {
     Dims dims(input.shape().dims().begin(), input.shape().dims().end());
     dims[0] /= call->group_size;
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
-    std::optional<Tensor> values =
-        collectives.AllocateShared(call->group_key, *call->device, input.dtype(), input.shape());
-    if (!values.has_value()) {
+    Tensor values;
+    if (auto shared = collectives.AllocateShared(call->group_key, *call->device, input.dtype(), input.shape())) {
+      values = std::move(shared->values);
+    } else {
       ASSIGN_OR_RETURN(values, Tensor::Allocate(input.dtype(), input.shape()));
     }
-    if (input.TotalBytes() > 0) std::memcpy(values->raw(), input.raw(), input.TotalBytes());
+    if (input.TotalBytes() > 0) std::memcpy(values.raw(), input.raw(), input.TotalBytes());
     ASSIGN_OR_RETURN(Tensor* const output, c.Allocate(0, shape));
-    call->values = *std::move(values);
+    call->values = std::move(values);
     call->own = *output;
     SetReduction(call);
     return absl::OkStatus();
