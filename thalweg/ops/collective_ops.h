@@ -41,9 +41,9 @@ struct CollectiveReduceOptions {
   bool mean = false;                   // divide the result by the number of members
   // Combine the values in the order of ranks, one element after the other. Sums of floating-point numbers then have the
   // same bits in every run, on whatever hosts the members are and whatever paths connect them. Without it the order
-  // depends on the number of elements, on the order of ranks and on the path, but never on timing. Between hosts it
-  // costs twice the time of a ring; with TensorFlow's tasks in the group, memory for the values of all members.
-  // All members must choose the same.
+  // depends on the number of elements, on the order of ranks and on the path, but never on timing. Between hosts
+  // members then send up to twice the bytes; with TensorFlow's tasks in the group, every member needs memory for the
+  // values of all. All members must choose the same.
   bool rank_order = false;
 };
 
@@ -59,7 +59,7 @@ std::vector<Output> CollectiveReduceBucket(const Scope& s, const std::vector<Out
                                            const CollectiveOptions& options, const CollectiveReduceOptions& reduce = {},
                                            DType wire = kInvalid);
 // Reduce-scatter: the inputs are combined as by CollectiveReduce, and every member gets one of as many equal parts of
-// the first dimension as there are members, in the order of job and task. Costs half of an all-reduce.
+// the first dimension as there are members, in the order of job and task. Moves half the bytes of an all-reduce.
 Output CollectiveReduceScatter(const Scope& s, Output input, const CollectiveOptions& options,
                                const CollectiveReduceOptions& reduce = {});
 // All-to-all: row i of every member's input, of which there are as many as members, becomes a row of member i's result.
