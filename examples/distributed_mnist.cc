@@ -33,6 +33,11 @@ ABSL_FLAG(
     bool, all_reduce, false,
     "use synchronous training without parameter servers: every worker holds all variables, and the workers average "
     "their gradients among themselves");
+ABSL_FLAG(std::string, on_lost_worker, "wait",
+          "with --all_reduce, what the others do when a worker is lost: wait (for it, or for one in its place), go_on "
+          "(without it, after --lost_after) or end (the training, with an error)");
+ABSL_FLAG(absl::Duration, lost_after, absl::Seconds(10),
+          "with --on_lost_worker=go_on, how long the others wait for a lost worker");
 ABSL_FLAG(std::string, data_dir, tw::data::Mnist::kDefaultFolder, "folder with the four IDX files, gzipped or not");
 ABSL_FLAG(std::string, checkpoint_dir, "./checkpoint_dir", "folder for checkpoints and TensorBoard's event files");
 ABSL_FLAG(int64_t, steps, 2000, "global step at which the training stops");
@@ -48,6 +53,14 @@ tw::Output Model(const tw::Scope& s, tw::Output images) {
   auto net = tw::layers::Dense(s, images, 500, {.activation = tw::Relu});
   net = tw::layers::Dense(s, net, 500, {.activation = tw::Relu});
   return tw::layers::Dense(s, net, 10);
+}
+
+absl::StatusOr<tw::LostWorker> OnLostWorker() {
+  const std::string text = absl::GetFlag(FLAGS_on_lost_worker);
+  if (text == "wait") return tw::LostWorker::kWait;
+  if (text == "go_on") return tw::LostWorker::kGoOn;
+  if (text == "end") return tw::LostWorker::kEnd;
+  return absl::InvalidArgumentError("--on_lost_worker is '" + text + "', expected wait, go_on or end");
 }
 
 absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
@@ -77,7 +90,12 @@ absl::Status RunWorker(const tw::Job& job, const tw::Server& server) {
         std::move(optimizer),
         {.replicas_to_aggregate = n, .total_num_replicas = n, .expel_after = absl::GetFlag(FLAGS_expel_after)});
   }
-  if (all_reduce) optimizer = tw::AllReduce(std::move(optimizer), {.workers = job.num_workers()});
+  if (all_reduce) {
+    ASSIGN_OR_RETURN(const tw::LostWorker on_lost_worker, OnLostWorker());
+    optimizer = tw::AllReduce(std::move(optimizer), {.workers = job.num_workers(),
+                                                     .on_lost_worker = on_lost_worker,
+                                                     .lost_after = absl::GetFlag(FLAGS_lost_after)});
+  }
   const auto train_op = optimizer->Minimize(s, loss, {.global_step = global_step});
 
   // The session handles initialization, restore, checkpoints and recovery. If a task

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains distributed_mnist --all_reduce in real processes, and kills one of them."""
 
+import contextlib
 import os
 import re
 import signal
@@ -98,6 +99,66 @@ class AllReduceTest(unittest.TestCase):
       finally:
         for worker in workers:
           worker.kill()
+
+  # The folder and the workers of a job, of which each has taken a hundred steps.
+  @contextlib.contextmanager
+  def job(self, *flags):
+    hosts = [f"localhost:{port}" for port in free_ports(WORKERS)]
+    with tempfile.TemporaryDirectory() as folder:
+      def start(index):
+        return Worker(hosts, index, folder, *flags)
+      workers = [start(i) for i in range(WORKERS)]
+      try:
+        for worker in workers:
+          self.assertIsNotNone(worker.wait_for(r"Train step 1\d\d,"), worker.text())
+        yield folder, workers, start
+      finally:
+        for worker in workers:
+          worker.kill()
+
+  def test_the_others_go_on_without_a_killed_worker(self):
+    flags = ("--steps=600", "--save_steps=50", "--on_lost_worker=go_on", "--lost_after=1s")
+    with self.job(*flags) as (folder, workers, _):
+      workers[2].kill()
+      for worker in workers[:2]:
+        self.assertEqual(worker.process.wait(timeout=200), 0, worker.text())
+        self.assertIsNotNone(worker.wait_for("2 of 3 workers take part"), worker.text())
+      self.assertIn("model.ckpt-600.index", os.listdir(folder))
+
+  def test_a_job_ends_well_without_a_worker_that_was_killed(self):
+    with tempfile.TemporaryDirectory() as folder:
+      result = subprocess.run([os.path.join(BIN, "thalweg"), "run", "--ps=0", "--workers=3", "--max_lost_workers=1",
+                               "--faults=kill=worker:1@step:100", "--",
+                               os.path.join(BIN, "examples", "distributed_mnist"), "--all_reduce", "--steps=600",
+                               "--on_lost_worker=go_on", "--lost_after=1s", f"--checkpoint_dir={folder}"],
+                              capture_output=True, text=True, timeout=300)
+      self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+      self.assertIn("the others go on (1 of at most 1 lost workers)", result.stdout + result.stderr)
+      self.assertIn("model.ckpt-600.index", os.listdir(folder))
+
+  def test_a_killed_worker_takes_part_again(self):
+    flags = ("--steps=1000000", "--save_steps=50", "--on_lost_worker=go_on", "--lost_after=1s")
+    with self.job(*flags) as (_, workers, start):
+      workers[1].kill()
+      for worker in (workers[0], workers[2]):
+        self.assertIsNotNone(worker.wait_for("2 of 3 workers take part"), worker.text())
+      workers[1] = start(1)
+      self.assertIsNotNone(workers[1].wait_for("Train step"), workers[1].text())
+      self.assertIn("3 of 3 workers take part", workers[1].text())
+      # The chief: the others wait for it.
+      workers[0].kill()
+      workers[0] = start(0)
+      self.assertIsNotNone(workers[0].wait_for("Train step"), workers[0].text())
+      self.assertIn("3 of 3 workers take part", workers[0].text())
+
+  def test_a_killed_worker_ends_the_training_if_asked_to(self):
+    with self.job("--steps=1000000", "--on_lost_worker=end") as (_, workers, _):
+      workers[2].kill()
+      for worker in workers[:2]:
+        self.assertNotEqual(worker.process.wait(timeout=60), 0, worker.text())
+        worker.thread.join()
+        self.assertRegex(worker.text(), r"(?s)AllReduce: a worker was lost, which ends the training"
+                                        r".*/job:worker/replica:0/task:2")
 
 
 if __name__ == "__main__":

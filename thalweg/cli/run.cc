@@ -18,6 +18,9 @@ ABSL_FLAG(std::string, restart, "never",
           "\"never\", or \"on-failure\": restart a task that a signal ended, or that exited with code 1 (a Python "
           "exception) or with code 128 or more");
 ABSL_FLAG(int, max_restarts, 3, "with --restart on-failure: maximum number of restarts per task");
+ABSL_FLAG(int, max_lost_workers, 0,
+          "number of workers, other than worker 0, that may fail for good without ending the job, for programs whose "
+          "workers go on without them, as AllReduce with LostWorker::kGoOn does");
 ABSL_FLAG(absl::Duration, ps_grace, absl::Seconds(3),
           "how long to wait for parameter servers to exit after the workers have, before sending SIGTERM");
 ABSL_FLAG(bool, progress, true, "on a terminal: show a table of the tasks' progress instead of their step lines");
@@ -43,6 +46,7 @@ absl::StatusOr<int> RunCluster(std::ostream& out, const std::vector<std::string>
                      .command = rest,
                      .base_port = absl::GetFlag(FLAGS_base_port),
                      .max_restarts = restart == "never" ? 0 : absl::GetFlag(FLAGS_max_restarts),
+                     .max_lost_workers = absl::GetFlag(FLAGS_max_lost_workers),
                      .ps_grace = absl::GetFlag(FLAGS_ps_grace),
                      .faults = std::move(faults),
                      .terminal = absl::GetFlag(FLAGS_progress) && IsTerminal(stdout),
@@ -58,13 +62,15 @@ Command RunCommand() {
           .details =
               "Every task gets its own TF_CONFIG. In its arguments, {ps_hosts}, {worker_hosts}, {job_name} and\n"
               "{task_index} are replaced by the values of the task. The job ends when all workers have exited with\n"
-              "code 0, or when a task fails; the exit code is then that of the task.\n"
+              "code 0, or when a task fails that --restart and --max_lost_workers do not allow for; the exit code is\n"
+              "then that of the task.\n"
               "\n"
               "  thalweg run --ps 2 --workers 2 -- ./distributed_mnist --is_sync\n"
               "  thalweg run --workers 2 -- thalweg python train.py --ps_hosts={ps_hosts} \\\n"
               "      --worker_hosts={worker_hosts} --job_name={job_name} --task_index={task_index}",
           .usage = "[--ps N] [--workers N] [--restart on-failure] [--faults F] [--] PROGRAM [ARGS...]",
-          .flags = {"ps", "workers", "restart", "max_restarts", "base_port", "ps_grace", "progress", "faults"},
+          .flags = {"ps", "workers", "restart", "max_restarts", "max_lost_workers", "base_port", "ps_grace", "progress",
+                    "faults"},
           .run_for_code = RunCluster};
 }
 

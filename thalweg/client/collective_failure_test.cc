@@ -22,15 +22,6 @@ using testing::HasSubstr;
 constexpr int kWorkers = 3;
 constexpr float kBad = std::numeric_limits<float>::infinity();
 
-enum class MembersUse { kSharedMemory, kTcp, kGrpc };
-
-ServerOptions OptionsFor(MembersUse use) {
-  return {.local_links = use == MembersUse::kSharedMemory, .collective_links = use == MembersUse::kTcp};
-}
-std::string NameOfMembersUse(const testing::TestParamInfo<MembersUse>& info) {
-  return info.param == MembersUse::kSharedMemory ? "SharedMemory" : info.param == MembersUse::kTcp ? "Tcp" : "Grpc";
-}
-
 class CollectiveFailureTest : public testing::TestWithParam<MembersUse> {
  protected:
   static ServerOptions Options() { return OptionsFor(GetParam()); }

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "gtest/gtest.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/client/cluster_testlib.h"
 #include "thalweg/ops/array_ops.h"
@@ -19,6 +20,16 @@
 namespace thalweg {
 
 inline constexpr char kLeader[] = "/job:worker/replica:0/task:0";
+
+// How the members of a group exchange values.
+enum class MembersUse { kSharedMemory, kTcp, kGrpc };
+
+inline ServerOptions OptionsFor(MembersUse use) {
+  return {.local_links = use == MembersUse::kSharedMemory, .collective_links = use == MembersUse::kTcp};
+}
+inline std::string NameOfMembersUse(const testing::TestParamInfo<MembersUse>& info) {
+  return info.param == MembersUse::kSharedMemory ? "SharedMemory" : info.param == MembersUse::kTcp ? "Tcp" : "Grpc";
+}
 
 inline TaskId WorkerTask(int i) { return {"worker", i}; }
 

@@ -262,6 +262,12 @@ class HostJob {
       why = IsWorthRestart(task.code) ? absl::StrCat(", after ", task.restarts, " restarts")
                                       : ", which a restart would not change";
     }
+    if (!IsPs(task) && task.id.index > 0 && lost_workers_ < options_.max_lost_workers) {
+      ++lost_workers_;
+      Say(absl::StrCat(task.name, " ", how, why, "; the others go on (", lost_workers_, " of at most ",
+                       options_.max_lost_workers, " lost workers)"));
+      return;
+    }
     Say(absl::StrCat(task.name, " ", how, why, "; the job ends"));
     code_ = task.code;
     EndWorkers(SIGTERM);
@@ -407,8 +413,9 @@ class HostJob {
   std::optional<JobWatcher> watcher_;        // on a terminal
   int64_t global_step_ = -1;                 // the last that a task has told
   int64_t stop_step_ = 0;
-  int signal_ = 0;       // the signal that was passed on
-  int code_ = 0;         // the exit code of the task that failed
+  int signal_ = 0;  // the signal that was passed on
+  int code_ = 0;    // the exit code of the task that failed
+  int lost_workers_ = 0;
   bool ending_ = false;  // the workers were told to exit
   bool ps_told_ = false;
   absl::Time end_ps_at_ = absl::InfiniteFuture();

@@ -23,6 +23,8 @@ struct HostJobOptions {
   // A task that a signal ended, or that exited with code 1 (a Python exception) or with code 128 or
   // more, is restarted this many times.
   int max_restarts = 0;
+  // Workers, other than worker 0, that may fail for good without ending the job, because the others go on without them.
+  int max_lost_workers = 0;
   // How long parameter servers may run after the workers have ended, before they get SIGTERM.
   absl::Duration ps_grace = absl::Seconds(3);
   // How long a task may take to exit after SIGTERM, before it gets SIGKILL.
@@ -34,8 +36,8 @@ struct HostJobOptions {
   std::ostream* err = nullptr;
 };
 
-// Returns the exit code of the job: 0 if all workers exited with 0; otherwise the code of the
-// task that failed first, or 128 + the signal that ended it. If this process gets SIGINT,
+// Returns the exit code of the job: 0 if all workers exited with 0, or were lost as max_lost_workers allows; otherwise
+// the code of the task that failed first, or 128 + the signal that ended it. If this process gets SIGINT,
 // SIGTERM or SIGHUP, it passes the signal on to the workers and returns 128 + the signal.
 // Returns an error if the tasks could not be started.
 //

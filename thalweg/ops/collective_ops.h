@@ -3,6 +3,9 @@
 // together. Every member has a node with the same keys.
 //
 //   const Output mean = CollectiveReduce(s, gradient, {.group_size = 4, .instance_key = 7}, {.mean = true});
+//
+// All members must run the same collective on the same type and shape. If they do not, the steps of
+// all members end with an error that says what each of two members has brought.
 #pragma once
 
 #include <string>
@@ -19,6 +22,10 @@ struct CollectiveOptions {
   int group_key = 1;                                  // names the group
   int instance_key = 1;                               // names this collective among those of the group
   absl::Duration timeout = absl::InfiniteDuration();  // the step fails if it takes longer
+  // For a group that is known only when a step runs: a vector of two int32, its group_size and group_key, which take
+  // the place of the two above. When the group changes, its members begin new sessions, so that they count their
+  // steps from the same one. CollectiveGather and the broadcasts do not have it.
+  Output group;
 };
 
 // How CollectiveReduce combines the inputs.
@@ -32,6 +39,12 @@ enum class ReduceKind {
 struct CollectiveReduceOptions {
   ReduceKind kind = ReduceKind::kSum;  // see ReduceKind
   bool mean = false;                   // divide the result by the number of members
+  // Combine the values in the order of ranks, one element after the other. Sums of floating-point numbers then have the
+  // same bits in every run, on whatever hosts the members are and whatever paths connect them. Without it the order
+  // depends on the number of elements, on the order of ranks and on the path, but never on timing. Between hosts
+  // members then send up to twice the bytes; with TensorFlow's tasks in the group, every member needs memory for the
+  // values of all. All members must choose the same.
+  bool rank_order = false;
 };
 
 // All-reduce: every member gets the sum, or another combination, of the inputs of all,
@@ -45,6 +58,15 @@ Output CollectiveReduce(const Scope& s, Output input, const CollectiveOptions& o
 std::vector<Output> CollectiveReduceBucket(const Scope& s, const std::vector<Output>& inputs,
                                            const CollectiveOptions& options, const CollectiveReduceOptions& reduce = {},
                                            DType wire = kInvalid);
+// Reduce-scatter: the inputs are combined as by CollectiveReduce, and every member gets one of as many equal parts of
+// the first dimension as there are members, in the order of job and task. Moves half the bytes of an all-reduce.
+Output CollectiveReduceScatter(const Scope& s, Output input, const CollectiveOptions& options,
+                               const CollectiveReduceOptions& reduce = {});
+// All-to-all: row i of every member's input, of which there are as many as members, becomes a row of member i's result.
+Output CollectiveAllToAll(const Scope& s, Output input, const CollectiveOptions& options);
+// Barrier: has no outputs; ends when all members have come to it. Run it as a target, or let other operations depend on
+// it: s.WithControlDependencies({barrier}).
+Output CollectiveBarrier(const Scope& s, const CollectiveOptions& options);
 // All-gather: every member gets the inputs of all, joined along the first dimension, in
 // the order of job and task.
 Output CollectiveGather(const Scope& s, Output input, const CollectiveOptions& options);

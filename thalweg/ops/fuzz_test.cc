@@ -51,7 +51,8 @@ constexpr char kOnlyRefused[] =
         BoostedTreesQuantileStreamResourceGetBucketBoundaries BoostedTreesSerializeEnsemble
         BoostedTreesTrainingPredict BoostedTreesUpdateEnsemble BoostedTreesUpdateEnsembleV2 CSVDataset CSVDatasetV2 CacheDataset
         CollectiveBcastRecv CollectiveBcastRecvV2 CollectiveBcastSend CollectiveBcastSendV2 CollectiveGather
-        CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 ThalwegCollectiveReduceBucket
+        CollectiveGatherV2 CollectiveReduce CollectiveReduceV2 ThalwegCollectiveBarrier ThalwegCollectiveReduceBucket
+        ThalwegCollectiveReduceBucketV2
         CollectiveReduceV3 CollectiveAllToAllV2 CollectiveAllToAllV3 CollectiveReduceScatterV2
         DatasetToSingleElement DatasetToTFRecord
         DeleteSessionTensor DeserializeIterator DeserializeManySparse DeserializeSparse

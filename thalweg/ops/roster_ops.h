@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/time/time.h"
 #include "thalweg/graph/scope.h"
 #include "thalweg/ops/data_flow_ops.h"
 
@@ -74,5 +75,19 @@ Output RosterAwaitTurn(const Scope& s, Output roster, Output worker, int64_t sla
 // How many steps `worker` is ahead of the slowest.
 Output RosterLead(const Scope& s, Output roster, Output worker);
 Output RosterAwaitEmpty(const Scope& s, Output roster);
+
+// Groups whose workers may be lost and come back; see group_assembly.h. In the task of the chief.
+struct AssembleGroupOptions {
+  std::string shared_name;    // names the group's assembly; the same for all workers
+  int64_t worker = 0;         // this worker; 0 is the chief
+  int64_t workers = 1;        // of the job
+  absl::Duration lost_after;  // how long the chief waits for workers of the last group
+};
+struct AssembledGroup {
+  Output group;    // int32 [2]: size and key of the group; zeros if it has not assembled yet: ask again
+  Output missing;  // int64: the workers for which it waits
+};
+// `session` is an int64 that differs between the sessions of a worker. `again`: the worker has been in a group before.
+AssembledGroup AssembleGroup(const Scope& s, Output session, Output again, const AssembleGroupOptions& options);
 
 }  // namespace thalweg

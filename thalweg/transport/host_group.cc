@@ -28,6 +28,9 @@ constexpr size_t kBlockBytes = size_t{1} << 15;
 // Operations that move more than this write their results past the caches.
 constexpr size_t kStreamBytes = size_t{1} << 20;
 
+// Of the parts of an all-reduce, in elements: the bytes of a cache line.
+int64_t Alignment(int64_t element_bytes) { return std::max<int64_t>(1, 64 / std::max<int64_t>(1, element_bytes)); }
+
 bool IsInline(HostOperation operation, size_t bytes) {
   if (operation == HostOperation::kBarrier) return true;
   return bytes <= HostControlBlock::kInlineBytes &&
@@ -122,8 +125,11 @@ absl::Status HostGroup::Prepare(Pending& p) {
   p.bytes = bytes;
   p.is_inline = IsInline(call.operation, bytes);
   p.keeps_values = call.operation == HostOperation::kBroadcast && call.root == rank_;
-  if (p.is_inline) return absl::OkStatus();
-  const bool apart = call.operation == HostOperation::kAllToAll;
+  if (p.is_inline) {
+    PlaceApart(p);
+    return absl::OkStatus();
+  }
+  const bool has_results = call.operation == HostOperation::kAllToAll;
   p.values = static_cast<char*>(call.values);
   if (!arena_->Owns(p.values, bytes)) {
     ASSIGN_OR_RETURN(p.staged_values, Allocate(bytes));
@@ -131,12 +137,28 @@ absl::Status HostGroup::Prepare(Pending& p) {
     const bool gives_values = call.operation != HostOperation::kBroadcast || p.keeps_values;
     if (gives_values && bytes > 0) std::memcpy(p.values, call.values, bytes);
   }
-  p.results = apart ? static_cast<char*>(call.results) : p.values;
-  if (apart && !arena_->Owns(p.results, bytes)) {
+  p.results = has_results ? static_cast<char*>(call.results) : p.values;
+  if (has_results && !arena_->Owns(p.results, bytes)) {
     ASSIGN_OR_RETURN(p.staged_results, Allocate(bytes));
     p.results = p.staged_results.data;
   }
+  PlaceApart(p);
   return absl::OkStatus();
+}
+
+// Copies values that are elsewhere, unless only this member needs them.
+void HostGroup::PlaceApart(Pending& p) const {
+  const auto size = static_cast<int64_t>(p.call.element_bytes);
+  const auto [begin, count] = MergedPart(rank_, ranks_, p.call.elements, size);
+  const bool read_here_only = std::all_of(p.call.apart.begin(), p.call.apart.end(), [&](const HostCall::Piece& piece) {
+    return piece.begin >= begin && piece.begin + piece.count <= begin + count;
+  });
+  if (!p.is_inline && read_here_only) return;
+  char* const values = p.is_inline ? static_cast<char*>(p.call.values) : p.values;
+  for (const HostCall::Piece& piece : p.call.apart) {
+    std::memcpy(values + piece.begin * size, piece.data, piece.count * size);
+  }
+  p.call.apart.clear();
 }
 
 // Writes this member's entry and increments the number of arrived members.
@@ -163,8 +185,9 @@ void HostGroup::Publish(Pending& p) {
 absl::Status HostGroup::CheckEntries(Pending& p) {
   const auto describe = [this](int rank, uint32_t operation, uint64_t elements, uint32_t element_bytes, uint32_t tag,
                                int root) {
-    return absl::StrCat(Name(rank), " brings ", elements, " elements of ", element_bytes, " bytes to operation ",
-                        operation, " of type ", tag & 0xff, ", reduction ", tag >> 8, ", with root ", root);
+    return absl::StrCat(Name(rank), " brings ", elements, " elements of ", element_bytes, " bytes to ",
+                        thalweg::NameOf(static_cast<HostOperation>(operation)), " of type ", tag & 0xff, ", reduction ",
+                        tag >> 8, ", with root ", root);
   };
   std::string first;
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -211,37 +234,50 @@ void HostGroup::MergeInline(Pending& p) {
   if (p.call.finish != nullptr) p.call.finish(p.call.values, p.call.elements, ranks_);
 }
 
+std::pair<int64_t, int64_t> HostGroup::MergedPart(int rank, int ranks, int64_t elements, int64_t element_bytes) {
+  return thalweg::MergedPart(rank, ranks, elements, Alignment(element_bytes));
+}
+
 void HostGroup::DoMoves(Pending& p) {
+  const HostCall& call = p.call;
+  for (const HostMove& move : ScheduleHostMoves(call.operation, rank_, ranks_, call.root, call.elements,
+                                                Alignment(static_cast<int64_t>(call.element_bytes)))) {
+    if (call.apart.empty()) DoMove(p, move, {.begin = move.begin, .count = move.count});
+    for (const HostCall::Piece& piece : call.apart) DoMove(p, move, piece);
+  }
+  if (p.bytes >= kStreamBytes) EndStreamingCopies();
+}
+
+// Moves a range of what `move` moves. This member's values are at `range.data`, if that is set.
+void HostGroup::DoMove(const Pending& p, const HostMove& move, const HostCall::Piece& range) {
   const HostCall& call = p.call;
   const auto size = static_cast<int64_t>(call.element_bytes);
   const int64_t block = std::max<int64_t>(1, static_cast<int64_t>(kBlockBytes) / size);
   const bool stream = p.bytes >= kStreamBytes;
   alignas(64) char scratch[kBlockBytes];
-  for (const HostMove& move :
-       ScheduleHostMoves(call.operation, rank_, ranks_, call.root, call.elements, std::max<int64_t>(1, 64 / size))) {
-    for (int64_t at = 0; at < move.count; at += block) {
-      const int64_t n = std::min(block, move.count - at);
-      const auto value = [&](int rank) {
-        return arenas_[rank]->data() + p.places[rank].first + (move.begin + at) * size;
-      };
-      const char* from = value(move.from[0]);
-      if (move.from.size() > 1) {
-        std::memcpy(scratch, from, n * size);
-        for (size_t i = 1; i < move.from.size(); ++i) call.merge(scratch, value(move.from[i]), n);
-        if (call.finish != nullptr) call.finish(scratch, n, ranks_);
-        from = scratch;
-      }
-      for (const HostMove::Target& to : move.to) {
-        char* const target = arenas_[to.rank]->data() + p.places[to.rank].second + (to.begin + at) * size;
-        if (stream) {
-          StreamingCopy(target, from, n * size);
-        } else {
-          std::memcpy(target, from, n * size);
-        }
+  for (int64_t at = 0; at < range.count; at += block) {
+    const int64_t n = std::min(block, range.count - at);
+    const auto value = [&](int rank) {
+      if (rank == rank_ && range.data != nullptr) return static_cast<const char*>(range.data) + at * size;
+      return static_cast<const char*>(arenas_[rank]->data()) + p.places[rank].first + (range.begin + at) * size;
+    };
+    const char* from = value(move.from[0]);
+    if (move.from.size() > 1) {
+      std::memcpy(scratch, from, n * size);
+      for (size_t i = 1; i < move.from.size(); ++i) call.merge(scratch, value(move.from[i]), n);
+      if (call.finish != nullptr) call.finish(scratch, n, ranks_);
+      from = scratch;
+    }
+    for (const HostMove::Target& to : move.to) {
+      const int64_t first = to.begin + range.begin - move.begin + at;
+      char* const target = arenas_[to.rank]->data() + p.places[to.rank].second + first * size;
+      if (stream) {
+        StreamingCopy(target, from, n * size);
+      } else {
+        std::memcpy(target, from, n * size);
       }
     }
   }
-  if (stream) EndStreamingCopies();
 }
 
 absl::Status HostGroup::Overdue(const Pending& p) const {

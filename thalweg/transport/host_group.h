@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -60,6 +61,11 @@ class HostGroup : public ProcessGroup {
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
 
+  // The first element and the number of elements that member `rank` merges in an all-reduce. Nobody else reads its
+  // values of them, so they need not be in the arena: see HostCall::apart. If all of `apart` lies in this part, only
+  // elements in `apart` are merged there. Otherwise `apart` is copied to its place.
+  static std::pair<int64_t, int64_t> MergedPart(int rank, int ranks, int64_t elements, int64_t element_bytes);
+
   // Memory in this member's arena.
   absl::StatusOr<Memory> Allocate(size_t bytes) override { return arena_->Allocate(bytes); }
 
@@ -82,7 +88,9 @@ class HostGroup : public ProcessGroup {
   void Publish(Pending& p);
   absl::Status CheckEntries(Pending& p);
   void MergeInline(Pending& p);
+  void PlaceApart(Pending& p) const;
   void DoMoves(Pending& p);
+  void DoMove(const Pending& p, const HostMove& move, const HostCall::Piece& range);
   static void CopyBack(Pending& p);
   absl::Status Overdue(const Pending& p) const;
   void EndWith(Pending& p, const absl::Status& why);

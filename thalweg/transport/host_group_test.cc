@@ -80,6 +80,57 @@ TEST(HostGroup, ValuesInTheArenaAreNotCopied) {
       kElements * sizeof(double) + 4096);
 }
 
+// Elements that only this member merges stay where they are, and elements that nobody has named are not touched. Pieces
+// that other members read are copied, and so are those of small values.
+TEST(HostGroup, ValuesMayBeElsewhere) {
+  constexpr int kRanks = 3;
+  for (const int64_t elements : {int64_t{300}, int64_t{6000}, int64_t{400'000}}) {
+    for (const bool own_only : {true, false}) {
+      for (const bool in_arena : {true, false}) {
+        ForMembers(kRanks, [&](HostGroup& group) {
+          std::vector<double> other(elements);
+          absl::StatusOr<HostGroup::Memory> memory = group.Allocate(elements * sizeof(double));
+          ASSERT_TRUE(memory.ok()) << memory.status();
+          const absl::Span<double> x(in_arena ? reinterpret_cast<double*>(memory->data) : other.data(), elements);
+          for (int64_t i = 0; i < elements; ++i) x[i] = ValueOf(group.rank(), i);
+          const auto [begin, count] = HostGroup::MergedPart(group.rank(), kRanks, elements, sizeof(double));
+          const int64_t next = begin + count < elements ? begin + count : 0;  // of another member
+          const int64_t first = own_only ? begin + 1 : next, half = count / 2;
+          std::vector<double> left(x.begin() + first, x.begin() + first + half);
+          std::fill(x.begin() + first, x.begin() + first + half, -1);
+          std::vector<double> right(x.begin() + begin + half + 1, x.begin() + begin + count - 1);
+          std::fill(x.begin() + begin + half + 1, x.begin() + begin + count - 1, -1);
+          HostCall call{.operation = HostOperation::kAllReduce,
+                        .key = 1,
+                        .elements = elements,
+                        .element_bytes = sizeof(double),
+                        .values = x.data(),
+                        .apart = {{first, half, left.data()},
+                                  {begin + half + 1, static_cast<int64_t>(right.size()), right.data()}},
+                        .merge = AddDoubles};
+          ASSERT_TRUE(group.Run(call).ok()) << group.status();
+          const bool in_place = own_only && elements * sizeof(double) > HostControlBlock::kInlineBytes;
+          for (int64_t i = 0; i < elements; ++i) {
+            bool named = !in_place;
+            for (int rank = 0; rank < kRanks && !named; ++rank) {
+              const auto [from, n] = HostGroup::MergedPart(rank, kRanks, elements, sizeof(double));
+              named = i > from && i < from + n - 1;
+            }
+            if (!named) continue;
+            ASSERT_EQ(x[i], SumOf(kRanks, i)) << i << " of " << elements;
+          }
+        });
+      }
+    }
+  }
+  ForMembers(1, [](HostGroup& group) {
+    std::vector<double> x(10);
+    HostCall call = CallOf(HostOperation::kAllReduce, 1, x);
+    call.apart = {{5, 6, x.data()}};
+    EXPECT_THAT(group.Run(call).ToString(), HasSubstr("Elements 5 to 11 of 10 cannot be elsewhere"));
+  });
+}
+
 TEST(HostGroup, TheArenaIsBounded) {
   ForMembers(
       1,

@@ -21,15 +21,14 @@ std::vector<HostMove::Target> ToAll(int rank, int ranks, int64_t begin, bool own
   return targets;
 }
 
-// The share of the work on `elements` that is member r's.
-std::pair<int64_t, int64_t> Share(int rank, int ranks, int64_t elements, int64_t alignment) {
+}  // namespace
+
+std::pair<int64_t, int64_t> MergedPart(int rank, int ranks, int64_t elements, int64_t alignment) {
   const int64_t each = (elements + ranks - 1) / ranks;
   const int64_t aligned = (each + alignment - 1) / alignment * alignment;
   const int64_t begin = std::min(elements, rank * aligned);
   return {begin, std::min(elements, begin + aligned) - begin};
 }
-
-}  // namespace
 
 std::vector<HostMove> ScheduleHostMoves(HostOperation operation, int rank, int ranks, int root, int64_t elements,
                                         int64_t alignment) {
@@ -37,7 +36,7 @@ std::vector<HostMove> ScheduleHostMoves(HostOperation operation, int rank, int r
   std::vector<HostMove> moves;
   switch (operation) {
     case HostOperation::kAllReduce: {
-      const auto [begin, count] = Share(rank, ranks, elements, alignment);
+      const auto [begin, count] = MergedPart(rank, ranks, elements, alignment);
       moves.push_back({AllRanks(ranks), begin, count, ToAll(rank, ranks, begin, /*own=*/true)});
       break;
     }

@@ -36,6 +36,9 @@ struct HostMove {
   std::vector<Target> to;
 };
 
+// The part of an all-reduce that member `rank` of `ranks` merges: its first element, and their number.
+std::pair<int64_t, int64_t> MergedPart(int rank, int ranks, int64_t elements, int64_t alignment);
+
 // The moves of member `rank` of `ranks`, each of which has `elements` values. Results replace the
 // values, except for kAllToAll. `root` is the source of a broadcast. Parts of an all-reduce begin
 // at multiples of `alignment` elements.

@@ -54,9 +54,9 @@ NetArrived NetOperation::OwnArrival() const {
 
 absl::Status NetOperation::CheckArrivals(const NetNames& name) const {
   const auto describe = [](const NetArrival& a) {
-    return absl::StrCat(" brings ", a.elements, " elements of ", a.element_bytes, " bytes to operation ", a.operation,
-                        " of type ", a.tag & 0xff, ", reduction ", a.tag >> 8, ", with root ", a.root,
-                        a.rank_order != 0 ? ", in the order of ranks" : "");
+    return absl::StrCat(" brings ", a.elements, " elements of ", a.element_bytes, " bytes to ",
+                        NameOf(static_cast<HostOperation>(a.operation)), " of type ", a.tag & 0xff, ", reduction ",
+                        a.tag >> 8, ", with root ", a.root, a.rank_order != 0 ? ", in the order of ranks" : "");
   };
   const std::string first = describe(arrivals[0]->what);
   for (int r = 1; r < ranks; ++r) {

@@ -23,6 +23,24 @@ bool Merges(HostOperation operation) {
   return operation == HostOperation::kAllReduce || operation == HostOperation::kReduceScatter;
 }
 
+std::string NameOf(HostOperation operation) {
+  switch (operation) {
+    case HostOperation::kAllReduce:
+      return "all-reduce";
+    case HostOperation::kReduceScatter:
+      return "reduce-scatter";
+    case HostOperation::kAllGather:
+      return "all-gather";
+    case HostOperation::kBroadcast:
+      return "broadcast";
+    case HostOperation::kAllToAll:
+      return "all-to-all";
+    case HostOperation::kBarrier:
+      return "barrier";
+  }
+  return absl::StrCat("operation ", static_cast<uint32_t>(operation));
+}
+
 absl::StatusOr<size_t> CheckCall(const HostCall& call, int ranks) {
   size_t bytes = 0;
   if (call.key == 0) return InvalidArgument("An operation of a group needs a key that is not 0");
@@ -35,6 +53,14 @@ absl::StatusOr<size_t> CheckCall(const HostCall& call, int ranks) {
   }
   if (HasParts(call.operation) && call.elements % ranks != 0) {
     return InvalidArgument(call.elements, " elements cannot be divided among ", ranks, " members");
+  }
+  for (const HostCall::Piece& piece : call.apart) {
+    if (call.operation == HostOperation::kAllReduce && piece.begin >= 0 && piece.count >= 0 &&
+        piece.begin <= call.elements && piece.count <= call.elements - piece.begin) {
+      continue;
+    }
+    return InvalidArgument("Elements ", piece.begin, " to ", piece.begin + piece.count, " of ", call.elements,
+                           " cannot be elsewhere in a ", NameOf(call.operation));
   }
   if (Merges(call.operation) && call.merge == nullptr) return InvalidArgument("There is no way to merge elements");
   if (call.root < 0 || call.root >= ranks) return InvalidArgument("There is no rank ", call.root, " of ", ranks);

@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
@@ -32,7 +34,13 @@ struct HostCall {
   // Merge all-reduced elements in the order of ranks, whatever their number. Without it the order depends on the
   // number of elements, but never on timing. HostGroup always uses the order of ranks.
   bool rank_order = false;
-  void* values = nullptr;   // in the arena or in other memory
+  void* values = nullptr;  // in the arena or in other memory
+  // Values that are elsewhere. Only for kAllReduce in a HostGroup: see HostGroup::MergedPart().
+  struct Piece {
+    int64_t begin = 0, count = 0;  // elements of `values`
+    const void* data = nullptr;
+  };
+  std::vector<Piece> apart;
   void* results = nullptr;  // for kAllToAll; other operations overwrite `values`
   Merge merge = nullptr;
   Finish finish = nullptr;  // runs on the merged values; optional
@@ -42,6 +50,8 @@ struct HostCall {
 // Whether members have parts in an operation, and whether it merges values.
 bool HasParts(HostOperation operation);
 bool Merges(HostOperation operation);
+// "all-reduce". Members send numbers, so unknown ones are possible.
+std::string NameOf(HostOperation operation);
 // Returns the bytes of a call's values, or INVALID_ARGUMENT if no group of so many members can run it.
 absl::StatusOr<size_t> CheckCall(const HostCall& call, int ranks);
 

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/cluster/collectives/buffer_rendezvous.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
 namespace {
 
 constexpr size_t kMaxFailed = 1024;
+constexpr size_t kMaxEndedGroups = 64;
+
+absl::string_view GroupOfKey(absl::string_view key) {
+  absl::ConsumePrefix(&key, BufferRendezvous::kFailureKey);
+  return key.substr(0, key.find(':'));
+}
 
 }  // namespace
 
@@ -16,6 +25,13 @@ absl::Status BufferRendezvous::Check(int64_t step_id) const {
   if (!closed_.ok()) return closed_;
   const auto it = failed_.find(step_id);
   return it == failed_.end() ? absl::OkStatus() : it->second;
+}
+
+absl::Status BufferRendezvous::CheckGroup(absl::string_view key) const {
+  for (const auto& [group, why] : ended_groups_) {
+    if (group == GroupOfKey(key)) return why;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status BufferRendezvous::StatusOf(int64_t step_id) const {
@@ -66,6 +82,7 @@ void BufferRendezvous::Wait(int64_t step_id, const std::string& key, Entry entry
   {
     MutexLock lock(&mutex_);
     status = Check(step_id);
+    if (status.ok()) status = CheckGroup(key);
     if (status.ok() && cancellation != nullptr && cancellation->cancelled()) status = cancellation->status();
     if (status.ok()) {
       Step& step = steps_[step_id];
@@ -119,6 +136,22 @@ bool BufferRendezvous::Abort(int64_t step_id, const absl::Status& why) {
   }
   for (auto& [key, entry] : ended) End(std::move(entry), why);
   return true;
+}
+
+void BufferRendezvous::AbortGroup(int32_t group_key, const absl::Status& why) {
+  const std::string group = absl::StrCat(group_key);
+  std::vector<int64_t> steps;
+  {
+    MutexLock lock(&mutex_);
+    ended_groups_.emplace_back(group, why);
+    if (ended_groups_.size() > kMaxEndedGroups) ended_groups_.pop_front();
+    for (const auto& [id, step] : steps_) {
+      const bool waits =
+          std::any_of(step.begin(), step.end(), [&](const auto& entry) { return GroupOfKey(entry.first) == group; });
+      if (waits) steps.push_back(id);
+    }
+  }
+  for (const int64_t id : steps) Abort(id, why);
 }
 
 void BufferRendezvous::AbortAll(const absl::Status& why) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -37,6 +38,10 @@ class BufferRendezvous {
   bool Abort(int64_t step_id, const absl::Status& why);
   // OK if the step has not failed.
   absl::Status StatusOf(int64_t step_id) const;
+  // Fails the steps that wait here for buffers of a group, and all later waits for such buffers. Their keys begin with
+  // the group's key, or with kFailureKey and that.
+  void AbortGroup(int32_t group_key, const absl::Status& why);
+  static constexpr absl::string_view kFailureKey = "failure:";
   // Fails all steps, present and later.
   void AbortAll(const absl::Status& why);
 
@@ -52,6 +57,7 @@ class BufferRendezvous {
   using Step = std::map<std::string, Entry>;
 
   absl::Status Check(int64_t step_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckGroup(absl::string_view key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Wait(int64_t step_id, const std::string& key, Entry entry);
   std::optional<Entry> Remove(int64_t step_id, const std::string& key, uint64_t id);
   static void End(Entry entry, const absl::Status& status);
@@ -63,6 +69,8 @@ class BufferRendezvous {
   // Steps that failed recently, oldest first.
   std::deque<int64_t> failed_order_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<int64_t, absl::Status> failed_ ABSL_GUARDED_BY(mutex_);
+  // Groups that ended recently, by their keys as text, oldest first.
+  std::deque<std::pair<std::string, absl::Status>> ended_groups_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace thalweg

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "thalweg/base/status.h"
 #include "thalweg/graph/device_name.h"
+#include "thalweg/kernel/collectives.h"
 #include "thalweg/proto/device.pb.h"
 #include "thalweg/tensor/shape.h"
 
@@ -26,10 +27,34 @@ constexpr int kBroadcast = 1;  // of CompleteInstanceRequest.type
 // again. Groups are kept as long as there is room.
 constexpr size_t kMaxCompleteInstances = 1 << 14;
 constexpr size_t kMaxGroups = 10'000;
+constexpr size_t kMaxEndedKeys = 64;
 
 std::string ShapeText(const tensorflow::TensorShapeProto& proto) {
   const absl::StatusOr<PartialShape> shape = PartialShape::FromProto(proto);
   return shape.ok() ? shape->ToString() : proto.ShortDebugString();
+}
+
+// What a member brings to a collective: "a reduce-scatter of float".
+std::string Describe(const CompleteInstanceRequest& request) {
+  const auto kind = [&]() -> std::string {
+    switch (static_cast<CollectiveKind>(request.type() & ~kInRankOrder)) {
+      case CollectiveKind::kReduce:
+        return "an all-reduce";
+      case CollectiveKind::kBroadcast:
+        return "a broadcast";
+      case CollectiveKind::kGather:
+        return "an all-gather";
+      case CollectiveKind::kAllToAll:
+        return "an all-to-all";
+      case CollectiveKind::kReduceScatter:
+        return "a reduce-scatter";
+      case CollectiveKind::kBarrier:
+        return "a barrier";
+    }
+    return absl::StrCat("collective ", request.type());
+  };
+  return absl::StrCat(kind(), (request.type() & kInRankOrder) != 0 ? " in the order of ranks" : "", " of ",
+                      ToString(static_cast<DType>(request.data_type())));
 }
 
 bool SameShape(const tensorflow::TensorShapeProto& a, const tensorflow::TensorShapeProto& b) {
@@ -183,6 +208,7 @@ absl::Status CollectiveGroups::JoinLocked(const CompleteGroupRequest& request, O
   if (request.group_size() <= 0) {
     return InvalidArgument("group_size must be positive integer but got ", request.group_size());
   }
+  RETURN_IF_ERROR(CheckNotEnded(key));
   RETURN_IF_ERROR(CollectiveGroup::Of({device}).status());
 
   absl::Status conflict;
@@ -227,6 +253,7 @@ absl::Status CollectiveGroups::JoinLocked(const CompleteGroupRequest& request, O
 }
 
 absl::Status CollectiveGroups::DeclareLocked(const CompleteInstanceRequest& request, Outcome* outcome) {
+  RETURN_IF_ERROR(CheckNotEnded(request.group_key()));
   const auto group = groups_.find(request.group_key());
   if (group == groups_.end() || !group->second.complete) {
     return Aborted("group ", request.group_key(), " not found. This normally means the server has restarted");
@@ -241,9 +268,11 @@ absl::Status CollectiveGroups::DeclareLocked(const CompleteInstanceRequest& requ
   if (const auto it = instances_.find(key); it != instances_.end()) {
     const Instance& instance = it->second;
     if (instance.first.type() != request.type() || instance.first.data_type() != request.data_type()) {
-      conflict = Internal("Collective instance ", request.instance_key(), " expected type ", instance.first.type(),
-                          " and data_type ", static_cast<int>(instance.first.data_type()), " but got type ",
-                          request.type(), " and data_type ", static_cast<int>(request.data_type()));
+      conflict =
+          Internal("Collective instance ", request.instance_key(), " expected type ", instance.first.type(),
+                   " and data_type ", static_cast<int>(instance.first.data_type()), " but got type ", request.type(),
+                   " and data_type ", static_cast<int>(request.data_type()), ": device ", request.device(), " brings ",
+                   Describe(request), ", device ", instance.first.device(), " has brought ", Describe(instance.first));
     } else if (!SameShape(instance.first.shape(), request.shape())) {
       conflict = InvalidArgument("Shape mismatch in the collective instance ", request.instance_key(),
                                  ". Op at device ", request.device(), " expected shape ", ShapeText(request.shape()),
@@ -364,6 +393,25 @@ void CollectiveGroups::Checked(int32_t group_key, const std::vector<CollectiveGr
     }
   }
   for (Waiter& waiter : outcome.gone) End(std::move(waiter), Aborted("A member of the group is gone"));
+}
+
+absl::Status CollectiveGroups::CheckNotEnded(int32_t group_key) const {
+  for (const auto& [key, why] : ended_) {
+    if (key == group_key) return why;
+  }
+  return absl::OkStatus();
+}
+
+void CollectiveGroups::EndGroup(int32_t group_key, const absl::Status& why) {
+  Outcome outcome;
+  {
+    MutexLock lock(&mutex_);
+    ended_.emplace_back(group_key, why);
+    if (ended_.size() > kMaxEndedKeys) ended_.pop_front();
+    Erase(group_key, &outcome);
+    for (Waiter& waiter : TakeWaiters(true, {group_key, 0, 0})) outcome.gone.push_back(std::move(waiter));
+  }
+  for (Waiter& waiter : outcome.gone) End(std::move(waiter), why);
 }
 
 void CollectiveGroups::Close(const absl::Status& why) {

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -48,6 +49,9 @@ struct CollectiveGroup {
   static absl::StatusOr<CollectiveGroup> Of(std::vector<tensorflow::DeviceAttributes> devices);
 };
 
+// Added to the kind of a collective in CompleteInstanceRequest.type if the op merges values in the order of ranks.
+inline constexpr int kInRankOrder = 1 << 8;
+
 // The error that other members get when `task` has given up a step because of `why`. If the step was cancelled, only
 // the task's own client knows the reason.
 absl::Status GivenUpBy(const std::string& task, const absl::Status& why);
@@ -75,6 +79,8 @@ class CollectiveGroups {
   std::vector<CollectiveGroup::Member> Unchecked(int32_t group_key) const;
   // Reports the result of that check. If a member is missing, the group is formed anew.
   void Checked(int32_t group_key, const std::vector<CollectiveGroup::Member>& members, bool all_there);
+  // Ends all calls, present and later, for a group whose key is not used again, with `why`.
+  void EndGroup(int32_t group_key, const absl::Status& why);
   // Ends all waits with `why`.
   void Close(const absl::Status& why);
   // Describes the calls that have waited since before `then`.
@@ -126,6 +132,7 @@ class CollectiveGroups {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status MakeRoomForGroup(Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Waiters TakeWaiters(bool of_group, const InstanceKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckNotEnded(int32_t group_key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Erase(int32_t group_key, Outcome* outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fill(const Waiter& waiter) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Cancelled(uint64_t id, const absl::Status& why);
@@ -137,7 +144,8 @@ class CollectiveGroups {
   std::map<uint64_t, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   std::map<int32_t, Group> groups_ ABSL_GUARDED_BY(mutex_);
   std::map<InstanceKey, Instance> instances_ ABSL_GUARDED_BY(mutex_);
-  std::deque<InstanceKey> complete_instances_ ABSL_GUARDED_BY(mutex_);  // oldest first; some may be erased
+  std::deque<InstanceKey> complete_instances_ ABSL_GUARDED_BY(mutex_);          // oldest first; some may be erased
+  std::deque<std::pair<int32_t, absl::Status>> ended_ ABSL_GUARDED_BY(mutex_);  // groups that ended recently
 };
 
 }  // namespace thalweg

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/collectives/buffer_rendezvous.h"
 #include "thalweg/cluster/collectives/task_collectives.h"
 
 namespace thalweg {
@@ -107,6 +108,40 @@ TEST(CollectiveGroups, MayBecomeOthersWhenSessionsHaveEnded) {
   groups.Close(absl::UnavailableError("ends"));
   EXPECT_EQ(d.status, absl::UnavailableError("ends"));
   EXPECT_EQ(e.Join(groups, Joining(0, 2)).status, absl::UnavailableError("ends"));
+}
+
+TEST(CollectiveGroups, EndForMembersThatWaitAndThoseThatComeLater) {
+  CollectiveGroups groups;
+  Answer there, waiting, late;
+  there.Join(groups, Joining(0, 2));
+  EXPECT_FALSE(there.status.has_value());
+  groups.EndGroup(2, Aborted("another group"));
+  EXPECT_FALSE(there.status.has_value());
+  groups.EndGroup(1, Aborted("a member has a new session"));
+  EXPECT_TRUE(absl::IsAborted(there.status.value()));
+  EXPECT_TRUE(absl::IsAborted(late.Join(groups, Joining(1, 2)).status.value()));
+  EXPECT_THAT(waiting.Broadcast(groups, 1, false).status->ToString(), HasSubstr("a member has a new session"));
+}
+
+TEST(BufferRendezvous, EndsTheStepsOfAGroup) {
+  BufferRendezvous buffers;
+  std::vector<std::string> log;
+  const auto take = [&](int64_t step, const std::string& key) {
+    buffers.TakeAsync(step, key, nullptr, [&log, key](const absl::Status& status, const Tensor&) {
+      log.push_back(absl::StrCat(key, " ", status.message()));
+    });
+  };
+  take(1, "7:1:0:0");
+  take(2, "failure:7:1:0:0:2");
+  take(3, "77:1:0:0");
+  buffers.AbortGroup(7, Aborted("ended"));
+  EXPECT_THAT(log, testing::UnorderedElementsAre("7:1:0:0 ended", "failure:7:1:0:0:2 ended"));
+  log.clear();
+  take(4, "failure:7:1:0:0:1");
+  take(4, "failure:8:1:0:0:1");
+  EXPECT_THAT(log, ElementsAre("failure:7:1:0:0:1 ended"));
+  log.clear();
+  buffers.AbortAll(Cancelled("over"));
 }
 
 TEST(CollectiveGroups, FindTheSourceOfABroadcast) {

@@ -73,10 +73,10 @@ void TaskCollectives::Run::Start() {
 }
 
 void TaskCollectives::Run::EndIfEnded() {
-  const absl::Status status = task_.CheckNotEnded(*graph_, call_.group_key, call_.instance_key);
-  if (status.ok()) return;
-  step_.EndedByMember();
-  Abort(status);
+  const std::optional<Ended> ended = task_.FindEnded(*graph_, call_.group_key, call_.instance_key);
+  if (!ended.has_value()) return;
+  if (!ended->tell_members) step_.EndedByMember();
+  Abort(ended->why);
 }
 
 void TaskCollectives::Run::Abort(const absl::Status& why) {
@@ -98,7 +98,9 @@ void TaskCollectives::Run::End(absl::Status status) {
     if (calls_.cancelled())
       status = calls_.status();  // the reason of the cancellation, not the error that the calls returned
   }
-  if (status.ok() && task_.CheckNotEnded(*graph_, call_.group_key, call_.instance_key).ok()) *graph_->last = NowNanos();
+  if (status.ok() && !task_.FindEnded(*graph_, call_.group_key, call_.instance_key).has_value()) {
+    *graph_->last = NowNanos();
+  }
   if (status.ok() && call_.kind == CollectiveKind::kReduceScatter) TakeOwnPart();
   Collectives::Done done = std::move(done_);
   done(status);
@@ -180,7 +182,7 @@ void TaskCollectives::Run::ResolveInstance() {
   auto question = std::make_unique<Question>();
   Question& q = *question;
   q.request.set_name(call_.node);
-  q.request.set_type(static_cast<int>(call_.kind));
+  q.request.set_type(static_cast<int>(call_.kind) | (call_.rank_order ? kInRankOrder : 0));
   q.request.set_data_type(static_cast<tensorflow::DataType>(call_.values.dtype()));
   call_.values.shape().ToProto(q.request.mutable_shape());
   q.request.set_group_key(call_.group_key);
@@ -247,6 +249,7 @@ void TaskCollectives::Run::Execute(int source) {
                        shared_from_this(), std::move(done));
   }
   const DirectCollectives::Path path = DirectCollectives::PathOf(*group, call_.values.TotalBytes());
+  if (path != DirectCollectives::Path::kSharedMemory) PutApart();
   if (path != DirectCollectives::Path::kNone) return ExecuteDirectly(path, *group, key, source);
   if (broadcasts) {
     return RunTreeBroadcast({.key = key,
@@ -256,6 +259,7 @@ void TaskCollectives::Run::Execute(int source) {
                              .values = call_.values},
                             shared_from_this(), std::move(done));
   }
+  if (call_.rank_order) return MergeInRankOrder(*group, key, std::move(done));
   std::vector<int> offsets = {0};
   if (call_.kind == CollectiveKind::kGather) {
     PutOwnPart();
@@ -272,6 +276,36 @@ void TaskCollectives::Run::Execute(int source) {
            .merge = call_.merge,
            .finish = call_.finish},
           shared_from_this(), std::move(done));
+}
+
+// A ring merges every part in another order. Here every member gathers the values of all and merges them itself.
+void TaskCollectives::Run::MergeInRankOrder(const CollectiveGroup& group, const std::string& key, Links::Done done) {
+  const int members = static_cast<int>(group.members.size());
+  const int64_t elements = call_.values.num_elements(), bytes = call_.values.TotalBytes();
+  absl::StatusOr<Tensor> all = Tensor::Allocate(call_.values.dtype(), Shape({members, elements}));
+  if (!all.ok()) return done(all.status());
+  char* const first = static_cast<char*>(all->raw());
+  if (bytes > 0) std::memcpy(first + rank_ * bytes, call_.values.raw(), bytes);
+  RunRing({.key = key, .rank = rank_, .rings = MakeRings(group.members_per_task, {0}), .values = *all},
+          shared_from_this(),
+          [self = shared_from_this(), all = *all, first, elements, bytes, members,
+           done = std::move(done)](const absl::Status& status) mutable {
+            if (status.ok() && bytes > 0) {
+              const CollectiveCall& call = self->call_;
+              for (int rank = 1; rank < members; ++rank) call.merge(first, first + rank * bytes, elements);
+              if (call.finish != nullptr) call.finish(first, elements, members);
+              std::memcpy(call.values.raw(), first, bytes);
+            }
+            done(status);
+          });
+}
+
+// For a reduce that does not run in shared memory: copies elements to their places.
+void TaskCollectives::Run::PutApart() {
+  for (const auto& [begin, elements] : call_.apart) {
+    const auto size = static_cast<int64_t>(ElementSize(elements.dtype()));
+    std::memcpy(static_cast<char*>(call_.values.raw()) + begin * size, elements.raw(), elements.TotalBytes());
+  }
 }
 
 // For a gather: copies this member's values to their place in the result.
@@ -294,14 +328,27 @@ void TaskCollectives::Run::ExecuteDirectly(DirectCollectives::Path path, const C
                 .element_bytes = static_cast<uint32_t>(ElementSize(call_.values.dtype())),
                 .step = step_id_,
                 .tag = static_cast<uint32_t>(call_.values.dtype()) | call_.reduction << 8,
+                .rank_order = call_.rank_order,
                 .values = call_.values.raw(),
                 .merge = call_.merge,
                 .finish = call_.finish,
                 .timeout = absl::InfiniteDuration()};
   switch (call_.kind) {
     case CollectiveKind::kReduce:
-    case CollectiveKind::kReduceScatter:  // reduces everything, and each member takes its part
       call.operation = HostOperation::kAllReduce;
+      if (path != DirectCollectives::Path::kSharedMemory) break;
+      for (const auto& [begin, elements] : call_.apart) {
+        call.apart.push_back({begin, elements.num_elements(), elements.raw()});
+      }
+      break;
+    case CollectiveKind::kReduceScatter:
+      // A ring between hosts merges every part in another order.
+      call.operation = call_.rank_order && path == DirectCollectives::Path::kTcp ? HostOperation::kAllReduce
+                                                                                 : HostOperation::kReduceScatter;
+      break;
+    case CollectiveKind::kBarrier:
+      call.operation = HostOperation::kBarrier;
+      call.elements = 0;
       break;
     case CollectiveKind::kBroadcast:
       call.operation = HostOperation::kBroadcast;
@@ -350,8 +397,9 @@ void TaskCollectives::Run::AskForFailures() {
     auto question = std::make_unique<Question>();
     Question& q = *question;
     q.request.set_step_id(step_id_);
-    q.request.set_buf_rendezvous_key(absl::StrCat("failure:", call_.group_key, ":", call_.instance_key, ":",
-                                                  call_.frame, ":", call_.iteration, ":", rank_));
+    q.request.set_buf_rendezvous_key(absl::StrCat(BufferRendezvous::kFailureKey, call_.group_key, ":",
+                                                  call_.instance_key, ":", call_.frame, ":", call_.iteration, ":",
+                                                  rank_));
     q.request.set_src_device(member.device);
     q.request.set_src_incarnation(member.incarnation);
     q.request.set_dst_device(call_.device->name());

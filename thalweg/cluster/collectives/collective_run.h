@@ -57,6 +57,8 @@ class TaskCollectives::Run : public Links, public std::enable_shared_from_this<T
   void ResolveInstance();
   void Execute(int source);
   void ExecuteDirectly(DirectCollectives::Path path, const CollectiveGroup& group, const std::string& key, int source);
+  void MergeInRankOrder(const CollectiveGroup& group, const std::string& key, Links::Done done);
+  void PutApart();
   void PutOwnPart();
   void TakeOwnPart();
   void End(absl::Status status);

@@ -8,11 +8,18 @@
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/request_id.h"
 #include "thalweg/graph/attr.h"
+#include "thalweg/kernel/collectives.h"
 
 namespace thalweg {
+namespace {
+
+constexpr char kEndsCollectives[] = "ThalwegCollectiveEnd";
+constexpr char kAssemblesGroup[] = "ThalwegAssembleGroup";  // ends those of the group before
+
+}  // namespace
 
 bool IsCollective(absl::string_view op) {
-  return absl::StartsWith(op, "Collective") || op == "ThalwegCollectiveReduceBucket";
+  return absl::StartsWith(op, "Collective") || (absl::StartsWith(op, "ThalwegCollective") && op != kEndsCollectives);
 }
 
 int64_t CollectiveGraphKey(const Graph& graph) {
@@ -22,7 +29,8 @@ int64_t CollectiveGraphKey(const Graph& graph) {
     if (!IsCollective(node->op())) continue;
     any = true;
     // Others have their key as an input: the same sequence serves all of them.
-    const absl::StatusOr<int64_t> key = GetAttr<int64_t>(node->def(), "instance_key");
+    const bool named = HasAttr(node->def(), kInstanceKeyAttr);
+    const absl::StatusOr<int64_t> key = GetAttr<int64_t>(node->def(), named ? kInstanceKeyAttr : "instance_key");
     if (key.ok()) instances.insert(static_cast<int32_t>(*key));
   }
   if (!any) return 0;
@@ -35,8 +43,9 @@ int64_t CollectiveGraphKey(const Graph& graph) {
 }
 
 bool UsesCollectives(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                     [](const auto& node) { return IsCollective(node->op()) || node->op() == "ThalwegCollectiveEnd"; });
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+    return IsCollective(node->op()) || node->op() == kEndsCollectives || node->op() == kAssemblesGroup;
+  });
 }
 
 std::optional<int64_t> CollectiveStepIds::Next(const std::string& session, int64_t graph_key) const {

@@ -8,6 +8,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/cluster/collectives/collective_run.h"
 #include "thalweg/cluster/wait_logging.h"
+#include "thalweg/transport/host_group.h"
 
 namespace thalweg {
 namespace {
@@ -63,8 +64,8 @@ void GraphCollectives::Forget(int32_t group_key) {
   std::erase_if(sources_by_age_, [&](const auto& key) { return std::get<0>(key) == group_key; });
 }
 
-std::optional<Tensor> TaskCollectives::StepPart::AllocateShared(int32_t group_key, const Device& device, DType dtype,
-                                                                const Shape& shape) {
+std::optional<SharedValues> TaskCollectives::StepPart::AllocateShared(int32_t group_key, const Device& device,
+                                                                      DType dtype, const Shape& shape) {
   const auto group = graph_->FindGroup(group_key, device.name());
   const int64_t bytes = shape.num_elements() * static_cast<int64_t>(ElementSize(dtype));
   if (group == nullptr) return std::nullopt;
@@ -73,7 +74,10 @@ std::optional<Tensor> TaskCollectives::StepPart::AllocateShared(int32_t group_ke
   char* const data = memory->data;
   // The captured owner frees the memory.
   BufferPtr buffer(Buffer::Wrap(data, static_cast<size_t>(bytes), [owner = std::move(memory->owner)] {}));
-  return Tensor(dtype, shape, std::move(buffer), data);
+  const auto [begin, count] =
+      HostGroup::MergedPart(group->RankOf(device.name()), static_cast<int>(group->members.size()), shape.num_elements(),
+                            static_cast<int64_t>(ElementSize(dtype)));
+  return SharedValues{Tensor(dtype, shape, std::move(buffer), data), begin, begin + count};
 }
 
 void TaskCollectives::StepPart::Run(CollectiveCall call, Cancellation& cancellation, Done done) {
@@ -160,30 +164,33 @@ void TaskCollectives::AbortStep(int64_t step_id, const absl::Status& why) {
   }
 }
 
-void TaskCollectives::EndInstances(int32_t group_key, int32_t first_instance, int32_t last_instance,
-                                   const std::string& why) {
-  const absl::Status status = Aborted("A member of collective group ", group_key, " begins again: ", why);
+void TaskCollectives::EndInstances(const EndCollectives& which) {
+  const absl::Status status = Aborted("A member of collective group ", which.group_key, " begins again: ", which.why);
   {
     MutexLock lock(&mutex_);
-    ended_[{group_key, first_instance, last_instance}] = {NowNanos(), status};
+    ended_[{which.group_key, which.first_instance, which.last_instance}] = {NowNanos(), status, which.tell_members};
     if (ended_.size() > kMaxEnded) {  // keys come from others
       ended_.erase(std::min_element(ended_.begin(), ended_.end(),
                                     [](const auto& a, const auto& b) { return a.second.nanos < b.second.nanos; }));
     }
   }
   for (const auto& run : Running()) run->EndIfEnded();
+  if (!which.tell_members) return;
+  // Members may wait for this task, or for the leader of the group, although no step of this task runs.
+  buffers_.AbortGroup(which.group_key, status);
+  groups_.EndGroup(which.group_key, status);
 }
 
-absl::Status TaskCollectives::CheckNotEnded(const GraphCollectives& graph, int32_t group_key,
-                                            int32_t instance_key) const {
+std::optional<TaskCollectives::Ended> TaskCollectives::FindEnded(const GraphCollectives& graph, int32_t group_key,
+                                                                 int32_t instance_key) const {
   MutexLock lock(&mutex_);
   for (const auto& [keys, ended] : ended_) {
     const auto& [group, first, last] = keys;
     if (group == group_key && instance_key >= first && instance_key <= last && graph.begun_nanos <= ended.nanos) {
-      return ended.why;
+      return ended;
     }
   }
-  return absl::OkStatus();
+  return std::nullopt;
 }
 
 void TaskCollectives::StartWatch() {

@@ -100,7 +100,7 @@ class TaskCollectives {
   // Ends a step that a member in another task has given up.
   void AbortStep(int64_t step_id, const absl::Status& why);
   // See Collectives::End().
-  void EndInstances(int32_t group_key, int32_t first_instance, int32_t last_instance, const std::string& why);
+  void EndInstances(const EndCollectives& which);
   void Shutdown(const absl::Status& why);
   // Starts the thread that checks other members, if it does not run yet. Call it before waiting for a member.
   void StartWatch();
@@ -111,11 +111,12 @@ class TaskCollectives {
   struct Ended {
     int64_t nanos = 0;
     absl::Status why;
+    bool tell_members = false;
   };
   static constexpr size_t kMaxEnded = 1000;
 
-  // ABORTED if the collective of this graph was ended.
-  absl::Status CheckNotEnded(const GraphCollectives& graph, int32_t group_key, int32_t instance_key) const;
+  // How the collective of this graph was ended, if it was.
+  std::optional<Ended> FindEnded(const GraphCollectives& graph, int32_t group_key, int32_t instance_key) const;
   void Watch();
   void AskPeers();
   void Report(absl::Time now);
@@ -149,18 +150,16 @@ class TaskCollectives::StepPart : public Collectives {
   StepPart(TaskCollectives& task, std::shared_ptr<GraphCollectives> graph, int64_t step_id)
       : task_(task), graph_(std::move(graph)), step_id_(step_id) {}
 
-  std::optional<Tensor> AllocateShared(int32_t group_key, const Device& device, DType dtype,
-                                       const Shape& shape) override;
+  std::optional<SharedValues> AllocateShared(int32_t group_key, const Device& device, DType dtype,
+                                             const Shape& shape) override;
   void Run(CollectiveCall call, Cancellation& cancellation, Done done) override;
-  void End(int32_t group_key, int32_t first_instance, int32_t last_instance, const std::string& why) override {
-    task_.EndInstances(group_key, first_instance, last_instance, why);
-  }
+  void End(const EndCollectives& which) override { task_.EndInstances(which); }
   std::string Describe() const override;
 
   // Tells the other members that the step has failed in this task.
   void Failed(const absl::Status& why);
 
-  // A member has begun again. It has told the others, and will not come to this step.
+  // A member has begun again. It has told the others itself, and will not come to this step.
   void EndedByMember() { ended_by_member_ = true; }
 
   // For the runs.

@@ -4,8 +4,10 @@
 #include "thalweg/base/status.h"
 #include "thalweg/ops/collective/collective_kernel.h"
 #include "thalweg/ops/collective/collective_schema.h"
+#include "thalweg/ops/collective_ops.h"
 
-namespace thalweg::collective {
+namespace thalweg {
+namespace collective {
 namespace {
 
 class AllToAllKernel final : public CollectiveKernel {
@@ -38,4 +40,12 @@ const OpRegistration kAllToAllOps[] = {
     AllToAllV2(), WithCommunicator("CollectiveAllToAllV3").Attr("timeout_seconds: float = 0").Kernel<AllToAllKernel>()};
 
 }  // namespace
-}  // namespace thalweg::collective
+}  // namespace collective
+
+Output CollectiveAllToAll(const Scope& s, Output input, const CollectiveOptions& options) {
+  std::vector<OpInput> inputs = collective::WithKeyInputs(s, {input}, options);
+  inputs.emplace_back(std::vector<Output>());  // no tokens
+  return s.Add("CollectiveAllToAllV2", std::move(inputs), collective::KeyInputAttrsOf(options));
+}
+
+}  // namespace thalweg

@@ -23,7 +23,10 @@ class CollectiveEndKernel final : public Kernel {
         c.step().resources->Find<Collectives>("", Collectives::kName);
     if (!collectives.ok()) return absl::OkStatus();
     (*collectives)
-        ->End(static_cast<int32_t>(group_key_), static_cast<int32_t>(first_), static_cast<int32_t>(last_), why_);
+        ->End({.group_key = static_cast<int32_t>(group_key_),
+               .first_instance = static_cast<int32_t>(first_),
+               .last_instance = static_cast<int32_t>(last_),
+               .why = why_});
     return absl::OkStatus();
   }
 

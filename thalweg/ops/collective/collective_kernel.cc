@@ -53,8 +53,8 @@ void CollectiveKernel::ComputeAsync(KernelContext& c, Done done) {
 absl::Status CollectiveKernel::AllocateResult(KernelContext& c, Collectives& collectives, const Shape& shape,
                                               CollectiveCall* call) {
   if (auto shared = collectives.AllocateShared(call->group_key, *call->device, c.output_type(0), shape)) {
-    c.set_output(0, *shared);
-    call->values = *std::move(shared);
+    c.set_output(0, shared->values);
+    call->values = std::move(shared->values);
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(Tensor* const output, c.Allocate(0, shape));

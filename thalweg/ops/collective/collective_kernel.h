@@ -12,6 +12,7 @@
 //   CollectiveBcastRecv    ... of these
 //   CollectiveAllToAll     part i of the input goes to member i
 //   CollectiveReduceScatter   each member gets its part of the sum
+//   ThalwegCollectiveBarrier  nothing: it ends when all members have come
 //
 // The V3 forms take a communicator in place of the keys: CollectiveInitializeCommunicator makes it, and it numbers the
 // instances. CollectiveAssignGroupV2 computes a group's key and size from a table of groups.

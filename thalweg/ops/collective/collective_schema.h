@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "thalweg/graph/attr_arg.h"
+#include "thalweg/graph/scope.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/collective_ops.h"
 
@@ -26,7 +27,13 @@ Op WithCommunicator(absl::string_view name);
 
 // The attributes of the options, after those in `more`.
 std::vector<AttrArg> AttrsOf(const CollectiveOptions& options, std::vector<AttrArg> more);
-// The name of the kind in the attribute merge_op.
-const char* NameOf(ReduceKind kind);
+// An attribute of nodes that combine values in the order of ranks.
+inline constexpr char kRankOrderAttr[] = "_rank_order";
+std::vector<AttrArg> ReduceAttrsOf(const CollectiveReduceOptions& reduce);
+// The attributes of the options for forms whose keys are inputs, after those in `more`. They name the instance, too:
+// members number the steps of graphs with the same instances together.
+std::vector<AttrArg> KeyInputAttrsOf(const CollectiveOptions& options, std::vector<AttrArg> more = {});
+// The inputs group_size, group_key and instance_key, after those in `inputs`.
+std::vector<OpInput> WithKeyInputs(const Scope& s, std::vector<OpInput> inputs, const CollectiveOptions& options);
 
 }  // namespace thalweg::collective

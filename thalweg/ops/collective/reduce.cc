@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "thalweg/base/simd.h"
 #include "thalweg/base/status.h"
@@ -67,10 +69,12 @@ absl::Status ReduceKernel::Init(const KernelInit& init) {
   if (offsets.ok()) offsets_.assign(offsets->begin(), offsets->end());
   const auto subdivisions = init.Attr<int64_t>("max_subdivs_per_device");
   if (subdivisions.ok()) max_subdivisions_ = static_cast<int>(*subdivisions);
-  return InitReduction(dtype, merge, finish);
+  return InitReduction(init, dtype, merge, finish);
 }
 
-absl::Status ReduceKernel::InitReduction(DType dtype, const std::string& merge, const std::string& finish) {
+absl::Status ReduceKernel::InitReduction(const KernelInit& init, DType dtype, const std::string& merge,
+                                         const std::string& finish) {
+  rank_order_ = init.Attr<bool>(kRankOrderAttr).value_or(false);
   reduction_ = (merge == "Add" ? 1 : merge == "Mul" ? 2 : merge == "Max" ? 3 : 4) + (finish == "Div" ? 8 : 0);
   return Dispatch(ReduceTypes(), dtype, [&]<typename T>() {
     merge_ = merge == "Add"   ? Merge<'+', T>
@@ -87,9 +91,9 @@ absl::Status ReduceKernel::Prepare(KernelContext& c, Collectives& collectives, C
   const void* const from = input.raw();
   // The result lies where the other members write it. One copy instead of two: there and back.
   if (auto shared = collectives.AllocateShared(call->group_key, *call->device, input.dtype(), input.shape())) {
-    std::memcpy(shared->raw(), from, input.TotalBytes());
-    c.set_output(0, *shared);
-    call->values = *std::move(shared);
+    CopyOrLeave(input, 0, *shared, call);
+    c.set_output(0, shared->values);
+    call->values = std::move(shared->values);
   } else {
     ASSIGN_OR_RETURN(Tensor* const output, c.ForwardOrAllocate({0}, 0, input.shape()));
     if (output->raw() != from && output->TotalBytes() > 0) std::memcpy(output->raw(), from, output->TotalBytes());
@@ -99,12 +103,26 @@ absl::Status ReduceKernel::Prepare(KernelContext& c, Collectives& collectives, C
   return absl::OkStatus();
 }
 
+void ReduceKernel::CopyOrLeave(const Tensor& input, int64_t at, const SharedValues& to, CollectiveCall* call) {
+  const int64_t n = input.num_elements(), size = static_cast<int64_t>(ElementSize(input.dtype()));
+  const int64_t begin = std::clamp(to.own_begin - at, int64_t{0}, n), end = std::clamp(to.own_end - at, begin, n);
+  const auto copy = [&](int64_t first, int64_t last) {
+    if (first == last) return;
+    std::memcpy(static_cast<char*>(to.values.raw()) + (at + first) * size,
+                static_cast<const char*>(input.raw()) + first * size, (last - first) * size);
+  };
+  copy(0, begin);
+  copy(end, n);
+  if (begin < end) call->apart.push_back({at + begin, input.WithShape(Shape({n})).Rows(begin, end)});
+}
+
 void ReduceKernel::SetReduction(CollectiveCall* call) const {
   call->subdivision_offsets = offsets_;
   call->max_subdivisions_per_device = max_subdivisions_;
   call->merge = merge_;
   call->finish = finish_;
   call->reduction = reduction_;
+  call->rank_order = rank_order_;
 }
 
 namespace {
@@ -133,10 +151,14 @@ const OpRegistration kCollectiveReduceOps[] = {Reduce(), ReduceV2(),
 
 Output CollectiveReduce(const Scope& s, Output input, const CollectiveOptions& options,
                         const CollectiveReduceOptions& reduce) {
-  return s.Add("CollectiveReduce", {input},
-               collective::AttrsOf(options, {{"merge_op", collective::NameOf(reduce.kind)},
-                                             {"final_op", reduce.mean ? "Div" : "Id"},
-                                             {"subdiv_offsets", std::vector<int64_t>{}}}));
+  std::vector<AttrArg> attrs = collective::ReduceAttrsOf(reduce);
+  if (options.group) {
+    std::vector<OpInput> inputs = collective::WithKeyInputs(s, {input}, options);
+    inputs.emplace_back(std::vector<Output>());  // no tokens
+    return s.Add("CollectiveReduceV2", std::move(inputs), collective::KeyInputAttrsOf(options, std::move(attrs)));
+  }
+  attrs.emplace_back("subdiv_offsets", std::vector<int64_t>{});
+  return s.Add("CollectiveReduce", {input}, collective::AttrsOf(options, std::move(attrs)));
 }
 
 }  // namespace thalweg

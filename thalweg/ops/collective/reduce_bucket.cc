@@ -39,44 +39,54 @@ class ReduceBucketKernel final : public ReduceKernel {
     ASSIGN_OR_RETURN(const std::string finish, init.Attr<std::string>("final_op"));
     ASSIGN_OR_RETURN(const DType dtype, init.Attr<DType>("T"));
     ASSIGN_OR_RETURN(wire_, init.Attr<DType>("Twire"));
-    if (wire_ == dtype) return InitReduction(dtype, merge, finish);
+    ASSIGN_OR_RETURN(const int64_t inputs, init.Attr<int64_t>("N"));
+    inputs_ = static_cast<int>(inputs);
+    if (wire_ == dtype) return InitReduction(init, dtype, merge, finish);
     if (dtype != kFloat || (wire_ != kHalf && wire_ != kBfloat16) || merge != "Add") {
       return InvalidArgument(init.node().op(), ": ", dtype, " cannot travel as ", wire_, " to be combined by ", merge,
                              "; only sums of float can, as half or bfloat16");
     }
     compresses_ = true;
     mean_ = finish == "Div";
-    return InitReduction(wire_, merge, "Id");
+    return InitReduction(init, wire_, merge, "Id");
   }
 
  protected:
+  int first_key_input() const override { return inputs_; }
   absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) override {
     int64_t total = 0;
-    for (int i = 0; i < c.num_inputs(); ++i) total += PaddedElements(c.input(i).num_elements(), wire_);
-    std::optional<Tensor> values = collectives.AllocateShared(call->group_key, *call->device, wire_, Shape({total}));
-    if (!values.has_value()) {
-      ASSIGN_OR_RETURN(values, Tensor::Allocate(wire_, Shape({total})));
+    for (int i = 0; i < inputs_; ++i) total += PaddedElements(c.input(i).num_elements(), wire_);
+    SharedValues values;
+    if (auto shared = collectives.AllocateShared(call->group_key, *call->device, wire_, Shape({total}))) {
+      values = *std::move(shared);
+    } else {
+      ASSIGN_OR_RETURN(values.values, Tensor::Allocate(wire_, Shape({total})));
     }
-    char* to = static_cast<char*>(values->raw());
+    char* const first = static_cast<char*>(values.values.raw());
     std::vector<Tensor> outputs;
     const auto size = static_cast<int64_t>(ElementSize(wire_));
-    for (int i = 0; i < c.num_inputs(); ++i) {
+    int64_t at = 0;
+    for (int i = 0; i < inputs_; ++i) {
       const Tensor input = c.input(i);
       const int64_t n = input.num_elements(), padded = PaddedElements(n, wire_);
-      CopyIn(input, to, call->group_size);
-      std::memset(to + n * size, 0, (padded - n) * size);
+      char* const to = first + at * size;
       if (compresses_) {
+        CompressTo(input, to, call->group_size);
         ASSIGN_OR_RETURN(Tensor* const output, c.Allocate(i, input.shape()));
         outputs.push_back(*output);
       } else {
-        c.set_output(i, Tensor(wire_, input.shape(), values->buffer(), to));
+        CopyOrLeave(input, at, values, call);
+        c.set_output(i, Tensor(wire_, input.shape(), values.values.buffer(), to));
       }
-      to += padded * size;
+      std::memset(to + n * size, 0, (padded - n) * size);
+      at += padded;
     }
     if (compresses_) {
-      *finish = [wire = wire_, values = *values, outputs = std::move(outputs)] { CopyOut(wire, values, outputs); };
+      *finish = [wire = wire_, values = values.values, outputs = std::move(outputs)] {
+        CopyOut(wire, values, outputs);
+      };
     }
-    call->values = *std::move(values);
+    call->values = std::move(values.values);
     SetReduction(call);
     return absl::OkStatus();
   }
@@ -96,36 +106,37 @@ class ReduceBucketKernel final : public ReduceKernel {
     }
   }
 
-  void CopyIn(const Tensor& input, char* to, int members) const {
+  void CompressTo(const Tensor& input, char* to, int members) const {
     const int64_t n = input.num_elements();
     const float scale = mean_ ? 1.f / static_cast<float>(members) : 1.f;
-    if (!compresses_) {
-      if (n > 0) std::memcpy(to, input.raw(), input.TotalBytes());
-    } else if (wire_ == kHalf) {
+    if (wire_ == kHalf) {
       Compress(input.data<float>(), reinterpret_cast<Half*>(to), n, scale);
     } else {
       Compress(input.data<float>(), reinterpret_cast<BFloat16*>(to), n, scale);
     }
   }
 
+  int inputs_ = 0;
   DType wire_ = kInvalid;
   bool compresses_ = false;
   bool mean_ = false;
 };
 
 absl::Status BucketShapes(ShapeContext& c) {
-  for (int i = 0; i < c.num_inputs(); ++i) c.set_output(i, c.input(i));
+  ASSIGN_OR_RETURN(const int64_t inputs, c.Attr<int64_t>("N"));
+  for (int i = 0; i < inputs; ++i) c.set_output(i, c.input(i));
   return absl::OkStatus();
 }
 
-Op ReduceBucket() {
-  Op op =
-      Collective("ThalwegCollectiveReduceBucket").Input("inputs: N * T").Output("outputs: N * T").Attr("N: int >= 1");
+// In the second form, the keys are inputs.
+Op ReduceBucket(absl::string_view name, Op& (*keys)(Op&)) {
+  Op op = Collective(name).Input("inputs: N * T").Output("outputs: N * T").Attr("N: int >= 1");
   op.Attr(kReduceT).Attr("Twire: {bfloat16, float, half, double, int32, int64}");
-  return Hints(MergeAttrs(Keys(op))).Shape(BucketShapes).Kernel<ReduceBucketKernel>().NotDifferentiable();
+  return Hints(MergeAttrs(keys(op))).Shape(BucketShapes).Kernel<ReduceBucketKernel>().NotDifferentiable();
 }
 
-const OpRegistration kReduceBucketOp = ReduceBucket();
+const OpRegistration kReduceBucketOps[] = {ReduceBucket("ThalwegCollectiveReduceBucket", Keys),
+                                           ReduceBucket("ThalwegCollectiveReduceBucketV2", KeyInputs)};
 
 }  // namespace
 }  // namespace collective
@@ -138,10 +149,15 @@ std::vector<Output> CollectiveReduceBucket(const Scope& s, const std::vector<Out
     return {};
   }
   if (wire == kInvalid) wire = RemoveRef(inputs[0].dtype());
-  Node* const node = s.Add("ThalwegCollectiveReduceBucket", {inputs},
-                           collective::AttrsOf(options, {{"merge_op", collective::NameOf(reduce.kind)},
-                                                         {"final_op", reduce.mean ? "Div" : "Id"},
-                                                         {"Twire", wire}}));
+  std::vector<AttrArg> attrs = collective::ReduceAttrsOf(reduce);
+  attrs.emplace_back("Twire", wire);
+  Node* node = nullptr;
+  if (options.group) {
+    node = s.Add("ThalwegCollectiveReduceBucketV2", collective::WithKeyInputs(s, {inputs}, options),
+                 collective::KeyInputAttrsOf(options, std::move(attrs)));
+  } else {
+    node = s.Add("ThalwegCollectiveReduceBucket", {inputs}, collective::AttrsOf(options, std::move(attrs)));
+  }
   std::vector<Output> outputs;
   for (int i = 0; node != nullptr && i < node->num_outputs(); ++i) outputs.emplace_back(node, i);
   return outputs;

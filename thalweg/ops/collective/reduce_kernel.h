@@ -20,9 +20,12 @@ class ReduceKernel : public CollectiveKernel {
   absl::Status Init(const KernelInit& init) override;
 
  protected:
-  absl::Status InitReduction(DType dtype, const std::string& merge, const std::string& finish);
+  absl::Status InitReduction(const KernelInit& init, DType dtype, const std::string& merge, const std::string& finish);
   absl::Status Prepare(KernelContext& c, Collectives& collectives, CollectiveCall* call, Finish* finish) override;
   void SetReduction(CollectiveCall* call) const;
+  // Copies the elements of `input` to `to`, from its element `at` on. Those that only this member reads stay in the
+  // input.
+  static void CopyOrLeave(const Tensor& input, int64_t at, const SharedValues& to, CollectiveCall* call);
 
  private:
   std::vector<int> offsets_;
@@ -30,6 +33,7 @@ class ReduceKernel : public CollectiveKernel {
   MergeFn merge_ = nullptr;
   FinishFn finish_ = nullptr;
   uint32_t reduction_ = 0;
+  bool rank_order_ = false;
 };
 
 }  // namespace thalweg::collective

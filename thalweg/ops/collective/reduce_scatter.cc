@@ -6,11 +6,12 @@
 #include "thalweg/base/status.h"
 #include "thalweg/ops/collective/collective_schema.h"
 #include "thalweg/ops/collective/reduce_kernel.h"
+#include "thalweg/ops/collective_ops.h"
 
-namespace thalweg::collective {
+namespace thalweg {
+namespace collective {
 namespace {
 
-// The members reduce everything, and each keeps its part.
 class ReduceScatterKernel final : public ReduceKernel {
  public:
   ReduceScatterKernel() : ReduceKernel(CollectiveKind::kReduceScatter) {}
@@ -25,27 +26,30 @@ class ReduceScatterKernel final : public ReduceKernel {
     Dims dims(input.shape().dims().begin(), input.shape().dims().end());
     dims[0] /= call->group_size;
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make(dims));
-    std::optional<Tensor> values =
-        collectives.AllocateShared(call->group_key, *call->device, input.dtype(), input.shape());
-    if (!values.has_value()) {
+    Tensor values;
+    if (auto shared = collectives.AllocateShared(call->group_key, *call->device, input.dtype(), input.shape())) {
+      values = std::move(shared->values);
+    } else {
       ASSIGN_OR_RETURN(values, Tensor::Allocate(input.dtype(), input.shape()));
     }
-    if (input.TotalBytes() > 0) std::memcpy(values->raw(), input.raw(), input.TotalBytes());
+    if (input.TotalBytes() > 0) std::memcpy(values.raw(), input.raw(), input.TotalBytes());
     ASSIGN_OR_RETURN(Tensor* const output, c.Allocate(0, shape));
-    call->values = *std::move(values);
+    call->values = std::move(values);
     call->own = *output;
     SetReduction(call);
     return absl::OkStatus();
   }
 };
 
-// The first dimension is divided by the number of members, which is not known before the step.
+// The first dimension is divided by the number of members, if that is a constant.
 absl::Status ReduceScatterShape(ShapeContext& c) {
   const PartialShape& input = c.input(0);
   if (!input.has_rank()) return shapes::Unknown(c);
   if (input.rank() == 0) return InvalidArgument("Shape must be at least rank 1 but is rank 0");
   Dims dims(input.dims().begin(), input.dims().end());
-  dims[0] = PartialShape::kUnknown;
+  const std::optional<Tensor> members = c.Constant(1);
+  const int64_t n = members.has_value() && members->shape().is_scalar() ? members->scalar<int32_t>() : 0;
+  dims[0] = n > 0 && dims[0] >= 0 ? dims[0] / n : PartialShape::kUnknown;
   c.set_output(0, PartialShape(dims));
   return absl::OkStatus();
 }
@@ -60,4 +64,14 @@ Op ReduceScatterV2() {
 const OpRegistration kReduceScatterOp = ReduceScatterV2();
 
 }  // namespace
-}  // namespace thalweg::collective
+}  // namespace collective
+
+Output CollectiveReduceScatter(const Scope& s, Output input, const CollectiveOptions& options,
+                               const CollectiveReduceOptions& reduce) {
+  std::vector<OpInput> inputs = collective::WithKeyInputs(s, {input}, options);
+  inputs.emplace_back(std::vector<Output>());  // no tokens
+  return s.Add("CollectiveReduceScatterV2", std::move(inputs),
+               collective::KeyInputAttrsOf(options, collective::ReduceAttrsOf(reduce)));
+}
+
+}  // namespace thalweg

@@ -143,7 +143,8 @@ TEST(FailedScope, ArrayOps) {
 }
 
 TEST(FailedScope, CollectiveOps) {
-  Try(CollectiveReduce, CollectiveGather, CollectiveEnd, CollectiveBcastSend, CollectiveBcastRecv);
+  Try(CollectiveReduce, CollectiveGather, CollectiveReduceScatter, CollectiveAllToAll, CollectiveBarrier, CollectiveEnd,
+      CollectiveBcastSend, CollectiveBcastRecv);
 }
 
 TEST(FailedScope, DataFlowOps) {
@@ -154,10 +155,11 @@ TEST(FailedScope, DataFlowOps) {
       AccumulatorJoin, AccumulatorLedger, AccumulatorAwaitRound, AccumulatorTakeRound, SparseAccumulatorTakeRound,
       AccumulatorReset, RosterArrive, RosterGeneration, RosterWake, RosterOf, RosterJoin, RosterLeave, RosterExpel,
       RosterMembers, RosterAwaitStep, RosterRelease, RosterCloseSteps, RosterAdvance, RosterAwaitTurn, RosterLead,
-      RosterAwaitEmpty, StackOf, StackPush, StackPop, StackClose, TensorArrayOf, TensorArrayWrite, TensorArrayRead,
-      TensorArrayGather, TensorArrayScatter, TensorArrayConcat, TensorArraySplit, TensorArraySize, TensorArrayClose,
-      WholeFileReader, TextLineReader, FixedLengthRecordReader, TFRecordReader, ReaderRead, ReaderReadUpTo,
-      ReaderNumRecordsProduced, ReaderNumWorkUnitsCompleted, ReaderReset, ReadFile, WriteFile, MatchingFiles);
+      RosterAwaitEmpty, AssembleGroup, StackOf, StackPush, StackPop, StackClose, TensorArrayOf, TensorArrayWrite,
+      TensorArrayRead, TensorArrayGather, TensorArrayScatter, TensorArrayConcat, TensorArraySplit, TensorArraySize,
+      TensorArrayClose, WholeFileReader, TextLineReader, FixedLengthRecordReader, TFRecordReader, ReaderRead,
+      ReaderReadUpTo, ReaderNumRecordsProduced, ReaderNumWorkUnitsCompleted, ReaderReset, ReadFile, WriteFile,
+      MatchingFiles);
 }
 
 TEST(FailedScope, ImageOps) {

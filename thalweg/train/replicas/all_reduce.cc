@@ -9,14 +9,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
+#include "thalweg/cluster/request_id.h"
 #include "thalweg/graph/device_name.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/collective_ops.h"
 #include "thalweg/ops/math_ops.h"
+#include "thalweg/ops/roster_ops.h"
 #include "thalweg/ops/state_ops.h"
 #include "thalweg/train/optimizers/wrapped_optimizer.h"
 #include "thalweg/train/replicas/replica_identity.h"
+#include "thalweg/train/session/wait_backoff.h"
 
 namespace thalweg {
 namespace {
@@ -78,10 +82,28 @@ bool CanReduce(DType dtype) {
          dtype == kInt64;
 }
 
+// The group as nodes of the graph, and what they are fed with.
+struct AllReduceGroup {
+  Output feed;          // with kGoOn: size and key of the group; null if the group is the same for the whole training
+  Tensor size_and_key;  // int32 [2]; set when a session begins
+
+  std::vector<Feed> Feeds() const { return feed ? std::vector<Feed>{{feed, size_and_key}} : std::vector<Feed>(); }
+};
+
+CollectiveOptions KeysOf(const AllReduceOptions& options, const AllReduceGroup& group, int first, size_t i) {
+  return {.group_size = options.workers,
+          .group_key = options.group_key,
+          .instance_key = first + static_cast<int>(i),
+          .group = group.feed};
+}
+
 // Gives all workers the chief's values, and compares them later.
 class AllReduceHook : public Hook {
  public:
-  AllReduceHook(const AllReduceOptions& options, bool is_chief) : options_(options), is_chief_(is_chief) {}
+  AllReduceHook(const AllReduceOptions& options, std::shared_ptr<AllReduceGroup> group, bool is_chief)
+      : options_(options), group_(std::move(group)), is_chief_(is_chief) {}
+
+  void Attach(std::shared_ptr<Interruption> interruption) override { interruption_ = std::move(interruption); }
 
   absl::Status Begin(const Scope& root) override {
     const std::vector<Var> variables = GlobalVariables(root.graph());
@@ -99,7 +121,8 @@ class AllReduceHook : public Hook {
     if (values.empty()) return FailedPrecondition("AllReduce: the graph has no variables");
     const Scope s = root.WithDevice(variables[0].ref.node->device()).SubScope("all_reduce_variables");
     const std::vector<Bucket> buckets = MakeBuckets(values, options_.bucket_bytes);
-    RETURN_IF_ERROR(AddEnd(s, variables[0].ref.node->device()));
+    const std::string& own_device = variables[0].ref.node->device();
+    RETURN_IF_ERROR(group_->feed ? AddAssembly(s, own_device) : AddEnd(s, own_device));
     AddBroadcast(s, variables, values, buckets);
     if (options_.check_every_n_steps > 0) AddCheck(s, variables, values, buckets);
     return s.status();
@@ -109,21 +132,34 @@ class AllReduceHook : public Hook {
   // must begin again, too, to come to the broadcast. All workers count their steps from here.
   absl::Status AfterCreateSession(Session& session) override {
     steps_ = 0;
-    RETURN_IF_ERROR(session.Run(end_others_, {}, {.timeout = kShortStep}).status());
-    const absl::Status status = session.Run({broadcast_}, {}, {.timeout = options_.max_wait}).status();
+    if (group_->feed) {
+      RETURN_IF_ERROR(Assemble(session));
+    } else {
+      RETURN_IF_ERROR(session.Run(end_others_, {}, {.timeout = kShortStep}).status());
+    }
+    const absl::Status status = session.Run({broadcast_}, group_->Feeds(), {.timeout = options_.max_wait}).status();
+    if (status.ok()) began_ = true;
+    if (began_ && IsTaskLost(status)) RETURN_IF_ERROR(AfterTaskLost(status));
     if (!absl::IsDeadlineExceeded(status)) return status;
     return Append(status, absl::StrCat(" (AllReduce: not all ", options_.workers, " workers have begun)"));
   }
 
   absl::StatusOr<StepRequest> BeforeRun(StepContext& context) override {
     ++steps_;
-    return StepRequest{};
+    return StepRequest{.feeds = group_->Feeds()};
+  }
+
+  absl::Status AfterTaskLost(const absl::Status& why) override {
+    if (options_.on_lost_worker != LostWorker::kEnd) return absl::OkStatus();
+    return FailedPrecondition("AllReduce: a worker was lost, which ends the training (on_lost_worker is kEnd): ",
+                              why.message());
   }
 
   // In a step of its own: the updates of this one are over.
   absl::Status AfterRun(StepContext& context, absl::Span<const Tensor>) override {
     if (options_.check_every_n_steps == 0 || steps_ % options_.check_every_n_steps != 0) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const std::vector<Tensor> differs, context.session().Run({differs_.begin(), differs_.end()}));
+    ASSIGN_OR_RETURN(const std::vector<Tensor> differs,
+                     context.session().Run({differs_.begin(), differs_.end()}, group_->Feeds()));
     for (size_t i = 0; i < differs.size(); ++i) {
       if (!differs[i].scalar<bool>()) continue;
       return DataLoss("AllReduce: workers have different values of variable '", names_[i], "' after step ",
@@ -133,9 +169,51 @@ class AllReduceHook : public Hook {
   }
 
  private:
-  CollectiveOptions Keys(int first, size_t i) const {
-    return {
-        .group_size = options_.workers, .group_key = options_.group_key, .instance_key = first + static_cast<int>(i)};
+  CollectiveOptions Keys(int first, size_t i) const { return KeysOf(options_, *group_, first, i); }
+
+  // The chief, task 0 of the worker's job, finds the workers that are there.
+  absl::Status AddAssembly(const Scope& s, const std::string& own_device) {
+    ASSIGN_OR_RETURN(const DeviceName own, DeviceName::Parse(own_device));
+    if (!own.job.has_value() || !own.task.has_value() || *own.task >= options_.workers) {
+      return InvalidArgument("AllReduce: with kGoOn, variables must be on one of the tasks 0 to ", options_.workers - 1,
+                             " of a job, got device '", own_device, "'");
+    }
+    if (is_chief_ != (*own.task == 0)) {
+      return InvalidArgument("AllReduce: with kGoOn, the chief must be task 0 and no other, got ",
+                             is_chief_ ? "a chief" : "a worker that is not the chief", " at '", own_device, "'");
+    }
+    worker_ = *own.task;
+    session_ = Placeholder(s, kInt64, {});
+    again_ = Placeholder(s, kBool, {});
+    assembled_ = AssembleGroup(s.WithDevice(absl::StrCat("/job:", *own.job, "/task:0")), session_, again_,
+                               {.shared_name = absl::StrCat("all_reduce_", options_.group_key),
+                                .worker = worker_,
+                                .workers = options_.workers,
+                                .lost_after = options_.lost_after});
+    barrier_ = CollectiveBarrier(s, Keys(kBroadcastKeys - 1, 0));
+    return s.status();
+  }
+
+  // Waits for the group of this session.
+  absl::Status Assemble(Session& session) {
+    const Tensor number = Tensor::Scalar<int64_t>(NewRequestId());
+    WaitBackoff wait(options_.max_wait, interruption_ == nullptr ? nullptr : &interruption_->waits());
+    for (;;) {
+      ASSIGN_OR_RETURN(
+          const std::vector<Tensor> out,
+          session.Run({assembled_.group, assembled_.missing},
+                      {{session_, number}, {again_, Tensor::Scalar<bool>(began_)}}, {.timeout = kShortStep}));
+      group_->size_and_key = out[0];
+      if (out[0].flat<int32_t>()[0] > 0) break;
+      RETURN_IF_ERROR(wait.Pause(absl::StrCat("AllReduce: for workers ", absl::StrJoin(out[1].flat<int64_t>(), ", "))));
+    }
+    const int size = group_->size_and_key.flat<int32_t>()[0];
+    LOG(INFO) << "AllReduce: " << size << " of " << options_.workers << " workers take part";
+    // A member that has died since then does not come here.
+    const absl::Status there =
+        session.Run({Fetch::Target(barrier_)}, group_->Feeds(), {.timeout = kShortStep}).status();
+    if (!absl::IsDeadlineExceeded(there)) return there;
+    return Unavailable("AllReduce: a worker of the new group is gone: ", there.message());
   }
 
   // Ends what other workers do in sessions from before this one.
@@ -198,8 +276,15 @@ class AllReduceHook : public Hook {
   }
 
   const AllReduceOptions options_;
+  const std::shared_ptr<AllReduceGroup> group_;
   const bool is_chief_;
+  std::shared_ptr<Interruption> interruption_;
+  bool began_ = false;  // this process has been in a group that has got the chief's values
   std::vector<Fetch> end_others_;
+  int64_t worker_ = 0;
+  Output session_, again_;  // with kGoOn: fed when a session begins
+  AssembledGroup assembled_;
+  Output barrier_;
   Output broadcast_;
   std::vector<Output> differs_;     // by variable
   std::vector<std::string> names_;  // names of these
@@ -226,14 +311,22 @@ class AllReduceOptimizer : public WrappedOptimizer {
     for (const GradientAndVar& g : gradients) {
       if (g.gradient) used.push_back(g);
     }
+    if (options_.lost_after < absl::ZeroDuration()) {
+      s.Fail(InvalidArgument("AllReduce: lost_after is ", absl::FormatDuration(options_.lost_after),
+                             ", expected at least 0"));
+    }
     if (!s.ok() || used.empty() || options_.workers == 1) return inner().ApplyGradients(s, gradients, options);
-    Average(s.SubScope("all_reduce"), used);
+    const Scope own = s.SubScope("all_reduce");
+    if (options_.on_lost_worker == LostWorker::kGoOn) {
+      group_->feed = Placeholder(own.WithDevice(used[0].variable.ref.node->device()), kInt32, {2});
+    }
+    Average(own, used);
     return inner().ApplyGradients(s, used, options);
   }
 
   HookList Hooks(bool is_chief) override {
     if (options_.workers == 1) return inner().Hooks(is_chief);
-    return inner().Hooks(is_chief) + HookList{std::make_shared<AllReduceHook>(options_, is_chief)};
+    return inner().Hooks(is_chief) + HookList{std::make_shared<AllReduceHook>(options_, group_, is_chief)};
   }
 
  private:
@@ -253,12 +346,9 @@ class AllReduceOptimizer : public WrappedOptimizer {
     for (size_t b = 0; b < buckets.size() && s.ok(); ++b) {
       std::vector<Output> members;
       for (const size_t i : buckets[b].members) members.push_back(dense[i]);
-      const std::vector<Output> parts =
-          CollectiveReduceBucket(s, members,
-                                 {.group_size = options_.workers,
-                                  .group_key = options_.group_key,
-                                  .instance_key = kGradientKeys + static_cast<int>(b)},
-                                 {.mean = true}, buckets[b].dtype == kFloat ? options_.wire : kInvalid);
+      const std::vector<Output> parts = CollectiveReduceBucket(s, members, KeysOf(options_, *group_, kGradientKeys, b),
+                                                               {.mean = true, .rank_order = options_.rank_order},
+                                                               buckets[b].dtype == kFloat ? options_.wire : kInvalid);
       for (size_t k = 0; k < parts.size(); ++k) {
         gradients[order[buckets[b].members[k]]].gradient = Gradient(parts[k]);
       }
@@ -275,6 +365,7 @@ class AllReduceOptimizer : public WrappedOptimizer {
   }
 
   const AllReduceOptions options_;
+  const std::shared_ptr<AllReduceGroup> group_ = std::make_shared<AllReduceGroup>();  // shared with the hooks
   bool applied_ = false;
 };
 

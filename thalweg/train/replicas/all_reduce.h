@@ -18,7 +18,7 @@
 // bitwise equal: elements are merged in the same order for all.
 //
 // Every worker must run the same steps. When one is lost, or begins a new session, the step of all others
-// ends with an error that names it. All of them then begin a new session with the chief's last checkpoint.
+// ends with an error that names it. AllReduceOptions::on_lost_worker says what happens then.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,13 @@
 
 namespace thalweg {
 
+// What the workers do when one of them is lost: it has died, or hangs, or has begun a new session.
+enum class LostWorker {
+  kWait,  // wait for it, or for one in its place, and go on together from the chief's last checkpoint
+  kGoOn,  // the same for `lost_after`; then go on without it. It takes part again when it comes back
+  kEnd,   // end the training with FAILED_PRECONDITION, which names the worker
+};
+
 // Which workers average their gradients, and how gradients travel.
 struct AllReduceOptions {
   int workers = 1;                  // with the chief
@@ -36,6 +43,13 @@ struct AllReduceOptions {
   // The type in which float gradients travel and are added: kHalf or kBfloat16 halve the bytes between hosts at the
   // price of precision. All workers still apply the same bits. kFloat: no compression.
   DType wire = kFloat;
+  // Add gradients in the order of workers, so that they have the same bits in every run, on whatever hosts and paths:
+  // see CollectiveReduceOptions::rank_order. Without it runs are repeatable as long as workers are on the same hosts.
+  bool rank_order = false;
+  // What the others do when a worker is lost. kGoOn needs the chief, which is task 0: when it is lost, the others wait
+  // for it.
+  LostWorker on_lost_worker = LostWorker::kWait;
+  absl::Duration lost_after = absl::Seconds(10);  // with kGoOn: how long the others wait for a lost worker
   // If not 0: every so many steps, check that the variables of all workers have the same bits.
   // DATA_LOSS, naming a variable, if not.
   int64_t check_every_n_steps = 0;

@@ -32,7 +32,11 @@ class AllReduceTest : public FolderTest {
     int64_t bucket_bytes = 25 << 20;
     DType wire = kFloat;
     int64_t check_every = 1;
-    int64_t begin_again_after = 0;  // worker 1 begins again, once, after so many steps
+    int64_t begin_again_after = 0;  // a worker begins again, once, after so many steps
+    int begins_again = 1;           // which one
+    int64_t dies_after = 0;         // the last worker and its server end after so many steps
+    LostWorker on_lost_worker = LostWorker::kWait;
+    bool rank_order = false;
     // Called after every step, with the worker's session.
     std::function<void(int worker, int64_t step, Session& session, const Var& w)> after_step;
   };
@@ -57,6 +61,9 @@ class AllReduceTest : public FolderTest {
     auto optimizer = AllReduce(Adam({.learning_rate = 0.1f}), {.workers = program.workers,
                                                                .bucket_bytes = program.bucket_bytes,
                                                                .wire = program.wire,
+                                                               .rank_order = program.rank_order,
+                                                               .on_lost_worker = program.on_lost_worker,
+                                                               .lost_after = absl::Milliseconds(300),
                                                                .check_every_n_steps = program.check_every});
     const Var step = GetOrCreateGlobalStep(s);
     const Output train_op = optimizer->Minimize(s, loss, {.global_step = step});
@@ -77,7 +84,11 @@ class AllReduceTest : public FolderTest {
       if (!out.ok()) return result;
       ++result.steps;
       if (program.after_step) program.after_step(worker, result.steps, session->session(), w);
-      if (worker == 1 && result.steps == program.begin_again_after) {
+      if (worker == program.workers - 1 && result.steps == program.dies_after) {
+        cluster_->Stop({"worker", worker});
+        return result;
+      }
+      if (worker == program.begins_again && result.steps == program.begin_again_after) {
         session = Cancelled("begins again");  // closes the session
         Program rest = program;
         rest.begin_again_after = 0;
@@ -95,6 +106,7 @@ class AllReduceTest : public FolderTest {
 
   std::vector<Result> RunAll(const Program& program) {
     TestCluster cluster({{"worker", program.workers}});
+    cluster_ = &cluster;
     std::vector<Result> results(program.workers);
     std::vector<std::thread> threads;
     for (int i = 0; i < program.workers; ++i) {
@@ -104,11 +116,14 @@ class AllReduceTest : public FolderTest {
     for (std::thread& thread : threads) thread.join();
     return results;
   }
+
+  TestCluster* cluster_ = nullptr;
 };
 
 TEST_F(AllReduceTest, WorkersStayBitwiseEqual) {
   for (const int64_t bucket_bytes : {1, 40, 25 << 20}) {
-    const std::vector<Result> results = RunAll({.workers = 3, .bucket_bytes = bucket_bytes});
+    const std::vector<Result> results =
+        RunAll({.workers = 3, .bucket_bytes = bucket_bytes, .rank_order = bucket_bytes == 40});
     for (const Result& result : results) {
       ASSERT_TRUE(result.status.ok()) << result.status;
       EXPECT_EQ(result.values, results[0].values);
@@ -179,27 +194,81 @@ TEST_F(AllReduceTest, AWorkerThatDiffersIsFound) {
 
 // The others wait for it in the middle of their step.
 TEST_F(AllReduceTest, AWorkerBeginsAgain) {
-  for (const int64_t steps : {1, 7}) {
+  struct Case {
+    int worker;
+    int64_t steps;
+    LostWorker on_lost_worker;
+  };
+  for (const auto& [worker, steps, on_lost_worker] :
+       {Case{1, 1, LostWorker::kWait}, Case{1, 7, LostWorker::kWait}, Case{1, 1, LostWorker::kGoOn},
+        Case{1, 7, LostWorker::kGoOn}, Case{0, 7, LostWorker::kWait}, Case{0, 7, LostWorker::kGoOn}}) {
+    SCOPED_TRACE(absl::StrCat("worker ", worker, " after ", steps));
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
-    const std::vector<Result> results = RunAll({.workers = 3, .check_every = 3, .begin_again_after = steps});
+    const std::vector<Result> results = RunAll({.workers = 3,
+                                                .check_every = 3,
+                                                .begin_again_after = steps,
+                                                .begins_again = worker,
+                                                .on_lost_worker = on_lost_worker});
     for (const Result& result : results) {
       ASSERT_TRUE(result.status.ok()) << result.status;
       EXPECT_EQ(result.values, results[0].values);
     }
-    EXPECT_GE(results[0].steps, 10);
+    EXPECT_GE(results[2].steps, 10);
+  }
+}
+
+TEST_F(AllReduceTest, TheOthersGoOnWithoutALostWorker) {
+  const std::vector<Result> results =
+      RunAll({.workers = 3, .last_step = 20, .check_every = 3, .dies_after = 7, .on_lost_worker = LostWorker::kGoOn});
+  ASSERT_TRUE(results[2].status.ok()) << results[2].status;
+  EXPECT_EQ(results[2].steps, 7);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(results[i].status.ok()) << results[i].status;
+    EXPECT_GE(results[i].steps, 20);
+    EXPECT_EQ(results[i].values, results[0].values);
+  }
+  EXPECT_EQ(LatestCheckpoint(folder_).value_or("none"), Path("model.ckpt-20"));
+}
+
+TEST_F(AllReduceTest, ALostWorkerEndsTheTraining) {
+  const std::vector<Result> results =
+      RunAll({.workers = 3, .last_step = 20, .dies_after = 7, .on_lost_worker = LostWorker::kEnd});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(results[i].status)) << results[i].status;
+    EXPECT_THAT(results[i].status.ToString(), HasSubstr("AllReduce: a worker was lost, which ends the training"));
+    EXPECT_THAT(results[i].status.ToString(), HasSubstr("/job:worker/replica:0/task:2"));
+    EXPECT_EQ(results[i].steps, 7);
+  }
+}
+
+TEST_F(AllReduceTest, TheChiefMustBeTaskZeroToGoOn) {
+  for (const int task : {0, 1, 5}) {
+    Graph graph;
+    const Scope s = graph.root().WithDevice(absl::StrCat("/job:worker/task:", task));
+    const Var w = MakeVariable(s, "w", {2});
+    const auto optimizer =
+        AllReduce(GradientDescent({.learning_rate = 0.1f}), {.workers = 2, .on_lost_worker = LostWorker::kGoOn});
+    optimizer->Minimize(s, ReduceSum(s, Square(s, w)));
+    absl::Status status = s.status();
+    for (const auto& hook : optimizer->Hooks(/*is_chief=*/task == 1)) status.Update(hook->Begin(graph.root()));
+    EXPECT_THAT(status.ToString(),
+                HasSubstr(task == 5 ? "must be on one of the tasks 0 to 1" : "the chief must be task 0"));
   }
 }
 
 TEST_F(AllReduceTest, BadOptionsAreErrors) {
   for (const AllReduceOptions& options :
        {AllReduceOptions{.workers = 0}, AllReduceOptions{.workers = 2, .bucket_bytes = 0},
-        AllReduceOptions{.workers = 2, .wire = kInt32}}) {
+        AllReduceOptions{.workers = 2, .wire = kInt32},
+        AllReduceOptions{.workers = 2, .lost_after = -absl::Seconds(1)}}) {
     Graph graph;
     const Scope s = graph.root();
     const Var w = MakeVariable(s, "w", {2});
     AllReduce(GradientDescent({.learning_rate = 0.1f}), options)->Minimize(s, ReduceSum(s, Square(s, w)));
-    EXPECT_THAT(s.status().ToString(), HasSubstr(options.wire == kInt32 ? "cannot travel as int32" : "AllReduce: got"));
+    EXPECT_THAT(s.status().ToString(), HasSubstr(options.wire == kInt32                      ? "cannot travel as int32"
+                                                 : options.lost_after < absl::ZeroDuration() ? "lost_after is -1s"
+                                                                                             : "AllReduce: got"));
   }
 }
 

@@ -89,6 +89,9 @@ class Hook {
   virtual absl::StatusOr<StepRequest> BeforeRun(StepContext& context) { return StepRequest{}; }
   // Called after each step with the results of the hook's own fetches.
   virtual absl::Status AfterRun(StepContext& context, absl::Span<const Tensor> results) { return absl::OkStatus(); }
+  // Called when a step could not run, or its results could not be handled, because a task was lost. An error ends the
+  // training with this error. Otherwise the session is created again.
+  virtual absl::Status AfterTaskLost(const absl::Status& why) { return absl::OkStatus(); }
   // Called when the training has ended without an error. The session is still open.
   virtual absl::Status End(Session& session) { return absl::OkStatus(); }
   // Called before a session closes for any reason: the end, an error or a lost task.

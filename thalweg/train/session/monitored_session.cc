@@ -88,6 +88,7 @@ class MonitoredTrainingSession::State {
       if (absl::IsOutOfRange(last_run_)) stop_ = finished_ = true;
       if (!failed_.ok() || interruption_->requested()) stop_ = true;
       if (options_.master.empty() || !IsTaskLost(last_run_)) return last_run_;
+      RETURN_IF_ERROR(TellHooksOfLoss(last_run_));
       CloseSession().IgnoreError();
       // Workers that hold variables of their own have made this step together, or some of them, or none. All go back to
       // the chief's checkpoint.
@@ -146,7 +147,6 @@ class MonitoredTrainingSession::State {
     const std::vector<std::string> tasks = TasksOf(graph_);
     if (tasks.empty()) return;
     const std::string job = tasks[0].substr(0, tasks[0].find('/', 1));  // "/job:worker"
-    if (options_.config.device_filters.empty()) options_.config.device_filters = {job};
     if (options_.config.collective_leader.empty()) {
       options_.config.collective_leader = absl::StrCat(job, "/replica:0/task:0");
     }
@@ -243,10 +243,18 @@ class MonitoredTrainingSession::State {
   // The step has run; only a new session is needed.
   absl::Status RecoverAfter(const absl::Status& lost) {
     if (lost.ok()) return lost;
+    RETURN_IF_ERROR(TellHooksOfLoss(lost));
     LOG(WARNING) << "A task was lost after the step had run; opening a new session: " << lost;
     CloseSession().IgnoreError();
     const absl::Status opened = OpenUntilReady(/*again=*/true);
     return opened.ok() ? opened : Fail(Append(opened, absl::StrCat(" (after ", lost.message(), ")")));
+  }
+
+  absl::Status TellHooksOfLoss(const absl::Status& why) {
+    for (const auto& hook : hooks_) {
+      if (absl::Status status = hook->AfterTaskLost(why); !status.ok()) return Fail(status);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status CloseSession() {

@@ -34,8 +34,8 @@ struct MonitoredTrainingSessionOptions {
   std::string master;    // target of a server, "grpc://host:port"; "": this process
   bool is_chief = true;  // true in one worker, which initializes, restores and writes the files
   // Every worker has variables of its own and initializes them itself, as AllReduce() needs it.
-  // The chief still restores and writes the files. The session then uses all tasks of the job, and
-  // the first of them leads collectives, unless `config` says otherwise.
+  // The chief still restores and writes the files. The first task of the job leads collectives, unless
+  // `config` says otherwise.
   bool own_variables = false;
   std::string checkpoint_dir;  // folder of the checkpoints; "": none are written or restored
   HookList hooks;              // hooks of this worker
