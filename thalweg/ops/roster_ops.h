@@ -48,6 +48,8 @@ struct RosterJoinResult {
 RosterJoinResult RosterJoin(const Scope& s, Output roster, Output worker, const std::string& task = "");
 Output RosterLeave(const Scope& s, Output roster, Output worker);  // -1: forgets everyone
 Output RosterExpel(const Scope& s, Output roster, Output worker);  // the others go on without it
+// Takes back an expelled worker. False if it has come back by itself or has left.
+Output RosterTakeBack(const Scope& s, Output roster, Output worker);
 struct RosterMembersResult {
   Output worker, present, clock, waits;
 };

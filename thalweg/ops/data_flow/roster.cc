@@ -64,6 +64,14 @@ void Roster::Leave(int64_t worker, bool expelled) {
   WaitList::End(std::move(ended));
 }
 
+bool Roster::TakeBack(int64_t worker) {
+  MutexLock lock(&mutex_);
+  const auto found = members_.find(worker);
+  if (found == members_.end() || !found->second.expelled) return false;
+  JoinLocked(worker);
+  return true;
+}
+
 void Roster::Clear() {
   WaitList::Ended ended;
   {

@@ -49,6 +49,8 @@ class Roster : public Resource, public ReportedResource, public std::enable_shar
   // Removes a worker: the others no longer wait for it. `expelled`: it has not asked for that. A worker that has left
   // is not expelled any more.
   void Leave(int64_t worker, bool expelled = false);
+  // Takes back a worker that was expelled. False if it is not expelled: it has come back by itself, or has left.
+  bool TakeBack(int64_t worker);
   void Clear();  // forgets everyone
   Members members() const;
 

@@ -62,6 +62,13 @@ absl::Status Expel(KernelContext& c) {
   return absl::OkStatus();
 }
 
+absl::Status TakeBack(KernelContext& c) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
+  ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
+  c.set_output(0, Tensor::Scalar<bool>(roster->TakeBack(worker)));
+  return absl::OkStatus();
+}
+
 absl::Status Members(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
   // One snapshot, so that the four columns describe the same moment.
@@ -230,6 +237,11 @@ const OpRegistration kRosterOps[] = {
         .Kernel<JoinKernel>(),
     RosterUser("ThalwegRosterLeave").Input("worker: int64").Shape(shapes::NoOutputs).Compute(Leave),
     RosterUser("ThalwegRosterExpel").Input("worker: int64").Shape(shapes::NoOutputs).Compute(Expel),
+    RosterUser("ThalwegRosterTakeBack")
+        .Input("worker: int64")
+        .Output("was_expelled: bool")
+        .Shape(shapes::Scalar)
+        .Compute(TakeBack),
     RosterUser("ThalwegRosterMembers")
         .Output("worker: int64")
         .Output("present: bool")
@@ -296,6 +308,9 @@ Output RosterLeave(const Scope& s, Output roster, Output worker) {
 }
 Output RosterExpel(const Scope& s, Output roster, Output worker) {
   return s.Add("ThalwegRosterExpel", {roster, worker});
+}
+Output RosterTakeBack(const Scope& s, Output roster, Output worker) {
+  return s.Add("ThalwegRosterTakeBack", {roster, worker});
 }
 RosterMembersResult RosterMembers(const Scope& s, Output roster) {
   Node* const node = s.Add("ThalwegRosterMembers", {roster});

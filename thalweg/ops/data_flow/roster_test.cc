@@ -74,6 +74,19 @@ TEST_F(RosterTest, ReportsWhoTakesPart) {
   EXPECT_FALSE(report().at(2).expelled);
 }
 
+TEST_F(RosterTest, OnlyExpelledWorkersAreTakenBack) {
+  ASSERT_TRUE(roster_->Join(0).ok());
+  EXPECT_FALSE(roster_->TakeBack(0));
+  roster_->Leave(0, /*expelled=*/true);
+  EXPECT_TRUE(roster_->TakeBack(0));
+  EXPECT_TRUE(roster_->members().at(0).present);
+  roster_->Leave(0, /*expelled=*/true);
+  roster_->Leave(0);  // it has noticed, and ends
+  EXPECT_FALSE(roster_->TakeBack(0));
+  EXPECT_FALSE(roster_->members().at(0).present);
+  EXPECT_FALSE(roster_->TakeBack(7)) << "nobody knows it";
+}
+
 TEST(Quorum, NoMoreThanThereAreWorkers) {
   EXPECT_EQ(Quorum(3, 3, 0), 3);
   EXPECT_EQ(Quorum(3, 3, 1), 2);
@@ -250,8 +263,10 @@ TEST(RosterOps, TakePartAndLeave) {
   EXPECT_THAT(m[2].flat<int64_t>(), ElementsAre(0));
   EXPECT_THAT(m[3].flat<int64_t>(), ElementsAre(0));
   EXPECT_TRUE(run({join.had_left})[0].scalar<bool>());
+  EXPECT_FALSE(run({RosterTakeBack(s, roster, worker)})[0].scalar<bool>());
   run({RosterExpel(s, roster, worker)});
   EXPECT_THAT(run({members.present})[0].flat<bool>(), ElementsAre(false));
+  EXPECT_TRUE(run({RosterTakeBack(s, roster, worker)})[0].scalar<bool>());
 }
 
 }  // namespace

@@ -154,12 +154,12 @@ TEST(FailedScope, DataFlowOps) {
       SparseConditionalAccumulator, SparseAccumulatorApplyGradient, SparseAccumulatorTakeGradient, AccumulatorLeave,
       AccumulatorJoin, AccumulatorLedger, AccumulatorAwaitRound, AccumulatorTakeRound, SparseAccumulatorTakeRound,
       AccumulatorReset, RosterArrive, RosterGeneration, RosterWake, RosterOf, RosterJoin, RosterLeave, RosterExpel,
-      RosterMembers, RosterAwaitStep, RosterRelease, RosterCloseSteps, RosterAdvance, RosterAwaitTurn, RosterLead,
-      RosterAwaitEmpty, AssembleGroup, StackOf, StackPush, StackPop, StackClose, TensorArrayOf, TensorArrayWrite,
-      TensorArrayRead, TensorArrayGather, TensorArrayScatter, TensorArrayConcat, TensorArraySplit, TensorArraySize,
-      TensorArrayClose, WholeFileReader, TextLineReader, FixedLengthRecordReader, TFRecordReader, ReaderRead,
-      ReaderReadUpTo, ReaderNumRecordsProduced, ReaderNumWorkUnitsCompleted, ReaderReset, ReadFile, WriteFile,
-      MatchingFiles);
+      RosterTakeBack, RosterMembers, RosterAwaitStep, RosterRelease, RosterCloseSteps, RosterAdvance, RosterAwaitTurn,
+      RosterLead, RosterAwaitEmpty, AssembleGroup, StackOf, StackPush, StackPop, StackClose, TensorArrayOf,
+      TensorArrayWrite, TensorArrayRead, TensorArrayGather, TensorArrayScatter, TensorArrayConcat, TensorArraySplit,
+      TensorArraySize, TensorArrayClose, WholeFileReader, TextLineReader, FixedLengthRecordReader, TFRecordReader,
+      ReaderRead, ReaderReadUpTo, ReaderNumRecordsProduced, ReaderNumWorkUnitsCompleted, ReaderReset, ReadFile,
+      WriteFile, MatchingFiles);
 }
 
 TEST(FailedScope, ImageOps) {

@@ -44,13 +44,12 @@ absl::Status Leave(Session& session, const SyncGraph& g, const Output& how, int6
   return absl::OkStatus();
 }
 
-absl::Status Join(Session& session, const SyncGraph& g, const RosterJoinResult& join, int64_t worker) {
-  ASSIGN_OR_RETURN(const auto was, session.Run({join.was_present, join.had_left}, {{g.member, Worker(worker)}},
-                                               {.timeout = kShortStep}));
-  if (was[1].scalar<bool>()) {
-    RETURN_IF_ERROR(session.Run({g.accumulator_joins}, {{g.member, Worker(worker)}}, {.timeout = kShortStep}).status());
-  }
-  return absl::OkStatus();
+// `how` says whether the worker had left: own_join.had_left or roster_take_back. Returns what it says.
+absl::StatusOr<bool> Join(Session& session, const SyncGraph& g, const Output& how, int64_t worker) {
+  ASSIGN_OR_RETURN(const auto had_left, session.Run({how}, {{g.member, Worker(worker)}}, {.timeout = kShortStep}));
+  if (!had_left[0].scalar<bool>()) return false;
+  RETURN_IF_ERROR(session.Run({g.accumulator_joins}, {{g.member, Worker(worker)}}, {.timeout = kShortStep}).status());
+  return true;
 }
 
 // The workers of the roster, and whether they are present: have joined and not left.
@@ -312,11 +311,17 @@ class Aggregation {
       if (Leave(session_, g, g.roster_expel, worker).ok()) expelled_[worker] = last_step(worker);
     }
     for (auto it = expelled_.begin(); it != expelled_.end();) {
-      if (last_step(it->first) <= it->second || !Join(session_, g, g.roster_join, it->first).ok()) {
+      if (last_step(it->first) <= it->second) {
         ++it;
         continue;
       }
-      LOG(INFO) << "worker " << it->first << " is back";
+      // A worker with a new session has come back by itself, and may have left again.
+      const absl::StatusOr<bool> taken_back = Join(session_, g, g.roster_take_back, it->first);
+      if (!taken_back.ok()) {
+        ++it;
+        continue;
+      }
+      if (*taken_back) LOG(INFO) << "worker " << it->first << " is back";
       it = expelled_.erase(it);
     }
   }
@@ -373,7 +378,7 @@ class SyncHook final : public Hook {
   absl::Status AfterCreateSession(Session& session) override {
     const SyncGraph& g = *graph_;
     BeforeCloseSession(session);
-    RETURN_IF_ERROR(Join(session, g, g.own_join, g.worker));
+    RETURN_IF_ERROR(Join(session, g, g.own_join.had_left, g.worker).status());
     if (is_chief_) RETURN_IF_ERROR(values_are_new_ ? BeginRounds(session) : CompleteRound(session));
     if (!is_chief_) RETURN_IF_ERROR(AwaitRounds(session));
     RETURN_IF_ERROR(RunShort(session, {g.local_init}));

@@ -31,10 +31,9 @@ struct SyncGraph {
   Output rounds_begun;  // waits until the chief has begun
   Output close_steps;
 
-  Output member;                 // fed: the worker to which the following operations apply
-  RosterJoinResult own_join;     // joins this worker
-  RosterJoinResult roster_join;  // joins worker `member`
-  Output roster_leave, roster_expel;
+  Output member;              // fed: the worker to which the following operations apply
+  RosterJoinResult own_join;  // joins this worker
+  Output roster_leave, roster_expel, roster_take_back;
   Output accumulator_joins, accumulator_leaves;
   RosterMembersResult members;
   Output await_empty;  // waits until everyone has left

@@ -229,9 +229,9 @@ void SyncReplicasOptimizer::BuildMembership(const Scope& at_step, Output roster,
   SyncGraph& g = *graph_;
   g.member = Placeholder(at_step.WithOpName("member"), kInt64, Shape());
   g.own_join = RosterJoin(at_step, roster, g.member, task);
-  g.roster_join = RosterJoin(at_step, roster, g.member);
   g.roster_leave = RosterLeave(at_step, roster, g.member);
   g.roster_expel = RosterExpel(at_step, roster, g.member);
+  g.roster_take_back = RosterTakeBack(at_step, roster, g.member);
   g.members = RosterMembers(at_step.WithOpName("members"), roster);
   g.await_empty = RosterAwaitEmpty(at_step, roster);
   std::vector<Output> joins, leaves;
