@@ -212,7 +212,7 @@ class SparseCrossKernel final : public Kernel {
     if (buckets.rank() != 0) return InvalidArgument("num_buckets should be a scalar. Received: ", buckets.shape());
     if (strong.rank() != 0) return InvalidArgument("strong_hash should be a scalar. Received: ", strong.shape());
     if (salt.rank() != 1 || salt.dim(0) != 2) {
-      return InvalidArgument("salt should be a vector of 2 elements. Received: ", salt.shape());
+      return InvalidArgument("Input \"salt\" must have length 2 but has length ", salt.num_elements());
     }
     rule->buckets = buckets.scalar<int64_t>();
     if (rule->buckets < 0) return InvalidArgument("num_buckets must be >= 0, got ", rule->buckets);
@@ -225,8 +225,7 @@ class SparseCrossKernel final : public Kernel {
   absl::StatusOr<int64_t> ReadColumns(KernelContext& c, const Rule& rule, std::vector<Column>* columns) const {
     const int n = static_cast<int>(sparse_), after = HasAttrs(form_) ? 0 : form_ == Form::kV2 ? 1 : 3;
     const int dense = c.num_inputs() - after - 3 * n;
-    if (n + dense == 0) return InvalidArgument("There must be at least one column");
-    int64_t rows = -1;
+    int64_t rows = n + dense == 0 ? 0 : -1;
     const auto add = [&](const Tensor& values, bool sparse, int64_t count) -> absl::Status {
       if (rows >= 0 && count != rows) return InvalidArgument("Expected batch size ", rows, " got ", count);
       RETURN_IF_ERROR(CheckRows(count, n + dense));
@@ -241,9 +240,12 @@ class SparseCrossKernel final : public Kernel {
       return absl::OkStatus();
     };
     for (int i = 0; i < n; ++i) {
-      const Tensor& values = c.input(n + i);
-      ASSIGN_OR_RETURN(const SparseValue x,
-                       SparseValue::Make(c.input(i), values, c.input(2 * n + i), SparseValue::kUnordered));
+      const Tensor &values = c.input(n + i), &shape = c.input(2 * n + i);
+      if (shape.rank() != 1) {
+        return InvalidArgument("Input shapes should be a vector but received shape ", shape.shape(), " at position ",
+                               i);
+      }
+      ASSIGN_OR_RETURN(const SparseValue x, SparseValue::Make(c.input(i), values, shape, SparseValue::kUnordered));
       if (x.rank() != 2) return InvalidArgument("Expected D2 of index to be 2 got ", x.rank(), " at position ", i);
       RETURN_IF_ERROR(add(values, true, x.dims[0]));
       for (int64_t k = 0; k < x.count(); ++k) columns->back().rows[x.row(k)[0]].push_back(k);
@@ -337,7 +339,9 @@ class RaggedCrossKernel final : public Kernel {
       return InvalidArgument("tf.ragged.cross only supports inputs with rank=2, got ragged values of shape ",
                              values.shape());
     }
-    ASSIGN_OR_RETURN(const std::vector<int64_t> ends, ReadSplits(splits, values.dim(0)));
+    const absl::StatusOr<std::vector<int64_t>> read = ReadSplits(splits, values.dim(0));
+    if (!read.ok()) return InvalidArgument("Invalid RaggedTensor: ", read.status().message());
+    const std::vector<int64_t>& ends = *read;
     RETURN_IF_ERROR(AddColumn(values, false, static_cast<int64_t>(ends.size()) - 1, columns));
     for (size_t r = 0; r + 1 < ends.size(); ++r) {
       for (int64_t k = ends[r]; k < ends[r + 1]; ++k) columns->back().rows[r].push_back(k);

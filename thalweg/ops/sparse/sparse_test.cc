@@ -166,5 +166,41 @@ TEST(SparseTest, TheGradientOfASumWantsMatrices) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << result.status();
 }
 
+TEST(SparseCrossTest, NoColumnsHaveNoCrosses) {
+  const std::vector<Tensor> none;
+  const auto y = RunOp("SparseCrossV2", {none, none, none, none, Tensor::Scalar<std::string>("_")}, {{"N", 0}});
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_EQ((*y)[0].shape(), Shape({0, 2}));
+  ExpectTensor((*y)[2], Tensor::Vector<int64_t>({0, 0}));
+}
+
+// TensorFlow's own tests look for these words.
+TEST(SparseCrossTest, ErrorsSayWhichInputIsWrong) {
+  const Tensor words = Tensor::Of<std::string>({1, 1}, {"a"});
+  const auto salted =
+      RunOp("SparseCrossHashed",
+            {std::vector<Tensor>{}, std::vector<Tensor>{}, std::vector<Tensor>{}, std::vector<Tensor>{words},
+             Tensor::Scalar<int64_t>(5), Tensor::Scalar<bool>(false), Tensor::Vector<int64_t>({1, 2, 3})},
+            {{"N", 0}});
+  EXPECT_THAT(salted.status().message(), testing::HasSubstr("Input \"salt\" must have length 2 but has length 3"));
+  const auto shaped = RunOp("SparseCrossV2", {std::vector<Tensor>{Tensor::Of<int64_t>({1, 2}, {0, 0})},
+                                              std::vector<Tensor>{Tensor::Vector<std::string>({"a"})},
+                                              std::vector<Tensor>{Tensor::Scalar<int64_t>(2)}, std::vector<Tensor>{},
+                                              Tensor::Scalar<std::string>("_")});
+  EXPECT_THAT(shaped.status().message(), testing::HasSubstr("Input shapes should be a vector but received shape []"));
+  const auto ragged = RunOp(
+      "RaggedCross",
+      {std::vector<Tensor>{Tensor::Vector<std::string>({"a"})}, std::vector<Tensor>{Tensor::Vector<int64_t>({0, 2})},
+       std::vector<Tensor>{}, std::vector<Tensor>{}, std::vector<Tensor>{}, std::vector<Tensor>{}},
+      {{"Nsparse", 0},
+       {"input_order", "R"},
+       {"hashed_output", false},
+       {"num_buckets", 0},
+       {"hash_key", 0},
+       {"out_values_type", kString},
+       {"out_row_splits_type", kInt64}});
+  EXPECT_THAT(ragged.status().message(), testing::HasSubstr("Invalid RaggedTensor: "));
+}
+
 }  // namespace
 }  // namespace thalweg
