@@ -31,13 +31,19 @@ class OneProcess final : public Collectives {
  public:
   std::string Describe() const override { return "collectives of a test"; }
 
-  std::optional<Tensor> AllocateShared(int32_t, const Device&, DType dtype, const Shape& shape) override {
+  // The first half of the elements is the member's own.
+  std::optional<SharedValues> AllocateShared(int32_t, const Device&, DType dtype, const Shape& shape) override {
     if (!shares_memory) return std::nullopt;
     shared.emplace_back(dtype, shape);
-    return shared.back();
+    return SharedValues{shared.back(), 0, shape.num_elements() / 2};
   }
   void Run(CollectiveCall call, Cancellation& cancellation, Done done) override {
     calls.push_back(call);
+    for (const CollectiveCall::Apart& apart : call.apart) {
+      const int64_t bytes = apart.elements.TotalBytes();
+      std::memcpy(Bytes(call.values) + apart.begin * (bytes / apart.elements.num_elements()), apart.elements.raw(),
+                  bytes);
+    }
     const auto key = std::make_tuple(call.group_key, call.instance_key, call.frame, call.iteration);
     auto& group = groups_[key];
     auto& member = group[call.device->name()];
@@ -49,8 +55,9 @@ class OneProcess final : public Collectives {
     const auto id = cancellation.Register([member = member](const absl::Status& why) { member->done(why); });
     if (!id.has_value()) member->done(cancellation.status());
   }
-  void End(int32_t group_key, int32_t first, int32_t last, const std::string& why) override {
-    ended = absl::StrCat("group ", group_key, ", instances ", first, " to ", last, ": ", why);
+  void End(const EndCollectives& which) override {
+    ended = absl::StrCat("group ", which.group_key, ", instances ", which.first_instance, " to ", which.last_instance,
+                         ": ", which.why);
   }
 
   bool shares_memory = false;
@@ -80,6 +87,7 @@ class OneProcess final : public Collectives {
     switch (first.kind) {
       case CollectiveKind::kReduce:
       case CollectiveKind::kReduceScatter:
+      case CollectiveKind::kBarrier:
         for (int64_t i = 1; i < n; ++i) {
           first.merge(first.values.raw(), calls[i]->values.raw(), first.values.num_elements());
         }
@@ -233,6 +241,8 @@ TEST_F(CollectiveKernelsTest, ResultsLieInSharedMemoryIfThereIsSome) {
   const Tensor sum = RunSame("CollectiveReduce", x, y, Reduction("Add"));
   ExpectTensor(sum, Tensor::Vector<float>({4, 7}));
   EXPECT_TRUE(sum.SharesBufferWith(process_->shared[0]));
+  ASSERT_EQ(process_->calls[0].apart.size(), 1) << "the member's own elements are not copied";
+  EXPECT_TRUE(process_->calls[0].apart[0].elements.SharesBufferWith(x));
   process_->shared.clear();
   const Tensor all = RunSame("CollectiveGather", x, y, Keys({{"shape", PartialShape()}}));
   ExpectTensor(all, Tensor::Vector<float>({1, 2, 3, 5}));
