@@ -47,7 +47,7 @@ FAILURES = {
         "Collectives.AStoppedLeaderIsNamed",  # requests to the leader of a collective
     ],
     "a task that hung resumes": "FencingTest.AStepThatWasGivenUpIsNotAppliedLater",
-    "a task was restarted": "MonitoredSessionTest.RecoversFromTheLastCheckpoint",
+    "a task was restarted": "MonitoredSessionRecovery.RecoversFromTheLastCheckpoint",
     "a kernel or a save takes long": "PeerHealthTest.APeerThatAnswersIsAlive",
     "a step waits for 10 s": "LocalWorkerTest.ALongWaitIsTold",
     "the server of a client's session hangs": "HangTest.AClientHearsThatItsServerHangs",

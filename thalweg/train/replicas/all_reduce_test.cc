@@ -35,6 +35,8 @@ class AllReduceTest : public FolderTest {
     int64_t begin_again_after = 0;  // a worker begins again, once, after so many steps
     int begins_again = 1;           // which one
     int64_t dies_after = 0;         // the last worker and its server end after so many steps
+    // Much longer than the others need to hear that a worker begins again.
+    absl::Duration lost_after = absl::Seconds(30);
     LostWorker on_lost_worker = LostWorker::kWait;
     bool rank_order = false;
     // Called after every step, with the worker's session.
@@ -63,7 +65,7 @@ class AllReduceTest : public FolderTest {
                                                                .wire = program.wire,
                                                                .rank_order = program.rank_order,
                                                                .on_lost_worker = program.on_lost_worker,
-                                                               .lost_after = absl::Milliseconds(300),
+                                                               .lost_after = program.lost_after,
                                                                .check_every_n_steps = program.check_every});
     const Var step = GetOrCreateGlobalStep(s);
     const Output train_op = optimizer->Minimize(s, loss, {.global_step = step});
@@ -219,8 +221,12 @@ TEST_F(AllReduceTest, AWorkerBeginsAgain) {
 }
 
 TEST_F(AllReduceTest, TheOthersGoOnWithoutALostWorker) {
-  const std::vector<Result> results =
-      RunAll({.workers = 3, .last_step = 20, .check_every = 3, .dies_after = 7, .on_lost_worker = LostWorker::kGoOn});
+  const std::vector<Result> results = RunAll({.workers = 3,
+                                              .last_step = 20,
+                                              .check_every = 3,
+                                              .dies_after = 7,
+                                              .lost_after = absl::Seconds(3),
+                                              .on_lost_worker = LostWorker::kGoOn});
   ASSERT_TRUE(results[2].status.ok()) << results[2].status;
   EXPECT_EQ(results[2].steps, 7);
   for (int i = 0; i < 2; ++i) {
