@@ -143,7 +143,9 @@ class Cluster:
         for process in self.processes:
             self.answer(process)
         self.ask(self.workers[0], "init")
-        self.all("steps 0.5")
+        # The first steps find out what is sent, and touch new memory.
+        for _ in range(5):
+            self.all("steps 0.1")
 
     @staticmethod
     def answer(process):

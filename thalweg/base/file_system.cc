@@ -25,6 +25,8 @@ namespace {
 
 constexpr size_t kBufferBytes = 64 << 10;
 constexpr size_t kReadAtOnce = size_t{1} << 30;  // read(2) takes less than 2 GB
+// A large file goes to the disk in pieces of this size while the next ones are written, not all of it in Sync().
+constexpr int64_t kWriteBackBytes = int64_t{8} << 20;
 
 // The file system takes about 0.2 s to free the blocks of a file of 1 GB.
 constexpr int64_t kLargeFile = int64_t{64} << 20;
@@ -87,6 +89,11 @@ class PosixWritableFile final : public WritableFile {
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) return failure_ = FileError("write", path_, errno);
       data.remove_prefix(written);
+      unsent_ += written;
+    }
+    if (unsent_ >= kWriteBackBytes) {
+      sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE);  // only begins: Sync() reports errors
+      unsent_ = 0;
     }
     return absl::OkStatus();
   }
@@ -94,6 +101,7 @@ class PosixWritableFile final : public WritableFile {
   const std::string path_;
   int fd_;  // -1 once closed
   std::string buffer_;
+  int64_t unsent_ = 0;    // bytes since the system was asked to write back
   absl::Status failure_;  // the first one: the file has a hole from there on
 };
 

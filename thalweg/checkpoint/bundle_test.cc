@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/checkpoint/bundle.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 
@@ -76,6 +77,17 @@ TEST_F(BundleTest, GivesBackWhatItGot) {
 }
 
 // A wrong path is not taken for a new one.
+TEST_F(BundleTest, LargeTensorsAreWrittenInPieces) {
+  Tensor large(kInt32, {2'500'000});  // 10 MB: pieces of the checksum, of the file, and a rest
+  const absl::Span<int32_t> elements = large.flat<int32_t>();
+  for (size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<int32_t>(7919 * i);
+  ASSERT_TRUE(Write("c", {{"large", large}, {"next", Tensor::Scalar(5)}}).ok());
+  const absl::StatusOr<Tensor> read = Read("c", "large");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(std::ranges::equal(read->flat<int32_t>(), elements));
+  EXPECT_EQ(Text("c", "next"), Tensor::Scalar(5).ToString());
+}
+
 TEST_F(BundleTest, MakesOneFolderButNotThoseAboveIt) {
   EXPECT_TRUE(Write("new/a", {{"x", Tensor::Scalar<float>(1)}}).ok());
   const absl::Status status = Write("no/such/a", {{"x", Tensor::Scalar<float>(1)}});

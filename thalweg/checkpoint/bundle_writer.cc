@@ -15,6 +15,9 @@ namespace {
 
 constexpr int kWrittenVersion = 1;
 
+// Bytes that are in the processor's cache when they are written, because their checksum has just been computed.
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
 template <typename T>
 absl::string_view BytesOf(const T& value) {
   return absl::string_view(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -32,9 +35,14 @@ absl::StatusOr<std::unique_ptr<BundleWriter>> BundleWriter::Create(FileSystem& f
 }
 
 absl::Status BundleWriter::Write(absl::string_view bytes) {
-  crc_ = ExtendCrc32c(crc_, bytes.data(), bytes.size());
   size_ += static_cast<int64_t>(bytes.size());
-  return data_->Append(bytes);
+  while (!bytes.empty()) {
+    const absl::string_view piece = bytes.substr(0, kPieceBytes);
+    crc_ = ExtendCrc32c(crc_, piece.data(), piece.size());
+    RETURN_IF_ERROR(data_->Append(piece));
+    bytes.remove_prefix(piece.size());
+  }
+  return absl::OkStatus();
 }
 
 // The lengths (varints), a checksum of them, and the bytes of all strings. Into
