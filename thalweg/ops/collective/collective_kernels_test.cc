@@ -24,7 +24,6 @@ namespace thalweg {
 namespace {
 
 using absl::StatusCode;
-using testing::ElementsAre;
 
 // Computes a collective when all members have come. Ranks are in the order of the devices' names.
 class OneProcess final : public Collectives {
