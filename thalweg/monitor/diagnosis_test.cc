@@ -455,6 +455,16 @@ TEST(StatusText, LinesAreCutBetweenCharacters) {
             "a\xc3\xa4");
 }
 
+TEST(StatusText, LongLinesAreWrappedAtSpaces) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(WrapToColumns("stuck: ps 0", 30), ElementsAre("stuck: ps 0"));
+  EXPECT_THAT(WrapToColumns("stuck: worker 1 does not answer (its process is stopped)", 24),
+              ElementsAre("stuck: worker 1 does not", "  answer (its process is", "  stopped)"));
+  const std::string word(50, 'x');
+  EXPECT_THAT(WrapToColumns(word, 20),
+              ElementsAre(word.substr(0, 20), "  " + word.substr(0, 18), "  " + word.substr(0, 12)));
+}
+
 TEST(PrometheusText, EscapesLabelsAndAddsUpBuckets) {
   TaskMonitor monitor("/job:worker/replica:0/task:0");
   monitor.AddStep({.step_id = 1, .whole = true, .trains = true, .start_nanos = 0, .end_nanos = 20'000});
