@@ -238,6 +238,19 @@ class TrainingJobTest(unittest.TestCase):
         self.assertEqual(len(families), len(set(families)))
         for name, kind in families:
             self.assertEqual(kind == "counter", name.endswith("_total"), name)
+        # Every task has the numbers of its part of the training.
+        for name in self.job.addresses:
+            text += self.job.get("metrics", name)
+        for series in ('thalweg_global_step{task="ps \\d"}', 'thalweg_step_seconds_count{task="worker 1",phase="wait"}',
+                       'thalweg_step_seconds_count{task="ps 1",phase="compute"}', 'thalweg_wait_seconds_total{task="worker 1",on="ps 0"}',
+                       'thalweg_transfer_bytes_total{src="worker 1",dst="ps 0",path="[a-z ]+"}',
+                       'thalweg_gradients_total{task="ps 0",worker="worker 1",result="accepted"}',
+                       'thalweg_variable_bytes{task="ps 1"}', 'thalweg_calls_total{task="ps 0",method="[^"]+",code="OK"}',
+                       'thalweg_sessions{task="worker 1",role="master"}', 'process_threads', 'thalweg_learning_rate{task="ps \\d"}'):
+            values = re.findall(r"(?m)^%s (\S+)$" % series.replace("{", "\\{").replace("}", "\\}"), text)
+            self.assertGreater(max(map(float, values), default=-1), 0, series)
+        for result in ("stale", "dropped"):
+            self.assertIn('thalweg_gradients_total{task="ps 0",worker="worker 1",result="%s"}' % result, text)
         stamp = float(re.search(r"(?m)^thalweg_last_step_timestamp_seconds\{.*\} (\S+)$", text).group(1))
         self.assertLess(abs(time.time() - stamp), 60)
 
@@ -259,6 +272,9 @@ class TrainingJobTest(unittest.TestCase):
             with open(file) as trace:
                 events = json.load(trace)["traceEvents"]
         names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+        # All are on the clock of the task that was asked, as far as that is known.
+        for name in names.values():
+            self.assertRegex(name, r"^\w+ \d \(clock offset -?\d+ us, \+- \d+ us\)$")
         self.assertEqual(sorted(re.match(r"\w+ \d", name).group(0) for name in names.values()),
                          sorted(self.job.addresses))
         tasks_of = {}

@@ -12,13 +12,14 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 
 import grpc
 import tensorflow as tf
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from ports import free_ports  # noqa: E402
-from program_testlib import Process  # noqa: E402
+from program_testlib import JobTest, Process  # noqa: E402
 
 THALWEG = os.path.join(os.environ["THALWEG_BIN"], "thalweg")
 LIMIT = 60
@@ -109,7 +110,7 @@ class MemoryGroup:
             with open(os.path.join(own, "cgroup.subtree_control")) as file:
                 if "memory" not in file.read().split():
                     raise OSError(own + " does not limit the memory of groups below it")
-        return own, *names
+        return (own, *names)
 
     def add(self, pid):
         self.write(os.path.join(self.folder, "cgroup.procs"), pid)
@@ -146,7 +147,8 @@ class ScriptTest(unittest.TestCase):
         port = free_ports(1)[0]
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        program = Process("observed.py", "--port=%d" % port, env={"THALWEG_FLIGHT_FOLDER": folder.name})
+        program = Process("observed.py", "--port=%d" % port, flags=("--log_format=json",),
+                          env={"THALWEG_FLIGHT_FOLDER": folder.name})
         self.addCleanup(program.kill)
         self.assertTrue(program.wait_for("trained"), program.output)
         task = wait_for(lambda: status_of("localhost:%d" % port)["worker 0"], "status")
@@ -157,11 +159,73 @@ class ScriptTest(unittest.TestCase):
         wait_for(lambda: any(s["name"] == "observed_loss" and s["values"]
                              for s in status_of("localhost:%d" % port)["worker 0"]["scalars"]), "value of the summary")
         program.send_signal(signal.SIGUSR1)
-        dump = wait_for(lambda: re.search(r"was asked for its flight recorder: (\S+)\.json\n", program.output),
+        dump = wait_for(lambda: re.search(r"was asked for its flight recorder: (\S+)\.json\"", program.output),
                         "dump of the recorder").group(1)
         with open(dump + ".trace.json") as file:
             self.assertGreater(len(json.load(file)["traceEvents"]), 20)
         self.assertTrue(program.is_running())
+        # Its server logs as the command line says.
+        logged = [json.loads(line) for line in program.output.splitlines() if line.startswith("{")]
+        self.assertTrue(logged, program.output)
+        self.assertIn("worker 0", [line.get("task") for line in logged])
+        self.assertNotRegex(program.output, r"(?m)^[IWE]\d{4} [\d:.]+ ")
+
+
+class TrainingJobTest(JobTest):
+    """One parameter server and two workers of TensorFlow, which train synchronously under `thalweg python`."""
+
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        hosts = self.cluster(1, 2)
+        self.ps = hosts[0].split("=")[1]
+        args = ("--is_sync", "--steps=10000000", "--checkpoint_dir=" + os.path.join(self.folder, "checkpoints"))
+        env = {"THALWEG_FLIGHT_FOLDER": self.folder}
+        self.start_job("distributed_mnist.py", hosts, "ps", 1, *args, env=env)
+        self.workers = self.start_job("distributed_mnist.py", hosts, "worker", 2, *args, env=env)
+        for worker in self.workers:
+            self.assertTrue(worker.wait_for("Train step"), worker.output)
+
+    def why(self):
+        done = subprocess.run([THALWEG, "why", self.ps], stdout=subprocess.PIPE, timeout=30, text=True)
+        return done.returncode, done.stdout
+
+    def test_what_the_job_does_and_who_holds_it_up(self):
+        def told():
+            job = status_of(self.ps)
+            ps, workers = job["ps 0"], [job["worker 0"], job["worker 1"]]
+            seconds = [{p["phase"] + p["on"]: p["seconds"] for p in w["phases"]} for w in workers]
+            return (all(w["steps"] > 20 and w["steps_per_second"] > 0 and any(s["values"] for s in w["scalars"]) for w in workers) and
+                    all(s["compute"] > 0 and s.get("waitps 0", 0) > 0 for s in seconds) and
+                    all(any(t["peer"] == "ps 0" and t["sent_bytes"] > 1e6 and t["received_bytes"] > 1e3 for t in w["traffic"])
+                        for w in workers) and
+                    ps["global_step"] > 20 and ps["variable_bytes"] > 1e6 and ps["has_learning_rate"] and
+                    {g["worker"] for g in ps["gradients"] if g["accepted"] > 0} == {"worker 0", "worker 1"} and
+                    sum(ps["staleness"]) > 0 and workers[0]["checkpoint"] and job)
+        job = wait_for(told, "complete status")
+        self.assertRegex(job["worker 0"]["checkpoint"]["path"], r"/model\.ckpt-\d+$")
+        self.assertEqual(job["worker 1"]["stop_step"], 10000000)
+        with urllib.request.urlopen(job["ps 0"]["http"] + "metrics", timeout=10) as reply:
+            self.assertRegex(reply.read().decode(),
+                             r'(?m)^thalweg_gradients_total{task="ps 0",worker="worker 1",result="accepted"} [1-9]')
+        path = os.path.join(self.folder, "trace.json")
+        subprocess.run([THALWEG, "trace", self.ps, "--steps", "20", "-o", path], check=True, timeout=30, stdout=subprocess.DEVNULL)
+        with open(path) as file:
+            slices = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+        tasks_of = {}
+        for event in slices:
+            tasks_of.setdefault(event["args"]["step_id"], set()).add(event["pid"])
+        self.assertGreaterEqual(max(map(len, tasks_of.values())), 2)
+
+        # The script of a worker hangs outside of its steps, and its server still answers.
+        self.workers[1].send_signal(signal.SIGSTOP)
+        text = wait_for(lambda: re.search(r"stuck: .*waits for a gradient of worker 1 for step \d+.*", self.why()[1]),
+                        "worker whose gradient is missing").group(0)
+        self.assertIn("worker 1 runs no step (its program is busy outside of steps)", text)
+        self.workers[1].send_signal(signal.SIGCONT)
+        wait_for(lambda: self.why()[0] == 0, "end of the fault")
 
 
 class WhyTest(unittest.TestCase):

@@ -162,7 +162,11 @@ class PageTest(unittest.TestCase):
         wait_for(lambda: "worker 1" in page.text("#gradients"), "gradients of worker 1")
         wait_for(lambda: page.text("#learning-rate") == "0.0001", "the learning rate")
         wait_for(lambda: re.search(r"\d", page.text("#left")), "the time left")
-        wait_for(lambda: "read back without damage" in page.text("#checkpoints"), "a verified checkpoint")
+        self.check_checkpoint(page)
+        self.check_gradients(job, page)
+        self.assertRegex(self.cell(page, "worker 0", "memory"), r"^\d+ MB of [\d.]+ GB$")
+        self.assertRegex(self.cell(page, "worker 0", "cores"), r"^\d\.\d$")
+        self.assertRegex(self.cell(page, "ps 0", "variables"), r"^[\d.]+ MB$")
         # Labels of the traffic do not cover each other.
         wait_for(lambda: page.run("document.querySelectorAll('#picture .speed').length") > 1, "labels of the traffic")
         self.assertEqual(page.run("""(() => {
@@ -199,11 +203,70 @@ class PageTest(unittest.TestCase):
         wait_for(lambda: "not answering" in page.text("#tasks tr[data-task='worker 1']"), "the stopped worker")
         wait_for(lambda: "Stuck: worker 1 does not answer" in page.text("#findings"), "the finding")
         wait_for(lambda: page.text("#up") == "3 of 4", "three tasks")
+        # Where the process is, and who waits for it.
+        where = "process %d, %s" % (job.processes["worker 1"].pid, job.addresses["worker 1"])
+        self.assertIn(where, self.cell(page, "worker 1", "state"))
+        self.assertIn("at %s (process %d)" % (job.addresses["worker 1"], job.processes["worker 1"].pid), page.text("#findings"))
+        arrows = "[...document.querySelectorAll('#picture .wait-arrow')].map(a => a.textContent)"
+        wait_for(lambda: any(re.match(r"ps \d waits for worker 1, since \d", a) for a in page.run(arrows)), "who waits in the picture")
+        self.assertIn("waits", page.run("document.querySelector('#picture .waiting').textContent"))
         self.assertIn("worker 1 does not answer", page.run("document.getElementById('announced').textContent"))
         # A blocked job has no time left, and its problem stands first.
         wait_for(lambda: page.text("#left") == "stuck", "no time left")
         wait_for(lambda: page.text("#rate") == "0", "no rate")
         self.assertEqual(page.run("document.querySelector('#tasks tbody tr').dataset.task"), "worker 1")
+        # If its own task does not answer any more, the page says that it shows old numbers.
+        self.assertEqual(page.text("#live"), "● live")
+        job.kill("ps 0")
+        wait_for(lambda: re.match(r"✖ no answer for \d+ s", page.text("#live")), "old numbers")
+        self.assertEqual(page.run("document.body.className"), "stale")
+
+    def cell(self, page, task, column):
+        return page.run("""[...document.querySelector('#tasks tr[data-task="%s"]').cells].find(
+            c => c.dataset.label === "%s").innerText""" % (task, column)).replace("\n", " ")
+
+    def check_checkpoint(self, page):
+        facts = wait_for(lambda: re.search(
+            r"^path\s+(\S+)\s+saved\s+by worker 0, (.+) ago\s+took\s+(.+)\s+size\s+(.+)\s+read back\s+(.*without damage)$",
+            page.text("#checkpoints")), "a verified checkpoint")
+        self.assertRegex(facts.group(1), r"/checkpoints/model\.ckpt-\d+$")
+        self.assertRegex(facts.group(2), r"^(less than 1|[\d.]+) (s|min)$")
+        self.assertRegex(facts.group(3), r"^[\d.]+ m?s$")
+        self.assertRegex(facts.group(4), r"^[\d.]+ MB$|^not known yet$")
+        self.assertRegex(page.text("#checkpoint"), r"^(less than 1|[\d.]+) (s|min) ago$")
+
+    def check_gradients(self, job, page):
+        """The numbers lie between those of the status before and after."""
+        def accepted():
+            return sum(g["accepted"] for task in job.status().values() for g in task["gradients"] if g["worker"] == "worker 0")
+
+        def fresh():
+            return sum(task["staleness"][0] for task in job.status().values() if task["staleness"])
+
+        def shown():
+            found = re.search(r"worker 0\s+([\d,]+)\s+\d+\s+\d+", page.text("#gradients"))
+            return found and number(found.group(1))
+
+        def shown_fresh():
+            label = page.run("(document.querySelector('#staleness svg') || document.body).getAttribute('aria-label') || ''")
+            found = re.match(r"(\d+) gradients 0 steps old, \d+ gradients 1 steps old", label)
+            return found and int(found.group(1))
+        for status, on_page in ((accepted, shown), (fresh, shown_fresh)):
+            least = wait_for(status, "gradients")
+            value = wait_for(lambda: (on_page() or 0) >= least and on_page(), "the gradients of the status")
+            self.assertLessEqual(value, status())
+
+    def test_lost_restarted_and_restored_tasks_are_events(self):
+        job = Job()
+        self.addCleanup(job.stop)
+        job.trains()
+        wait_for(lambda: job.status()["worker 0"]["checkpoint"], "checkpoint")
+        page = self.open(job.page("worker 0"))
+        job.kill("ps 1")
+        wait_for(lambda: re.search(r"worker 0, task lost: .*ps", page.text("#events")), "the lost task")
+        job.start("ps 1")
+        wait_for(lambda: "task restarted: ps 1 has a new process" in page.text("#events"), "the new process")
+        wait_for(lambda: re.search(r"restored: the variables, from \S+model\.ckpt-\d+", page.text("#events")), "the checkpoint")
 
     def test_an_expelled_worker_and_the_gradient_that_is_awaited(self):
         job = Job("--is_sync", "--expel_after=8s")
@@ -248,7 +311,7 @@ class PageTest(unittest.TestCase):
         page = self.open("about:blank")
         with urllib.request.urlopen(self.servers_page(), timeout=10) as reply:
             markup = reply.read().decode()
-        task = {"name": "ps 0", "state": "up", "http": "javascript:document.title='hurt'", "error": hostile,
+        task = {"name": "ps 0", "state": "up", "http": "javascript:document.title='hurt'", "error": hostile, "address": hostile, "running": [],
                 "phases": [{"phase": "wait", "on": hostile, "seconds": 1, "share": 0.5}], "variables": 1,
                 "variable_bytes": 1, "memory_bytes": 1, "cpu_share": 0.1, "steps": 1, "steps_per_second": 1,
                 "traffic": [{"peer": hostile, "bytes_per_second": 1e6}], "staleness": [1], "time": 5,
@@ -317,7 +380,7 @@ def write_pictures(folder):
         wait_for(lambda: page.run("(document.querySelector('#plots polyline') || {getAttribute: () => ''})"
                                   ".getAttribute('points').split(' ').length") > 6, "a plot with some points")
         wait_for(lambda: "wait for" in page.text("#tasks"), "waits")
-        wait_for(lambda: "read back without damage" in page.text("#checkpoints"), "a verified checkpoint")
+        wait_for(lambda: "without damage" in page.text("#checkpoints"), "a verified checkpoint")
         wait_for(lambda: re.search(r"\d", page.text("#left")), "the time left")
         page.picture(os.path.join(folder, "status_training.png"))
         job.processes["worker 1"].send_signal(signal.SIGSTOP)

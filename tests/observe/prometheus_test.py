@@ -55,8 +55,9 @@ class PrometheusTest(unittest.TestCase):
 
     def test_promtool_accepts_rules_and_metrics(self):
         subprocess.run(["promtool", "check", "config", self.config], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["promtool", "check", "metrics"], input=self.job.get("metrics", "worker 0").encode(), check=True,
-                       stdout=subprocess.DEVNULL)
+        for name in self.job.addresses:
+            subprocess.run(["promtool", "check", "metrics"], input=self.job.get("metrics", name).encode(), check=True,
+                           stdout=subprocess.DEVNULL)
 
     def test_every_alert_fires_when_it_should(self):
         done = subprocess.run(["promtool", "test", "rules", str(pathlib.Path(__file__).with_name("alerts.yml"))],

@@ -90,10 +90,17 @@ class TerminalTest(unittest.TestCase):
         self.find(r"of variables on 2 parameter servers; the largest has", "the balance")
         self.find(r"(?m)^worker 1 +\d+ gradients accepted", "the gradients")
         self.find(r"(?m)^Gradients by age in steps:", "the staleness")
+        self.terminal.key("t")
+        self.find(r"(?m)^4 of 4 tasks answer.*\n(Nothing blocks|slow: )", "the findings above the tasks")
         self.terminal.key("e")
         self.find(r"No events: no step has failed", "the events")
         job.kill("worker 1")
         self.find(r"(?m)^\d\d:\d\d:\d\d ps 0, task lost: worker 1 does not answer any more", "the event")
+        # What blocks the job is not cut off.
+        self.terminal.tmux("resize-window", "-x", "60", "-y", "40")
+        self.terminal.key("t")
+        wait_for(lambda: re.search(r"\nstuck: worker 1 cannot be reached .* at %s " % job.addresses["worker 1"],
+                                   re.sub(r"\n  +", " ", self.terminal.screen())), "the whole finding")
         self.terminal.key("q")
         self.terminal.type("echo", "shell", "again")
         self.find(r"(?m)^shell again$", "the shell")
@@ -116,10 +123,15 @@ class TerminalTest(unittest.TestCase):
             pids = {task["name"]: task["pid"] for task in json.load(reply)["tasks"]}
         os.kill(pids["worker 1"], signal.SIGSTOP)
         self.find(r"(?m)^worker 1 +not answering for \d+ s", "the stopped worker")
+        # Warnings stay above the table, which stays in one piece.
+        self.find(r"(?m)^ps 0 +\| W\d{4} .*job:worker/replica:0/task:1 does not answer(.*\n)+?ps 0 +running .*\nworker 0 +running .*\nworker 1 +not",
+                  "the warning above the table")
         os.kill(pids["worker 1"], signal.SIGCONT)
         self.find(r"(?m)^worker 1 +running", "the worker that goes on")
         self.terminal.interrupt()
         wait_for(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in pids.values()), "end of all tasks")
+        # The terminal's echo of the key does not shift the lines.
+        self.find(r"(?m)^run +\| Interrupt: passed on", "the signal")
         self.terminal.type("echo", "shell", "again")
         self.find(r"(?m)^shell again$", "the shell")
 

@@ -137,6 +137,18 @@ class Screen {
   const bool terminal_;
 };
 
+// What blocks the job stands first and is not cut off.
+std::vector<std::string> TasksView(const JobStatus& job) {
+  std::vector<std::string> lines = StatusLines(job), wrapped;
+  const std::vector<std::string> findings = FindingLines(job);
+  lines.resize(lines.size() - findings.size());  // StatusLines() ends with them
+  for (const std::string& finding : findings) {
+    for (std::string& line : WrapToColumns(finding, Screen::Size().second)) wrapped.push_back(std::move(line));
+  }
+  lines.insert(lines.begin() + 1, wrapped.begin(), wrapped.end());
+  return lines;
+}
+
 // Shows the lines from `first` on, as many as the terminal has room for.
 void ShowPage(std::ostream& out, const std::vector<std::string>& lines, size_t* first, char view) {
   const auto [height, width] = Screen::Size();
@@ -183,7 +195,7 @@ absl::Status RunTop(std::ostream& out, const std::vector<std::string>& rest) {
         ShowPage(out,
                  view == 'x'   ? TrafficLines(*job)
                  : view == 'e' ? EventLines(*job)
-                               : StatusLines(*job),
+                               : TasksView(*job),
                  &first, view);
       }
       shown = true;

@@ -384,7 +384,8 @@ class HostJob {
     *options_.err << absl::StrFormat("%-*s | ", static_cast<int>(width_), "run") << text << std::endl;
   }
   void Erase() {
-    if (drawn_ > 0) *options_.out << "\033[" << drawn_ << "A\033[J" << std::flush;
+    // From the first column: the terminal may have echoed a key, such as ^C.
+    if (drawn_ > 0) *options_.out << "\r\033[" << drawn_ << "A\033[J" << std::flush;
     drawn_ = 0;
   }
   void Draw() {

@@ -184,9 +184,9 @@ class Diagnosis {
       absl::StrAppend(&text, " cannot be reached (its process is not running)");
     }
     if (task.seconds_silent() >= 0) {
-      absl::StrAppend(&text, "; it last answered ", ShortSeconds(task.seconds_silent()), " ago");
+      absl::StrAppend(&text, "; it last answered ", ShortSeconds(task.seconds_silent()), " ago", Where(task));
     } else {
-      absl::StrAppend(&text, "; it has not answered yet");
+      absl::StrAppend(&text, "; it has not answered yet", Where(task));
     }
     if (!IsSilent(task)) absl::StrAppend(&text, Killed(task));
     if (const TaskStatus* chief = ChiefOf(job_); chief == &task) {
@@ -224,6 +224,12 @@ class Diagnosis {
                       step->waits(0).on().empty() ? step->waits(0).node() : step->waits(0).on());
     }
     return does;
+  }
+
+  // " at node7:2222 (process 4242)": where to look for a task.
+  static std::string Where(const TaskStatus& task) {
+    return absl::StrCat(task.address().empty() ? "" : absl::StrCat(" at ", task.address()),
+                        task.pid() == 0 ? "" : absl::StrCat(" (process ", task.pid(), ")"));
   }
 
   // Whether a task that is gone may have been killed for lack of memory, as a clause.

@@ -69,12 +69,15 @@ TEST(Diagnose, NothingIsWrong) {
 TEST(Diagnose, ATaskThatHangsAndWhoWaitsForIt) {
   JobStatus job = TwoAndTwo();
   SetDown(job.mutable_tasks(0), "DEADLINE_EXCEEDED: Deadline Exceeded", 43);
+  job.mutable_tasks(0)->set_address("node7:2222");
+  job.mutable_tasks(0)->set_pid(4242);
   AddWait(job.mutable_tasks(3), 1, "worker 1", true, "part", "ps 0", 42);
   const auto findings = Diagnose(job);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_TRUE(findings[0].stuck());
   EXPECT_EQ(findings[0].culprit(), "ps 0");
-  EXPECT_THAT(findings[0].text(), AllOf(HasSubstr("ps 0 does not answer"), HasSubstr("last answered 43 s ago"),
+  EXPECT_THAT(findings[0].text(), AllOf(HasSubstr("ps 0 does not answer"),
+                                        HasSubstr("last answered 43 s ago at node7:2222 (process 4242);"),
                                         HasSubstr("worker 1 has waited 42 s for ps 0: RunGraph is not answered")));
 }
 
@@ -450,6 +453,16 @@ TEST(StatusText, LinesAreCutBetweenCharacters) {
                          "b",
                          2),
             "a\xc3\xa4");
+}
+
+TEST(StatusText, LongLinesAreWrappedAtSpaces) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(WrapToColumns("stuck: ps 0", 30), ElementsAre("stuck: ps 0"));
+  EXPECT_THAT(WrapToColumns("stuck: worker 1 does not answer (its process is stopped)", 24),
+              ElementsAre("stuck: worker 1 does not", "  answer (its process is", "  stopped)"));
+  const std::string word(50, 'x');
+  EXPECT_THAT(WrapToColumns(word, 20),
+              ElementsAre(word.substr(0, 20), "  " + word.substr(0, 18), "  " + word.substr(0, 12)));
 }
 
 TEST(PrometheusText, EscapesLabelsAndAddsUpBuckets) {

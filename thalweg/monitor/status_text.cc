@@ -206,6 +206,25 @@ std::string CutToColumns(const std::string& line, size_t columns) {
   return line.substr(0, i);
 }
 
+std::vector<std::string> WrapToColumns(const std::string& line, size_t columns) {
+  constexpr size_t kLeast = 20;
+  const std::string indent = "  ";
+  std::vector<std::string> lines;
+  std::string rest = line;
+  while (true) {
+    const size_t most = CutToColumns(rest, std::max(columns, kLeast)).size();
+    if (most == rest.size()) {
+      lines.push_back(rest);
+      return lines;
+    }
+    // The last space that may end the line. A word that is too long is broken.
+    const size_t space = rest.rfind(' ', most);
+    const bool has_space = space != std::string::npos && space >= indent.size();
+    lines.push_back(rest.substr(0, has_space ? space : most));
+    rest = absl::StrCat(indent, rest.substr(has_space ? space + 1 : most));
+  }
+}
+
 std::vector<std::string> StatusLines(const JobStatus& job) {
   std::vector<std::string> lines;
   const auto [step, rate] = GlobalStep(job);
@@ -263,8 +282,10 @@ std::vector<std::string> StatusLines(const JobStatus& job) {
   for (const TaskStatus& task : job.tasks()) {
     if (!task.has_checkpoint()) continue;
     const CheckpointStatus& saved = task.checkpoint();
-    std::string line = absl::StrFormat("checkpoint %s: saved by %s %.0f s ago in %.1f s", saved.path(), task.name(),
-                                       task.time() - saved.time(), saved.seconds());
+    const std::string took =
+        saved.seconds() < 0.1 ? absl::StrFormat("%.0f ms", saved.seconds() * 1e3) : ShortSeconds(saved.seconds());
+    std::string line = absl::StrFormat("checkpoint %s: saved by %s %.0f s ago in %s", saved.path(), task.name(),
+                                       task.time() - saved.time(), took);
     if (saved.bytes() > 0) absl::StrAppend(&line, ", ", Amount(saved.bytes()));
     if (saved.verified() == saved.path()) absl::StrAppend(&line, ", verified");
     if (!saved.damage().empty()) absl::StrAppend(&line, "; damaged: ", saved.damage());

@@ -36,6 +36,8 @@ std::vector<std::string> EventLines(const JobStatus& job);
 
 // The beginning of a line that fits into a terminal of so many columns. Characters of UTF-8 stay whole.
 std::string CutToColumns(const std::string& line, size_t columns);
+// The line as lines of at most so many characters, broken at spaces. All but the first are indented.
+std::vector<std::string> WrapToColumns(const std::string& line, size_t columns);
 
 // The findings as lines, or one that says that nothing is wrong.
 std::vector<std::string> FindingLines(const JobStatus& job);

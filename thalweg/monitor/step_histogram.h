@@ -2,7 +2,9 @@
 // A histogram of durations with fixed buckets.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,9 +20,7 @@ class DurationHistogram {
   static constexpr int64_t BoundNanos(int i) { return int64_t{16'000} << i; }
 
   void Add(int64_t nanos) {
-    int i = 0;
-    while (i < kBounds && nanos > BoundNanos(i)) ++i;
-    ++counts_[static_cast<size_t>(i)];
+    ++counts_[BucketOf(nanos)];
     sum_nanos_ += nanos;
     ++count_;
   }
@@ -31,6 +31,12 @@ class DurationHistogram {
   int64_t in_bucket(int i) const { return counts_[static_cast<size_t>(i)]; }
 
  private:
+  // The first bucket whose bound is not smaller.
+  static size_t BucketOf(int64_t nanos) {
+    if (nanos <= BoundNanos(0)) return 0;
+    return std::min<size_t>(std::bit_width(static_cast<uint64_t>(nanos - 1) / BoundNanos(0)), kBounds);
+  }
+
   std::array<int64_t, kBounds + 1> counts_{};
   int64_t sum_nanos_ = 0;
   int64_t count_ = 0;

@@ -237,6 +237,13 @@ TEST(DurationHistogram, BucketsHaveInclusiveUpperBounds) {
   EXPECT_EQ(histogram.in_bucket(0), 2);
   EXPECT_EQ(histogram.in_bucket(1), 1);
   EXPECT_EQ(histogram.in_bucket(DurationHistogram::kBounds), 1);
+  for (int i = 0; i < DurationHistogram::kBounds; ++i) {
+    DurationHistogram around;
+    around.Add(DurationHistogram::BoundNanos(i));
+    around.Add(DurationHistogram::BoundNanos(i) + 1);
+    EXPECT_EQ(around.in_bucket(i), 1) << i;
+    EXPECT_EQ(around.in_bucket(i + 1), 1) << i;
+  }
 }
 
 }  // namespace

@@ -181,9 +181,14 @@ JobStatus JobMonitor::AskAll(const GetMonitorRequest& request) {
         missed.nanos = now;
       }
       status.set_missed_answers(missed.count);
-      if (answered || absl::IsUnimplemented(question.status)) answered_nanos_[name] = question.answered_nanos;
-      const auto last = answered_nanos_.find(name);
-      status.set_seconds_silent(last == answered_nanos_.end() ? -1 : static_cast<double>(now - last->second) * 1e-9);
+      Answered& last = answered_[name];
+      if (answered || absl::IsUnimplemented(question.status)) {
+        last = {.nanos = question.answered_nanos, .pid = status.pid(), .host = status.host()};
+      } else {
+        status.set_pid(last.pid);
+        status.set_host(last.host);
+      }
+      status.set_seconds_silent(last.nanos == 0 ? -1 : static_cast<double>(now - last.nanos) * 1e-9);
     }
   }
   for (const TaskId& task : cluster_.tasks()) {

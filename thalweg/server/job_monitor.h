@@ -48,6 +48,12 @@ class JobMonitor {
     int count = 0;      // rounds in a row without an answer
     int64_t nanos = 0;  // the end of the last one
   };
+  // The last answer of a task.
+  struct Answered {
+    int64_t nanos = 0;  // when it came; 0: there was none
+    int pid = 0;
+    std::string host;
+  };
   static absl::Duration TimeFor(const GetMonitorRequest& request);
   static void AddWhatOthersKnow(JobStatus* job);
   JobStatus AskAll(const GetMonitorRequest& request);
@@ -64,7 +70,7 @@ class JobMonitor {
   std::map<std::string, std::shared_ptr<Result>> results_ ABSL_GUARDED_BY(mutex_);  // by request
   std::map<std::string, Missed> missed_ ABSL_GUARDED_BY(mutex_);                    // by task
   std::map<TaskId, std::shared_ptr<RpcChannel>> channels_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, int64_t> answered_nanos_ ABSL_GUARDED_BY(mutex_);  // by task
+  std::map<std::string, Answered> answered_ ABSL_GUARDED_BY(mutex_);  // by task
 };
 
 // Asks the task at `address` ("host:port") for the status of its whole job. UNAVAILABLE or

@@ -60,6 +60,7 @@ class JobMonitorTest : public ::testing::Test {
 };
 
 TEST_F(JobMonitorTest, ATaskThatDoesNotAnswerIsDown) {
+  static_assert(JobMonitor::kTimeout < absl::Seconds(1), "the page shows it within a second");
   Start([](const GetMonitorRequest&, TaskStatus* status) {
     status->set_name("ps 0");
     status->set_state("up");
