@@ -6,7 +6,9 @@
 //
 // With --rank, this process is one member of a group on several hosts, which meet in a folder:
 //
-//   all_reduce --tcp --ranks=4 --rank=2 --host=10.0.0.3 --meet=/tmp/meet
+//   all_reduce --tcp --ranks=4 --rank=2 --host=10.0.0.3 --meet=/tmp/meet [--two_levels]
+//
+// With --two_levels, members with the same --host share memory (transport/two_level.h).
 //
 // Prints for every size: bytes, median microseconds of an all-reduce, microseconds of CPU time of
 // all processes per all-reduce. bench/all_reduce.py compares with OpenMPI and gloo.
@@ -34,6 +36,7 @@
 #include "thalweg/base/status.h"
 #include "thalweg/transport/host_group.h"
 #include "thalweg/transport/net_group.h"
+#include "thalweg/transport/two_level.h"
 
 ABSL_FLAG(int, ranks, 2, "number of processes");
 ABSL_FLAG(std::string, bytes, "1024,65536,1048576,16777216,104857600", "sizes of the values of each process");
@@ -42,6 +45,7 @@ ABSL_FLAG(bool, arena, true, "values lie in the memory that the processes share;
 ABSL_FLAG(bool, tcp, false, "connect the processes by TCP in place of shared memory");
 ABSL_FLAG(int, rank, -1, "this process's rank; -1: start all processes on this host");
 ABSL_FLAG(std::string, host, "127.0.0.1", "with --tcp: address at which the others reach this process");
+ABSL_FLAG(bool, two_levels, false, "with --tcp: merge in shared memory on every host, and over TCP between hosts");
 ABSL_FLAG(std::string, meet, "", "with --tcp: an empty folder in which the processes exchange their addresses");
 
 namespace thalweg {
@@ -70,8 +74,10 @@ class Member {
     ProcessGroup::Memory memory;
     float* values = nullptr;
     const auto n = static_cast<int64_t>(bytes / sizeof(float));
-    if (absl::GetFlag(FLAGS_arena) && !absl::GetFlag(FLAGS_tcp)) {
-      memory = group_.Allocate(bytes).value();
+    absl::StatusOr<ProcessGroup::Memory> shared = absl::UnavailableError("not wanted");
+    if (absl::GetFlag(FLAGS_arena)) shared = group_.Allocate(bytes);
+    if (shared.ok()) {
+      memory = *std::move(shared);
       values = reinterpret_cast<float*>(memory.data);
     } else {
       own.resize(n);
@@ -127,14 +133,24 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinOverTcp(NetEndpoint& endpoint,
   std::ofstream(own + ".new") << endpoint.address().ToString();
   std::filesystem::rename(own + ".new", own);
   std::vector<NetAddress> addresses;
+  std::vector<std::string> hosts;
   for (int r = 0; r < ranks; ++r) {
     std::string text;
     while (!std::getline(std::ifstream(absl::StrCat(folder, "/", r)), text)) usleep(1000);
     ASSIGN_OR_RETURN(addresses.emplace_back(), NetAddress::Parse(text));
+    hosts.push_back(addresses.back().host);
   }
   ASSIGN_OR_RETURN(std::unique_ptr<ProcessGroup> group,
-                   NetGroup::Join(endpoint, {.name = "bench", .rank = rank, .addresses = addresses}));
-  return group;
+                   NetGroup::Join(endpoint, {.name = "bench", .rank = rank, .addresses = addresses, .hosts = hosts}));
+  const RanksByHost by_host = GroupByHost(hosts);
+  const std::vector<int>& neighbours = RanksOnHostOf(by_host, rank);
+  if (!absl::GetFlag(FLAGS_two_levels) || neighbours.size() < 2) return group;
+  const auto at = std::find(neighbours.begin(), neighbours.end(), rank) - neighbours.begin();
+  ASSIGN_OR_RETURN(std::unique_ptr<ProcessGroup> on_host,
+                   HostGroup::Join({.name = absl::StrCat("bench ", folder),
+                                    .rank = static_cast<int>(at),
+                                    .ranks = static_cast<int>(neighbours.size())}));
+  return std::make_unique<TwoLevelGroup>(std::move(on_host), std::move(group), by_host);
 }
 
 int Main() {

@@ -2,6 +2,7 @@
 """All-reduce between hosts with a given bandwidth and delay, beside the formulas of the ring and of parameter servers.
 
     sudo python3 bench/network.py [--hosts 2,4,8] [--gbits 1,10] [--delays 0.1,1] [--bytes 16777216] [--seconds S]
+                                  [--per_host N]
 
 Every host is a network namespace of this machine with a link to a bridge. `tc` limits what a host sends to the bandwidth
 and holds it back for the delay (in milliseconds, one way). A kernel without netem can only limit the bandwidth: delays are
@@ -12,7 +13,10 @@ TCP (bench/all_reduce.cc, one process per host) in milliseconds, the CPU time of
     ps     2 (n - 1) / n * bytes / bandwidth + 2 * delay, n workers with one of n parameter servers on each host
     1 ps   2 n * bytes / bandwidth + 2 * delay, one parameter server on a host of its own
 
-`check` fails if the ring takes more than --slack times what its formula says. All processes share the cores of this
+With --per_host, N processes run on each host. The formulas are those of n hosts: processes of a host merge their values
+in shared memory first. `flat ms` is the time of a ring over all processes, without shared memory.
+
+With --slack, fails if the ring takes more than that times what its formula says. All processes share the cores of this
 machine: with many hosts and a high bandwidth they are the limit, not the network (the CPU time shows it).
 """
 
@@ -90,15 +94,16 @@ def can_delay():
     return result.returncode == 0
 
 
-def all_reduce(program, network, size, seconds):
+def all_reduce(program, network, size, seconds, per_host=1, two_levels=False):
     """Returns the median time of an all-reduce and the CPU time of all processes per all-reduce, in milliseconds."""
     with tempfile.TemporaryDirectory() as meet:
         processes = [
-            subprocess.Popen(network.command(host, program, "--tcp", f"--ranks={network.hosts}", f"--rank={host}",
-                                             f"--host={network.address(host)}", f"--meet={meet}", f"--bytes={size}",
-                                             f"--seconds={seconds}"),
+            subprocess.Popen(network.command(rank // per_host, program, "--tcp", f"--ranks={network.hosts * per_host}",
+                                             f"--rank={rank}", f"--host={network.address(rank // per_host)}",
+                                             f"--meet={meet}", f"--bytes={size}", f"--seconds={seconds}",
+                                             f"--two_levels={two_levels}"),
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for host in range(network.hosts)
+            for rank in range(network.hosts * per_host)
         ]
         outputs = [process.communicate(timeout=300) for process in processes]
     for process, (_, errors) in zip(processes, outputs):
@@ -115,6 +120,7 @@ def main():
     parser.add_argument("--delays", default="0.1,1", help="one way, in milliseconds")
     parser.add_argument("--bytes", default="16777216")
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--per_host", type=int, default=1, help="processes on each host")
     parser.add_argument("--slack", type=float, default=0, help="fail if a ring takes more than this times its formula; 0: never")
     parser.add_argument("--program", default=BENCH, help="the program of bench/all_reduce.cc")
     args = parser.parse_args()
@@ -126,19 +132,21 @@ def main():
         delays = [0.0]
     slow = []
     print(f"{'hosts':>5} {'Gb/s':>5} {'ms':>5} {'bytes':>10} {'ring ms':>9} {'(CPU)':>8} {'formula':>8} {'ratio':>6} "
-          f"{'ps formula':>10} {'1 ps':>8}", flush=True)
+          f"{'ps formula':>10} {'1 ps':>8}" + (f" {'flat ms':>9} {'(CPU)':>8}" if args.per_host > 1 else ""), flush=True)
     for gbits in map(float, args.gbits.split(",")):
         for delay in delays:
             for hosts in map(int, args.hosts.split(",")):
                 for size in map(int, args.bytes.split(",")):
                     with Network(hosts, gbits, delay) as network:
-                        time, cpu = all_reduce(args.program, network, size, args.seconds)
+                        time, cpu = all_reduce(args.program, network, size, args.seconds, args.per_host, args.per_host > 1)
+                        flat = all_reduce(args.program, network, size, args.seconds, args.per_host) if args.per_host > 1 else ()
                     transfer = size * 8 / gbits / 1e6  # milliseconds to send all values once
                     ring = 2 * (hosts - 1) / hosts * transfer + 2 * (hosts - 1) * delay
                     ps = 2 * (hosts - 1) / hosts * transfer + 2 * delay
                     one_ps = 2 * hosts * transfer + 2 * delay
                     print(f"{hosts:>5} {gbits:>5g} {delay:>5g} {size:>10} {time:>9.1f} {f'({cpu:.0f})':>8} {ring:>8.1f} "
-                          f"{time / ring:>6.2f} {ps:>10.1f} {one_ps:>8.1f}", flush=True)
+                          f"{time / ring:>6.2f} {ps:>10.1f} {one_ps:>8.1f}" +
+                          (f" {flat[0]:>9.1f} {f'({flat[1]:.0f})':>8}" if flat else ""), flush=True)
                     if args.slack and time > args.slack * ring:
                         slow.append((hosts, gbits, delay, size))
     if slow:

@@ -79,8 +79,9 @@ pid_t StartProcess(const ClusterSpec& spec, const TaskId& task, const ServerOpti
 }  // namespace
 
 TestCluster::TestCluster(const std::map<std::string, int>& jobs, const std::vector<TaskId>& later, TasksIn tasks_in,
-                         const ServerOptions& options)
-    : tasks_in_(tasks_in), options_(options) {
+                         const ServerOptions& options, int tasks_per_host)
+    : tasks_in_(tasks_in), tasks_per_host_(tasks_per_host), options_(options) {
+  CHECK(tasks_per_host == 0 || tasks_in == TasksIn::kThisProcess);
   if (tasks_in_ == TasksIn::kProcessesOverGrpc) options_.local_links = options_.tcp_links = false;
   if (tasks_in_ == TasksIn::kProcessesOverTcp) {
     options_.local_links = false;
@@ -109,7 +110,11 @@ TestCluster::~TestCluster() {
 
 void TestCluster::Start(const TaskId& task, const std::string& faults) {
   if (tasks_in_ == TasksIn::kThisProcess) {
-    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(spec_, task, options_);
+    ServerOptions options = options_;
+    if (tasks_per_host_ > 0) {
+      options.collective_host = absl::StrCat("host ", task.index / tasks_per_host_, " of process ", getpid());
+    }
+    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(spec_, task, options);
     CHECK(server.ok()) << server.status();
     servers_[task] = *std::move(server);
   } else {

@@ -29,9 +29,11 @@ enum class TasksIn {
 
 class TestCluster {
  public:
-  // `jobs` gives the number of tasks per job. Starts all tasks except those in `later`.
+  // `jobs` gives the number of tasks per job. Starts all tasks except those in `later`. With `tasks_per_host`,
+  // collectives see so many tasks of a job on each host, and the others on hosts of their own; only in this process.
   explicit TestCluster(const std::map<std::string, int>& jobs, const std::vector<TaskId>& later = {},
-                       TasksIn tasks_in = TasksIn::kThisProcess, const ServerOptions& options = {});
+                       TasksIn tasks_in = TasksIn::kThisProcess, const ServerOptions& options = {},
+                       int tasks_per_host = 0);
   ~TestCluster();
 
   // The server listens when it returns. `faults` (--faults) strike it if it is in a
@@ -49,6 +51,7 @@ class TestCluster {
 
  private:
   const TasksIn tasks_in_;
+  const int tasks_per_host_;
   ServerOptions options_;
   ClusterSpec spec_;
   std::map<TaskId, std::unique_ptr<Server>> servers_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A member of a collective fails: before it, in it or after it. The others must learn of it, and the
-// next step must work. Members share memory, have TCP connections of their own, or make gRPC calls.
+// next step must work. Members share memory, have TCP connections of their own, do both, or make gRPC calls.
 #include <signal.h>
 
 #include <limits>
@@ -27,7 +27,8 @@ class CollectiveFailureTest : public testing::TestWithParam<MembersUse> {
   static ServerOptions Options() { return OptionsFor(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(Members, CollectiveFailureTest,
-                         testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp, MembersUse::kGrpc),
+                         testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp, MembersUse::kTwoLevels,
+                                         MembersUse::kGrpc),
                          NameOfMembersUse);
 
 // Element 0 of the input fails a member before its first sum if it is not finite, element 1 between the two
@@ -60,7 +61,7 @@ Tensor Input(int64_t elements, float value, int phase) {
 
 // Good steps and bad ones, in every phase, of values in the control block and of larger ones.
 TEST_P(CollectiveFailureTest, EveryMemberLearnsOfAFailureAndTheNextStepWorks) {
-  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options());
+  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options(), TasksPerHost(GetParam()));
   for (uint32_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
@@ -91,7 +92,7 @@ TEST_P(CollectiveFailureTest, EveryMemberLearnsOfAFailureAndTheNextStepWorks) {
 // Members that fail in the first step of their session do not know the group yet, so that they cannot tell it.
 // One that begins later than the failure joins the second step of the others.
 TEST_P(CollectiveFailureTest, TheFirstStepMayFail) {
-  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options());
+  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options(), TasksPerHost(GetParam()));
   for (int bad = 0; bad < kWorkers; ++bad) {
     const auto members = Members(cluster, kWorkers, TwoSums());
     std::vector<std::thread> clients;
@@ -113,7 +114,7 @@ TEST_P(CollectiveFailureTest, TheFirstStepMayFail) {
 
 // Two programs with the same group run steps at the same time. The failures of one are not the other's.
 TEST_P(CollectiveFailureTest, StepsOfAnotherProgramDoNotFail) {
-  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options());
+  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options(), TasksPerHost(GetParam()));
   const auto failing = Members(cluster, kWorkers, TwoSums(1)), good = Members(cluster, kWorkers, TwoSums(11));
   for (const auto& result : RunAll(failing, [&](int i) { return Input(2000, 1, -1); })) ASSERT_OK(result.status());
   std::thread other([&] {
@@ -134,7 +135,7 @@ TEST_P(CollectiveFailureTest, StepsOfAnotherProgramDoNotFail) {
 
 // Faults inside of the task: when it is asked to run its part, and on the way to the exchange.
 TEST_P(CollectiveFailureTest, AFaultInOneTaskReachesTheOthers) {
-  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options());
+  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options(), TasksPerHost(GetParam()));
   for (const char* point : {"worker.run_graph", "collective.instance", "collective.execute"}) {
     for (int bad = 0; bad < kWorkers; ++bad) {
       SCOPED_TRACE(absl::StrCat(point, " at ", bad));
@@ -158,7 +159,7 @@ TEST_P(CollectiveFailureTest, AFaultInOneTaskReachesTheOthers) {
 // Members meet in a first collective, and train with the others. One that begins again tells the others, which must
 // meet it again. That holds for collectives that they register later, too: they would wait for the one that is gone.
 TEST_P(CollectiveFailureTest, AMemberThatBeginsAgainIsMetAgain) {
-  TestCluster cluster({{"worker", 2}}, {}, TasksIn::kThisProcess, Options());
+  TestCluster cluster({{"worker", 2}}, {}, TasksIn::kThisProcess, Options(), TasksPerHost(GetParam()));
   std::vector<Output> training;
   const Member::Build build = [&](const Scope& s, Output x) {
     training.push_back(CollectiveReduce(s, x, {.group_size = 2, .instance_key = 11}));
@@ -186,11 +187,15 @@ TEST_P(CollectiveFailureTest, AMemberThatBeginsAgainIsMetAgain) {
 
 // Members that make no calls of the worker service.
 class DirectCollectivesTest : public CollectiveFailureTest {};
-INSTANTIATE_TEST_SUITE_P(Members, DirectCollectivesTest, testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp),
+INSTANTIATE_TEST_SUITE_P(Members, DirectCollectivesTest,
+                         testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp, MembersUse::kTwoLevels),
+                         NameOfMembersUse);
+class StoppedMemberTest : public CollectiveFailureTest {};
+INSTANTIATE_TEST_SUITE_P(Members, StoppedMemberTest, testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp),
                          NameOfMembersUse);
 
 TEST_P(DirectCollectivesTest, MembersMakeNoCalls) {
-  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options());
+  TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kThisProcess, Options(), TasksPerHost(GetParam()));
   SetFailPointHandler([](absl::string_view at, absl::string_view) {
     return at == "collective.receive" ? absl::InternalError("a call") : absl::OkStatus();
   });
@@ -205,7 +210,7 @@ TEST_P(DirectCollectivesTest, MembersMakeNoCalls) {
 }
 
 TEST_P(DirectCollectivesTest, MembersThatDoNotAgreeAllLearnIt) {
-  TestCluster cluster({{"worker", 2}}, {}, TasksIn::kThisProcess, Options());
+  TestCluster cluster({{"worker", 2}}, {}, TasksIn::kThisProcess, Options(), TasksPerHost(GetParam()));
   for (const int64_t elements : {10, 5000}) {
     // The leader has seen the first step, and is not asked again.
     const auto members = Members(cluster, 2, Sum(2));
@@ -230,7 +235,7 @@ TEST_P(DirectCollectivesTest, MembersThatDoNotAgreeAllLearnIt) {
 }
 
 // A process that is stopped neither answers nor closes its sockets.
-TEST_P(DirectCollectivesTest, AStoppedMemberIsNamed) {
+TEST_P(StoppedMemberTest, AStoppedMemberIsNamed) {
   ServerOptions options = Options();
   options.peer_timeout = absl::Seconds(1);
   TestCluster cluster({{"worker", kWorkers}}, {}, TasksIn::kProcesses, options);

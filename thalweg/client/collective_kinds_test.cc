@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by themselves, between members that share memory, have TCP connections of their own, or
+// Collectives by themselves, between members that share memory, have TCP connections of their own, do both, or
 // make gRPC calls.
 #include <cmath>
 #include <functional>
@@ -44,10 +44,12 @@ class CollectiveKindsTest : public testing::TestWithParam<MembersUse> {
     return errors;
   }
 
-  TestCluster cluster_{{{"worker", kMembers}}, {}, TasksIn::kThisProcess, OptionsFor(GetParam())};
+  TestCluster cluster_{
+      {{"worker", kMembers}}, {}, TasksIn::kThisProcess, OptionsFor(GetParam()), TasksPerHost(GetParam())};
 };
 INSTANTIATE_TEST_SUITE_P(Members, CollectiveKindsTest,
-                         testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp, MembersUse::kGrpc),
+                         testing::Values(MembersUse::kSharedMemory, MembersUse::kTcp, MembersUse::kTwoLevels,
+                                         MembersUse::kGrpc),
                          NameOfMembersUse);
 
 // The first step copies values, the next ones are computed in memory that the members share.

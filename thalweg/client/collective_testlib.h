@@ -22,13 +22,27 @@ namespace thalweg {
 inline constexpr char kLeader[] = "/job:worker/replica:0/task:0";
 
 // How the members of a group exchange values.
-enum class MembersUse { kSharedMemory, kTcp, kGrpc };
+// kTwoLevels: members 0 and 1 share memory, so do 2 and 3, and so on; between these hosts they use TCP.
+enum class MembersUse { kSharedMemory, kTcp, kTwoLevels, kGrpc };
 
 inline ServerOptions OptionsFor(MembersUse use) {
-  return {.local_links = use == MembersUse::kSharedMemory, .collective_links = use == MembersUse::kTcp};
+  const bool two_levels = use == MembersUse::kTwoLevels;
+  return {.local_links = two_levels || use == MembersUse::kSharedMemory,
+          .collective_links = two_levels || use == MembersUse::kTcp};
 }
+inline int TasksPerHost(MembersUse use) { return use == MembersUse::kTwoLevels ? 2 : 0; }
 inline std::string NameOfMembersUse(const testing::TestParamInfo<MembersUse>& info) {
-  return info.param == MembersUse::kSharedMemory ? "SharedMemory" : info.param == MembersUse::kTcp ? "Tcp" : "Grpc";
+  switch (info.param) {
+    case MembersUse::kSharedMemory:
+      return "SharedMemory";
+    case MembersUse::kTcp:
+      return "Tcp";
+    case MembersUse::kTwoLevels:
+      return "TwoLevels";
+    case MembersUse::kGrpc:
+      return "Grpc";
+  }
+  return "";
 }
 
 inline TaskId WorkerTask(int i) { return {"worker", i}; }

@@ -260,7 +260,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::State::Start(const ClusterSpec& 
     return MakeGrpcWorkers(c, self, &*s->worker, &s->client);
   };
   const std::vector<std::string> hosts = ListenHosts(cluster, task, options.bind);
-  DirectCollectivesOptions direct_collectives{.host = options.local_links ? HostIdentity() : ""};
+  DirectCollectivesOptions direct_collectives{.host = !options.local_links              ? ""
+                                                      : options.collective_host.empty() ? HostIdentity()
+                                                                                        : options.collective_host};
   if (options.collective_links) {
     direct_collectives.listen_on = hosts;
     direct_collectives.reach_at = host_port.host;

@@ -44,6 +44,9 @@ struct ServerOptions {
   // Run collectives with tasks on other machines over TCP connections of their own, on a free port that is chosen
   // when the first collective begins. False: over the cluster's ports, by gRPC, which is slower.
   bool collective_links = true;
+  // For tests: the host on which collectives take the task to be, if not this machine. Tasks with the same name share
+  // memory, so they must run on one machine.
+  std::string collective_host;
   // How long Join() waits while the job has no worker and no client uses this task.
   absl::Duration orphan_after = absl::InfiniteDuration();
   // Before Join() gives up for that reason, it saves all variables of this task in the

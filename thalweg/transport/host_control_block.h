@@ -40,6 +40,7 @@ class HostControlBlock {
     uint32_t tag;  // identifies the element type and the merge function
     int32_t root;
     uint32_t element_bytes;
+    int32_t slices;
     uint64_t elements;
     uint64_t values;   // offset in the member's arena
     uint64_t results;  // offset in the member's arena

@@ -73,6 +73,7 @@ HostGroup::HostGroup(const HostGroupOptions& options, std::shared_ptr<HostArena>
     : rank_(options.rank),
       ranks_(options.ranks),
       names_(options.names),
+      shown_ranks_(options.shown_ranks),
       spin_(AvailableCores() >= options.ranks),
       control_(std::move(control)),
       arena_(std::move(arena)),
@@ -90,7 +91,7 @@ HostGroup::~HostGroup() {
     changed_.SignalAll();
     workers.swap(workers_);
     if (!pending_.empty())
-      control_->Fail(Cancelled("Rank ", rank_, " has left the group with operations under way"), 0);
+      control_->Fail(Cancelled("Rank ", Shown(rank_), " has left the group with operations under way"), 0);
   }
   control_->Ring(rank_);
   const uint64_t one = 1;
@@ -99,9 +100,13 @@ HostGroup::~HostGroup() {
   watcher_.reset();
 }
 
+int HostGroup::Shown(int rank) const {
+  return rank < static_cast<int>(shown_ranks_.size()) ? shown_ranks_[rank] : rank;
+}
+
 std::string HostGroup::Name(int rank) const {
-  if (rank >= static_cast<int>(names_.size())) return absl::StrCat("rank ", rank);
-  return absl::StrCat("rank ", rank, " (", names_[rank], ")");
+  if (rank >= static_cast<int>(names_.size())) return absl::StrCat("rank ", Shown(rank));
+  return absl::StrCat("rank ", Shown(rank), " (", names_[rank], ")");
 }
 
 // Fails the group when a member's socket closes: the member has died or left. Returns when the group ends.
@@ -168,6 +173,7 @@ void HostGroup::Publish(Pending& p) {
   entry.tag = p.call.tag;
   entry.root = p.call.root;
   entry.element_bytes = p.call.element_bytes;
+  entry.slices = p.call.slices;
   entry.elements = static_cast<uint64_t>(p.call.elements);
   if (p.is_inline) {
     if (p.bytes > 0) std::memcpy(control_->inline_values(p.slot, rank_), p.call.values, p.bytes);
@@ -184,17 +190,17 @@ void HostGroup::Publish(Pending& p) {
 // Checks, when all members have arrived, that they agree and that their memory lies within their arenas.
 absl::Status HostGroup::CheckEntries(Pending& p) {
   const auto describe = [this](int rank, uint32_t operation, uint64_t elements, uint32_t element_bytes, uint32_t tag,
-                               int root) {
+                               int root, int slices) {
     return absl::StrCat(Name(rank), " brings ", elements, " elements of ", element_bytes, " bytes to ",
                         thalweg::NameOf(static_cast<HostOperation>(operation)), " of type ", tag & 0xff, ", reduction ",
-                        tag >> 8, ", with root ", root);
+                        tag >> 8, ", with root ", root, slices == 0 ? "" : absl::StrCat(", in ", slices, " slices"));
   };
   std::string first;
   for (int rank = 0; rank < ranks_; ++rank) {
     const Entry& entry = control_->entry(p.slot, rank);
     // Each field is read once, because the other process may still change it.
     const std::string text =
-        describe(rank, entry.operation, entry.elements, entry.element_bytes, entry.tag, entry.root);
+        describe(rank, entry.operation, entry.elements, entry.element_bytes, entry.tag, entry.root, entry.slices);
     const uint64_t values = entry.values, results = entry.results;
     if (rank == 0) first = text;
     if (absl::string_view(text).substr(text.find(" brings")) !=
@@ -205,16 +211,17 @@ absl::Status HostGroup::CheckEntries(Pending& p) {
     const size_t size = arenas_[rank]->bytes();
     for (const uint64_t place : {values, results}) {
       if (place > size || p.bytes > size - place) {
-        return InvalidArgument("Rank ", rank, " of the group says that its values lie at ", place, ", but it shares ",
-                               size, " bytes");
+        return InvalidArgument("Rank ", Shown(rank), " of the group says that its values lie at ", place,
+                               ", but it shares ", size, " bytes");
       }
     }
     p.places.emplace_back(values, results);
   }
   const std::string own = describe(rank_, static_cast<uint32_t>(p.call.operation), p.call.elements,
-                                   p.call.element_bytes, p.call.tag, p.call.root);
+                                   p.call.element_bytes, p.call.tag, p.call.root, p.call.slices);
   if (own.substr(own.find(" brings")) != first.substr(first.find(" brings"))) {
-    return InvalidArgument("The entry of rank ", rank_, " was changed by another member: ", first, ", expected ", own);
+    return InvalidArgument("The entry of rank ", Shown(rank_), " was changed by another member: ", first, ", expected ",
+                           own);
   }
   return absl::OkStatus();
 }
@@ -241,7 +248,7 @@ std::pair<int64_t, int64_t> HostGroup::MergedPart(int rank, int ranks, int64_t e
 void HostGroup::DoMoves(Pending& p) {
   const HostCall& call = p.call;
   for (const HostMove& move : ScheduleHostMoves(call.operation, rank_, ranks_, call.root, call.elements,
-                                                Alignment(static_cast<int64_t>(call.element_bytes)))) {
+                                                Alignment(static_cast<int64_t>(call.element_bytes)), call.slices)) {
     if (call.apart.empty()) DoMove(p, move, {.begin = move.begin, .count = move.count});
     for (const HostCall::Piece& piece : call.apart) DoMove(p, move, piece);
   }
@@ -286,7 +293,7 @@ absl::Status HostGroup::Overdue(const Pending& p) const {
   for (int rank = 0; rank < ranks_ && p.slot >= 0; ++rank) {
     if (control_->entry(p.slot, rank).state.load(std::memory_order_acquire) < wanted) late.push_back(Name(rank));
   }
-  return DeadlineExceeded("Rank ", rank_, " has waited for ", absl::FormatDuration(p.call.timeout),
+  return DeadlineExceeded("Rank ", Shown(rank_), " has waited for ", absl::FormatDuration(p.call.timeout),
                           p.slot < 0 ? " for other operations of the group to end"
                                      : absl::StrCat(" for ", absl::StrJoin(late, ", "), " in an operation of ",
                                                     p.call.elements, " elements"));

@@ -44,6 +44,7 @@ struct HostGroupOptions {
   int rank = 0;
   int ranks = 1;
   std::vector<std::string> names;              // members' names for error messages, by rank; optional
+  std::vector<int> shown_ranks;                // their ranks in messages, if they are part of a larger group
   size_t arena_bytes = size_t{1} << 30;        // upper limit; pages are allocated on first use
   absl::Duration timeout = absl::Seconds(60);  // for all members to join
   const Cancellation* cancellation = nullptr;  // cancels Join(); borrowed
@@ -95,13 +96,16 @@ class HostGroup : public ProcessGroup {
   absl::Status Overdue(const Pending& p) const;
   void EndWith(Pending& p, const absl::Status& why);
 
-  std::string Name(int rank) const;  // for errors
+  // For errors.
+  int Shown(int rank) const;
+  std::string Name(int rank) const;
 
   void Watch();
   void Work();
 
   const int rank_, ranks_;
   const std::vector<std::string> names_;
+  const std::vector<int> shown_ranks_;
   const bool spin_;
   const std::unique_ptr<HostControlBlock> control_;
   const std::shared_ptr<HostArena> arena_;                   // this member's

@@ -31,7 +31,7 @@ std::pair<int64_t, int64_t> MergedPart(int rank, int ranks, int64_t elements, in
 }
 
 std::vector<HostMove> ScheduleHostMoves(HostOperation operation, int rank, int ranks, int root, int64_t elements,
-                                        int64_t alignment) {
+                                        int64_t alignment, int slices) {
   const int64_t part = elements / ranks;
   std::vector<HostMove> moves;
   switch (operation) {
@@ -57,6 +57,23 @@ std::vector<HostMove> ScheduleHostMoves(HostOperation operation, int rank, int r
       }
       break;
     case HostOperation::kBarrier:
+      break;
+    case HostOperation::kReduceSlices: {
+      // Everyone merges as many elements as in an all-reduce, whatever the number of slices.
+      const auto [begin, count] = MergedPart(rank, ranks, elements, alignment);
+      for (int k = 0; k < slices; ++k) {
+        const auto [slice, size] = MergedPart(k, slices, elements, alignment);
+        const int64_t first = std::max(begin, slice), last = std::min(begin + count, slice + size);
+        if (first < last) moves.push_back({AllRanks(ranks), first, last - first, {{k, first}}});
+      }
+      break;
+    }
+    case HostOperation::kGatherSlices:
+      for (int i = 1; i <= slices; ++i) {
+        const int k = (rank + i) % slices;
+        const auto [begin, count] = MergedPart(k, slices, elements, alignment);
+        if (k != rank) moves.push_back({{k}, begin, count, {{rank, begin}}});
+      }
       break;
   }
   std::erase_if(moves, [](const HostMove& move) { return move.count == 0 || move.to.empty(); });

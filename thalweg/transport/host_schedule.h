@@ -22,6 +22,9 @@ enum class HostOperation : uint32_t {
   kBroadcast,      // every member gets the root's values
   kAllToAll,       // part p of member r's values becomes part r of member p's results
   kBarrier,        // nothing moves
+  // Only on one host, as steps of operations on several (transport/two_level.h).
+  kReduceSlices,  // member k of the first few gets slice k of the merged values
+  kGatherSlices,  // every member gets slice k from member k
 };
 
 struct HostMove {
@@ -36,14 +39,16 @@ struct HostMove {
   std::vector<Target> to;
 };
 
-// The part of an all-reduce that member `rank` of `ranks` merges: its first element, and their number.
+// The part of an all-reduce that member `rank` of `ranks` merges, or slice `rank` of `ranks`: its first element, and
+// their number.
 std::pair<int64_t, int64_t> MergedPart(int rank, int ranks, int64_t elements, int64_t alignment);
 
 // The moves of member `rank` of `ranks`, each of which has `elements` values. Results replace the
-// values, except for kAllToAll. `root` is the source of a broadcast. Parts of an all-reduce begin
+// values, except for kAllToAll. `root` is the source of a broadcast. Parts of an all-reduce, and slices, begin
 // at multiples of `alignment` elements.
-// REQUIRES: elements are a multiple of `ranks` for operations in which members have parts.
+// REQUIRES: elements are a multiple of `ranks` for operations in which members have parts; 0 < slices <= ranks for
+// those with slices.
 std::vector<HostMove> ScheduleHostMoves(HostOperation operation, int rank, int ranks, int root, int64_t elements,
-                                        int64_t alignment);
+                                        int64_t alignment, int slices = 0);
 
 }  // namespace thalweg

@@ -16,12 +16,12 @@ constexpr HostOperation kAll[] = {HostOperation::kAllReduce, HostOperation::kRed
 using Element = std::pair<int, int64_t>;
 using Sources = std::map<Element, std::vector<Element>>;
 
-Sources Follow(HostOperation operation, int ranks, int root, int64_t elements) {
+Sources Follow(HostOperation operation, int ranks, int root, int64_t elements, int slices = 0) {
   Sources written;
   std::map<Element, int> reader;  // the member that reads an element for others
   const bool in_place = operation != HostOperation::kAllToAll;
   for (int rank = 0; rank < ranks; ++rank) {
-    for (const HostMove& move : ScheduleHostMoves(operation, rank, ranks, root, elements, 16)) {
+    for (const HostMove& move : ScheduleHostMoves(operation, rank, ranks, root, elements, 16, slices)) {
       for (int64_t i = 0; i < move.count; ++i) {
         std::vector<Element> from;
         for (const int source : move.from) from.push_back({source, move.begin + i});
@@ -36,7 +36,7 @@ Sources Follow(HostOperation operation, int ranks, int root, int64_t elements) {
   if (!in_place) return written;
   // Only the member that reads an element may write to it, after it has read it.
   for (int rank = 0; rank < ranks; ++rank) {
-    for (const HostMove& move : ScheduleHostMoves(operation, rank, ranks, root, elements, 16)) {
+    for (const HostMove& move : ScheduleHostMoves(operation, rank, ranks, root, elements, 16, slices)) {
       for (const HostMove::Target& target : move.to) {
         for (int64_t i = 0; i < move.count; ++i) {
           const auto it = reader.find({target.rank, target.begin + i});
@@ -79,12 +79,36 @@ TEST(HostSchedule, EveryResultComesFromTheRightValues) {
                 expected[{rank, i}] = {{part, rank * each + i % each}};
                 break;
               case HostOperation::kBarrier:
+              case HostOperation::kReduceSlices:
+              case HostOperation::kGatherSlices:
                 break;
             }
           }
         }
         EXPECT_EQ(Follow(operation, ranks, root, elements), expected)
             << static_cast<int>(operation) << " of " << ranks << " members with " << elements << " elements";
+      }
+    }
+  }
+}
+
+TEST(HostSchedule, TheFirstMembersGetASliceEach) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (int slices = 1; slices <= ranks; ++slices) {
+      for (const int64_t elements : {0, 1, 16, 100, 1000}) {
+        SCOPED_TRACE(testing::Message() << elements << " elements in " << slices << " slices of " << ranks);
+        Sources reduced, gathered;
+        for (int k = 0; k < slices; ++k) {
+          const auto [begin, count] = MergedPart(k, slices, elements, 16);
+          for (int64_t i = begin; i < begin + count; ++i) {
+            for (int rank = 0; rank < ranks; ++rank) {
+              reduced[{k, i}].push_back({rank, i});
+              if (rank != k) gathered[{rank, i}] = {{k, i}};
+            }
+          }
+        }
+        EXPECT_EQ(Follow(HostOperation::kReduceSlices, ranks, 0, elements, slices), reduced);
+        EXPECT_EQ(Follow(HostOperation::kGatherSlices, ranks, 0, elements, slices), gathered);
       }
     }
   }

@@ -133,6 +133,7 @@ struct FaultRun {
   HostOperation operation = HostOperation::kAllReduce;
   int64_t elements = 0;
   bool rank_order = false;
+  GroupKind kind = GroupKind::kTcp;
 };
 
 // Runs two operations with three members, all of whose connections go through relays. Returns the number of messages.
@@ -150,11 +151,8 @@ int RunWithFault(const FaultRun& run, NetFault fault, int at) {
   std::atomic<int> errors = 0;
   for (int rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto group = NetGroup::Join(*endpoints.endpoints[rank],
-                                        {.name = name,
-                                         .rank = rank,
-                                         .addresses = addresses,
-                                         .timeout = harmless ? absl::Seconds(20) : absl::Milliseconds(300)});
+      const auto group = JoinGroup(run.kind, name, rank, kRanks, endpoints.endpoints[rank].get(), addresses,
+                                   harmless ? absl::Seconds(20) : absl::Milliseconds(300));
       if (!group.ok()) {
         ++errors;
         return;
@@ -193,6 +191,8 @@ int RunWithFault(const FaultRun& run, NetFault fault, int at) {
               ASSERT_EQ(results[i], ValueOf(static_cast<int>(i / each), rank * each + i % each));
               break;
             case HostOperation::kBarrier:
+            case HostOperation::kReduceSlices:
+            case HostOperation::kGatherSlices:
               break;
           }
         }
@@ -217,6 +217,8 @@ TEST_P(NetFaults, EndInAnErrorOrInTheRightValues) {
                            {HostOperation::kAllReduce, 3000},
                            {HostOperation::kAllReduce, 30000},
                            {HostOperation::kAllReduce, 12000, true},
+                           {HostOperation::kAllReduce, 30000, false, GroupKind::kTwoLevels},
+                           {HostOperation::kBroadcast, 30000, false, GroupKind::kTwoLevels},
                            {HostOperation::kReduceScatter, 30000},
                            {HostOperation::kAllGather, 30000},
                            {HostOperation::kBroadcast, 30000},
@@ -225,8 +227,8 @@ TEST_P(NetFaults, EndInAnErrorOrInTheRightValues) {
   for (const FaultRun& run : runs) {
     const int messages = RunWithFault(run, NetFault::kNone, -1);
     for (int at = 0; at < messages; ++at) {
-      SCOPED_TRACE(absl::StrCat("operation ", static_cast<int>(run.operation), " of ", run.elements,
-                                " elements, fault at message ", at, " of ", messages));
+      SCOPED_TRACE(absl::StrCat("operation ", static_cast<int>(run.operation), " of ", run.elements, " elements by ",
+                                NameOfGroupKind(run.kind), ", fault at message ", at, " of ", messages));
       RunWithFault(run, GetParam(), at);
       if (HasFailure()) return;
     }

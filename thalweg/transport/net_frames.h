@@ -15,7 +15,7 @@
 namespace thalweg {
 
 constexpr uint32_t kNetMagic = 0x74776e67;
-constexpr uint32_t kNetVersion = 1;
+constexpr uint32_t kNetVersion = 2;
 constexpr size_t kNetTokenBytes = 16;
 constexpr size_t kNetNameBytes = 64;
 
@@ -59,7 +59,7 @@ struct NetArrival {
   int32_t root = 0;
   uint32_t element_bytes = 0;
   uint32_t rank_order = 0;
-  uint32_t reserved = 0;
+  uint32_t between_hosts = 0;
 };
 
 // A step has failed or, if `step` is 0, the group.

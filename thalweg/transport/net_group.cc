@@ -27,6 +27,16 @@ constexpr absl::Duration kDrain = absl::Milliseconds(800);
 constexpr absl::Duration kReasonWait = absl::Milliseconds(100);
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
 
+absl::StatusOr<size_t> CheckNetCall(const HostCall& call, int ranks) {
+  if (call.slices != 0) return InvalidArgument("A ", NameOf(call.operation), " runs on one host only");
+  const bool moves_between_hosts =
+      (call.operation == HostOperation::kAllReduce && !call.rank_order) || call.operation == HostOperation::kBroadcast;
+  if (call.between_hosts && !moves_between_hosts) {
+    return InvalidArgument("A ", NameOf(call.operation), " does not run between hosts only");
+  }
+  return CheckCall(call, ranks);
+}
+
 }  // namespace
 
 // A call of Start(), or of Fail() if there is no operation.
@@ -51,7 +61,7 @@ NetGroup::NetGroup(const NetGroupOptions& options, std::vector<NetPeer> sockets)
       ranks_(static_cast<int>(options.addresses.size())),
       names_(options.names),
       name_([this](int rank) { return Name(rank); }),
-      order_(RingOrder(options.hosts.empty() ? std::vector<std::string>(ranks_) : options.hosts)),
+      by_host_(GroupByHost(options.hosts.empty() ? std::vector<std::string>(ranks_) : options.hosts)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       early_(ranks_) {
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -104,7 +114,7 @@ absl::Status NetGroup::Run(const HostCall& call) {
 }
 
 void NetGroup::Start(const HostCall& call, Done done) {
-  const absl::StatusOr<size_t> bytes = CheckCall(call, ranks_);
+  const absl::StatusOr<size_t> bytes = CheckNetCall(call, ranks_);
   if (!bytes.ok()) {
     Fail(bytes.status(), call.step);
     return done(bytes.status());
@@ -302,7 +312,7 @@ void NetGroup::ArrivedAll(NetOperation& o) {
     o.MergeInline();
     return End(o, absl::OkStatus(), true);
   }
-  o.Begin(order_);
+  o.Begin(by_host_);
   EndIfComplete(o);
 }
 

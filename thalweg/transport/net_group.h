@@ -109,8 +109,8 @@ class NetGroup : public ProcessGroup {
   const int rank_, ranks_;
   const std::vector<std::string> names_;
   const NetNames name_;
-  const std::vector<int> order_;  // of ranks in the ring
-  FileHandle wake_;               // an eventfd that ends the poll of the thread that drives
+  const RanksByHost by_host_;
+  FileHandle wake_;  // an eventfd that ends the poll of the thread that drives
 
   mutable Mutex mutex_;
   CondVar changed_;

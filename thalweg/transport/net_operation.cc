@@ -32,7 +32,7 @@ NetOperation::NetOperation(const HostCall& host_call, size_t value_bytes, Proces
       done(std::move(when_done)),
       rank(own_rank),
       ranks(all_ranks),
-      is_inline(IsNetInline(call.operation, bytes)),
+      is_inline(!call.between_hosts && IsNetInline(call.operation, bytes)),
       start(absl::Now()),
       arrivals(ranks) {}
 
@@ -45,7 +45,8 @@ NetArrived NetOperation::OwnArrival() const {
               .tag = call.tag,
               .root = call.root,
               .element_bytes = call.element_bytes,
-              .rank_order = call.rank_order};
+              .rank_order = call.rank_order,
+              .between_hosts = call.between_hosts};
   const bool gives_values =
       is_inline && bytes > 0 && (call.operation == HostOperation::kAllReduce || call.root == rank);
   if (gives_values) own.values.assign(static_cast<const char*>(call.values), bytes);
@@ -56,7 +57,8 @@ absl::Status NetOperation::CheckArrivals(const NetNames& name) const {
   const auto describe = [](const NetArrival& a) {
     return absl::StrCat(" brings ", a.elements, " elements of ", a.element_bytes, " bytes to ",
                         NameOf(static_cast<HostOperation>(a.operation)), " of type ", a.tag & 0xff, ", reduction ",
-                        a.tag >> 8, ", with root ", a.root, a.rank_order != 0 ? ", in the order of ranks" : "");
+                        a.tag >> 8, ", with root ", a.root, a.rank_order != 0 ? ", in the order of ranks" : "",
+                        a.between_hosts != 0 ? ", between hosts" : "");
   };
   const std::string first = describe(arrivals[0]->what);
   for (int r = 1; r < ranks; ++r) {
@@ -91,16 +93,17 @@ void NetOperation::MergeInline() {
   if (call.finish != nullptr) call.finish(call.values, call.elements, ranks);
 }
 
-void NetOperation::Begin(const std::vector<int>& order) {
-  const NetAlgorithm algorithm = call.rank_order && call.operation == HostOperation::kAllReduce ? NetAlgorithm::kChain
-                                 : bytes <= kDoublingBytes ? NetAlgorithm::kDoubling
-                                                           : NetAlgorithm::kRing;
-  const NetPlan plan{.operation = call.operation,
-                     .algorithm = algorithm,
-                     .root = call.root,
-                     .elements = call.elements,
-                     .alignment = std::max<int64_t>(1, 64 / call.element_bytes),
-                     .order = order};
+void NetOperation::Begin(const RanksByHost& by_host) {
+  NetPlan plan{.operation = call.operation,
+               .root = call.root,
+               .elements = call.elements,
+               .alignment = std::max<int64_t>(1, 64 / call.element_bytes),
+               .order = RingOrder(by_host)};
+  if (call.between_hosts) plan = PlanBetweenHosts(plan, by_host, rank);
+  const auto moved = static_cast<size_t>(plan.elements) * call.element_bytes;
+  plan.algorithm = call.rank_order && call.operation == HostOperation::kAllReduce ? NetAlgorithm::kChain
+                   : moved <= kDoublingBytes                                      ? NetAlgorithm::kDoubling
+                                                                                  : NetAlgorithm::kRing;
   const bool apart = call.operation == HostOperation::kAllToAll;
   begun = true;
   sends.resize(ranks);

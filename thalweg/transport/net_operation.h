@@ -46,8 +46,8 @@ struct NetOperation {
   absl::Status CheckArrivals(const NetNames& name) const;
   // For small values: every member merges the values of all members itself, in the order of ranks.
   void MergeInline();
-  // Makes the moves. `order` is that of the ring.
-  void Begin(const std::vector<int>& order);
+  // Makes the moves.
+  void Begin(const RanksByHost& by_host);
   // Bytes up to which a move may go on: those that the move which it follows has moved. A merge that overwrites what a
   // send still has to read does not wait for the send, which goes on from a copy: the other member may not take the
   // values before this one has taken those of another operation, which come after the ones to be merged.

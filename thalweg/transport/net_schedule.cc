@@ -2,6 +2,8 @@
 #include "thalweg/transport/net_schedule.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <utility>
 
 namespace thalweg {
@@ -45,7 +47,7 @@ class NetMoves {
   // Recursive doubling: in round k members whose places differ in bit k exchange all values. If n is not a power of
   // two, the members beyond the largest one give their values to a partner first, and get the result from it.
   void Doubling() {
-    const Range all = {0, plan_.elements};
+    const Range all = {plan_.begin, plan_.elements};
     int power = 1;
     while (power * 2 <= ranks_) power *= 2;
     const int extra = ranks_ - power;
@@ -65,7 +67,7 @@ class NetMoves {
 
   // Chain in the order of ranks: the sum grows from rank 0 to the last one, which sends it back the same way.
   void Chain() {
-    const Range all = {0, plan_.elements};
+    const Range all = {plan_.begin, plan_.elements};
     int previous = rank_ > 0 ? AddPeer(Kind::kMerge, rank_ - 1, all, -1) : -1;
     if (rank_ == ranks_ - 1) {
       if (previous >= 0) moves_[previous].finish = true;
@@ -78,7 +80,7 @@ class NetMoves {
 
   // Broadcast along the ring from the root.
   void BroadcastRing() {
-    const Range all = {0, plan_.elements};
+    const Range all = {plan_.begin, plan_.elements};
     const int root = PositionOf(plan_.root);
     const int distance = (position_ + ranks_ - root) % ranks_;
     const int received = distance > 0 ? Add(Kind::kReceive, -1, all, -1) : -1;
@@ -87,7 +89,7 @@ class NetMoves {
 
   // Binomial tree: in round k the first 2^k members behind the root each send to the one 2^k places further on.
   void BroadcastTree() {
-    const Range all = {0, plan_.elements};
+    const Range all = {plan_.begin, plan_.elements};
     const int root = PositionOf(plan_.root);
     const int distance = (position_ + ranks_ - root) % ranks_;
     int received = -1;
@@ -135,10 +137,8 @@ class NetMoves {
       const int64_t part = plan_.elements / ranks_;
       return {plan_.order[at] * part, part};
     }
-    const int64_t each = (plan_.elements + ranks_ - 1) / ranks_;
-    const int64_t aligned = (each + plan_.alignment - 1) / plan_.alignment * plan_.alignment;
-    const int64_t begin = std::min(plan_.elements, at * aligned);
-    return {begin, std::min(plan_.elements, begin + aligned) - begin};
+    const auto [begin, count] = MergedPart(at, ranks_, plan_.elements, plan_.alignment);
+    return {plan_.begin + begin, count};
   }
   int Add(Kind kind, int step, Range range, int after) {
     return AddTo(kind, (position_ + ranks_ + step) % ranks_, range, after);
@@ -191,22 +191,59 @@ std::vector<NetMove> ScheduleNetMoves(const NetPlan& plan, int rank) {
       moves.AllToAll();
       break;
     case HostOperation::kBarrier:
+    case HostOperation::kReduceSlices:  // these two run on one host only
+    case HostOperation::kGatherSlices:
       break;
   }
   return moves.Take();
 }
 
-std::vector<int> RingOrder(const std::vector<std::string>& hosts) {
-  std::vector<int> order;
-  std::vector<bool> placed(hosts.size(), false);
-  for (size_t first = 0; first < hosts.size(); ++first) {
-    for (size_t rank = first; rank < hosts.size(); ++rank) {
-      if (placed[rank] || (rank != first && (hosts[first].empty() || hosts[rank] != hosts[first]))) continue;
-      placed[rank] = true;
-      order.push_back(static_cast<int>(rank));
+RanksByHost GroupByHost(const std::vector<std::string>& hosts) {
+  RanksByHost by_host;
+  std::map<std::string, size_t> places;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    const auto [place, is_new] = places.emplace(hosts[rank], by_host.size());
+    if (is_new || hosts[rank].empty()) {
+      by_host.push_back({static_cast<int>(rank)});
+    } else {
+      by_host[place->second].push_back(static_cast<int>(rank));
     }
   }
+  return by_host;
+}
+
+std::vector<int> RingOrder(const RanksByHost& by_host) {
+  std::vector<int> order;
+  for (const std::vector<int>& ranks : by_host) order.insert(order.end(), ranks.begin(), ranks.end());
   return order;
+}
+
+int SlicesBetween(const RanksByHost& by_host) {
+  size_t slices = by_host.empty() ? 1 : by_host[0].size();
+  for (const std::vector<int>& ranks : by_host) slices = std::min(slices, ranks.size());
+  return static_cast<int>(slices);
+}
+
+NetPlan PlanBetweenHosts(const NetPlan& plan, const RanksByHost& by_host, int rank) {
+  const auto has = [](const std::vector<int>& ranks, int wanted) {
+    return std::find(ranks.begin(), ranks.end(), wanted) != ranks.end();
+  };
+  const bool reduces = plan.operation == HostOperation::kAllReduce;
+  const int slices = reduces ? SlicesBetween(by_host) : 1;
+  NetPlan own = plan;
+  for (int k = 0; k < slices; ++k) {
+    own.order.clear();
+    for (const std::vector<int>& ranks : by_host) {
+      own.order.push_back(!reduces && has(ranks, plan.root) ? plan.root : ranks[k]);
+    }
+    if (!has(own.order, rank)) continue;
+    if (reduces) std::tie(own.begin, own.elements) = MergedPart(k, slices, plan.elements, plan.alignment);
+    return own;
+  }
+  own.order = {rank};  // moves nothing
+  own.root = rank;
+  own.elements = 0;
+  return own;
 }
 
 }  // namespace thalweg

@@ -12,6 +12,7 @@
 //   ring           2 (n - 1) messages one after the other, 2 (n - 1) / n B bytes sent by each
 //   doubling       log2 n messages one after the other, B log2 n bytes sent by each
 //   chain          2 (n - 1) messages one after the other, 2 B bytes sent by each
+// A ring between h hosts sends 2 (h - 1) / h B bytes from each host, whatever the number of its members.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,7 @@ struct NetPlan {
   HostOperation operation = HostOperation::kBarrier;
   NetAlgorithm algorithm = NetAlgorithm::kRing;
   int root = 0;
+  int64_t begin = 0;  // first element
   int64_t elements = 0;
   int64_t alignment = 1;   // in elements, of the parts of an all-reduce
   std::vector<int> order;  // ranks in the order of the ring: see RingOrder()
@@ -56,8 +58,19 @@ struct NetPlan {
 // REQUIRES: elements are a multiple of the ranks for operations in which members have parts.
 std::vector<NetMove> ScheduleNetMoves(const NetPlan& plan, int rank);
 
-// An order of ranks in which members of the same host are neighbours. `hosts` has a name per rank; "" is a host
-// of its own.
-std::vector<int> RingOrder(const std::vector<std::string>& hosts);
+// The ranks of each host, in ascending order; hosts in the order of their first ranks.
+using RanksByHost = std::vector<std::vector<int>>;
+// `hosts` has a name per rank; "" is a host of its own.
+RanksByHost GroupByHost(const std::vector<std::string>& hosts);
+
+// An order of ranks in which members of the same host are neighbours.
+std::vector<int> RingOrder(const RanksByHost& by_host);
+
+// Into how many slices values are cut that move between hosts: member k of every host moves slice k. The hosts may have
+// different numbers of members.
+int SlicesBetween(const RanksByHost& by_host);
+// The plan for the moves of member `rank` in an operation between hosts: an all-reduce of its slice, or a broadcast
+// to the first member of every host. REQUIRES: `plan` has all elements and, for a broadcast, the root.
+NetPlan PlanBetweenHosts(const NetPlan& plan, const RanksByHost& by_host, int rank);
 
 }  // namespace thalweg

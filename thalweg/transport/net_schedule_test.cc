@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -36,13 +37,16 @@ struct NetElement {
 // order that `seed` decides.
 class Simulation {
  public:
-  Simulation(const NetPlan& plan, unsigned seed) : plan_(plan), ranks_(static_cast<int>(plan.order.size())) {
+  // With `by_host`, an operation between these hosts.
+  Simulation(const NetPlan& plan, unsigned seed, const RanksByHost* by_host = nullptr)
+      : plan_(plan), ranks_(static_cast<int>(plan.order.size())) {
     unsigned next = seed;
     for (int rank = 0; rank < ranks_; ++rank) {
       Member& member = members_.emplace_back();
       for (int64_t i = 0; i < plan.elements; ++i) member.values.push_back(NetElement::Of(rank, i));
       member.results = member.values;
-      for (const NetMove& move : ScheduleNetMoves(plan, rank)) member.moves.push_back({move, 0});
+      const NetPlan own = by_host == nullptr ? plan : PlanBetweenHosts(plan, *by_host, rank);
+      for (const NetMove& move : ScheduleNetMoves(own, rank)) member.moves.push_back({move, 0});
     }
     for (bool any = true; any;) {
       any = false;
@@ -183,6 +187,8 @@ TEST(NetSchedule, EveryResultComesFromTheRightValues) {
                     }
                     break;
                   case HostOperation::kBarrier:
+                  case HostOperation::kReduceSlices:
+                  case HostOperation::kGatherSlices:
                     break;
                 }
               }
@@ -232,9 +238,73 @@ TEST(NetSchedule, ARingSendsNoMoreThanItsFormulaSays) {
 }
 
 TEST(NetSchedule, MembersOfOneHostAreNeighbours) {
-  EXPECT_THAT(RingOrder({"a", "b", "a", "c", "b"}), ElementsAre(0, 2, 1, 4, 3));
-  EXPECT_THAT(RingOrder({"", "", ""}), ElementsAre(0, 1, 2));
-  EXPECT_THAT(RingOrder({"a"}), ElementsAre(0));
+  EXPECT_THAT(RingOrder(GroupByHost({"a", "b", "a", "c", "b"})), ElementsAre(0, 2, 1, 4, 3));
+  EXPECT_THAT(GroupByHost({"", "a", "", "a"}), ElementsAre(ElementsAre(0), ElementsAre(1, 3), ElementsAre(2)));
+  EXPECT_THAT(RingOrder(GroupByHost({"a"})), ElementsAre(0));
+}
+
+// Between hosts, member k of every host merges slice k with the others', or passes on what the root sends.
+TEST(NetSchedule, BetweenHostsEverySliceHasItsOwnMembers) {
+  for (const std::vector<std::string>& hosts :
+       {std::vector<std::string>{"a", "a", "b", "b"}, {"a", "b", "a", "b", "b"}, {"a", "b", "b", "c", "c", "c"}}) {
+    const auto ranks = static_cast<int>(hosts.size());
+    const RanksByHost by_host = GroupByHost(hosts);
+    const int slices = SlicesBetween(by_host);
+    for (const NetAlgorithm algorithm : {NetAlgorithm::kRing, NetAlgorithm::kDoubling}) {
+      for (const int64_t elements : {1, 50, 1000}) {
+        SCOPED_TRACE(testing::Message() << ranks << " members, " << elements << " elements");
+        NetPlan all{
+            .operation = HostOperation::kAllReduce, .algorithm = algorithm, .elements = elements, .alignment = 4};
+        all.order = RingOrder(by_host);
+        const Simulation simulation(all, 3, &by_host);
+        for (int k = 0; k < slices; ++k) {
+          const auto [begin, count] = MergedPart(k, slices, elements, all.alignment);
+          for (int64_t i = begin; i < begin + count; ++i) {
+            NetElement sum = NetElement::Of(by_host[0][k], i);
+            for (size_t host = 1; host < by_host.size(); ++host) sum = sum.Plus(NetElement::Of(by_host[host][k], i));
+            for (const std::vector<int>& on_host : by_host) {
+              EXPECT_EQ(simulation.results(on_host[k])[i].parts, sum.parts);
+              for (const int rank : on_host) {
+                if (rank == on_host[k]) continue;
+                EXPECT_EQ(simulation.results(rank)[i], NetElement::Of(rank, i));
+              }
+            }
+          }
+        }
+        for (int root = 0; root < ranks; ++root) {
+          all.operation = HostOperation::kBroadcast;
+          all.root = root;
+          const Simulation broadcast(all, 4, &by_host);
+          for (const std::vector<int>& on_host : by_host) {
+            const bool has_root = std::find(on_host.begin(), on_host.end(), root) != on_host.end();
+            for (const int rank : on_host) {
+              const bool has_values = has_root ? rank == root : rank == on_host[0];
+              EXPECT_EQ(broadcast.results(rank)[0], NetElement::Of(has_values ? root : rank, 0));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(NetSchedule, AHostSendsNoMoreIfItHasMoreMembers) {
+  for (const int members : {1, 2, 4}) {
+    for (const int n : {2, 3}) {
+      std::vector<std::string> hosts;
+      for (int i = 0; i < n * members; ++i) hosts.push_back(absl::StrCat(i % n));
+      const RanksByHost by_host = GroupByHost(hosts);
+      const int64_t elements = int64_t{4} * 6 * 8;
+      NetPlan plan{.operation = HostOperation::kAllReduce, .elements = elements, .alignment = 4};
+      plan.order = RingOrder(by_host);
+      const Simulation simulation(plan, 1, &by_host);
+      for (const std::vector<int>& on_host : by_host) {
+        int64_t sent = 0;
+        for (const int rank : on_host) sent += simulation.sent(rank);
+        EXPECT_EQ(sent, 2 * (n - 1) * elements / n);
+      }
+    }
+  }
 }
 
 }  // namespace

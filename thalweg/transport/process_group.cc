@@ -20,7 +20,8 @@ bool HasParts(HostOperation operation) {
 }
 
 bool Merges(HostOperation operation) {
-  return operation == HostOperation::kAllReduce || operation == HostOperation::kReduceScatter;
+  return operation == HostOperation::kAllReduce || operation == HostOperation::kReduceScatter ||
+         operation == HostOperation::kReduceSlices;
 }
 
 std::string NameOf(HostOperation operation) {
@@ -37,6 +38,10 @@ std::string NameOf(HostOperation operation) {
       return "all-to-all";
     case HostOperation::kBarrier:
       return "barrier";
+    case HostOperation::kReduceSlices:
+      return "reduction to slices";
+    case HostOperation::kGatherSlices:
+      return "gathering of slices";
   }
   return absl::StrCat("operation ", static_cast<uint32_t>(operation));
 }
@@ -63,6 +68,11 @@ absl::StatusOr<size_t> CheckCall(const HostCall& call, int ranks) {
                            " cannot be elsewhere in a ", NameOf(call.operation));
   }
   if (Merges(call.operation) && call.merge == nullptr) return InvalidArgument("There is no way to merge elements");
+  const bool has_slices =
+      call.operation == HostOperation::kReduceSlices || call.operation == HostOperation::kGatherSlices;
+  if (call.slices < (has_slices ? 1 : 0) || call.slices > (has_slices ? ranks : 0)) {
+    return InvalidArgument("A ", NameOf(call.operation), " with ", call.slices, " slices, of ", ranks, " members");
+  }
   if (call.root < 0 || call.root >= ranks) return InvalidArgument("There is no rank ", call.root, " of ", ranks);
   return bytes;
 }

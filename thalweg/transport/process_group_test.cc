@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract of groups, in shared memory and over TCP.
+// The contract of groups, in shared memory, over TCP and in both.
 #include "thalweg/transport/process_group.h"
 
 #include <signal.h>
@@ -30,8 +30,9 @@ class AnyGroup : public testing::TestWithParam<GroupKind> {
     ForMembersOf(GetParam(), ranks, body);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Group, AnyGroup, testing::Values(GroupKind::kSharedMemory, GroupKind::kTcp),
-                         [](const auto& info) { return info.param == GroupKind::kTcp ? "Tcp" : "SharedMemory"; });
+INSTANTIATE_TEST_SUITE_P(Group, AnyGroup,
+                         testing::Values(GroupKind::kSharedMemory, GroupKind::kTcp, GroupKind::kTwoLevels),
+                         [](const auto& info) { return NameOfGroupKind(info.param); });
 
 TEST_P(AnyGroup, EveryOperationInEverySize) {
   for (const int ranks : {1, 2, 3, 4}) {

@@ -3,13 +3,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/status.h"
 #include "thalweg/transport/host_group.h"
 #include "thalweg/transport/net_group.h"
+#include "thalweg/transport/two_level.h"
 
 namespace thalweg {
 
@@ -56,23 +60,42 @@ Endpoints::Endpoints(int ranks) {
   }
 }
 
+absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinGroup(GroupKind kind, const std::string& name, int rank, int ranks,
+                                                        NetEndpoint* endpoint, const std::vector<NetAddress>& addresses,
+                                                        absl::Duration timeout) {
+  std::vector<std::string> hosts;
+  for (int r = 0; r < ranks; ++r) hosts.push_back(absl::StrCat(kind == GroupKind::kTcp ? r : r / 2));
+  std::unique_ptr<ProcessGroup> on_host, all;
+  const RanksByHost by_host =
+      kind == GroupKind::kSharedMemory ? GroupByHost(std::vector<std::string>(ranks, "host")) : GroupByHost(hosts);
+  if (const std::vector<int>& neighbours = RanksOnHostOf(by_host, rank);
+      kind == GroupKind::kSharedMemory || neighbours.size() > 1) {
+    const auto at = std::find(neighbours.begin(), neighbours.end(), rank) - neighbours.begin();
+    ASSIGN_OR_RETURN(on_host, HostGroup::Join({.name = absl::StrCat(name, "-", neighbours[0]),
+                                               .rank = static_cast<int>(at),
+                                               .ranks = static_cast<int>(neighbours.size()),
+                                               .shown_ranks = neighbours,
+                                               .arena_bytes = size_t{64} << 20,
+                                               .timeout = timeout}));
+  }
+  if (kind == GroupKind::kSharedMemory) return on_host;
+  ASSIGN_OR_RETURN(
+      all, NetGroup::Join(*endpoint,
+                          {.name = name, .rank = rank, .addresses = addresses, .hosts = hosts, .timeout = timeout}));
+  if (kind == GroupKind::kTcp) return all;
+  return std::make_unique<TwoLevelGroup>(std::move(on_host), std::move(all), by_host);
+}
+
 void ForMembersOf(GroupKind kind, int ranks, const std::function<void(ProcessGroup&)>& body) {
   const std::string name = NewGroupName();
-  const Endpoints endpoints(kind == GroupKind::kTcp ? ranks : 0);
+  const Endpoints endpoints(kind == GroupKind::kSharedMemory ? 0 : ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      if (kind == GroupKind::kTcp) {
-        const auto group =
-            NetGroup::Join(*endpoints.endpoints[rank], {.name = name, .rank = rank, .addresses = endpoints.addresses});
-        ASSERT_TRUE(group.ok()) << group.status();
-        body(**group);
-      } else {
-        const auto group =
-            HostGroup::Join({.name = name, .rank = rank, .ranks = ranks, .arena_bytes = size_t{64} << 20});
-        ASSERT_TRUE(group.ok()) << group.status();
-        body(**group);
-      }
+      NetEndpoint* const endpoint = kind == GroupKind::kSharedMemory ? nullptr : endpoints.endpoints[rank].get();
+      const auto group = JoinGroup(kind, name, rank, ranks, endpoint, endpoints.addresses);
+      ASSERT_TRUE(group.ok()) << group.status();
+      body(**group);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -12,7 +12,11 @@
 
 namespace thalweg {
 
-enum class GroupKind { kSharedMemory, kTcp };
+// kTwoLevels: ranks 0 and 1 share memory, so do 2 and 3, and so on; these hosts are connected by TCP.
+enum class GroupKind { kSharedMemory, kTcp, kTwoLevels };
+inline std::string NameOfGroupKind(GroupKind kind) {
+  return kind == GroupKind::kTcp ? "Tcp" : kind == GroupKind::kTwoLevels ? "TwoLevels" : "SharedMemory";
+}
 
 std::string NewGroupName();
 
@@ -33,6 +37,11 @@ struct Endpoints {
   std::vector<std::unique_ptr<NetEndpoint>> endpoints;
   std::vector<NetAddress> addresses;
 };
+
+// Joins member `rank` of a group of that kind. `addresses` has those of all members, unless they share memory.
+absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinGroup(GroupKind kind, const std::string& name, int rank, int ranks,
+                                                        NetEndpoint* endpoint, const std::vector<NetAddress>& addresses,
+                                                        absl::Duration timeout = absl::Seconds(60));
 
 // Runs `body` for every member of a group, each on a thread of its own.
 void ForMembersOf(GroupKind kind, int ranks, const std::function<void(ProcessGroup&)>& body);

@@ -225,8 +225,8 @@ void TaskCollectives::Run::UnwatchLeader() {
   if (id.has_value()) task_.options_.health->Unwatch(*id);
 }
 
-// Chooses the path: shared memory or TCP connections for groups of Thalweg tasks; otherwise messages between workers,
-// as TensorFlow's tasks understand them.
+// Chooses the path: shared memory, TCP connections or both for groups of Thalweg tasks; otherwise messages between
+// workers, as TensorFlow's tasks understand them.
 void TaskCollectives::Run::Execute(int source) {
   if (absl::Status fault = FailPoint("collective.execute", graph_->task); !fault.ok()) return End(std::move(fault));
   std::shared_ptr<const CollectiveGroup> group;
@@ -343,8 +343,9 @@ void TaskCollectives::Run::ExecuteDirectly(DirectCollectives::Path path, const C
       break;
     case CollectiveKind::kReduceScatter:
       // A ring between hosts merges every part in another order.
-      call.operation = call_.rank_order && path == DirectCollectives::Path::kTcp ? HostOperation::kAllReduce
-                                                                                 : HostOperation::kReduceScatter;
+      call.operation = call_.rank_order && path != DirectCollectives::Path::kSharedMemory
+                           ? HostOperation::kAllReduce
+                           : HostOperation::kReduceScatter;
       break;
     case CollectiveKind::kBarrier:
       call.operation = HostOperation::kBarrier;

@@ -2,15 +2,18 @@
 #include "thalweg/cluster/collectives/direct_collectives.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
 #include "thalweg/transport/host_group.h"
 #include "thalweg/transport/net_group.h"
+#include "thalweg/transport/two_level.h"
 
 namespace thalweg {
 namespace {
@@ -28,12 +31,30 @@ uint64_t StableHash(absl::string_view text) {
 }
 
 // Identifies a group by its key and members. Incarnations are random, so no two groups share an identity.
-std::string IdentityOf(DirectCollectives::Path path, const CollectiveGroup& group, int32_t group_key) {
-  std::string text = absl::StrCat(path == DirectCollectives::Path::kTcp ? "tcp " : "", group_key);
+std::string IdentityOf(const CollectiveGroup& group, int32_t group_key) {
+  std::string text = absl::StrCat(group_key);
   for (const CollectiveGroup::Member& member : group.members) {
     absl::StrAppend(&text, "|", member.device, "#", member.incarnation);
   }
   return text;
+}
+
+// Identifies the connections of some members of a group.
+std::string IdentityOf(DirectCollectives::Path path, const std::vector<int>& ranks, const std::string& group) {
+  return absl::StrCat(path == DirectCollectives::Path::kTcp ? "tcp " : "memory ", absl::StrJoin(ranks, ","), " of ",
+                      group);
+}
+
+RanksByHost RanksByHostOf(const CollectiveGroup& group) {
+  std::vector<std::string> hosts;
+  for (const CollectiveGroup::Member& member : group.members) hosts.push_back(member.place.host);
+  return GroupByHost(hosts);
+}
+
+std::vector<int> AllRanks(const CollectiveGroup& group) {
+  std::vector<int> ranks(group.members.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
 }
 
 }  // namespace
@@ -42,6 +63,7 @@ std::string IdentityOf(DirectCollectives::Path path, const CollectiveGroup& grou
 struct DirectCollectives::GroupOptions {
   std::string name;
   int rank = 0;
+  std::vector<int> shown_ranks;
   std::vector<std::string> names, hosts;
   std::vector<NetAddress> addresses;
   NetEndpoint* endpoint = nullptr;
@@ -54,6 +76,7 @@ struct DirectCollectives::GroupOptions {
                                                .rank = rank,
                                                .ranks = static_cast<int>(names.size()),
                                                .names = names,
+                                               .shown_ranks = shown_ranks,
                                                .arena_bytes = kArenaBytes,
                                                .timeout = absl::InfiniteDuration(),
                                                .cancellation = cancellation}));
@@ -72,7 +95,7 @@ struct DirectCollectives::GroupOptions {
 
 // One call of Run() that is in progress.
 struct DirectCollectives::Operation {
-  std::string identity;
+  std::string identity, group;
   int32_t group_key = 0;
   GroupOptions options;
   HostCall call;
@@ -224,31 +247,89 @@ DirectCollectives::Path DirectCollectives::PathOf(const CollectiveGroup& group, 
                         all([&](const auto& member) { return member.place.host == members[0].place.host; });
   if (one_host && members.size() <= HostControlBlock::kMaxRanks && bytes <= kMaxBytes) return Path::kSharedMemory;
   const bool have_addresses = all([](const auto& member) { return NetAddress::Parse(member.place.address).ok(); });
-  return have_addresses ? Path::kTcp : Path::kNone;
+  if (!have_addresses) return Path::kNone;
+  const RanksByHost by_host = RanksByHostOf(group);
+  const bool fits = std::all_of(by_host.begin(), by_host.end(),
+                                [](const auto& ranks) { return ranks.size() <= HostControlBlock::kMaxRanks; });
+  const bool two_levels = by_host.size() > 1 && by_host.size() < members.size() && fits && bytes <= kMaxBytes;
+  return two_levels ? Path::kTwoLevels : Path::kTcp;
 }
 
 std::optional<ProcessGroup::Memory> DirectCollectives::Allocate(const CollectiveGroup& group, int32_t group_key,
-                                                                size_t bytes) {
+                                                                int rank, size_t bytes) {
   if (bytes <= HostControlBlock::kInlineBytes) return std::nullopt;
-  if (PathOf(group, static_cast<int64_t>(bytes)) != Path::kSharedMemory) return std::nullopt;
+  const Path path = PathOf(group, static_cast<int64_t>(bytes));
+  if (path != Path::kSharedMemory && path != Path::kTwoLevels) return std::nullopt;
+  const std::vector<int> ranks = RanksOnHostOf(RanksByHostOf(group), rank);
   std::shared_ptr<Membership> membership;
   {
     MutexLock lock(&mutex_);
-    const auto it = groups_.find(IdentityOf(Path::kSharedMemory, group, group_key));
+    const auto it = groups_.find(IdentityOf(Path::kSharedMemory, ranks, IdentityOf(group, group_key)));
     if (it != groups_.end()) membership = it->second.membership;
   }
   return membership == nullptr ? std::nullopt : membership->Allocate(bytes);
 }
 
+// Runs the stages of an operation one after the other. Keeps itself alive until then.
+class DirectCollectives::StagedRun : public std::enable_shared_from_this<StagedRun> {
+ public:
+  StagedRun(DirectCollectives& direct, const CollectiveGroup& group, int32_t group_key, int rank, const HostCall& call,
+            Cancellation& cancellation, Done done)
+      : direct_(direct),
+        group_(group),
+        group_key_(group_key),
+        rank_(rank),
+        cancellation_(cancellation),
+        done_(std::move(done)),
+        all_(AllRanks(group)),
+        by_host_(RanksByHostOf(group)),
+        stages_(PlanTwoLevels(call, by_host_, rank)) {}
+
+  void RunNext() {
+    if (next_ == stages_.size()) return done_(absl::OkStatus());
+    const TwoLevelStage& stage = stages_[next_++];
+    direct_.RunAmong(stage.on_host ? RanksOnHostOf(by_host_, rank_) : all_,
+                     stage.on_host ? Path::kSharedMemory : Path::kTcp, group_, group_key_, rank_, stage.call,
+                     cancellation_, [self = shared_from_this()](const absl::Status& status) {
+                       if (status.ok()) return self->RunNext();
+                       self->done_(status);
+                     });
+  }
+
+ private:
+  DirectCollectives& direct_;
+  const CollectiveGroup group_;
+  const int32_t group_key_;
+  const int rank_;
+  Cancellation& cancellation_;
+  Done done_;
+  const std::vector<int> all_;
+  const RanksByHost by_host_;
+  const std::vector<TwoLevelStage> stages_;
+  size_t next_ = 0;
+};
+
 void DirectCollectives::Run(Path path, const CollectiveGroup& group, int32_t group_key, int rank, const HostCall& call,
                             Cancellation& cancellation, Done done) {
+  if (path == Path::kTwoLevels) {
+    return std::make_shared<StagedRun>(*this, group, group_key, rank, call, cancellation, std::move(done))->RunNext();
+  }
+  RunAmong(AllRanks(group), path, group, group_key, rank, call, cancellation, std::move(done));
+}
+
+void DirectCollectives::RunAmong(const std::vector<int>& ranks, Path path, const CollectiveGroup& group,
+                                 int32_t group_key, int rank, const HostCall& call, Cancellation& cancellation,
+                                 Done done) {
   auto operation = std::make_shared<Operation>();
-  operation->identity = IdentityOf(path, group, group_key);
+  operation->group = IdentityOf(group, group_key);
+  operation->identity = IdentityOf(path, ranks, operation->group);
   operation->group_key = group_key;
   operation->options = {.name = absl::StrCat(absl::Hex(StableHash(operation->identity), absl::kZeroPad16), "-",
                                              absl::Hex(StableHash(absl::StrCat("2", operation->identity)))),
-                        .rank = rank};
-  for (const CollectiveGroup::Member& member : group.members) {
+                        .rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()),
+                        .shown_ranks = ranks};
+  for (const int r : ranks) {
+    const CollectiveGroup::Member& member = group.members[r];
     operation->options.names.push_back(member.task);
     operation->options.hosts.push_back(member.place.host);
     if (path != Path::kTcp) continue;
@@ -291,12 +372,12 @@ absl::StatusOr<std::shared_ptr<DirectCollectives::Membership>> DirectCollectives
   if (entry.membership == nullptr) {
     // The key's former group had other members, of which at least one is gone. Nobody waits for it any longer.
     for (auto& [identity, other] : groups_) {
-      if (other.group_key != operation.group_key || other.membership == nullptr || !other.membership->joining())
-        continue;
+      if (other.group_key != operation.group_key || other.group == operation.group) continue;
+      if (other.membership == nullptr || !other.membership->joining()) continue;
       other.membership->Leave(Aborted("Group ", operation.group_key, " has other members now"));
       retired_.push_back(std::move(other.membership));
     }
-    entry = {operation.group_key, std::make_shared<Membership>(operation.options)};
+    entry = {operation.group_key, operation.group, std::make_shared<Membership>(operation.options)};
   }
   return entry.membership;
 }

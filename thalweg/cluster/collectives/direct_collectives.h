@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives that run without calls of the worker service: in shared memory if all members are on
-// this host (transport/host_group.h), otherwise over TCP connections of their own
-// (transport/net_group.h).
+// this host (transport/host_group.h), over TCP connections of their own if each has a host
+// (transport/net_group.h), and otherwise in both, one after the other (transport/two_level.h).
 //
 // No setting is needed: each member reports its host, and the address at which it listens, to the
 // leader of the group, which sends both to all members. TensorFlow's tasks report neither. Groups
@@ -48,13 +48,13 @@ class DirectCollectives {
   // The place of this task, which it reports to the leaders of groups. Starts to listen.
   CollectiveGroup::Place Report();
 
-  enum class Path { kNone, kSharedMemory, kTcp };
+  enum class Path { kNone, kSharedMemory, kTcp, kTwoLevels };
   // How an operation of a group on `bytes` bytes runs. All members get the same answer. kNone: not here.
   static Path PathOf(const CollectiveGroup& group, int64_t bytes);
 
-  // Memory of this member that the others map, for values of operations of the group. nullopt if the values
-  // need none (HostControlBlock::kInlineBytes), if not all members have joined, or if the memory is full.
-  std::optional<ProcessGroup::Memory> Allocate(const CollectiveGroup& group, int32_t group_key, size_t bytes);
+  // Memory of this member that the others on its host map, for values of operations of the group. nullopt if the
+  // values need none (HostControlBlock::kInlineBytes), if not all of them have joined, or if the memory is full.
+  std::optional<ProcessGroup::Memory> Allocate(const CollectiveGroup& group, int32_t group_key, int rank, size_t bytes);
   // Runs an operation of the step `call.step`. `done` runs exactly once, also after a cancellation.
   // `cancellation` must live until then. The caller chooses call.key, which must be the same for all members.
   // REQUIRES: `path` is the group's and not kNone.
@@ -68,13 +68,18 @@ class DirectCollectives {
 
  private:
   class Membership;  // this task's part in one group; lives as long as the group's memory and connections
+  class StagedRun;
   struct GroupOptions;
   struct Operation;
   struct Entry {
     int32_t group_key = 0;
+    std::string group;  // identifies the group of which its members are all, or those on this host
     std::shared_ptr<Membership> membership;
   };
 
+  // Runs an operation of some members of a group. `path` is one of the first three.
+  void RunAmong(const std::vector<int>& ranks, Path path, const CollectiveGroup& group, int32_t group_key, int rank,
+                const HostCall& call, Cancellation& cancellation, Done done);
   void Begin(const std::shared_ptr<Operation>& operation);
   absl::StatusOr<std::shared_ptr<Membership>> Enter(const Operation& operation);
 

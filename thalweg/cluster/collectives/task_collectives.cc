@@ -69,14 +69,15 @@ std::optional<SharedValues> TaskCollectives::StepPart::AllocateShared(int32_t gr
   const auto group = graph_->FindGroup(group_key, device.name());
   const int64_t bytes = shape.num_elements() * static_cast<int64_t>(ElementSize(dtype));
   if (group == nullptr) return std::nullopt;
-  std::optional<ProcessGroup::Memory> memory = task_.direct_.Allocate(*group, group_key, static_cast<size_t>(bytes));
+  const int rank = group->RankOf(device.name());
+  std::optional<ProcessGroup::Memory> memory =
+      task_.direct_.Allocate(*group, group_key, rank, static_cast<size_t>(bytes));
   if (!memory.has_value()) return std::nullopt;
   char* const data = memory->data;
   // The captured owner frees the memory.
   BufferPtr buffer(Buffer::Wrap(data, static_cast<size_t>(bytes), [owner = std::move(memory->owner)] {}));
-  const auto [begin, count] =
-      HostGroup::MergedPart(group->RankOf(device.name()), static_cast<int>(group->members.size()), shape.num_elements(),
-                            static_cast<int64_t>(ElementSize(dtype)));
+  const auto [begin, count] = HostGroup::MergedPart(rank, static_cast<int>(group->members.size()), shape.num_elements(),
+                                                    static_cast<int64_t>(ElementSize(dtype)));
   return SharedValues{Tensor(dtype, shape, std::move(buffer), data), begin, begin + count};
 }
 
