@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "thalweg/base/string_memory.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/support/element_copy.h"
@@ -193,7 +194,10 @@ absl::Status ScatterSlices(ScatterKind scatter, const Tensor& indices, const Ten
       if (dtype == kBool) {
         out->mutable_data<bool>()[at] |= updates.data<bool>()[i];
       } else {
-        out->mutable_data<std::string>()[at] += updates.data<std::string>()[i];
+        std::string& text = out->mutable_data<std::string>()[at];
+        const std::string& more = updates.data<std::string>()[i];
+        ReserveStringMemory(text.size() + more.size());
+        text += more;
       }
     }
     return absl::OkStatus();
