@@ -347,7 +347,7 @@ class Episode {
             .folder = folder_,
             .padding = padding_,
             .think_time =
-                absl::GetFlag(FLAGS_soak) > absl::ZeroDuration() ? absl::Milliseconds(25) : absl::Microseconds(300),
+                absl::GetFlag(FLAGS_soak) > absl::ZeroDuration() ? absl::Milliseconds(25) : absl::Milliseconds(1),
             .last_global_step = [this] { return last_global_step_.load(); },
             .stop = [this, &own] { return own.stop.load() || full_; },
             .abandon = [&own] { return own.restart.load(); },

@@ -10,10 +10,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
-#include "thalweg/base/string_memory.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/support/element_copy.h"
+#include "thalweg/ops/support/element_string.h"
 #include "thalweg/ops/support/input_value.h"
 #include "thalweg/ops/support/segment_rows.h"
 #include "thalweg/ops/support/shape_arguments.h"
@@ -93,7 +93,7 @@ absl::Status GatherSlices(KernelContext& c, const Tensor& params, const Tensor& 
   if (indices.num_elements() == 0 && shape.num_elements() == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const RowNumbers rows, FindRows(indices, params.shape(), "param "));
   const int64_t inner = params.shape().Product(depth, params.rank());
-  return DispatchBySize(params.dtype(), [&]<typename T>() {
+  return DispatchCopies(params.dtype(), [&]<typename T>() {
     const T* const from = ElementData<T>(params);
     T* const to = MutableElementData<T>(out);
     c.ParallelFor(count, 5 + inner * sizeof(T) * 0.15, [&](int64_t begin, int64_t end) {

@@ -10,7 +10,6 @@
 
 #include "absl/types/span.h"
 #include "thalweg/base/status.h"
-#include "thalweg/base/string_memory.h"
 #include "thalweg/kernel/kernel.h"
 #include "thalweg/tensor/resource_handle.h"
 #include "thalweg/tensor/tensor.h"
@@ -24,23 +23,8 @@ struct Bits128 {
   friend bool operator==(const Bits128&, const Bits128&) = default;
 };
 
-// A string as an element that is copied. An op may copy one string to millions of places: copies end with an exception,
-// which fails the op, before they take the memory of the machine.
-struct ElementString : std::string {
-  ElementString() = default;
-  ElementString(const ElementString&) = default;
-  ElementString(ElementString&&) = default;
-  ElementString& operator=(ElementString&&) = default;
-  ElementString& operator=(const ElementString& other) {
-    ReserveStringMemory(other.size());
-    std::string::operator=(other);
-    return *this;
-  }
-};
-static_assert(sizeof(ElementString) == sizeof(std::string));
-
 // Runs `f` for a C++ type with which elements of `dtype` can be copied: an unsigned integer of the
-// same size; strings as ElementString, resources and variants as themselves.
+// same size; strings, resources and variants as themselves.
 template <typename F>
 absl::Status DispatchBySize(DType dtype, F&& f) {
   switch (ElementSize(dtype)) {
@@ -59,7 +43,7 @@ absl::Status DispatchBySize(DType dtype, F&& f) {
   }
   switch (dtype) {
     case kString:
-      return f.template operator()<ElementString>();
+      return f.template operator()<std::string>();
     case kResource:
       return f.template operator()<ResourceHandle>();
     case kVariant:
