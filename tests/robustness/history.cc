@@ -146,7 +146,13 @@ absl::Status HistoryRecorder::Open(const std::string& path) {
 }
 
 void HistoryRecorder::Begin(int worker, int step) { Write('B', absl::StrCat(worker, " ", step)); }
-void HistoryRecorder::Acknowledge(int worker, int step) { Write('A', absl::StrCat(worker, " ", step)); }
+void HistoryRecorder::Acknowledge(int worker, int step) {
+  Write('A', absl::StrCat(worker, " ", step));
+  MutexLock lock(&mutex_);
+  // A history in a file has no steps in memory.
+  const auto it = history_.steps.find({worker, step});
+  if (it != history_.steps.end()) last_progress_[worker] = std::max(last_progress_[worker], it->second.begun);
+}
 void HistoryRecorder::BeginRestore(const std::string& prefix) { Write('R', prefix); }
 void HistoryRecorder::EndRestore() { Write('E', ""); }
 
@@ -189,6 +195,12 @@ void HistoryRecorder::Write(char event, const std::string& rest) {
 TrainingHistory HistoryRecorder::history() const {
   MutexLock lock(&mutex_);
   return history_;
+}
+
+int64_t HistoryRecorder::LastProgress(int worker) const {
+  MutexLock lock(&mutex_);
+  const auto it = last_progress_.find(worker);
+  return it == last_progress_.end() ? 0 : it->second;
 }
 
 absl::StatusOr<TrainingHistory> HistoryRecorder::Read(const std::string& path) {

@@ -65,6 +65,8 @@ class HistoryRecorder {
   void TakeLogLine(absl::string_view line);
 
   TrainingHistory history() const;
+  // When the worker's last step that was acknowledged began; 0 if there is none.
+  int64_t LastProgress(int worker) const;
   static absl::StatusOr<TrainingHistory> Read(const std::string& path);
 
  private:
@@ -74,6 +76,7 @@ class HistoryRecorder {
   int fd_ = -1;
   mutable Mutex mutex_;
   TrainingHistory history_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, int64_t> last_progress_ ABSL_GUARDED_BY(mutex_);  // by worker
 };
 
 // The variables at one moment.

@@ -347,7 +347,7 @@ class Episode {
             .folder = folder_,
             .padding = padding_,
             .think_time =
-                absl::GetFlag(FLAGS_soak) > absl::ZeroDuration() ? absl::Milliseconds(25) : absl::Microseconds(300),
+                absl::GetFlag(FLAGS_soak) > absl::ZeroDuration() ? absl::Milliseconds(25) : absl::Milliseconds(1),
             .last_global_step = [this] { return last_global_step_.load(); },
             .stop = [this, &own] { return own.stop.load() || full_; },
             .abandon = [&own] { return own.restart.load(); },
@@ -360,16 +360,9 @@ class Episode {
     const int64_t deadline = NowNanos() + absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_hang_after));
     while (true) {
       std::vector<std::string> behind;
-      const TrainingHistory history = recorder_.history();
       for (int w = 0; w < workers_; ++w) {
         if (state_[w].done || full_) continue;
-        bool made = false;
-        for (auto it = history.steps.lower_bound({w + 1, 0}); !made && it != history.steps.begin();) {
-          --it;
-          if (it->first.first != w || it->second.begun < since) break;
-          made = it->second.acknowledged != 0;
-        }
-        if (!made) behind.push_back(absl::StrCat("worker ", w));
+        if (recorder_.LastProgress(w) < since) behind.push_back(absl::StrCat("worker ", w));
       }
       if (behind.empty()) return true;
       if (NowNanos() > deadline) {

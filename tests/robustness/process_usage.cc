@@ -11,6 +11,8 @@
 #include <system_error>
 
 #include "thalweg/base/clock.h"
+#include "thalweg/base/exported_memory.h"
+#include "thalweg/base/memory.h"
 
 namespace thalweg {
 
@@ -28,6 +30,8 @@ ProcessUsage MeasureUsage(int64_t start) {
   return {.seconds = (NowNanos() - start) / 1e9,
           .megabytes = resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e6,
           .allocated = static_cast<double>(heap.uordblks + heap.hblkhd) / 1e6,
+          .tensors = static_cast<double>(HostAllocator().Stats().bytes_reserved) / 1e6 +
+                     static_cast<double>(ExportedMemory::Global().bytes_resident()) / 1e6,
           .descriptors = count("/proc/self/fd"),
           .threads = count("/proc/self/task")};
 }
@@ -51,11 +55,12 @@ double Slope(const std::vector<ProcessUsage>& usage, double ProcessUsage::*what)
 void PrintSlopes(const std::vector<ProcessUsage>& usage) {
   const ProcessUsage& last = usage.back();
   std::printf(
-      "after %.0f s: %.0f MB, %.1f MB of it allocated, %.0f descriptors, %.0f threads; growth per hour: %.1f MB, %.1f "
-      "MB allocated, %.1f descriptors, %.1f threads\n",
-      last.seconds, last.megabytes, last.allocated, last.descriptors, last.threads,
+      "after %.0f s: %.0f MB (%.1f MB allocated, %.0f MB for tensors), %.0f descriptors, %.0f threads; growth per hour: "
+      "%.1f MB (%.1f MB allocated, %.1f MB for tensors), %.1f descriptors, %.1f threads\n",
+      last.seconds, last.megabytes, last.allocated, last.tensors, last.descriptors, last.threads,
       Slope(usage, &ProcessUsage::megabytes), Slope(usage, &ProcessUsage::allocated),
-      Slope(usage, &ProcessUsage::descriptors), Slope(usage, &ProcessUsage::threads));
+      Slope(usage, &ProcessUsage::tensors), Slope(usage, &ProcessUsage::descriptors),
+      Slope(usage, &ProcessUsage::threads));
 }
 
 }  // namespace thalweg

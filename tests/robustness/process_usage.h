@@ -9,7 +9,8 @@ namespace thalweg {
 
 // Resources of the process.
 struct ProcessUsage {
-  double seconds = 0, megabytes = 0, allocated = 0, descriptors = 0, threads = 0;
+  // Megabytes: resident; allocated by malloc; kept for tensors, used or not.
+  double seconds = 0, megabytes = 0, allocated = 0, tensors = 0, descriptors = 0, threads = 0;
 };
 
 // `start`: NowNanos() at the beginning.

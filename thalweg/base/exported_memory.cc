@@ -118,7 +118,7 @@ std::optional<uint64_t> ExportedMemory::TakeFree(uint64_t bytes) {
       if (is_resident != resident || end - begin < bytes) continue;
       free_.erase(it);
       if (end - begin > bytes) free_.emplace(begin + bytes, Range{end, resident});
-      if (resident) resident_free_ -= bytes;
+      if (resident) idle_ = std::min(idle_, resident_free_ -= bytes);
       return begin;
     }
   }
@@ -134,7 +134,20 @@ void ExportedMemory::Deallocate(void* memory, size_t bytes) {
     in_use_ -= size;
     resident_free_ += size;
     AddFree(begin, begin + size, /*resident=*/true);
-    if (resident_free_ > options_.slack + in_use_) excess = TakeExcess();
+    if (resident_free_ > options_.slack + in_use_) excess = TakeExcess((options_.slack + in_use_) / 2);
+  }
+  GiveBack(excess);
+}
+
+// Allocate() takes the lowest free memory, so what nobody needs is the highest.
+void ExportedMemory::TrimIdle() {
+  if (!enabled_.load(std::memory_order_acquire)) return;
+  Reclaim();
+  std::vector<Extent> excess;
+  {
+    MutexLock lock(&mutex_);
+    excess = TakeExcess(resident_free_ - idle_);
+    idle_ = resident_free_;
   }
   GiveBack(excess);
 }
@@ -155,15 +168,24 @@ void ExportedMemory::AddFree(uint64_t begin, uint64_t end, bool resident) {
   free_.emplace(begin, Range{end, resident});
 }
 
-std::vector<ExportedMemory::Extent> ExportedMemory::TakeExcess() {
-  const uint64_t keep = (options_.slack + in_use_) / 2;
+std::vector<ExportedMemory::Extent> ExportedMemory::TakeExcess(uint64_t keep) {
   std::vector<Extent> excess;
   for (auto it = free_.rbegin(); it != free_.rend() && resident_free_ > keep; ++it) {
-    if (!it->second.resident) continue;
-    resident_free_ -= it->second.end - it->first;
-    excess.emplace_back(it->first, it->second.end);
+    const auto [end, resident] = it->second;
+    if (!resident) continue;
+    const uint64_t bytes = std::min(end - it->first, InPages(resident_free_ - keep));
+    resident_free_ -= bytes;
+    excess.emplace_back(end - bytes, end);
   }
-  for (const auto& [begin, end] : excess) free_.erase(begin);
+  for (const auto& [begin, end] : excess) {
+    const auto range = std::prev(free_.lower_bound(end));
+    if (range->first == begin) {
+      free_.erase(range);
+    } else {
+      range->second.end = begin;
+    }
+  }
+  idle_ = std::min(idle_, resident_free_);
   return excess;
 }
 

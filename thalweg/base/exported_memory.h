@@ -83,6 +83,8 @@ class ExportedMemory {
   void Adopt(std::shared_ptr<ExportHolder> holder);
   // Lets go of what no reader uses any more.
   void Reclaim();
+  // Gives the memory that was free since the previous call back to the system.
+  void TrimIdle();
 
   size_t bytes_in_use() const;
   size_t bytes_resident() const;  // in use, or free and not returned to the system
@@ -99,8 +101,8 @@ class ExportedMemory {
   static size_t SetOf(size_t bytes) { return (bytes * 0x9e3779b97f4a7c15) >> 58; }
   std::optional<uint64_t> TakeFree(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddFree(uint64_t begin, uint64_t end, bool resident) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes the highest free memory out of the free space, for GiveBack().
-  std::vector<Extent> TakeExcess() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the highest free memory out of the free space, for GiveBack(), so that `keep` bytes are left.
+  std::vector<Extent> TakeExcess(uint64_t keep) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives memory back to the system, without the lock, and adds it to the free space.
   void GiveBack(const std::vector<Extent>& excess);
   void ReclaimLater() ABSL_EXCLUSIVE_LOCKS_REQUIRED(holders_mutex_);
@@ -118,6 +120,7 @@ class ExportedMemory {
   uint64_t top_ ABSL_GUARDED_BY(mutex_) = 0;                // nothing above was ever used
   uint64_t in_use_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t resident_free_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t idle_ ABSL_GUARDED_BY(mutex_) = 0;  // the smallest resident_free_ since TrimIdle()
 
   Mutex holders_mutex_;
   std::vector<std::weak_ptr<ExportHolder>> holders_ ABSL_GUARDED_BY(holders_mutex_);

@@ -120,6 +120,37 @@ TEST(ExportedMemoryTest, TheSystemGetsBackWhatIsNoLongerUsed) {
   }
 }
 
+TEST(ExportedMemoryTest, TheSystemGetsBackWhatWasFreeForLong) {
+  ExportedMemory memory;
+  ASSERT_TRUE(memory.Enable({.limit = 64 * kMegabytes, .addresses = 64 * kMegabytes}).ok());
+  std::vector<void*> blocks;
+  for (int i = 0; i < 32; ++i) {
+    blocks.push_back(memory.Allocate(kMegabytes));
+    std::memset(blocks.back(), 1, kMegabytes);
+  }
+  for (void* const block : blocks) memory.Deallocate(block, kMegabytes);
+  memory.TrimIdle();  // until now it was in use
+  EXPECT_EQ(memory.bytes_resident(), 32 * kMegabytes);
+  // Steps need 2 MB.
+  for (int i = 0; i < 10; ++i) {
+    void* const one = memory.Allocate(kMegabytes);
+    void* const two = memory.Allocate(kMegabytes);
+    memory.Deallocate(one, kMegabytes);
+    memory.Deallocate(two, kMegabytes);
+  }
+  memory.TrimIdle();
+  EXPECT_EQ(memory.bytes_resident(), 2 * kMegabytes);
+  struct stat stat;
+  ASSERT_EQ(fstat(memory.fd(), &stat), 0);
+  EXPECT_EQ(stat.st_blocks * 512, 2 * kMegabytes);
+  memory.TrimIdle();
+  EXPECT_EQ(memory.bytes_resident(), 0);
+  void* const all = memory.Allocate(32 * kMegabytes);
+  ASSERT_NE(all, nullptr);
+  std::memset(all, 3, 32 * kMegabytes);
+  memory.Deallocate(all, 32 * kMegabytes);
+}
+
 class Held : public ExportHolder {
  public:
   Held(ExportedMemory* memory, void* block, size_t bytes) : memory_(memory), block_(block), bytes_(bytes) {}

@@ -11,6 +11,9 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "thalweg/base/clock.h"
+#include "thalweg/base/exported_memory.h"
+#include "thalweg/base/idle_memory.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/machine_memory.h"
 #include "thalweg/base/mutex.h"
@@ -99,6 +102,7 @@ class HostPool final : public Allocator {
   }
 
   void Trim(size_t min_bytes) {}
+  void TrimIdle() {}
 
  private:
   std::atomic<int64_t> bytes_in_use_{0};
@@ -132,21 +136,55 @@ struct FreeBlock {
   size_t returned;  // medium blocks: bytes of it whose pages the system has back
 };
 
-// Free blocks of one class, shared by all threads.
+// Free blocks of one class, shared by all threads. The last one that came is the first to go, so those that nobody
+// needs are at the end.
 struct alignas(64) FreeList {
   Mutex lock;
   FreeBlock* head ABSL_GUARDED_BY(lock) = nullptr;
+  // Not counted for small blocks, which come and go in batches.
+  int64_t count ABSL_GUARDED_BY(lock) = 0;
+  int64_t idle ABSL_GUARDED_BY(lock) = 0;  // the smallest count since FindIdle()
 
-  void Push(FreeBlock* first, FreeBlock* last) {
+  // Medium and large blocks.
+  void PushOne(FreeBlock* block) {
     MutexLock held(&lock);
-    last->next = head;
-    head = first;
+    block->next = head;
+    head = block;
+    ++count;
   }
   FreeBlock* Pop() {
     MutexLock held(&lock);
     FreeBlock* const block = head;
-    if (block != nullptr) head = block->next;
+    if (block == nullptr) return nullptr;
+    head = block->next;
+    idle = std::min(idle, --count);
     return block;
+  }
+  // Where the list points to the first block that was here since the last call, or to nullptr.
+  FreeBlock** FindIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock) {
+    FreeBlock** at = &head;
+    for (int64_t used = count - idle; used > 0; --used) at = &(*at)->next;
+    idle = count;
+    return at;
+  }
+  FreeBlock* TakeIdle() {
+    MutexLock held(&lock);
+    const int64_t taken = idle;
+    FreeBlock* const blocks = std::exchange(*FindIdle(), nullptr);
+    idle = count -= taken;
+    return blocks;
+  }
+  FreeBlock* TakeAll() {
+    MutexLock held(&lock);
+    count = idle = 0;
+    return std::exchange(head, nullptr);
+  }
+
+  // Small blocks.
+  void PushSome(FreeBlock* first, FreeBlock* last) {
+    MutexLock held(&lock);
+    last->next = head;
+    head = first;
   }
   // Up to `count` blocks as a list, and how many there are.
   std::pair<FreeBlock*, uint32_t> PopSome(uint32_t count) {
@@ -159,10 +197,6 @@ struct alignas(64) FreeList {
     head = last->next;
     last->next = nullptr;
     return {first, n};
-  }
-  FreeBlock* PopAll() {
-    MutexLock held(&lock);
-    return std::exchange(head, nullptr);
   }
 };
 
@@ -251,6 +285,7 @@ class HostPool final : public Allocator {
 
   AllocatorStats Stats() const override;
   void Trim(size_t min_bytes);
+  void TrimIdle();
   void Leave(ThreadCache& cache);
 
  private:
@@ -261,8 +296,8 @@ class HostPool final : public Allocator {
   void* AllocateMedium(int c);
   void* MapWithin(size_t bytes);
   void* AllocateLarge(int c);
-  void TrimMedium(int c);
-  void TrimLarge(int c);
+  void GiveBack(int c, FreeBlock* first);
+  void Unmap(int c, FreeBlock* first);
 
   void Register(ThreadCache& cache);
   void Fold(ThreadCache& cache);
@@ -361,7 +396,7 @@ void HostPool::FlushSmall(ThreadCache& cache, int c) {
     for (uint32_t i = 1; i < count; ++i) last = last->next;
     bin.head = last->next;
     bin.count -= count;
-    free_[c].Push(first, last);
+    free_[c].PushSome(first, last);
   }
   Fold(cache);
 }
@@ -381,7 +416,7 @@ void HostPool::DeallocateShared(FreeBlock* block, int c) {
   Fold(thread_cache);
   block->returned = 0;
   if (c >= kLargeClass) large_free_bytes_.fetch_add(static_cast<int64_t>(SizeOf(c)), std::memory_order_relaxed);
-  free_[c].Push(block, block);
+  free_[c].PushOne(block);
 }
 
 void* HostPool::AllocateMedium(int c) {
@@ -444,7 +479,7 @@ void HostPool::Donate(char* begin, char* end) {
     int c = ClassOf(end - begin);
     if (SizeOf(c) > static_cast<size_t>(end - begin)) --c;
     auto* const block = new (begin) FreeBlock{nullptr, 0};
-    free_[c].Push(block, block);
+    c < kSmallClasses ? free_[c].PushSome(block, block) : free_[c].PushOne(block);
     begin += SizeOf(c);
   }
 }
@@ -467,16 +502,31 @@ AllocatorStats HostPool::Stats() const {
 void HostPool::Trim(size_t min_bytes) {
   for (int c = kSmallClasses; c < kClasses; ++c) {
     if (SizeOf(c) < min_bytes) continue;
-    c < kLargeClass ? TrimMedium(c) : TrimLarge(c);
+    if (c >= kLargeClass) {
+      Unmap(c, free_[c].TakeAll());
+      continue;
+    }
+    MutexLock held(&free_[c].lock);
+    GiveBack(c, free_[c].head);
+  }
+}
+
+void HostPool::TrimIdle() {
+  for (int c = kSmallClasses; c < kClasses; ++c) {
+    if (c >= kLargeClass) {
+      Unmap(c, free_[c].TakeIdle());
+      continue;
+    }
+    MutexLock held(&free_[c].lock);
+    GiveBack(c, *free_[c].FindIdle());
   }
 }
 
 // Medium blocks share regions and cannot be unmapped. The system gets their
 // pages; the address stays, and so does the page with the list's pointer.
-void HostPool::TrimMedium(int c) {
-  FreeList& list = free_[c];
-  MutexLock held(&list.lock);
-  for (FreeBlock* block = list.head; block != nullptr; block = block->next) {
+// REQUIRES: the list is locked.
+void HostPool::GiveBack(int c, FreeBlock* first) {
+  for (FreeBlock* block = first; block != nullptr; block = block->next) {
     if (block->returned != 0) continue;
     const auto address = reinterpret_cast<uintptr_t>(block);
     const uintptr_t begin = (address + sizeof(FreeBlock) + kPage - 1) & ~(kPage - 1);
@@ -487,15 +537,15 @@ void HostPool::TrimMedium(int c) {
   }
 }
 
-void HostPool::TrimLarge(int c) {
+void HostPool::Unmap(int c, FreeBlock* first) {
   const size_t size = SizeOf(c);
-  for (FreeBlock* block = free_[c].PopAll(); block != nullptr;) {
+  for (FreeBlock* block = first; block != nullptr;) {
     FreeBlock* const next = block->next;
     if (munmap(block, size) == 0) {
       large_free_bytes_.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
       bytes_reserved_.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
     } else {
-      free_[c].Push(block, block);  // too many mappings to split one: it stays ours
+      free_[c].PushOne(block);  // too many mappings to split one: it stays ours
     }
     block = next;
   }
@@ -515,5 +565,14 @@ HostPool& Pool() {
 Allocator& HostAllocator() { return Pool(); }
 
 void TrimHostAllocator(size_t min_bytes) { Pool().Trim(min_bytes); }
+
+void TrimIdleMemory(absl::Duration idle) {
+  static std::atomic<int64_t> last{0};
+  const int64_t now = NowNanos();
+  int64_t before = last.load(std::memory_order_relaxed);
+  if (now - before < absl::ToInt64Nanoseconds(idle) || !last.compare_exchange_strong(before, now)) return;
+  Pool().TrimIdle();
+  ExportedMemory::Global().TrimIdle();
+}
 
 }  // namespace thalweg

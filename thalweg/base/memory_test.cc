@@ -15,7 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "thalweg/base/idle_memory.h"
 #include "thalweg/base/malloc.h"
 
 #if defined(__has_feature)
@@ -195,6 +197,42 @@ TEST(HostAllocator, TheRestOfARegionIsUsed) {
   EXPECT_EQ(small, rest);
   HostAllocator().Deallocate(small, kRest);
   for (char* block : blocks) HostAllocator().Deallocate(block, kBlock);
+}
+
+// A process that once needed much memory does not keep it; what its steps need stays.
+TEST(HostAllocator, TheSystemGetsBackWhatWasFreeForLong) {
+  const auto use = [](int blocks_of_each) {
+    std::vector<std::pair<void*, size_t>> blocks;
+    for (int i = 0; i < blocks_of_each; ++i) {
+      for (const size_t bytes : {300 * kKilobyte, 5 * kMegabyte}) {
+        blocks.emplace_back(HostAllocator().Allocate(bytes), bytes);
+        memset(blocks.back().first, 1, bytes);
+      }
+    }
+    for (const auto& [memory, bytes] : blocks) HostAllocator().Deallocate(memory, bytes);
+  };
+  TrimIdleMemory(absl::ZeroDuration());
+  use(1);
+  TrimIdleMemory(absl::ZeroDuration());
+  TrimIdleMemory(absl::ZeroDuration());
+  const int64_t none = Stats().bytes_reserved;
+  use(20);
+  const int64_t all = Stats().bytes_reserved;
+  EXPECT_GE(all, none + 20 * 5 * static_cast<int64_t>(kMegabyte));
+  TrimIdleMemory(absl::ZeroDuration());  // until now it was in use
+  EXPECT_EQ(Stats().bytes_reserved, all);
+  const int64_t calls = Stats().system_calls;
+  use(2);
+  TrimIdleMemory(absl::Hours(1));  // the previous call was only just
+  EXPECT_EQ(Stats().bytes_reserved, all);
+  TrimIdleMemory(absl::ZeroDuration());
+  const auto steps = static_cast<int64_t>(2 * (5 * kMegabyte + 320 * kKilobyte));
+  EXPECT_LE(Stats().bytes_reserved, none + steps);
+  use(2);
+  EXPECT_EQ(Stats().system_calls, calls) << "the steps keep theirs";
+  EXPECT_LE(Stats().bytes_reserved, none + steps);
+  use(20);
+  EXPECT_LE(Stats().bytes_reserved, all) << "pages that come back are counted once";
 }
 
 TEST(HostAllocator, RepeatedStepsAskTheSystemOnce) {

@@ -95,6 +95,34 @@ TEST(HostileCalls, FeedsThatClaimMoreThanTheySend) {
   EXPECT_LT(HostAllocator().Stats().peak_bytes - before, int64_t{64} << 20);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep memory themselves
+double ResidentMegabytes(pid_t process) {
+  std::ifstream file(absl::StrCat("/proc/", process, "/statm"));
+  double total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e6;
+}
+
+// malloc would keep the memory of a large request for the next one. A client whose requests are refused has no next one.
+TEST(HostileCalls, ARefusedRequestLeavesNoMemoryBehind) {
+  const TestCluster cluster({{"ps", 1}}, {}, TasksIn::kProcessesOverGrpc);
+  const pid_t server = cluster.process(kPs0);
+  RawCaller caller(*cluster.spec().Address(kPs0));
+  EXPECT_THAT(RunStep(caller, "nobody", 1, 1), Fails(StatusCode::kAborted, "nobody"));
+  const double before = ResidentMegabytes(server);
+  constexpr int64_t kElements = int64_t{64} << 20;
+  tensorflow::RunStepRequest run;
+  run.set_session_handle("nobody");
+  run.add_feed()->set_name("x:0");
+  Claim(kElements, run.mutable_feed(0)->mutable_tensor());
+  run.mutable_feed(0)->mutable_tensor()->set_tensor_content(std::string(4 * kElements, 'x'));
+  EXPECT_THAT(caller.Call(kMaster + "RunStep", run), Fails(StatusCode::kAborted, "nobody"));
+  const absl::Time deadline = absl::Now() + kTooLong;  // it is returned after the answer
+  while (ResidentMegabytes(server) > before + 64 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_LT(ResidentMegabytes(server), before + 64);
+}
+#endif
+
 // A task that reports its devices and then stops answering.
 class SilentTask {
  public:

@@ -2,6 +2,7 @@
 #include "thalweg/cluster/peer_health.h"
 
 #include <atomic>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
@@ -82,6 +83,28 @@ TEST_F(PeerHealthTest, EveryWaitGrantsTheWholeTimeout) {
   EXPECT_FALSE(second.ended->WaitForNotificationWithTimeout(absl::Milliseconds(500)));
   ASSERT_TRUE(second.ended->WaitForNotificationWithTimeout(kLong));
   health_.Unwatch(second.id);
+}
+
+// The session that owns the workers may end while a heartbeat is in flight.
+TEST_F(PeerHealthTest, AHeartbeatKeepsItsWorkerAlive) {
+  auto workers = std::make_shared<FakeWorkers>(std::vector<std::string>{kPs});
+  const std::weak_ptr<FakeWorkers> owner = workers;
+  Worker::Done answer;
+  Notification asked;
+  workers->at(kPs).get_status = [&](const CallOptions&, auto*, Worker::Done done) {
+    answer = std::move(done);
+    asked.Notify();
+  };
+  const int64_t id = health_.Watch(
+      std::make_shared<const std::vector<Peer>>(std::vector<Peer>{{kPs, workers->Find(kPs), std::move(workers)}}),
+      std::make_shared<Cancellation>());
+  ASSERT_TRUE(asked.WaitForNotificationWithTimeout(kLong));
+  health_.Unwatch(id);
+  EXPECT_FALSE(owner.expired()) << "its answer is still to come";
+  std::exchange(answer, nullptr)(absl::OkStatus());
+  const absl::Time deadline = absl::Now() + kLong;  // the thread that asked may still be at it
+  while (!owner.expired() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(owner.expired());
 }
 
 TEST_F(PeerHealthTest, CallsAreEndedFromOutsideToo) {

@@ -2,6 +2,7 @@
 #include "thalweg/kernel/evaluate.h"
 
 #include "google/protobuf/stubs/common.h"
+#include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/status.h"
 
 namespace thalweg {
@@ -46,7 +47,11 @@ class Evaluation {
                                    .node = &node,
                                    .device = &device_};
     KernelContext context(&step_, slots.data(), &call);
-    RETURN_IF_ERROR(NodeError(kernel->Compute(context), node));
+    absl::Status computed;
+    // If memory is short, an exception: of the kernel, or of a library that it calls.
+    const absl::Status thrown = CatchExceptions([&] { computed = kernel->Compute(context); });
+    computed.Update(thrown);
+    RETURN_IF_ERROR(NodeError(computed, node));
     outputs_[&node] = std::vector<Slot>(slots.begin() + node.num_inputs(), slots.end());
     kernels_.push_back(std::move(kernel));  // owns the variables in the slots
     return absl::OkStatus();

@@ -31,6 +31,8 @@ struct AccumulatorLedgerResult {
   Output worker, accepted, stale, last_step;
 };
 AccumulatorLedgerResult AccumulatorLedger(const Scope& s, Output handle);
+// The round that takes the worker's last gradient; see accumulator.h.
+Output AccumulatorRoundOf(const Scope& s, Output handle, int64_t worker);
 
 // Takes that can be repeated, in numbered rounds; see accumulator.h. The gradients come from `total` workers.
 Output AccumulatorAwaitRound(const Scope& s, Output handle, Output round, int64_t required, int64_t total);
@@ -54,13 +56,12 @@ struct RosterMembersResult {
   Output worker, present, clock, waits;
 };
 RosterMembersResult RosterMembers(const Scope& s, Output roster);
-// Synchronous training: a worker arrives at `local_step`, sends its gradients, and waits for the next
-// step. The one who updates the variables releases it.
-Output RosterArrive(const Scope& s, Output roster, Output worker, Output local_step);
+// Synchronous training: a worker sends its gradients and waits until the round that takes them is over. The one who
+// updates the variables releases the next step.
 struct RosterStep {
   Output step, generation;
 };
-RosterStep RosterAwaitStep(const Scope& s, Output roster, Output worker, Output local_step, Output generation);
+RosterStep RosterAwaitStep(const Scope& s, Output roster, Output worker, Output round, Output generation);
 Output RosterGeneration(const Scope& s, Output roster);
 struct RosterReleaseOptions {
   int64_t wanted = 1;  // gradients

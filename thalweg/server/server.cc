@@ -15,14 +15,17 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "thalweg/base/exception_boundary.h"
 #include "thalweg/base/exported_memory.h"
 #include "thalweg/base/faults/fail_point.h"
+#include "thalweg/base/idle_memory.h"
 #include "thalweg/base/logging.h"
 #include "thalweg/base/malloc.h"
 #include "thalweg/base/notification.h"
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
+#include "thalweg/base/timer.h"
 #include "thalweg/cluster/cluster_def.h"
 #include "thalweg/cluster/job_completion.h"
 #include "thalweg/cluster/master/local_master.h"
@@ -47,6 +50,9 @@
 namespace thalweg {
 
 namespace {
+
+// Memory for tensors that nobody has used for this long goes back to the system.
+constexpr absl::Duration kIdleMemory = absl::Seconds(30);
 
 // The chief or master, or else the first worker, or else the first task.
 TaskId CollectorOf(const ClusterSpec& cluster) {
@@ -108,6 +114,7 @@ class Server::State {
   std::shared_ptr<InProcessMaster> in_process;  // the master, for sessions of this process
   std::unique_ptr<HttpPort> http;
   std::atomic<bool> draining{false};
+  Timer timer;
 
   Mutex mutex;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
@@ -123,6 +130,7 @@ class Server::State {
   // `reached_at` is the host by which other machines reach this one.
   absl::Status StartHttp(const ServerOptions& options, const std::string& reached_at);
   JobStatus Status(const GetMonitorRequest& request);
+  void TrimIdleMemoryLater();
   void TaskFinished(const TaskId& done);
   void MasterSeen(const std::string& name);
   // Records tasks that were lost, each once. Programs that use them record their failed steps themselves.
@@ -130,6 +138,13 @@ class Server::State {
   // Stop() takes too long.
   void ReportStuck();
 };
+
+void Server::State::TrimIdleMemoryLater() {
+  timer.Set(absl::Now() + kIdleMemory, [this] {
+    TrimIdleMemory(kIdleMemory);
+    TrimIdleMemoryLater();
+  });
+}
 
 void Server::State::TaskFinished(const TaskId& done) {
   MutexLock lock(&mutex);
@@ -340,6 +355,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::State::Start(const ClusterSpec& 
   s->target = absl::StrCat("grpc://", in_process.address);
   RETURN_IF_ERROR(s->StartHttp(options, host_port.host));
   s->in_process = InProcessMaster::Register(std::move(in_process));
+  s->TrimIdleMemoryLater();
   return std::unique_ptr<Server>(new Server(std::move(state)));
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "thalweg/base/string_memory.h"
 #include "thalweg/ops/support/array_ops_testlib.h"
 
 namespace thalweg {
@@ -23,6 +24,25 @@ TEST(FillTest, BadInput) {
 TEST(FillTest, TooLarge) {
   const absl::Status status = KernelError("Fill", {Longs({int64_t{1} << 50}), Int(1)});
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+}
+
+// Strings have their characters elsewhere than tensors their elements. Each op here would make 100 MB of a few KB.
+TEST(CopiesOfStrings, EndBeforeTheyTakeTheMemoryOfTheMachine) {
+  const std::string text(100'000, 'x');
+  const Tensor one = Tensor::Scalar(text), row = Strings({text}), column = Tensor::Of<std::string>({1, 1}, {text});
+  const Tensor zeros = Result("Fill", {Ints({1000}), Int(0)});
+  const std::vector<Tensor> rows(1000, row), scalars(1000, one);
+  LimitStringMemory(1);
+  for (const absl::Status& status :
+       {KernelError("Fill", {Ints({1000}), one}), KernelError("Tile", {row, Ints({1000})}),
+        KernelError("BroadcastTo", {row, Ints({1000})}), KernelError("Tile", {column, Ints({20, 50})}),
+        KernelError("GatherV2", {row, zeros, Int(0)}), KernelError("Pack", {scalars}, {{"N", 1000}}),
+        KernelError("ConcatV2", {rows, Int(0)}, {{"N", 1000}}), KernelError("StringJoin", {scalars}, {{"N", 1000}})}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("no memory for a string of")) << status;
+  }
+  LimitStringMemory(0);
+  EXPECT_EQ(Result("Tile", {row, Ints({2})}).num_elements(), 2);
 }
 
 TEST(FillTest, InferredShape) {

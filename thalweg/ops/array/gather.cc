@@ -11,6 +11,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/support/element_copy.h"
+#include "thalweg/ops/support/element_string.h"
 #include "thalweg/ops/support/input_value.h"
 #include "thalweg/ops/support/shape_arguments.h"
 
@@ -125,7 +126,7 @@ absl::Status GatherAlong(KernelContext& c, const Tensor& params, int64_t given_a
                         .count = indices.shape().Product(batch, indices.rank()),
                         .inner = params.shape().Product(axis + 1, params.rank())};
   return Dispatch(Types<int32_t, int64_t, int16_t>(), indices.dtype(), [&]<typename Index>() {
-    return DispatchBySize(params.dtype(),
+    return DispatchCopies(params.dtype(),
                           [&]<typename T>() { return GatherRows<T, Index>(c, params, indices, extents, out); });
   });
 }

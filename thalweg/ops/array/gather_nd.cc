@@ -13,6 +13,7 @@
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/support/element_copy.h"
+#include "thalweg/ops/support/element_string.h"
 #include "thalweg/ops/support/input_value.h"
 #include "thalweg/ops/support/segment_rows.h"
 #include "thalweg/ops/support/shape_arguments.h"
@@ -92,7 +93,7 @@ absl::Status GatherSlices(KernelContext& c, const Tensor& params, const Tensor& 
   if (indices.num_elements() == 0 && shape.num_elements() == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const RowNumbers rows, FindRows(indices, params.shape(), "param "));
   const int64_t inner = params.shape().Product(depth, params.rank());
-  return DispatchBySize(params.dtype(), [&]<typename T>() {
+  return DispatchCopies(params.dtype(), [&]<typename T>() {
     const T* const from = ElementData<T>(params);
     T* const to = MutableElementData<T>(out);
     c.ParallelFor(count, 5 + inner * sizeof(T) * 0.15, [&](int64_t begin, int64_t end) {
@@ -193,7 +194,10 @@ absl::Status ScatterSlices(ScatterKind scatter, const Tensor& indices, const Ten
       if (dtype == kBool) {
         out->mutable_data<bool>()[at] |= updates.data<bool>()[i];
       } else {
-        out->mutable_data<std::string>()[at] += updates.data<std::string>()[i];
+        std::string& text = out->mutable_data<std::string>()[at];
+        const std::string& more = updates.data<std::string>()[i];
+        ReserveStringMemory(text.size() + more.size());
+        text += more;
       }
     }
     return absl::OkStatus();

@@ -202,7 +202,9 @@ absl::Status Accumulator::Apply(int64_t local_step, AccumulatedGradient gradient
       ++(entry.*what);
       if (of_source != nullptr) ++(of_source->*what);
     };
+    entry.round = round_ + 1;
     if (local_step < global_step_) {
+      entry.round = round_;
       count(&Entry::stale);
       return absl::OkStatus();
     }
@@ -373,6 +375,12 @@ void Accumulator::ReportWait(ResourceReport* report) const {
 Accumulator::Ledger Accumulator::ledger() const {
   MutexLock lock(&mutex_);
   return ledger_;
+}
+
+int64_t Accumulator::RoundOf(int64_t worker) const {
+  MutexLock lock(&mutex_);
+  const auto it = ledger_.find(worker);
+  return it == ledger_.end() ? -1 : it->second.round;
 }
 
 void Accumulator::Leave(int64_t worker, int64_t total) {

@@ -58,6 +58,7 @@ class Accumulator : public Resource, public ReportedResource, public std::enable
     int64_t dropped = 0;   // accepted, but the variables got other values before they were taken
     int64_t held = 0;      // accepted and not yet taken
     int64_t last_step = -1;
+    int64_t round = -1;  // the round that takes the last gradient or, if it was too old, the one that came before it
     int64_t refused() const { return stale + repeated; }
   };
   using Ledger = std::map<int64_t, Entry>;
@@ -98,6 +99,9 @@ class Accumulator : public Resource, public ReportedResource, public std::enable
   int64_t accepted() const;
   int64_t refused() const;
   Ledger ledger() const;
+  // The round after which the worker can go on: it takes the worker's last gradient, or has done without. -1: it has
+  // sent none.
+  int64_t RoundOf(int64_t worker) const;
 
   std::string Describe() const override;
   void Report(ResourceReport* report) const override;

@@ -285,6 +285,23 @@ class LeaveKernel final : public Kernel {
   int64_t total_ = 1;
 };
 
+class RoundOfKernel final : public Kernel {
+ public:
+  absl::Status Init(const KernelInit& init) override {
+    ASSIGN_OR_RETURN(worker_, init.Attr<int64_t>("worker"));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
+    ASSIGN_OR_RETURN(Tensor * out, c.Allocate(0, Shape()));
+    *out->mutable_data<int64_t>() = accumulator->RoundOf(worker_);
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t worker_ = 0;
+};
+
 absl::Status Join(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Accumulator> accumulator, FindResource<Accumulator>(c, 0));
   ASSIGN_OR_RETURN(const int64_t worker, StepOf(c, "worker"));
@@ -370,6 +387,9 @@ Op LedgerOp(absl::string_view name) {
       .Shape(shapes::Vector)
       .Compute(ReadLedger);
 }
+Op RoundOfOp(absl::string_view name) {
+  return AccumulatorUser(name).Output("round: int64").Attr("worker: int").Shape(shapes::Scalar).Kernel<RoundOfKernel>();
+}
 Op CountOp(absl::string_view name) {
   return AccumulatorUser(name).Output("num_accumulated: int32").Shape(shapes::Scalar).Compute(NumAccumulated);
 }
@@ -415,6 +435,8 @@ const OpRegistration kAccumulatorOps[] = {
     JoinOp("ThalwegResourceAccumulatorJoin"),
     LedgerOp("ThalwegAccumulatorLedger"),
     LedgerOp("ThalwegResourceAccumulatorLedger"),
+    RoundOfOp("ThalwegAccumulatorRoundOf"),
+    RoundOfOp("ThalwegResourceAccumulatorRoundOf"),
     Make("ConditionalAccumulator"),
     Make("ResourceConditionalAccumulator"),
     Make("SparseConditionalAccumulator"),
@@ -503,6 +525,10 @@ AccumulatorLedgerResult AccumulatorLedger(const Scope& s, Output handle) {
   Node* const node = s.Add("Thalweg" + FormOf(handle, "AccumulatorLedger"), {handle});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1), node->out(2), node->out(3)};
+}
+
+Output AccumulatorRoundOf(const Scope& s, Output handle, int64_t worker) {
+  return s.Add("Thalweg" + FormOf(handle, "AccumulatorRoundOf"), {handle}, {{"worker", worker}});
 }
 
 Output AccumulatorAwaitRound(const Scope& s, Output handle, Output round, int64_t required, int64_t total) {

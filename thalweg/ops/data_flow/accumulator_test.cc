@@ -124,6 +124,22 @@ TEST_F(AccumulatorTest, WhoLeftIsNotWaitedFor) {
   EXPECT_EQ(ledger.at(2).last_step, 1);
 }
 
+TEST_F(AccumulatorTest, SaysWhichRoundTakesAGradient) {
+  const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.shape = {1}});
+  a->Reset(5, 100);
+  EXPECT_EQ(a->RoundOf(1), -1);
+  ASSERT_TRUE(a->Apply(5, Dense({1}), 1, /*once=*/true).ok());
+  EXPECT_EQ(a->RoundOf(1), 101);
+  ASSERT_TRUE(a->Apply(6, Dense({1}), 1, /*once=*/true).ok());  // a repetition is dropped; the first one waits
+  EXPECT_EQ(a->RoundOf(1), 101);
+  ASSERT_TRUE(a->TakeRound(101).ok());
+  EXPECT_EQ(a->RoundOf(1), 101);
+  ASSERT_TRUE(a->Apply(5, Dense({1}), 1, /*once=*/true).ok());  // too old: the round has done without it
+  EXPECT_EQ(a->RoundOf(1), 101);
+  ASSERT_TRUE(a->Apply(6, Dense({1}), 1, /*once=*/true).ok());
+  EXPECT_EQ(a->RoundOf(1), 102);
+}
+
 TEST_F(AccumulatorTest, AWorkerCountsOncePerStep) {
   const auto a = std::make_shared<Accumulator>(AccumulatorConfig{.shape = {1}});
   a->Take(2, {}, Taken("first"));

@@ -11,6 +11,13 @@
 
 namespace thalweg {
 
+namespace {
+
+// A round takes its gradients before it is released, and a worker in a new session may already send one for the next.
+constexpr int64_t kRoundsAhead = 2;
+
+}  // namespace
+
 int64_t Quorum(int64_t wanted, int64_t total, int64_t left) {
   const int64_t present = std::max<int64_t>(0, total - left);
   if (left == 0) return wanted;
@@ -134,43 +141,35 @@ int64_t Roster::LeadLocked(int64_t worker) const {
 // Random, so that workers notice when a roster was lost.
 Roster::Roster() : generation_(std::random_device()()) {}
 
-void Roster::Arrive(int64_t worker, int64_t local_step) {
-  MutexLock lock(&mutex_);
-  arrived_[worker] = local_step;
-}
-
 int64_t Roster::generation() const {
   MutexLock lock(&mutex_);
   return generation_;
 }
 
-void Roster::AwaitStep(int64_t worker, int64_t local_step, int64_t generation, const WaitingCaller& caller,
-                       StepDone done) {
+void Roster::AwaitStep(int64_t worker, int64_t round, int64_t generation, const WaitingCaller& caller, StepDone done) {
   struct Now {
     int64_t step = -1, generation = 0;
   };
   const auto now = std::make_shared<Now>();
   waits_.Start(
       shared_from_this(), &mutex_, "RosterAwaitStep", caller,
-      [this, worker, local_step, generation, now](absl::Status* status) {
+      [this, worker, round, generation, now](absl::Status* status) {
         mutex_.AssertHeld();
         if (closed_) {
           *status = OutOfRange("the chief has ended the training at step ", step_);
           return true;
         }
         if (step_ < 0) return false;
-        const auto arrived = arrived_.find(worker);
-        const int64_t given = arrived == arrived_.end() ? local_step : arrived->second;
-        if (step_ <= given && generation != generation_) {
-          *status = Aborted("the chief began anew before it took the gradients of worker ", worker, " for step ", given,
+        // Each time the variables get new values, rounds have numbers that are far from all others.
+        const bool current = round >= base_ && round <= round_ + kRoundsAhead;
+        const bool released = worker < 0 || (current && round <= round_);
+        if (!released && generation != generation_) {
+          *status = Aborted("the chief began anew before it took the gradients of worker ", worker, " for step ", step_,
                             ": the step must be run again");
           return true;
         }
-        // A step that is run again may find that it has not arrived: the roster forgets that when values are restored.
-        if (arrived == arrived_.end()) arrived_[worker] = local_step;
-        if (step_ < given) return false;
-        if (step_ == given) {
-          if (extra_ == 0) return false;
+        if (!released) {
+          if (round != round_ + 1 || extra_ == 0) return false;
           --extra_;
         }
         *now = {step_, generation_};
@@ -193,7 +192,7 @@ void Roster::Release(const Released& released) {
     closed_ = false;
     if (released.again) {
       ++generation_;
-      arrived_.clear();
+      base_ = released.round;
     }
     waits_.Flush(&ended);
   }

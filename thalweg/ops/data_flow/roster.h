@@ -60,17 +60,14 @@ class Roster : public Resource, public ReportedResource, public std::enable_shar
   void AwaitTurn(int64_t worker, int64_t slack, const WaitingCaller& caller, Done done);
   // How many steps `worker` is ahead of the slowest present worker. 0 if it is not present.
   int64_t Lead(int64_t worker) const;
-  // Synchronous training: a worker is about to send gradients for `local_step`. When a worker runs a
-  // step again, it does not arrive again, and so waits for the step after the one for which the
-  // gradients were.
-  void Arrive(int64_t worker, int64_t local_step);
-  // Calls `done` with the current step when a later one than that of the worker's gradients is
-  // released. If a step needs more gradients than there are workers, some workers repeat the same
-  // step. ABORTED if no later step is released, and the generation is not the one in which the
-  // worker began its step: its gradients may be lost, and it must run the step again under the same
-  // number. OUT_OF_RANGE if there will be no more steps.
+  // Synchronous training: calls `done` with the current step when `round`, which takes the worker's gradients, is
+  // released. The accumulators say which it is: when a worker runs a step again, they may have its gradients already,
+  // or a round may have taken them. If a step needs more gradients than there are workers, some workers repeat the same
+  // step. ABORTED if the round is not released, and the generation is not the one in which the worker began its step:
+  // its gradients may be lost, and it must run the step again under the same number. OUT_OF_RANGE if there will be no
+  // more steps.
   using StepDone = absl::AnyInvocable<void(const absl::Status&, int64_t step, int64_t generation)>;
-  void AwaitStep(int64_t worker, int64_t local_step, int64_t generation, const WaitingCaller& caller, StepDone done);
+  void AwaitStep(int64_t worker, int64_t round, int64_t generation, const WaitingCaller& caller, StepDone done);
   // A new generation begins when the variables get new values, because gradients may be lost then.
   int64_t generation() const;
 
@@ -104,8 +101,8 @@ class Roster : public Resource, public ReportedResource, public std::enable_shar
   int64_t step_ ABSL_GUARDED_BY(mutex_) = -1;  // the last released step
   int64_t extra_ ABSL_GUARDED_BY(mutex_) = 0;  // gradients still needed from workers that have sent one already
   int64_t round_ ABSL_GUARDED_BY(mutex_) = 0;  // the last released round
+  int64_t base_ ABSL_GUARDED_BY(mutex_) = 0;   // the round when this generation of values began
   int64_t generation_ ABSL_GUARDED_BY(mutex_);
-  std::map<int64_t, int64_t> arrived_ ABSL_GUARDED_BY(mutex_);  // by worker: the step of its last gradients
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   WaitList waits_{/*in_order=*/false};  // guarded by mutex_
 };

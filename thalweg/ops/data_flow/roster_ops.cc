@@ -119,12 +119,12 @@ class AwaitStepKernel final : public AsyncKernel {
     if (!roster.ok()) return done(roster.status());
     const absl::StatusOr<int64_t> worker = ScalarOf(c, "worker");
     if (!worker.ok()) return done(worker.status());
-    const absl::StatusOr<int64_t> local_step = ScalarOf(c, "local_step", 2);
-    if (!local_step.ok()) return done(local_step.status());
+    const absl::StatusOr<int64_t> round = ScalarOf(c, "round", 2);
+    if (!round.ok()) return done(round.status());
     const absl::StatusOr<int64_t> generation = ScalarOf(c, "generation", 3);
     if (!generation.ok()) return done(generation.status());
     (*roster)->AwaitStep(
-        *worker, *local_step, *generation, {.cancellation = c.step().cancellation, .pool = c.step().pool},
+        *worker, *round, *generation, {.cancellation = c.step().cancellation, .pool = c.step().pool},
         [&c, done = std::move(done)](const absl::Status& status, int64_t step, int64_t generation) mutable {
           if (status.ok()) {
             c.set_output(0, Tensor::Scalar<int64_t>(step));
@@ -134,14 +134,6 @@ class AwaitStepKernel final : public AsyncKernel {
         });
   }
 };
-
-absl::Status Arrive(KernelContext& c) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
-  ASSIGN_OR_RETURN(const int64_t worker, ScalarOf(c, "worker"));
-  ASSIGN_OR_RETURN(const int64_t local_step, ScalarOf(c, "local_step", 2));
-  roster->Arrive(worker, local_step);
-  return absl::OkStatus();
-}
 
 absl::Status Generation(KernelContext& c) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Roster> roster, FindResource<Roster>(c, 0));
@@ -257,16 +249,11 @@ const OpRegistration kRosterOps[] = {
         .Attr("again: bool = false")
         .Shape(shapes::NoOutputs)
         .Kernel<ReleaseKernel>(),
-    RosterUser("ThalwegRosterArrive")
-        .Input("worker: int64")
-        .Input("local_step: int64")
-        .Shape(shapes::NoOutputs)
-        .Compute(Arrive),
     RosterUser("ThalwegRosterGeneration").Output("generation: int64").Shape(shapes::Scalar).Compute(Generation),
     RosterUser("ThalwegRosterWake").Shape(shapes::NoOutputs).Compute(Wake),
     RosterUser("ThalwegRosterAwaitStep")
         .Input("worker: int64")
-        .Input("local_step: int64")
+        .Input("round: int64")
         .Input("generation: int64")
         .Output("step: int64")
         .Output("generation_now: int64")
@@ -288,8 +275,9 @@ const OpRegistration kRosterOps[] = {
 };
 
 const SyncRoleRegistration kRosterRoles[] = {
-    {"ThalwegRosterArrive", SyncRole::kFinishStep},    {"ThalwegRosterAdvance", SyncRole::kFinishStep},
-    {"ThalwegRosterAwaitStep", SyncRole::kAwaitStep},  {"ThalwegRosterAwaitTurn", SyncRole::kAwaitStep},
+    {"ThalwegRosterAdvance", SyncRole::kFinishStep},
+    {"ThalwegRosterAwaitStep", SyncRole::kAwaitStep},
+    {"ThalwegRosterAwaitTurn", SyncRole::kAwaitStep},
     {"ThalwegRosterAwaitEmpty", SyncRole::kAwaitStep},
 };
 
@@ -321,11 +309,8 @@ Output RosterRelease(const Scope& s, Output roster, Output step, Output round, c
   return s.Add("ThalwegRosterRelease", {roster, step, round},
                {{"wanted", a.wanted}, {"total", a.total}, {"again", a.again}});
 }
-Output RosterArrive(const Scope& s, Output roster, Output worker, Output local_step) {
-  return s.Add("ThalwegRosterArrive", {roster, worker, local_step});
-}
-RosterStep RosterAwaitStep(const Scope& s, Output roster, Output worker, Output local_step, Output generation) {
-  Node* const node = s.Add("ThalwegRosterAwaitStep", {roster, worker, local_step, generation});
+RosterStep RosterAwaitStep(const Scope& s, Output roster, Output worker, Output round, Output generation) {
+  Node* const node = s.Add("ThalwegRosterAwaitStep", {roster, worker, round, generation});
   if (node == nullptr) return {};
   return {node->out(0), node->out(1)};
 }

@@ -24,21 +24,17 @@ class RosterTest : public testing::Test {
       log_.push_back(absl::StrCat(worker, status.ok() ? "" : " failed"));
     });
   }
-  // In the present generation, or in that of an earlier step.
-  void ArriveAndAwait(int worker, int64_t local_step, std::optional<int64_t> generation = {}) {
-    roster_->Arrive(worker, local_step);
-    AwaitStep(worker, local_step, generation);
-  }
-  // A step that is run again does not arrive again.
-  void AwaitStep(int worker, int64_t local_step, std::optional<int64_t> generation = {}) {
-    roster_->AwaitStep(worker, local_step, generation.value_or(roster_->generation()), {},
+  // Its gradients are for `step`. In the present generation, or in that of an earlier step.
+  void AwaitStep(int worker, int64_t step, std::optional<int64_t> generation = {}) {
+    roster_->AwaitStep(worker, rounds_[step] + 1, generation.value_or(roster_->generation()), {},
                        [this, worker](const absl::Status& status, int64_t step, int64_t) {
                          const std::string error = absl::IsAborted(status) ? "again" : status.ToString();
                          log_.push_back(absl::StrCat(worker, " ", status.ok() ? absl::StrCat(step) : error));
                        });
   }
   void Release(int64_t step, int64_t wanted = 2, bool again = false) {
-    if (!again) ++round_;
+    round_ += again ? 1'000'000 : 1;
+    rounds_[step] = round_;
     roster_->Release({.step = step, .round = round_, .wanted = wanted, .total = 2, .again = again});
   }
   std::vector<std::string> Log() { return std::exchange(log_, {}); }
@@ -46,6 +42,7 @@ class RosterTest : public testing::Test {
   const std::shared_ptr<Roster> roster_ = std::make_shared<Roster>();
   std::vector<std::string> log_;
   int64_t round_ = 0;
+  std::map<int64_t, int64_t> rounds_;  // by step: the round that has released it
 };
 
 TEST_F(RosterTest, ReportsWhoTakesPart) {
@@ -143,22 +140,22 @@ TEST_F(RosterTest, AWaitCanBeCancelled) {
 
 TEST_F(RosterTest, WorkersWaitForTheRelease) {
   Release(5);
-  ArriveAndAwait(0, 5);
-  ArriveAndAwait(1, 5);
+  AwaitStep(0, 5);
+  AwaitStep(1, 5);
   EXPECT_THAT(Log(), ElementsAre());
-  ArriveAndAwait(2, 4);
+  AwaitStep(2, 4);
   EXPECT_THAT(Log(), ElementsAre("2 5")) << "late";
   Release(6);
   EXPECT_THAT(Log(), ElementsAre("0 6", "1 6"));
-  ArriveAndAwait(0, 6);
+  AwaitStep(0, 6);
   roster_->CloseSteps();
   EXPECT_THAT(Log(), ElementsAre("0 OUT_OF_RANGE: the chief has ended the training at step 6"));
 }
 
 TEST_F(RosterTest, AStepWhoseGradientWasNotTakenIsRunAgain) {
   Release(6);
-  ArriveAndAwait(0, 6);
-  ArriveAndAwait(1, 6);
+  AwaitStep(0, 6);
+  AwaitStep(1, 6);
   roster_->Wake();
   EXPECT_THAT(Log(), ElementsAre("0 again", "1 again"));
   AwaitStep(0, 6);
@@ -167,7 +164,7 @@ TEST_F(RosterTest, AStepWhoseGradientWasNotTakenIsRunAgain) {
   Release(7);
   EXPECT_THAT(Log(), ElementsAre("0 7", "1 7"));
   const int64_t before = roster_->generation();
-  ArriveAndAwait(0, 7);
+  AwaitStep(0, 7);
   roster_->Wake();
   Release(8);
   EXPECT_THAT(Log(), ElementsAre("0 again"));
@@ -178,52 +175,65 @@ TEST_F(RosterTest, AStepWhoseGradientWasNotTakenIsRunAgain) {
 TEST_F(RosterTest, AStepThatValuesWereRestoredInIsRunAgain) {
   Release(6);
   const int64_t before = roster_->generation();
-  ArriveAndAwait(0, 6);
+  AwaitStep(0, 6);
   Release(2, 2, /*again=*/true);
   EXPECT_THAT(Log(), ElementsAre("0 again"));
-  ArriveAndAwait(1, 2, before);
+  AwaitStep(1, 2, before);
   EXPECT_THAT(Log(), ElementsAre("1 again")) << "its gradients may have come before that";
   // Both begin new sessions, in which the step is 2.
   AwaitStep(0, 2);
   Release(3);
   EXPECT_THAT(Log(), ElementsAre("0 3")) << "it waits for the step after that of its new gradients";
-  AwaitStep(0, 3);
+  AwaitStep(0, 2);
   EXPECT_THAT(Log(), ElementsAre("0 3")) << "the answer was lost";
+  AwaitStep(0, 6);
+  EXPECT_THAT(Log(), ElementsAre()) << "of values that are gone";
 }
 
 TEST_F(RosterTest, ARoundIsReleasedOnce) {
   Release(5);
   Release(6);
   roster_->Release({.step = 5, .round = 1});
-  ArriveAndAwait(0, 5);
+  AwaitStep(0, 5);
   EXPECT_THAT(Log(), ElementsAre("0 6")) << "that of round 1 came late";
 }
 
-TEST_F(RosterTest, AStepThatIsRunAgainHasArrived) {
+TEST_F(RosterTest, AStepThatIsRunAgainDoesNotWaitForTheRoundAfterItsOwn) {
   Release(5);
-  roster_->Arrive(0, 5);
   AwaitStep(0, 5);
   Release(6);
   EXPECT_THAT(Log(), ElementsAre("0 6"));
-  // The worker has not learned that. It begins a session, in which the step is 6, and runs its step again.
-  AwaitStep(0, 6);
+  // The worker has not learned that. It begins a session, in which the step is 6, and runs its step again. The
+  // accumulators do not take its gradients a second time.
+  AwaitStep(0, 5);
   EXPECT_THAT(Log(), ElementsAre("0 6"));
-  roster_->Arrive(0, 6);
   AwaitStep(0, 6);
   EXPECT_THAT(Log(), ElementsAre());
 }
 
+// The chief empties the accumulators, the gradients come, and the roster begins anew.
+TEST_F(RosterTest, GradientsOfAnEarlierGenerationMayBeTaken) {
+  Release(6);
+  const int64_t before = roster_->generation();
+  Release(5, 2, /*again=*/true);
+  AwaitStep(0, 5, before);
+  EXPECT_THAT(Log(), ElementsAre("0 again"));
+  Release(6);  // with its gradients
+  AwaitStep(0, 5);
+  EXPECT_THAT(Log(), ElementsAre("0 6")) << "nobody would release the next step";
+}
+
 TEST_F(RosterTest, MoreGradientsThanWorkers) {
   Release(0, 4);
-  ArriveAndAwait(0, 0);
-  ArriveAndAwait(0, 0);
-  ArriveAndAwait(1, 0);
+  AwaitStep(0, 0);
+  AwaitStep(0, 0);
+  AwaitStep(1, 0);
   EXPECT_THAT(Log(), ElementsAre("0 0", "0 0")) << "two workers, and two more";
   roster_->Leave(1);
   Release(1, 4);
   EXPECT_THAT(Log(), ElementsAre("1 1"));
-  ArriveAndAwait(0, 1);
-  ArriveAndAwait(0, 1);
+  AwaitStep(0, 1);
+  AwaitStep(0, 1);
   EXPECT_THAT(Log(), ElementsAre("0 1")) << "two of one worker";
 }
 

@@ -3,6 +3,7 @@
 // changing fastest, with a separator between them. UnsortedSegmentJoin joins
 // those that have the same segment id.
 #include "absl/strings/str_join.h"
+#include "thalweg/base/string_memory.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/string_ops.h"
 #include "thalweg/ops/support/element_copy.h"
@@ -56,9 +57,12 @@ class ReduceJoinKernel : public Kernel {
     std::vector<absl::string_view> parts(out_shape.num_elements() == 0 ? 0 : count);
     for (int64_t i = 0; i < out_shape.num_elements(); ++i) {
       const int64_t start = PlaceOf(i, kept, shape, strides);
+      size_t size = separator_.size() * parts.size();
       for (int64_t k = 0; k < count; ++k) {
         parts[k] = input.data<std::string>()[start + PlaceOf(k, reduced, shape, strides)];
+        size += parts[k].size();
       }
+      ReserveStringMemory(size);
       out->mutable_data<std::string>()[i] = absl::StrJoin(parts, separator_);
     }
     return absl::OkStatus();

@@ -2,8 +2,11 @@
 // StringJoin joins the strings of its inputs, element by element, with a
 // separator between them; scalars are repeated. StringFormat puts tensors into
 // a template, in the places of a placeholder.
+#include <algorithm>
+
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "thalweg/base/string_memory.h"
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
 #include "thalweg/ops/string_ops.h"
@@ -32,10 +35,17 @@ class StringJoinKernel : public Kernel {
     }
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
     for (int64_t k = 0; k < shape.num_elements(); ++k) {
+      const auto part = [&](int i) -> const std::string& {
+        return c.input(i).data<std::string>()[c.input(i).rank() == 0 ? 0 : k];
+      };
+      size_t size = separator_.size() * std::max(c.num_inputs() - 1, 0);
+      for (int i = 0; i < c.num_inputs(); ++i) size += part(i).size();
+      ReserveStringMemory(size);
       std::string& text = out->mutable_data<std::string>()[k];
+      text.reserve(size);
       for (int i = 0; i < c.num_inputs(); ++i) {
         if (i > 0) text += separator_;
-        text += c.input(i).data<std::string>()[c.input(i).rank() == 0 ? 0 : k];
+        text += part(i);
       }
     }
     return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "thalweg/base/simd.h"
+#include "thalweg/ops/support/element_string.h"
 
 namespace thalweg {
 namespace {
@@ -185,14 +186,14 @@ absl::Status CopyStrided(KernelContext& c, absl::Span<const int64_t> dims, const
     if (dims[i] == 0) return absl::OkStatus();
     loops.Push(dims[i], from_place.strides[i], to_place.strides[i]);
   }
-  return DispatchBySize(from.dtype(), [&]<typename T>() {
+  return DispatchCopies(from.dtype(), [&]<typename T>() {
     CopyLooped<T>(c, loops, ElementData<T>(from) + from_place.offset, MutableElementData<T>(to) + to_place.offset);
     return absl::OkStatus();
   });
 }
 
 absl::Status ConcatRows(KernelContext& c, int first, absl::Span<const int64_t> widths, int64_t rows, Tensor* to) {
-  return DispatchBySize(to->dtype(), [&]<typename T>() {
+  return DispatchCopies(to->dtype(), [&]<typename T>() {
     T* const target = MutableElementData<T>(to);
     if (rows == 1) {
       T* at = target;
@@ -222,7 +223,7 @@ void ClearElements(Tensor* t) {
     memset(t->raw(), 0, t->num_elements() * size);
     return;
   }
-  const absl::Status status = DispatchBySize(t->dtype(), [&]<typename T>() {
+  const absl::Status status = DispatchCopies(t->dtype(), [&]<typename T>() {
     std::fill_n(MutableElementData<T>(t), t->num_elements(), T());
     return absl::OkStatus();
   });
@@ -230,7 +231,7 @@ void ClearElements(Tensor* t) {
 }
 
 absl::Status FillElements(KernelContext& c, const Tensor& value, Tensor* t) {
-  return DispatchBySize(t->dtype(), [&]<typename T>() {
+  return DispatchCopies(t->dtype(), [&]<typename T>() {
     const T one = *ElementData<T>(value);
     T* const to = MutableElementData<T>(t);
     c.ParallelFor(t->num_elements(), sizeof(T) * 0.1,

@@ -152,14 +152,14 @@ TEST(FailedScope, DataFlowOps) {
       QueueDequeueMany, QueueDequeueUpTo, QueueClose, QueueIsClosed, QueueSize, ConditionalAccumulator,
       AccumulatorApplyGradient, AccumulatorTakeGradient, AccumulatorSetGlobalStep, AccumulatorNumAccumulated,
       SparseConditionalAccumulator, SparseAccumulatorApplyGradient, SparseAccumulatorTakeGradient, AccumulatorLeave,
-      AccumulatorJoin, AccumulatorLedger, AccumulatorAwaitRound, AccumulatorTakeRound, SparseAccumulatorTakeRound,
-      AccumulatorReset, RosterArrive, RosterGeneration, RosterWake, RosterOf, RosterJoin, RosterLeave, RosterExpel,
-      RosterTakeBack, RosterMembers, RosterAwaitStep, RosterRelease, RosterCloseSteps, RosterAdvance, RosterAwaitTurn,
-      RosterLead, RosterAwaitEmpty, AssembleGroup, StackOf, StackPush, StackPop, StackClose, TensorArrayOf,
-      TensorArrayWrite, TensorArrayRead, TensorArrayGather, TensorArrayScatter, TensorArrayConcat, TensorArraySplit,
-      TensorArraySize, TensorArrayClose, WholeFileReader, TextLineReader, FixedLengthRecordReader, TFRecordReader,
-      ReaderRead, ReaderReadUpTo, ReaderNumRecordsProduced, ReaderNumWorkUnitsCompleted, ReaderReset, ReadFile,
-      WriteFile, MatchingFiles);
+      AccumulatorJoin, AccumulatorLedger, AccumulatorRoundOf, AccumulatorAwaitRound, AccumulatorTakeRound,
+      SparseAccumulatorTakeRound, AccumulatorReset, RosterGeneration, RosterWake, RosterOf, RosterJoin, RosterLeave,
+      RosterExpel, RosterTakeBack, RosterMembers, RosterAwaitStep, RosterRelease, RosterCloseSteps, RosterAdvance,
+      RosterAwaitTurn, RosterLead, RosterAwaitEmpty, AssembleGroup, StackOf, StackPush, StackPop, StackClose,
+      TensorArrayOf, TensorArrayWrite, TensorArrayRead, TensorArrayGather, TensorArrayScatter, TensorArrayConcat,
+      TensorArraySplit, TensorArraySize, TensorArrayClose, WholeFileReader, TextLineReader, FixedLengthRecordReader,
+      TFRecordReader, ReaderRead, ReaderReadUpTo, ReaderNumRecordsProduced, ReaderNumWorkUnitsCompleted, ReaderReset,
+      ReadFile, WriteFile, MatchingFiles);
 }
 
 TEST(FailedScope, ImageOps) {

@@ -80,8 +80,7 @@ class SyncReplicasOptimizer final : public WrappedOptimizer {
   }
 
   Output Build(const Scope& s, const std::vector<GradientAndVar>& gradients, const ApplyGradientsOptions& options);
-  // The gradient is sent after `arrived`.
-  Accumulated Accumulate(const Scope& own, const GradientAndVar& g, Output local_step, Output arrived);
+  Accumulated Accumulate(const Scope& own, const GradientAndVar& g, Output local_step);
   // The placeholder of the round's number on the device of a variable.
   Output RoundNumber(const Scope& beside, const Var& v);
   void BuildMembership(const Scope& at_step, Output roster, const std::string& task,
@@ -106,21 +105,21 @@ Output SyncReplicasOptimizer::RoundNumber(const Scope& beside, const Var& v) {
 // Adds the accumulator of a variable, the op with which a worker sends its gradient (`push`), and the op
 // with which the chief takes the mean.
 SyncReplicasOptimizer::Accumulated SyncReplicasOptimizer::Accumulate(const Scope& own, const GradientAndVar& g,
-                                                                     Output local_step, Output arrived) {
+                                                                     Output local_step) {
   const Var& v = g.variable;
-  const Scope beside = own.ColocateWith(v.ref), after = beside.WithControlDependencies({arrived});
+  const Scope beside = own.ColocateWith(v.ref);
   const AccumulatorOptions options = {.shared_name = absl::StrCat(v.name(), ":0/grad_accum")};
   Accumulated a{.scope = beside, .round = RoundNumber(beside, v)};
   if (g.gradient.sparse()) {
     const Gradient rows = Sorted(own, g.gradient);
     a.handle = SparseConditionalAccumulator(beside.WithOpName("sparse_conditional_accumulator"), v.dtype(), v.shape(),
                                             options);
-    a.push = SparseAccumulatorApplyGradient(after, a.handle, local_step, rows.indices, rows.values);
+    a.push = SparseAccumulatorApplyGradient(beside, a.handle, local_step, rows.indices, rows.values);
     const SparseGradientResult mean = SparseAccumulatorTakeRound(beside, a.handle, a.round, v.dtype());
     a.mean = Gradient(mean.values, mean.indices, mean.shape);
   } else {
     a.handle = ConditionalAccumulator(beside.WithOpName("conditional_accumulator"), v.dtype(), v.shape(), options);
-    a.push = AccumulatorApplyGradient(after, a.handle, local_step, g.gradient.values);
+    a.push = AccumulatorApplyGradient(beside, a.handle, local_step, g.gradient.values);
     a.mean = AccumulatorTakeRound(beside, a.handle, a.round, v.dtype());
   }
   if (a.push) {
@@ -160,18 +159,22 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
 
   const Output roster = RosterOf(at_step.WithOpName("roster"), "sync_roster");
   const Output worker = Const(at_step.WithOpName("worker"), graph_->worker);
-  // Before the first gradient is sent: if the step is repeated, the roster knows for which step it has sent some.
-  const Output arrived = RosterArrive(at_step, roster, worker, local_step);
 
   std::vector<Accumulated> all;
   std::vector<GradientAndVar> means;
   std::vector<Output> pushes;
+  std::map<std::string, Output> rounds;  // by device: the round that takes the worker's gradients
   for (const GradientAndVar& g : gradients) {
     means.push_back({{}, g.variable});
     if (!g.gradient) continue;
-    all.push_back(Accumulate(own, g, local_step, arrived));
-    means.back().gradient = all.back().mean;
-    pushes.push_back(all.back().push);
+    all.push_back(Accumulate(own, g, local_step));
+    const Accumulated& a = all.back();
+    means.back().gradient = a.mean;
+    pushes.push_back(a.push);
+    if (!s.ok()) return {};
+    if (Output& taking = rounds[g.variable.ref.node->device()]; !taking) {
+      taking = AccumulatorRoundOf(a.scope.WithControlDependencies({a.push}), a.handle, graph_->worker);
+    }
   }
   if (!s.ok()) return {};
 
@@ -212,9 +215,13 @@ Output SyncReplicasOptimizer::Build(const Scope& s, const std::vector<GradientAn
   graph_->local_init = Group(at_worker.WithOpName("local_init"), {Assign(at_worker, local_step.ref, step_now),
                                                                   Assign(at_worker, generation.ref, generation_now)});
 
-  // The train op: push all gradients, then wait for the next step.
-  const RosterStep next =
-      RosterAwaitStep(at_step.WithControlDependencies(pushes), roster, worker, local_step, generation);
+  // The train op: push all gradients, then wait until they are taken. If the step is repeated, the accumulators may
+  // have them already, and a round may have taken them.
+  Output taking;
+  for (const auto& [device, round_of_device] : rounds) {
+    taking = taking ? Minimum(at_step, taking, round_of_device) : round_of_device;
+  }
+  const RosterStep next = RosterAwaitStep(at_step.WithControlDependencies(pushes), roster, worker, taking, generation);
   if (!s.ok()) return {};
   at_step.graph().AddToCollection(kGlobalStepUpdates, next.step.node->name());
   const Output new_generation = Assign(at_worker, generation.ref, next.generation);
