@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,6 +49,12 @@ bool SameSecret(absl::string_view a, absl::string_view b) {
     difference |= static_cast<unsigned char>(a[i] ^ b[b.empty() ? 0 : i % b.size()]);
   }
   return difference == 0;
+}
+
+// Whether the client has sent something that was not read yet. Then the machine is busy, and not the client slow.
+bool HasUnread(int fd) {
+  int bytes = 0;
+  return ioctl(fd, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
 std::string MachineName() {
@@ -224,7 +231,8 @@ void HttpPort::State::Sweep() {
     }
     const int64_t now = NowNanos();
     for (Client& client : clients_) {
-      if (now - client.since_nanos > (client.silent ? kRequestNanos : kAnswerNanos)) Cut(client);
+      if (now - client.since_nanos <= (client.silent ? kRequestNanos : kAnswerNanos)) continue;
+      if (!client.silent || !HasUnread(client.fd)) Cut(client);
     }
   }
 }
