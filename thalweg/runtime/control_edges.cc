@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/status.h"
+#include "thalweg/graph/attr.h"
 #include "thalweg/graph/device_name.h"
 #include "thalweg/proto/graph.pb.h"
 
@@ -17,6 +19,14 @@ namespace {
 
 // More edges than this may cost more than the messages that they save.
 constexpr size_t kMaxNewEdges = 10'000;
+// Larger values may arrive much later than a signal.
+constexpr int64_t kMaxValueBytes = 4096;
+
+bool IsSmallValue(const Output& output) {
+  const std::optional<Shape> shape = output.shape().AsShape();
+  const auto size = static_cast<int64_t>(ElementSize(output.dtype()));
+  return !IsRef(output.dtype()) && size > 0 && shape.has_value() && shape->num_elements() <= kMaxValueBytes / size;
+}
 
 class ControlEdges {
  public:
@@ -29,6 +39,7 @@ class ControlEdges {
     for (const auto& node : graph_.nodes()) tasks_.push_back(TaskIndex(*node));
     if (by_name_.size() < 2) return absl::OkStatus();
     RETURN_IF_ERROR(BypassNoOps());
+    RETURN_IF_ERROR(WaitForValues());
     return MergeSignals();
   }
 
@@ -90,6 +101,45 @@ class ControlEdges {
     consumer.set_control_inputs(std::move(controls));
   }
 
+  // Lets nodes wait for an Identity of a value that their task receives, in place of the node that computes it.
+  absl::Status WaitForValues() {
+    std::map<std::pair<int, int>, Output> received;  // by node and task: a small value of the node that goes there
+    for (const auto& node : graph_.nodes()) {
+      for (const Output& input : node->inputs()) {
+        if (TaskOfNode(*input.node) == TaskOfNode(*node) || !IsSmallValue(input)) continue;
+        received.try_emplace({input.node->id(), TaskOfNode(*node)}, input);
+      }
+    }
+    std::map<std::pair<int, int>, Node*> arrived;
+    const int before = graph_.num_nodes();
+    for (int id = 0; id < before; ++id) {
+      Node* const node = graph_.node(id);
+      std::vector<Node*> controls = node->control_inputs();
+      for (Node*& control : controls) {
+        const auto value = received.find({control->id(), TaskOfNode(*node)});
+        if (value == received.end()) continue;
+        Node*& identity = arrived[value->first];
+        if (identity == nullptr) {
+          ASSIGN_OR_RETURN(identity, AddIdentity(value->second, *node));
+        }
+        control = identity;
+      }
+      node->set_control_inputs(std::move(controls));
+    }
+    return absl::OkStatus();
+  }
+
+  // On the device of `reader`.
+  absl::StatusOr<Node*> AddIdentity(const Output& value, const Node& reader) {
+    tensorflow::NodeDef def;
+    def.set_name(graph_.UniqueName(absl::StrCat(value.node->name(), "/_arrived")));
+    def.set_op("Identity");
+    def.set_device(reader.device());
+    SetAttr(def, "T", value.dtype());
+    tasks_.push_back(TaskOfNode(reader));
+    return graph_.AddNode(std::move(def), {value}, {});
+  }
+
   // The nodes of one task for which nodes of another one wait.
   struct Signals {
     std::set<int> sources;                                   // node ids
@@ -126,6 +176,7 @@ class ControlEdges {
     def.set_name(graph_.UniqueName(absl::StrCat(waiting[0]->name(), "/_after")));
     def.set_op("NoOp");
     def.set_device(sources[0]->device());
+    tasks_.push_back(TaskOfNode(*sources[0]));
     ASSIGN_OR_RETURN(Node* const met, graph_.AddNode(std::move(def), {}, sources));
     for (Node* node : waiting) {
       std::vector<Node*> controls = node->control_inputs();

@@ -79,6 +79,22 @@ TEST_F(ControlEdgesTest, AGroupThatSavesMessagesStays) {
   EXPECT_THAT(ControlInputs("w1"), UnorderedElementsAre("all"));
 }
 
+TEST_F(ControlEdgesTest, ASmallValueThatTravelsAnywayIsASignal) {
+  const Output a = Add("ps0", "a");
+  const Output big = Const(On("ps0").WithOpName("big"), Tensor::Zeros(kFloat, {2000}));
+  Identity(On("worker").WithOpName("reads"), a);
+  Identity(On("worker").WithOpName("reads_much"), big);
+  Add("worker", "x", {a});
+  Add("worker", "y", {big});
+  Add("ps1", "z", {a});
+  Shorten();
+  EXPECT_THAT(ControlInputs("x"), UnorderedElementsAre("a/_arrived"));
+  EXPECT_TRUE(graph_.FindNode("a/_arrived")->input(0) == a);
+  EXPECT_EQ(graph_.FindNode("a/_arrived")->device(), graph_.FindNode("x")->device());
+  EXPECT_THAT(ControlInputs("y"), UnorderedElementsAre("big"));
+  EXPECT_THAT(ControlInputs("z"), UnorderedElementsAre("a"));
+}
+
 TEST_F(ControlEdgesTest, NodesOfOneTaskMeetThere) {
   const Output a = Add("ps0", "a"), b = Add("ps0", "b"), c = Add("ps1", "c"), d = Add("worker", "d");
   Add("worker", "x", {a, b, c, d});

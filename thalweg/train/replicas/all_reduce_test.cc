@@ -15,6 +15,7 @@
 #include "thalweg/runtime/session_testlib.h"
 #include "thalweg/train/checkpoints/checkpoint_state.h"
 #include "thalweg/train/optimizers/optimizers.h"
+#include "thalweg/train/replicas/towers.h"
 #include "thalweg/train/session/hooks.h"
 #include "thalweg/train/session/monitored_session.h"
 #include "thalweg/train/train_testlib.h"
@@ -39,6 +40,7 @@ class AllReduceTest : public FolderTest {
     absl::Duration lost_after = absl::Seconds(30);
     LostWorker on_lost_worker = LostWorker::kWait;
     bool rank_order = false;
+    bool two_devices = false;  // each computes the gradients of one of the two rows
     // Called after every step, with the worker's session.
     std::function<void(int worker, int64_t step, Session& session, const Var& w)> after_step;
   };
@@ -58,8 +60,9 @@ class AllReduceTest : public FolderTest {
     const Var w = MakeVariable(s, "w", {3, 2});
     const Var table = MakeVariable(s, "table", {5, 3});
     const Output ids = Placeholder(s, kInt32, {2});
-    const Output rows = Gather(s, table, ids);
-    const Output loss = ReduceMean(s, Square(s, Sub(s, MatMul(s, rows, w), Const(s, 1.f))));
+    const auto loss_of = [&](const Scope& on, Output some_ids) {
+      return ReduceMean(on, Square(on, Sub(on, MatMul(on, Gather(on, table, some_ids), w), Const(on, 1.f))));
+    };
     auto optimizer = AllReduce(Adam({.learning_rate = 0.1f}), {.workers = program.workers,
                                                                .bucket_bytes = program.bucket_bytes,
                                                                .wire = program.wire,
@@ -68,7 +71,19 @@ class AllReduceTest : public FolderTest {
                                                                .lost_after = program.lost_after,
                                                                .check_every_n_steps = program.check_every});
     const Var step = GetOrCreateGlobalStep(s);
-    const Output train_op = optimizer->Minimize(s, loss, {.global_step = step});
+    Output train_op;
+    if (program.two_devices) {
+      std::vector<std::vector<GradientAndVar>> towers;
+      for (const int i : {0, 1}) {
+        const Scope on = s.WithDevice(absl::StrCat("/job:worker/replica:0/task:", worker, "/device:CPU:", i));
+        towers.push_back(
+            optimizer->ComputeGradients(on, loss_of(on, Slice(on, ids, Const(on, Tensor::Vector<int32_t>({i})),
+                                                              Const(on, Tensor::Vector<int32_t>({1}))))));
+      }
+      train_op = optimizer->ApplyGradients(s, AverageGradients(s, towers), {.global_step = step});
+    } else {
+      train_op = optimizer->Minimize(s, loss_of(s, ids), {.global_step = step});
+    }
     auto session = MonitoredTrainingSession::Start(
         graph, {.master = target,
                 .is_chief = worker == 0,
@@ -107,7 +122,8 @@ class AllReduceTest : public FolderTest {
   }
 
   std::vector<Result> RunAll(const Program& program) {
-    TestCluster cluster({{"worker", program.workers}});
+    TestCluster cluster({{"worker", program.workers}}, {}, TasksIn::kThisProcess,
+                        {.cpu_devices = program.two_devices ? 2 : 1});
     cluster_ = &cluster;
     std::vector<Result> results(program.workers);
     std::vector<std::thread> threads;
@@ -134,6 +150,22 @@ TEST_F(AllReduceTest, WorkersStayBitwiseEqual) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
   }
+}
+
+// The devices of a worker average their gradients first. Two rows on one device have the same mean.
+TEST_F(AllReduceTest, DevicesOfAWorkerReduceTheirGradientsFirst) {
+  std::vector<std::vector<float>> values;
+  for (const bool two_devices : {false, true}) {
+    const std::vector<Result> results = RunAll({.two_devices = two_devices});
+    for (const Result& result : results) {
+      ASSERT_TRUE(result.status.ok()) << result.status;
+      EXPECT_EQ(result.values, results[0].values);
+    }
+    values.push_back(results[0].values);
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+  }
+  for (size_t k = 0; k < values[0].size(); ++k) EXPECT_NEAR(values[0][k], values[1][k], 1e-3) << k;
 }
 
 // With fewer bits the values differ from those with all bits, but not from each other.
