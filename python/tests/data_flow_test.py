@@ -443,13 +443,33 @@ class DataFlowTest(ProgramTest):
             put(t, np.int64([0]), none[None]),
             run(raw.LookupTableImportV2(table_handle=other, keys=keys, values=values)),
             get(other, np.int64([13, 9, 4]), none), run(raw.LookupTableRemoveV2(table_handle=t, keys=np.int64([9, 4]))),
-            get(t, np.int64([13, 9]), none), put(words, [["a", "b"], ["c", ""]], np.int64([1, 2])),
+            get(t, np.int64([13, 9]), none), fetch(keys, values), put(t, np.int64([21]), np.float32([[8, 8]])),
+            fetch(keys, values), put(words, [["a", "b"], ["c", ""]], np.int64([1, 2])),
             get(words, [["c", ""], ["a", "c"]], np.int64(-1)), fetch(raw.LookupTableSizeV2(table_handle=words)),
             fetch(raw.LookupTableSizeV2(table_handle=raw.MutableDenseHashTableV2(
                 empty_key=np.int64(0), deleted_key=np.int64(0), value_dtype=tf.int64))),
             fetch(raw.LookupTableSizeV2(table_handle=raw.MutableDenseHashTableV2(
                 empty_key=np.int64(0), deleted_key=np.int64(1), value_dtype=tf.int64, initial_num_buckets=12))),
         ])
+
+    def test_buckets_of_dense_tables(self):
+        """Checkpoints hold them."""
+        steps = []
+        for empty, removed, make in ((np.int64(-1), np.int64(-2), np.int64),
+                                     (np.int64([-1, 0]), np.int64([-2, 0]), lambda n: np.stack([n, n * 7], 1)),
+                                     ("", "-", lambda n: np.array([b"key number %d" % i for i in n])),
+                                     (["", ""], ["-", ""], lambda n: np.array([[b"%d" % i, b"x"] for i in n]))):
+            t = raw.MutableDenseHashTableV2(empty_key=empty, deleted_key=removed, value_dtype=tf.int64,
+                                            initial_num_buckets=8)
+            types = {"Tkeys": tf.convert_to_tensor(empty).dtype, "Tvalues": tf.int64}
+            buckets = fetch(*raw.LookupTableExportV2(table_handle=t, **types))
+            def put(numbers):
+                return run(raw.LookupTableInsertV2(table_handle=t, keys=make(numbers), values=numbers.astype(np.int64)))
+            def remove(numbers):
+                return run(raw.LookupTableRemoveV2(table_handle=t, keys=make(numbers)))
+            steps += [buckets, put(np.arange(5)), buckets, remove(np.array([1, 3])), buckets, put(np.arange(20, 22)),
+                      buckets, put(np.arange(30, 60)), buckets, remove(np.arange(20, 40)), buckets]
+        self.compare(steps)
 
     def test_tables_without_names(self):
         fixed = raw.AnonymousHashTable(key_dtype=tf.int64, value_dtype=tf.int64)

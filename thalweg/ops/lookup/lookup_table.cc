@@ -2,11 +2,8 @@
 #include "thalweg/ops/lookup/lookup_table.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
-#include <vector>
 
-#include "absl/hash/hash.h"
 #include "thalweg/base/status.h"
 #include "thalweg/ops/support/element_copy.h"
 
@@ -14,25 +11,6 @@ namespace thalweg {
 namespace {
 
 using Kind = LookupTableOptions::Kind;
-
-// from[i * width...] to to[j * width...].
-void CopyRow(const Tensor& from, int64_t i, int64_t width, Tensor* to, int64_t j) {
-  const absl::Status status = DispatchBySize(from.dtype(), [&]<typename T>() {
-    CopyElements(ElementData<T>(from) + i * width, width, MutableElementData<T>(to) + j * width);
-    return absl::OkStatus();
-  });
-  CHECK(status.ok()) << status;
-}
-
-bool SameRow(const Tensor& a, int64_t i, const Tensor& b, int64_t j, int64_t width) {
-  if (a.dtype() == kString) {
-    const std::string* const x = a.data<std::string>() + i * width;
-    return std::equal(x, x + width, b.data<std::string>() + j * width);
-  }
-  const size_t bytes = ElementSize(a.dtype()) * width;
-  return std::memcmp(static_cast<const char*>(a.raw()) + i * bytes, static_cast<const char*>(b.raw()) + j * bytes,
-                     bytes) == 0;
-}
 
 // The text of an element, for messages.
 std::string ElementText(const Tensor& t, int64_t i) {
@@ -47,65 +25,12 @@ std::string ElementText(const Tensor& t, int64_t i) {
 
 }  // namespace
 
-uint64_t RowsByKey::NumberOf(const Tensor& keys, int64_t i) const {
-  uint64_t bits = 0;
-  const size_t size = ElementSize(dtype_);
-  std::memcpy(&bits, static_cast<const char*>(keys.raw()) + i * size, size);
-  return bits;
-}
-
-absl::string_view RowsByKey::TextOf(const Tensor& keys, int64_t i, std::string* scratch) const {
-  if (dtype_ != kString) {
-    const size_t size = ElementSize(dtype_) * width_;
-    return absl::string_view(static_cast<const char*>(keys.raw()) + i * size, size);
-  }
-  const std::string* const parts = keys.data<std::string>() + i * width_;
-  if (width_ == 1) return parts[0];
-  scratch->clear();
-  for (int64_t j = 0; j < width_; ++j) absl::StrAppend(scratch, parts[j].size(), ":", parts[j]);
-  return *scratch;
-}
-
-int64_t RowsByKey::Find(const Tensor& keys, int64_t i) const {
-  if (IsNumber()) {
-    const auto it = numbers_.find(NumberOf(keys, i));
-    return it == numbers_.end() ? -1 : it->second;
-  }
-  std::string scratch;
-  const auto it = texts_.find(TextOf(keys, i, &scratch));
-  return it == texts_.end() ? -1 : it->second;
-}
-
-void RowsByKey::Set(const Tensor& keys, int64_t i, int64_t row) {
-  if (IsNumber()) {
-    numbers_[NumberOf(keys, i)] = row;
-    return;
-  }
-  std::string scratch;
-  texts_[TextOf(keys, i, &scratch)] = row;
-}
-
-void RowsByKey::Erase(const Tensor& keys, int64_t i) {
-  if (IsNumber()) {
-    numbers_.erase(NumberOf(keys, i));
-    return;
-  }
-  std::string scratch;
-  const auto it = texts_.find(TextOf(keys, i, &scratch));
-  if (it != texts_.end()) texts_.erase(it);
-}
-
-void RowsByKey::Clear() {
-  numbers_.clear();
-  texts_.clear();
-}
-
 LookupTable::LookupTable(LookupTableOptions options)
     : options_(std::move(options)),
       key_width_(options_.key_shape.num_elements()),
       value_width_(options_.value_shape.num_elements()),
-      rows_(options_.key_dtype, key_width_),
-      buckets_(options_.buckets) {}
+      buckets_(options_),
+      rows_(options_.key_dtype, key_width_) {}
 
 absl::StatusOr<Shape> LookupTable::ValuesShape(const Shape& keys) const {
   const int own = options_.key_shape.rank();
@@ -115,7 +40,7 @@ absl::StatusOr<Shape> LookupTable::ValuesShape(const Shape& keys) const {
     return InvalidArgument("Input key shape ", keys, " must end with the table's key shape ", options_.key_shape);
   }
   const int64_t n = keys.rank() == 0 ? 1 : keys.dim(0);
-  if (options_.kind == LookupTableOptions::Kind::kDense && keys.num_elements() != n * key_width_) {
+  if (is_dense() && keys.num_elements() != n * key_width_) {
     Dims list(options_.key_shape.dims().begin(), options_.key_shape.dims().end());
     list.insert(list.begin(), n);
     return InvalidArgument("Expected key shape ", PartialShape(std::move(list)), " got ", keys);
@@ -134,7 +59,7 @@ absl::Status LookupTable::CheckPair(const Tensor& keys, const Tensor& values) co
 }
 
 absl::Status LookupTable::CheckKeys(const Tensor& keys) const {
-  if (options_.kind != Kind::kDense) return absl::OkStatus();
+  if (!is_dense()) return absl::OkStatus();
   for (int64_t i = 0; i < KeysIn(keys); ++i) {
     if (SameRow(keys, i, options_.empty_key, 0, key_width_)) {
       return InvalidArgument("Using the empty_key as a table key is not allowed");
@@ -153,9 +78,9 @@ absl::Status LookupTable::Find(const Tensor& keys, const Tensor& defaults, Tenso
   const bool each = defaults.num_elements() == values->num_elements() && !(defaults.shape() == options_.value_shape);
   const int64_t n = KeysIn(keys);
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t row = rows_.Find(keys, i);
+    const int64_t row = is_dense() ? buckets_.Find(keys, i) : rows_.Find(keys, i);
     if (row >= 0) {
-      CopyRow(values_, row, value_width_, values, i);
+      CopyRow(is_dense() ? buckets_.values() : values_, row, value_width_, values, i);
     } else {
       CopyRow(defaults, each ? i : 0, value_width_, values, i);
     }
@@ -208,11 +133,8 @@ absl::Status LookupTable::Insert(const Tensor& keys, const Tensor& values) {
   RETURN_IF_ERROR(CheckPair(keys, values));
   RETURN_IF_ERROR(CheckKeys(keys));
   MutexLock lock(&mutex_);
-  const int64_t n = KeysIn(keys);
-  if (options_.kind == Kind::kDense) {
-    while (static_cast<double>(rows_.size() + n) > static_cast<double>(buckets_) * options_.max_load) buckets_ *= 2;
-  }
-  for (int64_t i = 0; i < n; ++i) RETURN_IF_ERROR(Put(keys, i, values));
+  if (is_dense()) return buckets_.Insert(keys, values);
+  for (int64_t i = 0; i < KeysIn(keys); ++i) RETURN_IF_ERROR(Put(keys, i, values));
   return absl::OkStatus();
 }
 
@@ -224,6 +146,7 @@ absl::Status LookupTable::Remove(const Tensor& keys) {
   RETURN_IF_ERROR(ValuesShape(keys.shape()).status());
   RETURN_IF_ERROR(CheckKeys(keys));
   MutexLock lock(&mutex_);
+  if (is_dense()) return buckets_.Remove(keys);
   for (int64_t i = 0; i < KeysIn(keys); ++i) {
     const int64_t row = rows_.Find(keys, i);
     if (row < 0) continue;
@@ -250,15 +173,17 @@ absl::Status LookupTable::Fill(const Tensor& keys, const Tensor& values) {
 }
 
 absl::Status LookupTable::Import(const Tensor& keys, const Tensor& values) {
-  if (options_.kind != Kind::kDense) {
-    RETURN_IF_ERROR(CheckPair(keys, values));
-    MutexLock lock(&mutex_);
-    if (options_.kind == Kind::kFixed) return Fill(keys, values);
-    rows_.Clear();
-    for (int64_t i = 0; i < KeysIn(keys); ++i) RETURN_IF_ERROR(Put(keys, i, values));
-    return absl::OkStatus();
-  }
-  // Buckets: a row each, empty ones too.
+  if (is_dense()) return ImportBuckets(keys, values);
+  RETURN_IF_ERROR(CheckPair(keys, values));
+  MutexLock lock(&mutex_);
+  if (options_.kind == Kind::kFixed) return Fill(keys, values);
+  rows_.Clear();
+  for (int64_t i = 0; i < KeysIn(keys); ++i) RETURN_IF_ERROR(Put(keys, i, values));
+  return absl::OkStatus();
+}
+
+// A dense table is saved and restored with a row per bucket, empty ones too.
+absl::Status LookupTable::ImportBuckets(const Tensor& keys, const Tensor& values) {
   const int64_t n = keys.rank() == 2 ? keys.dim(0) : -1;
   if (n < 0 || keys.dim(1) != key_width_) {
     return InvalidArgument("Expected keys of shape [?,", key_width_, "], got ", keys.shape());
@@ -270,43 +195,12 @@ absl::Status LookupTable::Import(const Tensor& keys, const Tensor& values) {
     return InvalidArgument("Number of buckets must be at least 4 and a power of 2, got: ", n);
   }
   MutexLock lock(&mutex_);
-  rows_.Clear();
-  buckets_ = n;
-  for (int64_t i = 0; i < n; ++i) {
-    if (SameRow(keys, i, options_.empty_key, 0, key_width_)) continue;
-    if (options_.deleted_key.has_value() && SameRow(keys, i, options_.deleted_key, 0, key_width_)) continue;
-    RETURN_IF_ERROR(Put(keys, i, values));
-  }
-  return absl::OkStatus();
-}
-
-// Uses TensorFlow's layout of a dense table: an integer key is in the bucket of its low
-// bits, or found by quadratic probing.
-absl::Status LookupTable::ExportBuckets(Tensor* keys, Tensor* values) const {
-  ASSIGN_OR_RETURN(*keys, Tensor::Allocate(options_.key_dtype, Shape({buckets_, key_width_})));
-  ASSIGN_OR_RETURN(const Shape shape, Shape::Make({buckets_, value_width_}));
-  ASSIGN_OR_RETURN(*values, Tensor::Allocate(options_.value_dtype, shape));
-  ClearElements(values);
-  for (int64_t i = 0; i < buckets_; ++i) CopyRow(options_.empty_key, 0, key_width_, keys, i);
-  std::vector<bool> taken(buckets_, false);
-  for (int64_t row = 0; row < rows_.size(); ++row) {
-    uint64_t bucket = static_cast<uint64_t>(row);
-    if (key_width_ == 1 && options_.key_dtype == kInt64) bucket = static_cast<uint64_t>(keys_.data<int64_t>()[row]);
-    if (key_width_ == 1 && options_.key_dtype == kInt32) {
-      bucket = static_cast<uint64_t>(static_cast<int64_t>(keys_.data<int32_t>()[row]));
-    }
-    bucket &= static_cast<uint64_t>(buckets_ - 1);
-    for (uint64_t step = 1; taken[bucket]; ++step) bucket = (bucket + step) & static_cast<uint64_t>(buckets_ - 1);
-    taken[bucket] = true;
-    CopyRow(keys_, row, key_width_, keys, static_cast<int64_t>(bucket));
-    CopyRow(values_, row, value_width_, values, static_cast<int64_t>(bucket));
-  }
-  return absl::OkStatus();
+  return buckets_.Import(keys, values);
 }
 
 absl::Status LookupTable::Export(Tensor* keys, Tensor* values) const {
   MutexLock lock(&mutex_);
-  if (options_.kind == Kind::kDense) return ExportBuckets(keys, values);
+  if (is_dense()) return buckets_.Export(keys, values);
   if (options_.kind == Kind::kFixed && !filled_) return Aborted("HashTable is not initialized.");
   const int64_t n = rows_.size();
   ASSIGN_OR_RETURN(*keys, Tensor::Allocate(options_.key_dtype, Shape({n})));
@@ -323,6 +217,7 @@ absl::Status LookupTable::Export(Tensor* keys, Tensor* values) const {
 
 int64_t LookupTable::size() const {
   MutexLock lock(&mutex_);
+  if (is_dense()) return buckets_.size();
   return options_.kind == Kind::kFixed && !filled_ ? 0 : rows_.size();
 }
 

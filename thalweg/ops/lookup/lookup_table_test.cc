@@ -72,6 +72,71 @@ TEST_F(LookupTableTest, KeysOfSixteenBytes) {
   ExpectTensor(Run(LookupTableFind(s_, table, keys, Const(s_, int64_t{-1}))), Tensor::Vector<int64_t>({1, 2}));
 }
 
+class DenseTableTest : public testing::Test {
+ protected:
+  static LookupTableOptions Options(int64_t buckets, float max_load = 0.8f) {
+    return {.kind = LookupTableOptions::Kind::kDense,
+            .key_dtype = kInt64,
+            .value_dtype = kInt64,
+            .empty_key = Tensor::Scalar<int64_t>(100),
+            .deleted_key = Tensor::Scalar<int64_t>(200),
+            .buckets = buckets,
+            .max_load = max_load};
+  }
+  static void ExpectBuckets(const LookupTable& table, const std::vector<int64_t>& keys,
+                            const std::vector<int64_t>& values) {
+    Tensor got_keys, got_values;
+    ASSERT_TRUE(table.Export(&got_keys, &got_values).ok());
+    EXPECT_EQ(got_keys.shape(), Shape({static_cast<int64_t>(keys.size()), 1}));
+    EXPECT_THAT(got_keys.flat<int64_t>(), testing::ElementsAreArray(keys));
+    EXPECT_THAT(got_values.flat<int64_t>(), testing::ElementsAreArray(values));
+  }
+};
+
+TEST_F(DenseTableTest, ARemovedKeyLeavesItsValueInItsBucket) {
+  LookupTable table(Options(8));
+  ExpectBuckets(table, {100, 100, 100, 100, 100, 100, 100, 100}, {0, 0, 0, 0, 0, 0, 0, 0});
+  const Tensor keys = Tensor::Vector<int64_t>({11, 12, 19}), values = Tensor::Vector<int64_t>({1, 2, 3});
+  ASSERT_TRUE(table.Insert(keys, values).ok());
+  ExpectBuckets(table, {100, 100, 100, 11, 12, 100, 19, 100}, {0, 0, 0, 1, 2, 0, 3, 0});
+  ASSERT_TRUE(table.Remove(Tensor::Vector<int64_t>({12, 11, 9})).ok());
+  EXPECT_EQ(table.size(), 1);
+  ExpectBuckets(table, {100, 100, 100, 200, 200, 100, 19, 100}, {0, 0, 0, 1, 2, 0, 3, 0});
+  // A key is found behind marks, and is not inserted twice.
+  ASSERT_TRUE(table.Insert(Tensor::Vector<int64_t>({19, 3}), Tensor::Vector<int64_t>({4, 5})).ok());
+  EXPECT_EQ(table.size(), 2);
+  ExpectBuckets(table, {100, 100, 100, 3, 200, 100, 19, 100}, {0, 0, 0, 5, 2, 0, 4, 0});
+}
+
+TEST_F(DenseTableTest, ImportsItsBucketsAndThoseOfAnyOtherLayout) {
+  LookupTable table(Options(4));
+  const Tensor keys(kInt64, {4, 1}), values(kInt64, {4, 1});
+  std::copy_n(std::vector<int64_t>{7, 100, 5, 200}.data(), 4, Tensor(keys).mutable_data<int64_t>());
+  std::copy_n(std::vector<int64_t>{1, 2, 3, 4}.data(), 4, Tensor(values).mutable_data<int64_t>());
+  ASSERT_TRUE(table.Import(keys, values).ok());
+  ExpectBuckets(table, {100, 5, 100, 7}, {0, 3, 0, 1});
+  EXPECT_EQ(table.Import(Tensor(kInt64, {3, 1}), Tensor(kInt64, {3, 1})).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(DenseTableTest, MarksOfRemovedKeysDoNotFillATable) {
+  LookupTable table(Options(1024));
+  for (int64_t i = 1000; i < 300'000; i += 2) {
+    ASSERT_TRUE(table.Insert(Tensor::Vector({i}), Tensor::Vector({i})).ok());
+    ASSERT_TRUE(table.Remove(Tensor::Vector({i})).ok());
+  }
+  Tensor keys, values;
+  ASSERT_TRUE(table.Export(&keys, &values).ok());
+  EXPECT_EQ(keys.num_elements(), 1024);
+  const auto all = keys.flat<int64_t>();
+  EXPECT_GT(std::count(all.begin(), all.end(), 100), 0);
+}
+
+TEST_F(DenseTableTest, ATinyLoadFactorEndsWithAnError) {
+  LookupTable table(Options(4, 1e-38f));
+  EXPECT_EQ(table.Insert(Tensor::Vector<int64_t>({1}), Tensor::Vector<int64_t>({1})).code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
 TEST(LookupTable, ThousandsOfKeysComeAndGo) {
   LookupTable table({.key_dtype = kString, .value_dtype = kInt32, .value_shape = {2}});
   const auto keys = [](int begin, int end) {

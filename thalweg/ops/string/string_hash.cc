@@ -22,7 +22,8 @@ uint64_t Load64(const char* bytes, size_t n = 8) {
   return value;
 }
 
-// Austin Appleby's MurmurHash64A.
+}  // namespace
+
 uint64_t MurmurHash(absl::string_view text) {
   constexpr uint64_t kSeed = 0xDECAFCAFFE;
   constexpr uint64_t kMultiplier = 0xc6a4a7935bd1e995;
@@ -37,8 +38,6 @@ uint64_t MurmurHash(absl::string_view text) {
   hash = (hash ^ (hash >> kShift)) * kMultiplier;
   return hash ^ (hash >> kShift);
 }
-
-}  // namespace
 
 uint64_t SipHash(const uint64_t key[2], absl::string_view text) {
   uint64_t v0 = key[0] ^ 0x736f6d6570736575, v1 = key[1] ^ 0x646f72616e646f6d;

@@ -8,6 +8,8 @@
 
 namespace thalweg {
 
+// Austin Appleby's MurmurHash64A, with TensorFlow's seed.
+uint64_t MurmurHash(absl::string_view text);
 // SipHash-2-4 of Aumasson and Bernstein.
 uint64_t SipHash(const uint64_t key[2], absl::string_view text);
 
