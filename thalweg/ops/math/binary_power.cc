@@ -42,30 +42,54 @@ struct XdivyFn {
     return x == T(0) ? T(0) : x / y;
   }
 };
+// 0 where x is, also where the logarithm is infinite.
+template <typename T>
+T TimesLog(T x, T log) {
+  const T product = x * log;
+  return x == T(0) ? T(0) : product;
+}
 struct XlogyFn {
   static constexpr float kNanos = 2;
   template <typename T>
-  T operator()(T x, T y) const {
+  static T LogOf(T y) {
     if constexpr (kIsComplex<T>) {
-      return x == T(0) ? T(0) : x * std::log(y);
+      return std::log(y);
     } else {
-      const T product = x * vec::Log(y);
-      return x == T(0) ? T(0) : product;
+      return vec::Log(y);
     }
+  }
+  template <typename T>
+  T operator()(T x, T y) const {
+    return TimesLog(x, LogOf(y));
   }
 };
 struct Xlog1pyFn {
   static constexpr float kNanos = 2;
   template <typename T>
-  T operator()(T x, T y) const {
+  static T LogOf(T y) {
     if constexpr (kIsComplex<T>) {
-      return x == T(0) ? T(0) : x * std::log(T(1) + y);
+      return std::log(T(1) + y);
     } else {
-      const T product = x * vec::Log1p(y);
-      return x == T(0) ? T(0) : product;
+      return vec::Log1p(y);
     }
   }
+  template <typename T>
+  T operator()(T x, T y) const {
+    return TimesLog(x, LogOf(y));
+  }
 };
+// In half precision TensorFlow rounds the logarithm before it multiplies.
+template <typename F, typename Precision>
+struct RoundedLogFn {
+  static constexpr float kNanos = F::kNanos;
+  float operator()(float x, float y) const { return TimesLog(x, static_cast<float>(Precision(F::LogOf(y)))); }
+};
+template <typename F>
+BinaryFn SelectTimesLog(DType dtype) {
+  if (dtype == kHalf) return SelectBinary<RoundedLogFn<F, Half>, Types<float>>(kFloat);
+  if (dtype == kBfloat16) return SelectBinary<RoundedLogFn<F, BFloat16>, Types<float>>(kFloat);
+  return SelectBinary<F, FloatsAndComplex>(dtype);
+}
 struct NextAfterFn {
   static constexpr float kNanos = 5;
   template <typename T>
@@ -135,10 +159,10 @@ const OpRegistration kBinaryPowerOps[] = {
         .Kernel<BinaryKernel>(SelectBinary<XdivyFn, FloatsAndComplex>)
         .Gradient(XdivyGradient),
     BinaryOp("Xlogy", "half, bfloat16, float, double, complex64, complex128")
-        .Kernel<BinaryKernel>(SelectBinary<XlogyFn, FloatsAndComplex>)
+        .Kernel<BinaryKernel>(SelectTimesLog<XlogyFn>)
         .Gradient(XlogyGradient),
     BinaryOp("Xlog1py", "half, bfloat16, float, double, complex64, complex128")
-        .Kernel<BinaryKernel>(SelectBinary<Xlog1pyFn, FloatsAndComplex>)
+        .Kernel<BinaryKernel>(SelectTimesLog<Xlog1pyFn>)
         .Gradient(Xlog1pyGradient),
     Op("NextAfter")
         .Input("x1: T")

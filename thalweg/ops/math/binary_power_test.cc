@@ -29,6 +29,13 @@ TEST(BinaryPowerTest, ZerosWin) {
   ExpectTensor(BinaryResult("Xlog1py", x, y), Tensor::Vector<float>({0, 0, 2 * std::log(5.0f)}));
 }
 
+// 75 log(10) is 172.69, which would be rounded to 173.
+TEST(BinaryPowerTest, LogarithmsOfHalfPrecisionAreRoundedBeforeTheProduct) {
+  const auto scalar = [](float x) { return Tensor::Scalar(BFloat16(x)); };
+  ExpectTensor(BinaryResult("Xlogy", scalar(75), scalar(10)), scalar(172), 0);
+  ExpectTensor(BinaryResult("Xlog1py", scalar(75), scalar(9)), scalar(172), 0);
+}
+
 TEST(BinaryPowerTest, Others) {
   ExpectTensor(BinaryResult("Atan2", Tensor::Vector<float>({1, -1}), Tensor::Vector<float>({-1, -1})),
                Tensor::Vector<float>({std::atan2(1.0f, -1.0f), std::atan2(-1.0f, -1.0f)}));

@@ -78,8 +78,12 @@ absl::Status BinaryKernel::Init(const KernelInit& init) {
   out_ = RemoveRef(init.node().output_type(0));
   in_size_ = Buffer::Stride(in_);
   out_size_ = Buffer::Stride(out_);
-  fn_ = select_(IsHalfPrecision(in_) ? kFloat : StorageType(in_));
-  if (IsHalfPrecision(in_)) fn_.one = nullptr;
+  fn_ = select_(StorageType(in_));
+  if (IsHalfPrecision(in_)) {
+    // Most functors have loops for float, whose results are rounded. Some have others for half precision.
+    if (fn_.loops[0] == nullptr) fn_ = select_(kFloat);
+    fn_.one = nullptr;
+  }
   if (fn_.loops[0] == nullptr) return Unimplemented(init.node().op(), ": no kernel for type ", in_);
   if (HasAttr(init.node().def(), "incompatible_shape_error")) {
     ASSIGN_OR_RETURN(shape_error_, init.Attr<bool>("incompatible_shape_error"));
