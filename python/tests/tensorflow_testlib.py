@@ -59,9 +59,14 @@ EvalSteps, EvalResults = eval_messages()
 
 
 # Ops of tf.contrib and others which TensorFlow 2 does not have. cluster_programs_test.py and
-# tensorflow1/contrib_factorization_test.py compare them with TensorFlow 1.
-CONTRIB = ("CompareAndBitpack", "GatherTree", "MaskedMatmul", "Resampler", "ResamplerGrad", "SkipGramGenerateCandidates",
-           "SparseFeatureCross", "SparseFeatureCrossV2", "WALSComputePartialLhsAndRhs")
+# tensorflow1/contrib_test.py compare them with TensorFlow 1.
+CONTRIB = ("AdjustHsvInYiq", "BipartiteMatch", "CompareAndBitpack", "DecodeLibsvm", "GatherTree",
+           "ImageConnectedComponents", "ImageProjectiveTransform", "MaskedMatmul", "ObtainNext", "ReduceSliceMax",
+           "ReduceSliceMin", "ReduceSliceProd", "ReduceSliceSum", "Resampler", "ResamplerGrad",
+           "SkipGramGenerateCandidates", "SparseFeatureCross", "SparseFeatureCrossV2", "TensorForestCreateTreeVariable",
+           "TensorForestTreeDeserialize", "TensorForestTreeIsInitializedOp", "TensorForestTreePredict",
+           "TensorForestTreeResourceHandleOp", "TensorForestTreeSerialize", "TensorForestTreeSize",
+           "WALSComputePartialLhsAndRhs", "ZeroInitializer", "ZeroVarInitializer")
 
 
 def registered_ops():

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ImageProjectiveTransformV2, V3: output pixel (x, y) is the input's at
+// ImageProjectiveTransform (of tf.contrib), V2, V3: output pixel (x, y) is the input's at
 //
 //   ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k)  with k = c0 x + c1 y + 1
 //
@@ -85,6 +85,7 @@ class ProjectiveTransformKernel final : public Kernel {
       return InvalidArgument("Invalid interpolation ", interpolation, ". Supported types: NEAREST, BILINEAR");
     }
     bilinear_ = interpolation == "BILINEAR";
+    if (!HasAttr(init.node().def(), "fill_mode")) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::string mode, init.Attr<std::string>("fill_mode"));
     if (mode == "REFLECT") {
       mode_ = FillMode::kReflect;
@@ -101,24 +102,27 @@ class ProjectiveTransformKernel final : public Kernel {
   }
 
   absl::Status Compute(KernelContext& c) override {
-    const Tensor &images = c.input(0), &transforms = c.input(1), &size = c.input(2);
+    const Tensor &images = c.input(0), &transforms = c.input(1);
     if (images.rank() != 4) return InvalidArgument("Input images must have rank 4");
     if (transforms.rank() != 2 || (transforms.dim(0) != images.dim(0) && transforms.dim(0) != 1) ||
         transforms.dim(1) != 8) {
       return InvalidArgument("Input transform should be num_images x 8 or 1 x 8");
     }
-    if (size.rank() != 1) return InvalidArgument("output shape must be 1-dimensional", size.shape());
-    if (size.num_elements() != 2) {
-      return InvalidArgument("output shape must have two elements", size.shape());
+    int64_t height = images.dim(1), width = images.dim(2);
+    if (c.num_inputs() > 2) {
+      const Tensor& size = c.input(2);
+      if (size.rank() != 1) return InvalidArgument("output shape must be 1-dimensional", size.shape());
+      if (size.num_elements() != 2) return InvalidArgument("output shape must have two elements", size.shape());
+      height = size.data<int32_t>()[0];
+      width = size.data<int32_t>()[1];
+      if (height <= 0 || width <= 0) {
+        return InvalidArgument("output dimensions must be positive", height, ", ", width);
+      }
     }
     float fill = 0;
     if (c.num_inputs() > 3) {
       if (c.input(3).rank() != 0) return InvalidArgument("fill_value must be a scalar", c.input(3).shape());
       fill = c.input(3).scalar<float>();
-    }
-    const int64_t height = size.data<int32_t>()[0], width = size.data<int32_t>()[1];
-    if (height <= 0 || width <= 0) {
-      return InvalidArgument("output dimensions must be positive", height, ", ", width);
     }
     ASSIGN_OR_RETURN(const Shape shape, Shape::Make({images.dim(0), height, width, images.dim(3)}));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
@@ -185,8 +189,19 @@ Op Transform(absl::string_view name, bool has_fill) {
       .NotDifferentiable();
 }
 
-const OpRegistration kProjectiveTransformOps[] = {Transform("ImageProjectiveTransformV2", false),
-                                                  Transform("ImageProjectiveTransformV3", true)};
+const OpRegistration kProjectiveTransformOps[] = {
+    Op("ImageProjectiveTransform")
+        .Input("images: dtype")
+        .Input("transforms: float")
+        .Output("transformed_images: dtype")
+        .Attr("dtype: {uint8, int32, int64, half, float, double}")
+        .Attr("interpolation: string")
+        .Shape(shapes::LikeInput0)
+        .Kernel<ProjectiveTransformKernel>()
+        .NotDifferentiable(),
+    Transform("ImageProjectiveTransformV2", false),
+    Transform("ImageProjectiveTransformV3", true),
+};
 
 }  // namespace
 }  // namespace thalweg

@@ -176,5 +176,34 @@ TEST_F(RefVariableTest, ScatterBadInput) {
   ExpectTensor(Run(Identity(s_, v)), Tensor::Vector<float>({1, 2}));  // nothing was written
 }
 
+TEST_F(RefVariableTest, ZeroInitializerWorksOnce) {
+  const Output v = RefVariable(s_.WithOpName("v"), kFloat, {2});
+  const Output zeros = s_.Add("ZeroInitializer", {v});
+  ExpectTensor(Run(zeros), Tensor::Vector<float>({0, 0}));
+  ExpectTensor(Run(Identity(s_, v)), Tensor::Vector<float>({0, 0}));
+  EXPECT_THAT(Error(zeros), HasSubstr("INVALID_ARGUMENT: input is already initialized"));
+  const Output unknown = RefVariable(s_.WithOpName("w"), kFloat, PartialShape());
+  EXPECT_THAT(Error(s_.Add("ZeroInitializer", {unknown})), HasSubstr("not fully defined"));
+}
+
+TEST_F(RefVariableTest, ZeroVarInitializerWorksOnce) {
+  const Output v = VarHandle(s_.WithOpName("v"), kInt32, {2});
+  const Output zeros = s_.Add("ZeroVarInitializer", {v}, {{"dtype", kInt32}, {"shape", PartialShape({2})}});
+  EXPECT_EQ(Run(zeros).dtype(), kResource);
+  ExpectTensor(Run(ReadVariable(s_, v, kInt32)), Tensor::Vector<int32_t>({0, 0}));
+  EXPECT_THAT(Error(zeros), HasSubstr("INVALID_ARGUMENT: input is already initialized"));
+  EXPECT_FALSE(Try(s_.Add("ZeroVarInitializer", {v}, {{"dtype", kFloat}, {"shape", PartialShape({2})}})).ok());
+}
+
+TEST_F(RefVariableTest, ObtainNextGoesRound) {
+  const Output v = RefVariable(s_.WithOpName("v"), kInt64, {}), x = Arg(kString);
+  const Output next = s_.Add("ObtainNext", {x, v});
+  const Tensor list = Tensor::Vector<std::string>({"a", "b"});
+  EXPECT_THAT(Error(next, {{x, list}}), HasSubstr("uninitialized value v"));
+  Run(Assign(s_, v, Const(s_, int64_t{-1})));
+  for (const char* expected : {"a", "b", "a"}) EXPECT_EQ(Run(next, {{x, list}}).scalar<std::string>(), expected);
+  EXPECT_THAT(Error(next, {{x, Tensor(kString, {0})}}), HasSubstr("list is empty"));
+}
+
 }  // namespace
 }  // namespace thalweg
