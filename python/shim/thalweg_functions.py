@@ -19,8 +19,14 @@ _STRING = 7  # DT_STRING
 _FIRST_BYTES = 1 << 12  # most calls are not longer
 _JOINED_BYTES = 1 << 16  # results that are not longer go out as one piece
 
+
+class UnsupportedResult(Exception):
+    """The function has returned something that no tensor can hold."""
+
+
 # The error code of each exception of a function, as in TensorFlow. The first that matches counts.
 _CODES = (
+    (UnsupportedResult, 13),  # INTERNAL
     (ValueError, 3),  # INVALID_ARGUMENT
     (TypeError, 3),
     (StopIteration, 11),  # OUT_OF_RANGE
@@ -141,7 +147,10 @@ class FunctionServer:
                 value = value.astype(value.dtype.newbyteorder("="))
             number = self._types.get(value.dtype)
             if number is None:
-                number = self._module("framework.dtypes").as_dtype(value.dtype).as_datatype_enum
+                try:
+                    number = self._module("framework.dtypes").as_dtype(value.dtype).as_datatype_enum
+                except TypeError:
+                    raise UnsupportedResult("Unsupported numpy data type %s" % value.dtype) from None
                 self._types[value.dtype] = number
             elements = [memoryview(value.reshape(-1).view(np.uint8))] if value.size else []
         return [_TENSOR.pack(number, value.ndim) + struct.pack("<%dq" % value.ndim, *value.shape)] + elements
@@ -202,7 +211,7 @@ def _to_bytes(element):
         return element
     if isinstance(element, str):
         return element.encode("utf-8")
-    raise NotImplementedError("Unsupported object type %s" % type(element).__name__)
+    raise UnsupportedResult("Unsupported object type %s" % type(element).__name__)
 
 
 def _code_of(error):
@@ -211,6 +220,8 @@ def _code_of(error):
 
 def _describe(error):
     """Name and text of the exception, and its traceback without the frames of this file."""
+    if isinstance(error, UnsupportedResult):
+        return str(error)
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next

@@ -267,7 +267,16 @@ def maps(c):
     (one,) = c.apply("TensorMapInsert", input_handle=empty, key=index(3), value=floats((2,)))
     (two,) = c.apply("TensorMapInsert", input_handle=one, key=index(5), value=floats((3,)))
     (less,) = c.apply("TensorMapErase", input_handle=two, key=index(3), value_dtype=tf.float32)
-    for name, handle in (("empty", empty), ("one", one), ("two", two), ("less", less)):
+    (sum_of_maps,) = c.apply("AddN", inputs=[two, one, less])
+    (zeros,) = c.apply("ZerosLike", x=two)
+    (other,) = c.apply("TensorMapInsert", input_handle=empty, key=index(3), value=floats((4,)))
+    (unequal,) = c.apply("AddN", inputs=[one, other])
+    c.error("TensorMapSize", "AddN", input_handle=unequal)
+    for key, name in ((3, "both"), (5, "one")):
+        c.add(f"TensorMapLookup in {name}", c.apply("TensorMapLookup", input_handle=sum_of_maps, key=index(key),
+                                                    value_dtype=tf.float32))
+    for name, handle in (("empty", empty), ("one", one), ("two", two), ("less", less), ("sum", sum_of_maps),
+                         ("zeros", zeros)):
         c.add(f"TensorMapSize {name}", c.apply("TensorMapSize", input_handle=handle))
         c.add(f"TensorMapHasKey {name}", c.apply("TensorMapHasKey", input_handle=handle, key=index(5)))
     c.add("TensorMapLookup", c.apply("TensorMapLookup", input_handle=two, key=index(5), value_dtype=tf.float32))

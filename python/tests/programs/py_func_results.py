@@ -76,6 +76,8 @@ def results_and_errors(session):
     for error in (ValueError("v"), TypeError("t"), StopIteration(), MemoryError("m"), NotImplementedError("n"),
                   Custom("c"), KeyError("k"), UnicodeError("u"), SystemExit(3)):
         show("raises " + type(error).__name__, session, v1.py_func(raising(error), [x], tf.float32))
+    for value in ({"a": 1}, [object()], np.zeros(0, [("a", np.float32)])):
+        show("returns %s" % type(value).__name__, session, v1.py_func(lambda value=value: value, [], tf.float32))
     show("stateless", session, v1.py_func(lambda a: np.float32(a + 1), [x], tf.float32, stateful=False))
 
 

@@ -153,5 +153,24 @@ TEST(TensorList, Gradients) {
   }
 }
 
+TEST(TensorMapTest, SumsHaveTheKeysOfAll) {
+  const auto result = [](const char* op, std::vector<OpArg> inputs, std::vector<AttrArg> attrs = {}) {
+    auto out = RunOp(op, std::move(inputs), std::move(attrs));
+    EXPECT_TRUE(out.ok()) << out.status();
+    return out.ok() ? (*out)[0] : Tensor();
+  };
+  const auto key = [](int32_t k) { return Tensor::Scalar(k); };
+  const Tensor empty = result("EmptyTensorMap", {});
+  const Tensor one = result("TensorMapInsert", {empty, key(1), Tensor::Vector<float>({1, 2})});
+  const Tensor two = result("TensorMapInsert", {one, key(2), Tensor::Vector<float>({3})});
+  const Tensor sum = result("AddN", {std::vector<Tensor>{one, two, one}});
+  const auto value = [&](int32_t k) { return result("TensorMapLookup", {sum, key(k)}, {{"value_dtype", kFloat}}); };
+  ExpectTensor(value(1), Tensor::Vector<float>({3, 6}));
+  ExpectTensor(value(2), Tensor::Vector<float>({3}));
+  ExpectTensor(result("TensorMapSize", {result("ZerosLike", {two})}), Tensor::Scalar<int32_t>(0));
+  const Tensor other = result("TensorMapInsert", {empty, key(1), Tensor::Vector<float>({1, 2, 3})});
+  EXPECT_FALSE(RunOp("AddN", {std::vector<Tensor>{one, other}}).ok());
+}
+
 }  // namespace
 }  // namespace thalweg

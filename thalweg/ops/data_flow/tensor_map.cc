@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorMap: a value that maps tensors to tensors. As every variant it is
-// immutable: an insertion gives another map, which shares the tensors.
-#include <map>
+#include "thalweg/ops/data_flow/tensor_map.h"
+
 #include <memory>
 #include <string>
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/support/element_copy.h"
-#include "thalweg/tensor/resource_handle.h"
 
 namespace thalweg {
 namespace {
@@ -24,18 +22,6 @@ absl::StatusOr<std::string> KeyText(const Tensor& key) {
   }
   return text;
 }
-
-class TensorMap final : public VariantValue {
- public:
-  struct Entry {
-    Tensor key, value;
-  };
-  std::string TypeName() const override { return "tensorflow::TensorMap"; }
-  std::string ToString() const override { return absl::StrCat("a map of ", entries.size(), " tensors"); }
-  bool Encode(tensorflow::VariantTensorDataProto*) const override { return false; }
-
-  std::map<std::string, Entry> entries;
-};
 
 absl::StatusOr<const TensorMap*> MapIn(KernelContext& c) {
   const Tensor& handle = c.input(0);

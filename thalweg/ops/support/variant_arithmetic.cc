@@ -8,6 +8,7 @@
 
 #include "thalweg/base/status.h"
 #include "thalweg/ops/data_flow/tensor_list.h"
+#include "thalweg/ops/data_flow/tensor_map.h"
 #include "thalweg/ops/dataset/optional.h"
 #include "thalweg/ops/support/add_into.h"
 #include "thalweg/ops/support/element_copy.h"
@@ -34,6 +35,17 @@ absl::StatusOr<Variant> AddOptionals(const OptionalValue& a, const OptionalValue
   return Variant(std::make_shared<OptionalValue>(std::move(sums)));
 }
 
+// The keys of both. Values that both have are added.
+absl::StatusOr<Variant> AddMaps(const TensorMap& a, const TensorMap& b) {
+  auto sum = std::make_shared<TensorMap>(a);
+  for (const auto& [key, entry] : b.entries) {
+    const auto [it, is_new] = sum->entries.emplace(key, entry);
+    if (is_new) continue;
+    ASSIGN_OR_RETURN(it->second.value, AddTensors(it->second.value, entry.value));
+  }
+  return Variant(std::move(sum));
+}
+
 // TensorFlow registers sums and zeros of variants that hold a C++ int, whose four
 // bytes are the metadata. nullopt if it is not one.
 std::optional<int32_t> IntIn(const Variant& variant) {
@@ -55,6 +67,9 @@ absl::StatusOr<Variant> AddVariants(const Variant& a, const Variant& b) {
   const OptionalValue* const x = a.As<OptionalValue>();
   const OptionalValue* const y = b.As<OptionalValue>();
   if (x != nullptr && y != nullptr) return AddOptionals(*x, *y);
+  const TensorMap* const map = a.As<TensorMap>();
+  const TensorMap* const other = b.As<TensorMap>();
+  if (map != nullptr && other != nullptr) return AddMaps(*map, *other);
   if (const auto m = IntIn(a), n = IntIn(b); m.has_value() && n.has_value()) return IntVariant(WrapAdd(*m, *n));
   ASSIGN_OR_RETURN(const std::shared_ptr<const TensorList> first, ListIn(a));
   ASSIGN_OR_RETURN(const std::shared_ptr<const TensorList> second, ListIn(b));
@@ -72,6 +87,7 @@ absl::StatusOr<Variant> ZerosLike(const Variant& variant) {
     return Variant(std::make_shared<OptionalValue>(std::move(zeros)));
   }
   if (IntIn(variant).has_value()) return IntVariant(0);
+  if (variant.As<TensorMap>() != nullptr) return Variant(std::make_shared<TensorMap>());
   ASSIGN_OR_RETURN(const std::shared_ptr<const TensorList> list, ListIn(variant));
   ASSIGN_OR_RETURN(std::shared_ptr<TensorList> zeros, ZerosLike(*list));
   return Variant(std::move(zeros));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and zeros of tensors of numbers, lists of tensors and optionals. Gradients of loops and
+// Sums and zeros of tensors of numbers, lists and maps of tensors, and optionals. Gradients of loops and
 // conditionals are such values.
 #pragma once
 
