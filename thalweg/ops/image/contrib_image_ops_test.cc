@@ -86,6 +86,10 @@ TEST(ProjectiveTransformTest, TheFirstVersionKeepsTheSize) {
                          {{"interpolation", "NEAREST"}});
   ASSERT_TRUE(out.ok()) << out.status();
   ExpectTensor((*out)[0], Tensor::Of<float>({1, 2, 2, 1}, {0, 1, 0, 3}));
+  const auto empty =
+      RunOp("ImageProjectiveTransform", {Tensor(kFloat, {int64_t{1} << 40, 3, 0, 1}), Tensor(kFloat, {1, 8})},
+            {{"interpolation", "NEAREST"}});
+  EXPECT_TRUE(empty.ok()) << empty.status();
 }
 
 }  // namespace

@@ -129,6 +129,7 @@ class ProjectiveTransformKernel final : public Kernel {
     if (images.num_elements() == 0 && shape.num_elements() > 0) {
       return InvalidArgument("Input images must not be empty, got ", images.shape());
     }
+    if (shape.num_elements() == 0) return absl::OkStatus();  // a batch may be huge and empty
     return Dispatch(Types<uint8_t, int32_t, int64_t, Half, float, double>(), images.dtype(), [&]<typename T>() {
       c.ParallelFor(images.dim(0) * height, 20.0 * static_cast<double>(width * images.dim(3)),
                     [&](int64_t begin, int64_t end) {

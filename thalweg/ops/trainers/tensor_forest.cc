@@ -111,7 +111,7 @@ class PredictTreeKernel final : public Kernel {
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, shape));
     float* to = out->mutable_data<float>();
     std::fill_n(to, out->num_elements(), 0.0f);
-    if (tree->nodes_size() == 0) return absl::OkStatus();
+    if (tree->nodes_size() == 0 || out->num_elements() == 0) return absl::OkStatus();  // a batch may be huge and empty
     for (int64_t i = 0; i < features.dim(0); ++i, to += logits_) {
       ASSIGN_OR_RETURN(const Node* const leaf,
                        Walk(*tree, features.data<float>() + i * features.dim(1), features.dim(1)));
