@@ -4,6 +4,8 @@
 // steps that need them fail.
 #pragma once
 
+#include <optional>
+
 #include "absl/status/status.h"
 #include "thalweg/graph/graph.h"
 
@@ -16,6 +18,12 @@ bool HasShapeError(const Node& node);
 
 // Returns the first shape error. For graphs in which every node is needed.
 absl::Status CheckShapes(const Graph& graph);
+
+// An op that fails with the attribute "message" when it runs.
+inline constexpr char kFailingOp[] = "_ShapeError";
+// If `graph`, which was imported from `def`, has nodes with shape errors: `def` with nodes in their place that fail
+// when they run. Constant folding can find such errors in a branch that the step does not take.
+std::optional<tensorflow::GraphDef> ReplaceUnusable(const Graph& graph, const tensorflow::GraphDef& def);
 
 // The error of a step that needs the node: NOT_FOUND or INVALID_ARGUMENT. REQUIRES: the
 // node has no schema.

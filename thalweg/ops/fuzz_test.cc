@@ -81,6 +81,8 @@ constexpr char kOnlyRefused[] =
         ThalwegRosterJoin Unstage _HostRecv _Recv Recv ConsumeMutexLock DecodeWav MapDefun RngReadAndSkip RngSkip
         StatefulRandomBinomial StatefulStandardNormal StatefulStandardNormalV2 StatefulTruncatedNormal
         StatefulUniform StatefulUniformFullInt StatefulUniformInt TensorMapErase TensorMapLookup
+        _ShapeError TensorForestCreateTreeVariable TensorForestTreeDeserialize TensorForestTreePredict
+        TensorForestTreeSerialize TensorForestTreeSize ZeroInitializer
         TensorMapStackKeys SparseMatrixSparseMatMul SparseMatrixMatMul CSRSparseMatrixComponents)";
 
 // Names a resource of this family, for ops whose own name does not.

@@ -37,7 +37,7 @@ def images():
         show("match %d %d" % (rows, top_k), *tf.contrib.image.bipartite_match(distances, rows, top_k))
     marks = (random.uniform(0, 1, (2, 9, 11)) < 0.5).astype(np.int32) * random.randint(1, 3, (2, 9, 11))
     show("components", *(tf.contrib.image.connected_components(part) for part in (
-        marks.astype(np.int32), marks[0] > 0, marks.astype(np.float64))))
+        marks.astype(np.int32), marks[0] > 0, marks.astype(np.float64), tf.as_string(marks[0]), np.zeros((2, 0, 3)))))
     transform = [[1.0, 0.2, -1.0, 0.1, 1.0, 0.5, 0.01, 0.0]]
     for interpolation in ("NEAREST", "BILINEAR"):
         show("transform " + interpolation, image_ops.gen_image_ops.image_projective_transform(

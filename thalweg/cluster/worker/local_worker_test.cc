@@ -110,6 +110,36 @@ TEST_F(LocalWorkerTest, APartHasNoArgumentsOfItsOwn) {
   EXPECT_THAT(result, Fails(absl::StatusCode::kInvalidArgument, "'mine'"));
 }
 
+// The master's constant folding may have found that the shapes cannot fit.
+TEST_F(LocalWorkerTest, ANodeWhoseShapesDoNotFitFailsIfItsBranchIsTaken) {
+  for (const bool taken : {true, false}) {
+    Graph graph;
+    const Scope s = graph.root().WithDevice(kDevice);
+    const Output x = Constant(s.WithOpName("x"), Tensor::Vector<float>({1}));
+    const Output both = s.Add("Switch", {x, Constant(s, Tensor::Scalar(taken))});
+    const Output zero = Constant(s, Tensor::Vector<int32_t>({0})), one = Constant(s, Tensor::Vector<int32_t>({1}));
+    const Output first = s.Add("StridedSlice", {Output(both.node, 1), zero, one, one}, {{"shrink_axis_mask", 1}});
+    s.Add("Neg", {first});
+    ASSERT_OK(s.status());
+    tensorflow::RegisterGraphRequest request;
+    tensorflow::RegisterGraphResponse response;
+    *request.mutable_graph_def() = graph.Export();
+    for (auto& node : *request.mutable_graph_def()->mutable_node()) {
+      if (node.name() == "x") SetAttr(node, "value", Tensor(kFloat, {0}));
+    }
+    worker_->RegisterGraph({}, request, &response, [](const absl::Status& status) { EXPECT_THAT(status, IsOk()); });
+    graph_handle_ = response.graph_handle();
+    Call call;
+    Run(call);
+    ASSERT_TRUE(call.ended.WaitForNotificationWithTimeout(kTooLong));
+    if (taken) {
+      EXPECT_THAT(call.status, Fails(absl::StatusCode::kInvalidArgument, "slice index 0 of dimension 0 out of bounds"));
+    } else {
+      EXPECT_THAT(call.status, IsOk());
+    }
+  }
+}
+
 // Arguments are there when the step begins, and results when it has ended: a loop
 // has neither.
 TEST_F(LocalWorkerTest, ALoopHasNoArgumentsAndNoResults) {

@@ -88,7 +88,10 @@ absl::StatusOr<std::shared_ptr<Executable>> WorkerSession::CompileGraph(const te
                                                                         const tensorflow::DebugOptions& debug) {
   Graph graph;
   RETURN_IF_ERROR(graph.Import(def));
-  RETURN_IF_ERROR(CheckShapes(graph));
+  if (const std::optional<tensorflow::GraphDef> changed = ReplaceUnusable(graph, def)) {
+    graph = Graph();
+    RETURN_IF_ERROR(graph.Import(*changed));
+  }
   // Masters of TensorFlow leave calls of functions to the workers.
   std::vector<std::string> targets;
   RETURN_IF_ERROR(InlineFunctions(graph, &targets));
