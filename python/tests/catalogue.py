@@ -169,6 +169,13 @@ CATALOGUE = collections.OrderedDict([
                                                   within={"accuracy": (0.8, 1)})),
     ("LatestExporter, with a master", program("latest_exporter.py", launch="master", same={"kept": 0},
                                               within={"accuracy": (0.8, 1)})),
+    ("speech, CTC, one worker", program("ctc_speech.py", ps=2, workers=1, same={"first": 1e-3},
+                                        within={"loss": (0, 4), "error": (0, 0.6)})),
+    ("speech, CTC, 2 ps", program("ctc_speech.py", ps=2, within={"loss": (0, 4), "error": (0, 0.6)})),
+    ("tagger, CRF, string handles", program("crf_tagger.py", workers=1, same={"first": 1e-3, "words": 0},
+                                            within={"loss": (0, 2), "accuracy": (0.9, 1)})),
+    ("traces, partial runs, callables", program("profiled.py", workers=1, same={
+        "loss": 1e-2, "w0": 2e-3, "whole": 0, "scan": 0, "mapped": 0, "matmul": 0, "summaries": 0, "restored": 0})),
     ("variables on parameter servers, towers", program("variable_modes.py", args=["--variable_update=parameter_server"],
                                                        same={"loss": 1e-2, "w0": 2e-3})),
     ("replicated variables, one worker", program("variable_modes.py", workers=1, args=["--variable_update=replicated"],

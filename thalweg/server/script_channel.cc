@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -24,8 +25,6 @@
 namespace thalweg {
 namespace {
 
-using Outputs = absl::StatusOr<std::vector<Tensor>>;
-
 // Memory for a message is taken as its bytes arrive: first so much, then so much more
 // at once.
 constexpr uint64_t kFirstBytes = 1 << 12, kPieceBytes = 1 << 20;
@@ -37,45 +36,51 @@ absl::Status Gone(absl::string_view why) {
 absl::Status Gone() { return Gone("it has ended or closed the connection"); }
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
-// Hands a file over to the process at the other end of `socket`.
-absl::Status SendFile(int socket, int file) {
-  char byte = 'C';
-  iovec data{.iov_base = &byte, .iov_len = 1};
+// Sends bytes over `socket`, and with the first of them a file if there is one (`file` >= 0). Returns how many bytes
+// the socket took.
+ssize_t SendWithFile(int socket, absl::string_view bytes, int file) {
+  iovec data{.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(rights), &file, sizeof(int));
-  while (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-    if (errno == EINTR) continue;
-    if (WouldBlock())
-      return Unavailable("The program that has the Python function does not read its calls: its socket is full");
-    return Gone(std::strerror(errno));
+  if (file >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &file, sizeof(int));
   }
-  return absl::OkStatus();
+  while (true) {
+    const ssize_t n = sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n >= 0 || errno != EINTR) return n;
+  }
+}
+
+// Hands a file over to the process at the other end of `socket`.
+absl::Status SendFile(int socket, int file) {
+  if (SendWithFile(socket, "C", file) >= 0) return absl::OkStatus();
+  if (WouldBlock())
+    return Unavailable("The program that has the Python function does not read its calls: its socket is full");
+  return Gone(std::strerror(errno));
 }
 
 }  // namespace
 
 // A call that has not ended. Its result, its cancellation or the end of the program ends it.
 struct ScriptChannel::Waiting {
-  std::string token;  // the name of the function
-  std::string message;
+  ScriptCall call;
   Done done;
   Cancellation* cancellation = nullptr;
   Cancellation::CallbackId registration{};
   std::atomic<bool> ended{false};
 
-  void End(Outputs outputs) {
+  void End(ScriptResults results) {
     if (ended.exchange(true)) return;
     cancellation->TryDeregister(registration);
-    done(std::move(outputs));
+    done(std::move(results));
   }
 };
 
@@ -100,6 +105,8 @@ class ScriptChannel::Connection final : public SocketLoop::Source, public std::e
   }
 
  private:
+  // The memory for the inputs of a call. Nullptr if there is none.
+  SharedMemory* PrepareMemory(const ScriptCall& call);
   // True if all of it has been sent.
   absl::StatusOr<bool> Write();
   // True if all of the result is there.
@@ -114,9 +121,14 @@ class ScriptChannel::Connection final : public SocketLoop::Source, public std::e
   // Used by one thread at a time: first the one that starts the call, then the one that finds the
   // socket ready. The calls to the loop order the two.
   std::shared_ptr<Waiting> call_;
+  std::string message_;
   size_t sent_ = 0;
   std::string result_;
   uint64_t received_ = 0;
+  // Large tensors of calls and results, both sides' (script_message.h).
+  std::shared_ptr<SharedMemory> memory_;
+  bool memory_is_new_ = false;  // the program does not have it yet
+  size_t last_results_ = 0;     // memory that the last results took, or would have taken
 };
 
 // The socket over which connections are handed to the program, and all connections.
@@ -159,8 +171,21 @@ class ScriptChannel::Control final : public SocketLoop::Source, public std::enab
 
 void ScriptChannel::Connection::Start(std::shared_ptr<Waiting> call) {
   call_ = std::move(call);
+  message_ = EncodeCall(call_->call, PrepareMemory(call_->call));
+  call_->call.inputs.clear();
   sent_ = received_ = 0;
   GoOn();
+}
+
+SharedMemory* ScriptChannel::Connection::PrepareMemory(const ScriptCall& call) {
+  // Room for results as large as the last ones.
+  const size_t need = MemoryOfInputs(call) + last_results_;
+  if (need == 0 || (memory_ != nullptr && memory_->bytes() >= need)) return memory_.get();
+  absl::StatusOr<std::shared_ptr<SharedMemory>> memory = SharedMemory::Create(std::bit_ceil(need));
+  if (!memory.ok()) return nullptr;  // the inputs go through the socket
+  memory_ = *std::move(memory);
+  memory_is_new_ = true;
+  return memory_.get();
 }
 
 void ScriptChannel::Connection::GoOn() {
@@ -170,14 +195,15 @@ void ScriptChannel::Connection::GoOn() {
 }
 
 absl::StatusOr<bool> ScriptChannel::Connection::Write() {
-  const std::string& message = call_->message;
-  while (sent_ < message.size()) {
-    const ssize_t n = send(socket_.get(), message.data() + sent_, message.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
+  while (sent_ < message_.size()) {
+    const int file = memory_is_new_ ? memory_->fd() : -1;
+    const ssize_t n = SendWithFile(socket_.get(), absl::string_view(message_).substr(sent_), file);
     if (n < 0 && WouldBlock()) return false;
     if (n < 0) return Gone(std::strerror(errno));
+    memory_is_new_ = false;
     sent_ += n;
   }
+  if (message_.capacity() > kPieceBytes) message_ = std::string();
   return true;
 }
 
@@ -206,11 +232,15 @@ void ScriptChannel::Connection::Ready() {
   const absl::StatusOr<bool> whole = Read();
   if (!whole.ok()) return control_->Close(whole.status());
   if (!*whole) return GoOn();
-  Outputs outputs = DecodeResult(absl::string_view(result_).substr(sizeof(uint64_t), received_ - sizeof(uint64_t)));
+  absl::StatusOr<ScriptAnswer> answer =
+      DecodeAnswer(absl::string_view(result_).substr(sizeof(uint64_t), received_ - sizeof(uint64_t)), memory_.get());
   if (result_.size() > kPieceBytes) result_ = std::string();
+  if (!answer.ok()) answer = ScriptAnswer{.results = {answer.status()}, .memory_used = true};
+  last_results_ = answer->memory;
+  if (memory_ != nullptr && (answer->memory_used || memory_->bytes() > kMostKeptMemory)) memory_ = nullptr;
   const std::shared_ptr<Waiting> call = std::exchange(call_, nullptr);
   control_->Release(shared_from_this(), call);
-  call->End(std::move(outputs));
+  call->End(std::move(answer->results));
 }
 
 absl::Status ScriptChannel::Control::Start() {
@@ -245,7 +275,7 @@ void ScriptChannel::Control::Call(std::shared_ptr<Waiting> call) {
       ++num_connections_;
     }
   }
-  if (!status.ok()) return call->End(status);
+  if (!status.ok()) return call->End({status});
   if (connection == nullptr) {
     absl::StatusOr<std::shared_ptr<Connection>> made = Connect();
     if (!made.ok()) return Close(made.status());
@@ -313,19 +343,20 @@ void ScriptChannel::Control::CheckQueue() {
         absl::FormatDuration(absl::Trunc(stalled, absl::Milliseconds(1))), ". These run: ", DescribeRunning(),
         ". Functions that wait for each other must not be more than ", kMaxConnections, " at a time.");
     if (stalled < stall_limit_) {
-      if (stalled >= absl::Minutes(1)) LOG(WARNING) << "The Python function " << queued_.front()->token << " " << why;
+      if (stalled >= absl::Minutes(1))
+        LOG(WARNING) << "The Python function " << queued_.front()->call.token << " " << why;
       return WatchQueue();
     }
     failed.swap(queued_);
   }
-  for (const auto& call : failed) call->End(ResourceExhausted("The Python function ", call->token, " ", why));
+  for (const auto& call : failed) call->End({ResourceExhausted("The Python function ", call->call.token, " ", why)});
 }
 
 // The functions that run, and how often.
 std::string ScriptChannel::Control::DescribeRunning() const {
   constexpr size_t kMaxNames = 5;
   std::map<std::string, int> counts;
-  for (const auto& call : running_) ++counts[call->token];
+  for (const auto& call : running_) ++counts[call->call.token];
   std::vector<std::string> texts;
   for (const auto& [token, count] : counts) {
     if (texts.size() < kMaxNames) texts.push_back(absl::StrCat(count, " of ", token));
@@ -349,8 +380,8 @@ void ScriptChannel::Control::Close(const absl::Status& why) {
   }
   loop_->Remove(id_, socket_.get());
   for (const auto& connection : connections) connection->Detach();
-  for (const auto& call : running) call->End(why);
-  for (const auto& call : queued) call->End(why);
+  for (const auto& call : running) call->End({why});
+  for (const auto& call : queued) call->End({why});
 }
 
 ScriptChannel::ScriptChannel() : loop_("script") {}
@@ -365,17 +396,15 @@ absl::StatusOr<std::shared_ptr<ScriptChannel>> ScriptChannel::Create(FileHandle 
 ScriptChannel::~ScriptChannel() { control_->Close(Cancelled("The server has stopped")); }
 
 void ScriptChannel::Call(ScriptCall call, Cancellation& cancellation, Done done) {
-  absl::StatusOr<std::string> message = EncodeCall(call);
-  if (!message.ok()) return done(message.status());
+  if (const absl::Status status = CheckCall(call); !status.ok()) return done({status});
   auto waiting = std::make_shared<Waiting>();
-  waiting->token = call.token;
-  waiting->message = *std::move(message);
+  waiting->call = std::move(call);
   waiting->done = std::move(done);
   waiting->cancellation = &cancellation;
   const auto registration = cancellation.Register([waiting](const absl::Status&) {
-    if (!waiting->ended.exchange(true)) waiting->done(Cancelled(kCancelled));
+    if (!waiting->ended.exchange(true)) waiting->done({Cancelled(kCancelled)});
   });
-  if (!registration) return waiting->done(Cancelled(kCancelled));
+  if (!registration) return waiting->done({Cancelled(kCancelled)});
   // Nobody reads it before the call is given to the control: not even the callback.
   waiting->registration = *registration;
   control_->Call(std::move(waiting));

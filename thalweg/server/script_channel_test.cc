@@ -17,7 +17,7 @@ namespace thalweg {
 namespace {
 
 using testing::HasSubstr;
-using Outputs = absl::StatusOr<std::vector<Tensor>>;
+using Outputs = ScriptResult;
 
 // The program's side, by hand.
 class ScriptChannelTest : public testing::Test {
@@ -35,24 +35,31 @@ class ScriptChannelTest : public testing::Test {
   // The end of a connection that the server hands over.
   FileHandle Accept() {
     char byte = 0;
-    iovec data{.iov_base = &byte, .iov_len = 1};
+    ReadWithFile(control_, &byte, 1);
+    return std::exchange(received_, FileHandle());
+  }
+  // Reads `n` bytes, and the file that comes with them into received_, if there is one.
+  bool ReadWithFile(const FileHandle& socket, void* to, size_t n) {
+    iovec data{.iov_base = to, .iov_len = n};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
     msghdr message{};
     message.msg_iov = &data;
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
-    int fd = -1;
-    if (recvmsg(control_.get(), &message, MSG_CMSG_CLOEXEC) == 1) {
-      std::memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    const bool whole = recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC | MSG_WAITALL) == static_cast<ssize_t>(n);
+    if (const cmsghdr* const rights = CMSG_FIRSTHDR(&message); rights != nullptr) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(rights), sizeof(fd));
+      received_ = FileHandle(fd);
     }
-    return FileHandle(fd);
+    return whole;
   }
   // The next message that comes to the program, without its length.
   std::string Receive() {
     if (!program_.valid()) program_ = Accept();
     uint64_t size = 0;
-    if (!Read(&size, sizeof(size))) return "";
+    if (!ReadWithFile(program_, &size, sizeof(size))) return "";
     std::string body(size, '\0');
     return Read(body.data(), size) ? body : "";
   }
@@ -72,22 +79,31 @@ class ScriptChannelTest : public testing::Test {
     }
   }
   // A result has the form of a call: the code in place of `eager`, the message in
-  // that of the token.
+  // that of the token, and whether the memory is in use in that of `repeat`.
+  static std::string Record(ScriptCall call, SharedMemory* memory = nullptr, bool memory_used = false) {
+    call.repeat = memory_used ? 1 : 0;
+    return EncodeCall(call, memory);
+  }
   static std::string Result(std::vector<Tensor> outputs) {
-    return *EncodeCall({.token = "", .eager = false, .inputs = std::move(outputs)});
+    return Record({.token = "", .eager = false, .inputs = std::move(outputs)});
   }
   void Call(std::vector<Tensor> inputs) {
     channel_->Call({.token = "pyfunc_7", .eager = false, .inputs = std::move(inputs)}, cancellation_,
-                   [this](Outputs outputs) {
-                     outputs_ = std::move(outputs);
+                   [this](ScriptResults results) {
+                     outputs_ = std::move(results.front());
+                     results.erase(results.begin());
+                     more_ = std::move(results);
                      done_.Notify();
                    });
   }
 
   FileHandle control_, program_;
+  FileHandle received_;  // the last file that came over a connection
+  std::shared_ptr<SharedMemory> memory_;
   std::shared_ptr<ScriptChannel> channel_;
   Cancellation cancellation_;
   Outputs outputs_ = absl::InternalError("not called");
+  ScriptResults more_;
   Notification done_;
 };
 
@@ -105,22 +121,75 @@ TEST_F(ScriptChannelTest, CallsAndResults) {
 
 // More than a socket takes at once, in both directions.
 TEST_F(ScriptChannelTest, LargeTensors) {
-  Tensor large = Tensor::Zeros(kFloat, {5000000});
-  large.mutable_data<float>()[4999999] = 3;
+  const Tensor large = Tensor::Scalar(std::string(20000000, 'x'));  // strings do not go through memory
   Call({large});
   const std::string message = Receive();
   EXPECT_GT(message.size(), 20000000);
   Send(Result({large}));
   done_.WaitForNotification();
   ASSERT_TRUE(outputs_.ok()) << outputs_.status();
-  EXPECT_EQ((*outputs_)[0].data<float>()[4999999], 3);
+  EXPECT_EQ((*outputs_)[0].scalar<std::string>(), large.scalar<std::string>());
+}
+
+// Large tensors go through memory, which calls use again unless the program keeps it.
+TEST_F(ScriptChannelTest, SharedMemory) {
+  Tensor large = Tensor::Zeros(kFloat, {1 << 18});
+  large.mutable_data<float>()[7] = 3;
+  Tensor twice = Tensor::Zeros(kFloat, {1 << 18});
+  twice.mutable_data<float>()[7] = 6;
+  // The program's answer is in the memory too, over the input.
+  const auto call = [&](bool memory_used) {
+    Notification done;
+    channel_->Call({.token = "f", .eager = false, .inputs = {large}}, cancellation_, [&](ScriptResults results) {
+      outputs_ = std::move(results.front());
+      done.Notify();
+    });
+    received_ = FileHandle();
+    EXPECT_LT(Receive().size(), 1000);
+    if (received_.valid()) {
+      auto memory = SharedMemory::Map(std::move(received_));
+      ASSERT_TRUE(memory.ok()) << memory.status();
+      memory_ = *memory;
+    }
+    ASSERT_NE(memory_, nullptr);
+    EXPECT_EQ(reinterpret_cast<const float*>(memory_->data())[7], 3);
+    Send(Record({.token = "", .eager = false, .inputs = {twice}}, memory_.get(), memory_used));
+    done.WaitForNotification();
+    ASSERT_TRUE(outputs_.ok()) << outputs_.status();
+    EXPECT_EQ((*outputs_)[0].data<float>()[7], 6);
+  };
+  call(/*memory_used=*/false);
+  const std::shared_ptr<SharedMemory> first = memory_;
+  call(/*memory_used=*/false);
+  const std::shared_ptr<SharedMemory> second = memory_;
+  EXPECT_GT(second->bytes(), first->bytes());  // it has room for results
+  call(/*memory_used=*/true);
+  EXPECT_EQ(memory_, second);
+  call(/*memory_used=*/false);
+  EXPECT_NE(memory_, second);
+}
+
+TEST_F(ScriptChannelTest, ResultsOfRepeatedCalls) {
+  Call({});
+  Receive();
+  const auto body = [](const std::string& message) { return message.substr(sizeof(uint64_t)); };
+  const std::string records = body(Result({Tensor::Scalar<float>(1)})) + body(Result({Tensor::Scalar<float>(2)})) +
+                              body(Record({.token = "the end", .eager = true, .inputs = {}}));
+  const uint64_t size = records.size();
+  Send(std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + records);
+  done_.WaitForNotification();
+  ASSERT_TRUE(outputs_.ok()) << outputs_.status();
+  EXPECT_EQ((*outputs_)[0].scalar<float>(), 1);
+  ASSERT_EQ(more_.size(), 2);
+  EXPECT_EQ((*more_[0])[0].scalar<float>(), 2);
+  EXPECT_EQ(more_[1].status(), absl::CancelledError("the end"));
 }
 
 TEST_F(ScriptChannelTest, AnErrorOfTheFunction) {
   Call({});
   // Code 1 is CANCELLED.
   Receive();
-  Send(*EncodeCall({.token = "it says why", .eager = true, .inputs = {}}));
+  Send(Record({.token = "it says why", .eager = true, .inputs = {}}));
   done_.WaitForNotification();
   EXPECT_EQ(outputs_.status(), absl::CancelledError("it says why"));
 }
@@ -136,8 +205,8 @@ TEST_F(ScriptChannelTest, ACancelledCallEndsAtOnceAndItsResultIsDropped) {
   FileHandle busy = std::move(program_);
   Cancellation other;
   Notification called;
-  channel_->Call({.token = "pyfunc_8", .eager = false, .inputs = {}}, other, [&](Outputs outputs) {
-    EXPECT_TRUE(outputs.ok()) << outputs.status();
+  channel_->Call({.token = "pyfunc_8", .eager = false, .inputs = {}}, other, [&](const ScriptResults& results) {
+    EXPECT_TRUE(results[0].ok()) << results[0].status();
     called.Notify();
   });
   EXPECT_THAT(Receive(), HasSubstr("pyfunc_8"));
@@ -161,8 +230,8 @@ TEST_F(ScriptChannelTest, CallsEndWithTheProgram) {
   done_.WaitForNotification();
   EXPECT_TRUE(absl::IsUnavailable(outputs_.status())) << outputs_.status();
   Notification refused;
-  channel_->Call({.token = "pyfunc_8", .eager = false, .inputs = {}}, cancellation_, [&](Outputs outputs) {
-    EXPECT_TRUE(absl::IsUnavailable(outputs.status())) << outputs.status();
+  channel_->Call({.token = "pyfunc_8", .eager = false, .inputs = {}}, cancellation_, [&](const ScriptResults& results) {
+    EXPECT_TRUE(absl::IsUnavailable(results[0].status())) << results[0].status();
     refused.Notify();
   });
   refused.WaitForNotification();
@@ -184,8 +253,8 @@ TEST_F(ScriptChannelTest, CallsThatWaitForAConnection) {
   BlockingCounter all(kCalls);
   for (int i = 0; i < kCalls; ++i) {
     Cancellation& cancellation = i == ScriptChannel::kMaxConnections ? cancelled : cancellation_;
-    channel_->Call({.token = "f", .eager = false, .inputs = {}}, cancellation, [&](Outputs outputs) {
-      if (outputs.ok()) ++ended;
+    channel_->Call({.token = "f", .eager = false, .inputs = {}}, cancellation, [&](const ScriptResults& results) {
+      if (results[0].ok()) ++ended;
       all.DecrementCount();
     });
   }
@@ -215,16 +284,17 @@ TEST_F(ScriptChannelTest, CallsThatWaitWhileNoneEndsFail) {
   BlockingCounter failed(kWaiting), ended(ScriptChannel::kMaxConnections);
   for (int i = 0; i < ScriptChannel::kMaxConnections; ++i) {
     channel_->Call({.token = i == 0 ? "first" : "others", .eager = false, .inputs = {}}, cancellation_,
-                   [&](Outputs outputs) {
-                     EXPECT_TRUE(outputs.ok()) << outputs.status();
+                   [&](const ScriptResults& results) {
+                     EXPECT_TRUE(results[0].ok()) << results[0].status();
                      ended.DecrementCount();
                    });
   }
   for (int i = 0; i < kWaiting; ++i) {
-    channel_->Call({.token = "last", .eager = false, .inputs = {}}, cancellation_, [&](Outputs outputs) {
-      EXPECT_TRUE(absl::IsResourceExhausted(outputs.status()));
-      EXPECT_THAT(outputs.status().message(), HasSubstr("The Python function last waits for one of the 128 calls"));
-      EXPECT_THAT(outputs.status().message(), HasSubstr("1 of first, 127 of others"));
+    channel_->Call({.token = "last", .eager = false, .inputs = {}}, cancellation_, [&](const ScriptResults& results) {
+      const absl::Status status = results[0].status();
+      EXPECT_TRUE(absl::IsResourceExhausted(status));
+      EXPECT_THAT(status.message(), HasSubstr("The Python function last waits for one of the 128 calls"));
+      EXPECT_THAT(status.message(), HasSubstr("1 of first, 127 of others"));
       failed.DecrementCount();
     });
   }
@@ -253,19 +323,38 @@ TEST_F(ScriptChannelTest, TensorsWithoutElementsInPythonAreRefused) {
 TEST(ScriptMessage, EveryShorterMessageIsRefused) {
   const ScriptCall what{
       .token = "", .eager = false, .inputs = {Tensor::Of<std::string>({2}, {"ab", "c"}), Tensor::Vector<float>({1})}};
-  const std::string whole = EncodeCall(what)->substr(sizeof(uint64_t));
-  ASSERT_TRUE(DecodeResult(whole).ok());
+  const std::string whole = EncodeCall(what, nullptr).substr(sizeof(uint64_t));
+  ASSERT_TRUE(DecodeAnswer(whole, nullptr).ok());
   for (size_t n = 0; n < whole.size(); ++n) {
-    EXPECT_FALSE(DecodeResult(absl::string_view(whole).substr(0, n)).ok()) << n;
+    EXPECT_FALSE(DecodeAnswer(absl::string_view(whole).substr(0, n), nullptr).ok()) << n;
   }
 }
 
 TEST(ScriptMessage, AHugeShapeTakesNoMemory) {
-  std::string message =
-      EncodeCall({.token = "", .eager = false, .inputs = {Tensor::Vector<float>({1})}})->substr(sizeof(uint64_t));
+  std::string message = EncodeCall({.token = "", .eager = false, .inputs = {Tensor::Vector<float>({1})}}, nullptr)
+                            .substr(sizeof(uint64_t));
   const int64_t huge = int64_t{1} << 60;
   std::memcpy(message.data() + message.size() - sizeof(float) - sizeof(huge), &huge, sizeof(huge));
-  EXPECT_FALSE(DecodeResult(message).ok());
+  EXPECT_FALSE(DecodeAnswer(message, nullptr).ok());
+}
+
+// Whatever the program says about the memory, the server reads nothing outside of it.
+TEST(ScriptMessage, PlacesInMemoryAreChecked) {
+  const auto memory = SharedMemory::Create(1 << 18);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  const ScriptCall what{.token = "", .eager = false, .inputs = {Tensor::Zeros(kFloat, {1 << 15})}};
+  ASSERT_EQ(MemoryOfInputs(what), 1 << 17);
+  std::string message = EncodeCall(what, memory->get()).substr(sizeof(uint64_t));
+  ASSERT_LT(message.size(), 100);
+  EXPECT_TRUE(DecodeAnswer(message, memory->get()).ok());
+  EXPECT_FALSE(DecodeAnswer(message, nullptr).ok());
+  const auto small = SharedMemory::Create(1 << 16);
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_FALSE(DecodeAnswer(message, small->get()).ok());
+  for (const uint64_t offset : {uint64_t{(1 << 17) + 1}, uint64_t{1} << 18, UINT64_MAX, UINT64_MAX - 10}) {
+    std::memcpy(message.data() + message.size() - sizeof(offset), &offset, sizeof(offset));
+    EXPECT_FALSE(DecodeAnswer(message, memory->get()).ok()) << offset;
+  }
 }
 
 TEST(ScriptChannel, NeedsASocket) {

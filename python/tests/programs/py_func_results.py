@@ -49,6 +49,25 @@ def shapes_and_types(session):
     show("written", session, v1.py_func(write_to, [tf.constant([1.0, 2.0])], tf.float32))
 
 
+def kept_inputs(session):
+    """Inputs that the program keeps stay as they were, whatever later calls get."""
+    kept, x = [], v1.placeholder(tf.float32)
+    y = v1.py_func(lambda a: (kept.append(a[1:]), a * 2)[1], [x], tf.float32)
+    total = tf.reduce_sum(y)
+    for i in range(6):
+        print("RESULT total", session.run(total, {x: np.full(40000 + 100 * i, i, np.float32)}))
+        if i == 3:
+            del kept[1:3]
+    print("RESULT kept", [(len(a), a.min(), a.max()) for a in kept])
+    same = v1.py_func(lambda a, b: (b, a), [x, x + 1], [tf.float32, tf.float32])
+    for _ in range(3):
+        print("RESULT swapped", [v.sum() for v in session.run(same, {x: np.ones([300, 300])})])
+    sizes = v1.py_func(lambda a: [np.arange(n, dtype=np.int64) for n in a], [v1.placeholder(tf.int64, [2], "n")],
+                       [tf.int64, tf.int64])
+    for pair in ((1, 200000), (200000, 50000), (9000, 9000), (600000, 0)):
+        print("RESULT sizes", [(len(v), v.sum()) for v in session.run(sizes, {"n:0": pair})])
+
+
 def write_to(a):
     a = np.array(a)
     a[0] = 7
@@ -127,6 +146,38 @@ def generators(session):
             except tf.errors.OutOfRangeError:
                 break
 
+    made = []
+    options = tf.data.Options()
+    if hasattr(options.experimental_optimization, "inject_prefetch"):  # which takes elements that nobody asks for
+        options.experimental_optimization.inject_prefetch = False
+        options.experimental_optimization.map_parallelization = False
+
+    def counted(n=20):
+        for i in range(n):
+            made.append(i)
+            yield np.int64(i)
+
+    def count(name, of, steps=2):
+        """How many elements a pipeline takes to give some."""
+        del made[:]
+        dataset = of(tf.data.Dataset.from_generator(counted, tf.int64, [])).with_options(options)
+        element = v1.data.make_one_shot_iterator(dataset).get_next()
+        values = [session.run(element) for _ in range(steps)]
+        print("RESULT taken for", name, [np.asarray(v).tolist() for v in values], len(made))
+
+    numbers = tf.data.Dataset.range(2)
+    count("one", lambda d: d, 3)
+    count("batches", lambda d: d.batch(4))
+    count("padded batches", lambda d: d.map(lambda i: i + 1).padded_batch(4, []))
+    count("filtered", lambda d: d.filter(lambda i: tf.equal(i % 2, 0)).batch(3))
+    count("zipped first", lambda d: tf.data.Dataset.zip((d, numbers)).batch(5).map(lambda a, b: a), 1)
+    count("while", lambda d: d.apply(tf.data.experimental.take_while(lambda i: i < 2)).batch(5), 1)
+    count("taken", lambda d: d.take(3).batch(5), 1)
+    count("repeated", lambda d: d.take(3).repeat().batch(4))
+    count("windows", lambda d: d.batch(2).batch(2).repeat(), 2)
+    count("skipped", lambda d: d.skip(2).batch(3), 1)
+    count("shuffled", lambda d: d.shuffle(6, seed=1).batch(2).map(tf.size))
+
     def failing():
         yield 1
         raise Custom("in a generator")
@@ -138,6 +189,6 @@ def generators(session):
 
 server = v1.train.Server.create_local_server()
 with v1.Session(server.target) as sess:
-    for part in (shapes_and_types, strings, results_and_errors, control_flow, eager, generators):
+    for part in (shapes_and_types, kept_inputs, strings, results_and_errors, control_flow, eager, generators):
         part(sess)
 print("RESULT end")

@@ -18,7 +18,9 @@ absl::Status CheckScalar(const Tensor& t, absl::string_view name) {
 
 absl::StatusOr<Next> DatasetValue::Iterate(Iteration& iteration) const {
   iteration.path.push_back(absl::StrReplaceAll(kind_, {{"Dataset", ""}, {"Experimental", ""}}));
+  const bool counted = std::exchange(iteration.counted, std::exchange(iteration.counts_input, false));
   absl::StatusOr<Next> next = start_(iteration);
+  iteration.counted = counted;
   iteration.path.pop_back();
   return next;
 }
@@ -92,12 +94,15 @@ absl::StatusOr<std::string> StringArgument(KernelContext& c, int i, absl::string
 }
 
 absl::Status Collect(Next& next, int64_t count, Iteration& it, std::vector<Element>* elements) {
+  const int64_t outer = it.wanted;
   for (int64_t i = 0; i < count; ++i) {
+    it.wanted = count - i;
     ASSIGN_OR_RETURN(std::optional<Element> element, next(it));
     if (!element) break;
     elements->push_back(*std::move(element));
     RETURN_IF_ERROR(it.Check());
   }
+  it.wanted = outer;
   return absl::OkStatus();
 }
 

@@ -58,6 +58,11 @@ struct Iteration {
   // The pipeline comes from TensorFlow 1.15, which fuses Repeat(Shuffle(x)).
   bool fuses_shuffle_and_repeat = false;
   StatsSink stats = {};
+  // A stage that is certain to take several elements, unless its input ends before, tells its input so. A generator in
+  // Python then makes them in one go. A stage passes this on if it needs at least one element for each that it gives.
+  bool counted = false;       // while a sequence is started: its consumer sets `wanted`
+  bool counts_input = false;  // set by a stage that starts its input, if it sets `wanted` or passes it on
+  int64_t wanted = 1;         // while an element is produced: the elements that the consumer needs, this one included
 
   Device& device() const { return context.device(); }
   // Not OK if the request was cancelled. Loops check this in every iteration.

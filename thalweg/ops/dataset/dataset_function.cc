@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "thalweg/base/status.h"
+#include "thalweg/kernel/script_functions.h"
 
 namespace thalweg {
 namespace {
@@ -30,6 +31,20 @@ bool IsReader(absl::string_view op) {
          op == "FixedLengthRecordDataset" || op == "FixedLengthRecordDatasetV2";
 }
 
+// Whether it calls one function in Python, and computes nothing else.
+bool IsScriptCall(const tensorflow::GraphDef& def) {
+  int calls = 0;
+  for (const auto& node : def.node()) {
+    const absl::string_view op = node.op();
+    if (op == "PyFunc" || op == "PyFuncStateless" || op == "EagerPyFunc") {
+      ++calls;
+    } else if (op != "_Arg" && op != "_Retval" && op != "Const" && op != "Identity" && op != "NoOp") {
+      return false;
+    }
+  }
+  return calls == 1;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const CarriedFunction>> CarriedFunction::Read(const tensorflow::NodeDef& node,
@@ -46,6 +61,7 @@ absl::StatusOr<std::shared_ptr<const CarriedFunction>> CarriedFunction::Make(ten
   auto function = std::make_shared<CarriedFunction>();
   function->def_ = std::move(body);
   RETURN_IF_ERROR(CheckNumbers(function->def_));
+  function->is_script_call_ = IsScriptCall(function->def_);
   for (const auto& inner : function->def_.node()) {
     function->has_datasets_ |= absl::StrContains(inner.op(), "Dataset");
     function->reads_files_ |= IsReader(inner.op());
@@ -69,10 +85,11 @@ absl::Status CapturedFunction::Prepare(IteratorContext& context) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Element> CapturedFunction::operator()(Iteration& it, Element args) const {
+absl::StatusOr<Element> CapturedFunction::operator()(Iteration& it, Element args,
+                                                     std::shared_ptr<ScriptReadAhead> ahead) const {
   if (compiled_ == nullptr) return Internal("a function is called that was not compiled");
   args.insert(args.end(), captured_.begin(), captured_.end());
-  return it.context.Call(*compiled_, args, it.cancellation);
+  return it.context.Call(*compiled_, args, it.cancellation, std::move(ahead));
 }
 
 absl::StatusOr<Next> CapturedFunction::Open(Iteration& it, Element args) const {

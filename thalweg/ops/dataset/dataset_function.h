@@ -26,11 +26,14 @@ class CarriedFunction {
   bool has_datasets() const { return has_datasets_; }
   // Whether it, or a function in it, reads files.
   bool reads_files() const { return reads_files_; }
+  // Whether it only calls one function in Python, with its arguments: calls with the same arguments can be made ahead.
+  bool is_script_call() const { return is_script_call_; }
 
  private:
   tensorflow::GraphDef def_;
   bool has_datasets_ = false;
   bool reads_files_ = false;
+  bool is_script_call_ = false;
 };
 
 // A function with its captured arguments, which follow the arguments of every call. Copies share the compiled
@@ -44,7 +47,8 @@ class CapturedFunction {
   // Compiles it for the iterator, unless another stage has done so.
   absl::Status Prepare(IteratorContext& context);
   // Calls the function. Thread-safe. May wait. REQUIRES: Prepare() was called.
-  absl::StatusOr<Element> operator()(Iteration& it, Element args) const;
+  absl::StatusOr<Element> operator()(Iteration& it, Element args,
+                                     std::shared_ptr<ScriptReadAhead> ahead = nullptr) const;
   // The same for a function that returns a dataset; starts the dataset.
   absl::StatusOr<Next> Open(Iteration& it, Element args) const;
 

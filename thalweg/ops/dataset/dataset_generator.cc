@@ -2,7 +2,10 @@
 // Generator: elements that functions make of a state. init_func() -> state, then
 // next_func(state) -> element until it fails with OUT_OF_RANGE, then
 // finalize_func(state).
+#include <algorithm>
+
 #include "thalweg/base/status.h"
+#include "thalweg/kernel/script_functions.h"
 #include "thalweg/ops/dataset/dataset_function.h"
 #include "thalweg/ops/dataset/dataset_schema.h"
 
@@ -14,7 +17,9 @@ class Generator {
   Generator(CapturedFunction init, CapturedFunction next, CapturedFunction finalize)
       : init_(std::move(init)), next_(std::move(next)), finalize_(std::move(finalize)) {}
 
-  absl::Status Prepare(IteratorContext& context) {
+  // `counted`: the consumer tells how many elements it wants.
+  absl::Status Prepare(IteratorContext& context, bool counted) {
+    counted_ = counted && next_.function().is_script_call();
     RETURN_IF_ERROR(init_.Prepare(context));
     RETURN_IF_ERROR(next_.Prepare(context));
     return finalize_.Prepare(context);
@@ -26,7 +31,8 @@ class Generator {
       ASSIGN_OR_RETURN(Element state, init_(it, {}));
       state_ = std::move(state);
     }
-    absl::StatusOr<Element> element = next_(it, *state_);
+    ahead_->wanted = static_cast<uint32_t>(std::clamp<int64_t>(it.wanted, 1, kMostAhead));
+    absl::StatusOr<Element> element = next_(it, *state_, counted_ ? ahead_ : nullptr);
     if (element.ok()) return *std::move(element);
     if (!absl::IsOutOfRange(element.status())) return element.status();
     ended_ = true;
@@ -35,8 +41,13 @@ class Generator {
   }
 
  private:
+  static constexpr int64_t kMostAhead = 1024;
+
   CapturedFunction init_, next_, finalize_;
   std::optional<Element> state_;
+  bool counted_ = false;
+  // Elements that the consumer wants, made with an earlier one.
+  std::shared_ptr<ScriptReadAhead> ahead_ = std::make_shared<ScriptReadAhead>();
   bool ended_ = false;
 };
 
@@ -54,7 +65,7 @@ class GeneratorKernel final : public Kernel {
     const CapturedFunction finalize = finalize_.Capture(c, &input);
     return SetDataset(c, DatasetValue::kUnknown, [init, next, finalize](Iteration& start) -> absl::StatusOr<Next> {
       Generator generator(init, next, finalize);
-      RETURN_IF_ERROR(generator.Prepare(start.context));
+      RETURN_IF_ERROR(generator.Prepare(start.context, start.counted));
       return [generator = std::move(generator)](Iteration& it) mutable { return generator.Take(it); };
     });
   }

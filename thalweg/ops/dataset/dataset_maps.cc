@@ -29,8 +29,10 @@ class FunctionDatasetKernel : public Kernel {
     CapturedFunction function;
     int next_input;  // index of the first input after the captured ones
 
-    absl::StatusOr<Next> Start(Iteration& it) {
+    // `calls`: how many are made at a time. 0: one for each element that is wanted.
+    absl::StatusOr<Next> Start(Iteration& it, int64_t calls) {
       RETURN_IF_ERROR(function.Prepare(it.context));
+      it.counts_input = calls != 0 || it.counted;
       return input->Iterate(it);
     }
   };
@@ -82,7 +84,7 @@ class MapKernel final : public FunctionDatasetKernel {
     return SetDataset(c, preserve ? source.input->cardinality() : DatasetValue::kUnknown,
                       [source, calls, preserve](Iteration& start) -> absl::StatusOr<Next> {
                         Source mine = source;
-                        ASSIGN_OR_RETURN(Next input, mine.Start(start));
+                        ASSIGN_OR_RETURN(Next input, mine.Start(start, calls));
                         return Mapped(std::move(input), mine.function, calls, preserve ? NotAnEnd : MayEnd, start);
                       });
   }
@@ -104,7 +106,8 @@ class MapAndBatchKernel final : public FunctionDatasetKernel {
     return SetDataset(c, preserve ? BatchCardinality(source.input->cardinality(), size, drop) : DatasetValue::kUnknown,
                       [source, size, calls, drop, preserve](Iteration& start) -> absl::StatusOr<Next> {
                         Source mine = source;
-                        ASSIGN_OR_RETURN(Next input, mine.Start(start));
+                        start.counted = true;
+                        ASSIGN_OR_RETURN(Next input, mine.Start(start, calls));
                         ASSIGN_OR_RETURN(Next mapped, Mapped(std::move(input), mine.function, calls,
                                                              preserve ? NotAnEnd : MayEnd, start));
                         return [mapped = std::move(mapped), size, drop](Iteration& it) mutable -> NextElement {
@@ -126,7 +129,7 @@ class FilterKernel final : public FunctionDatasetKernel {
       ASSIGN_OR_RETURN(const int64_t calls, ParallelismArgument(c, source.next_input));
       return SetDataset(c, DatasetValue::kUnknown, [source, calls](Iteration& start) -> absl::StatusOr<Next> {
         Source mine = source;
-        ASSIGN_OR_RETURN(Next input, mine.Start(start));
+        ASSIGN_OR_RETURN(Next input, mine.Start(start, calls));
         auto parallel = std::make_shared<ParallelCalls>(start.context, std::move(input), mine.function, calls);
         return [parallel](Iteration& it) -> NextElement {
           return FirstKept(it, [&](Element* x) { return parallel->Take(it, x); });
@@ -135,7 +138,7 @@ class FilterKernel final : public FunctionDatasetKernel {
     }
     return SetDataset(c, DatasetValue::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
       Source mine = source;
-      ASSIGN_OR_RETURN(Next input, mine.Start(start));
+      ASSIGN_OR_RETURN(Next input, mine.Start(start, /*calls=*/0));
       return [input = std::move(input), function = mine.function](Iteration& it) mutable -> NextElement {
         return FirstKept(it, [&](Element* x) -> NextElement {
           ASSIGN_OR_RETURN(std::optional<Element> element, input(it));
@@ -171,7 +174,8 @@ class TakeWhileKernel final : public FunctionDatasetKernel {
     ASSIGN_OR_RETURN(const Source source, Read(c));
     return SetDataset(c, DatasetValue::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
       Source mine = source;
-      ASSIGN_OR_RETURN(Next input, mine.Start(start));
+      start.counted = false;  // the first element may be the last
+      ASSIGN_OR_RETURN(Next input, mine.Start(start, /*calls=*/0));
       return [input = std::move(input), function = mine.function, ended = false](Iteration& it) mutable -> NextElement {
         if (ended) return std::nullopt;
         ASSIGN_OR_RETURN(std::optional<Element> x, input(it));
@@ -188,9 +192,10 @@ class TakeWhileKernel final : public FunctionDatasetKernel {
 
 // Opens the sequences f(x), for one x after the other. If the function reads the files that the elements name, a
 // shard of the files is read by calling it on a shard of the elements. If these are shuffled, each shard is: shards of
-// names in random order would share files.
+// names in random order would share files. `counted`: the sequences are taken one after the other, and the consumer
+// tells how much of them it wants.
 absl::StatusOr<InterleavedStreams::Open> Sequences(const DatasetValue& input, CapturedFunction function,
-                                                   Iteration& start) {
+                                                   Iteration& start, bool counted = false) {
   RETURN_IF_ERROR(function.Prepare(start.context));
   Next next;
   if (start.files.shard.has_value() && function.function().reads_files()) {
@@ -203,10 +208,11 @@ absl::StatusOr<InterleavedStreams::Open> Sequences(const DatasetValue& input, Ca
   } else {
     ASSIGN_OR_RETURN(next, input.Iterate(start));
   }
-  return [next = std::move(next), function](Iteration& it) mutable -> absl::StatusOr<std::optional<Next>> {
+  return [next = std::move(next), function, counted](Iteration& it) mutable -> absl::StatusOr<std::optional<Next>> {
     ASSIGN_OR_RETURN(std::optional<Element> x, next(it));
     if (!x) return std::nullopt;
     RETURN_IF_ERROR(it.Check());
+    it.counts_input = counted;
     ASSIGN_OR_RETURN(Next sequence, function.Open(it, *std::move(x)));
     return sequence;
   };
@@ -218,7 +224,7 @@ class FlatMapKernel final : public FunctionDatasetKernel {
   absl::Status Compute(KernelContext& c) override {
     ASSIGN_OR_RETURN(const Source source, Read(c));
     return SetDataset(c, DatasetValue::kUnknown, [source](Iteration& start) -> absl::StatusOr<Next> {
-      ASSIGN_OR_RETURN(InterleavedStreams::Open open, Sequences(*source.input, source.function, start));
+      ASSIGN_OR_RETURN(InterleavedStreams::Open open, Sequences(*source.input, source.function, start, start.counted));
       return [open = std::move(open), inner = std::optional<Next>()](Iteration& it) mutable -> NextElement {
         while (true) {
           if (!inner) {

@@ -73,6 +73,9 @@ absl::Status ComputeSeedGenerator(KernelContext& c) {
 
 absl::Status ComputeDummySeedGenerator(KernelContext& c) { return MakeSeeds(c, std::make_shared<Seeds>(1, 1, false)); }
 
+// All elements of a sequence are wanted.
+constexpr int64_t kManyWanted = 1 << 20;
+
 // Elements in random order, one epoch after the other.
 class ShuffleBuffer {
  public:
@@ -88,7 +91,9 @@ class ShuffleBuffer {
 
   absl::Status Start(Iteration& it) {
     files_ = it.files;
+    counted_ = it.counted;
     if (count_ != 0) {
+      it.counts_input = true;
       ASSIGN_OR_RETURN(next_, input_->Iterate(it));
     }
     rounds_.emplace_back();
@@ -118,7 +123,11 @@ class ShuffleBuffer {
  private:
   absl::Status Fill(Iteration& it) {
     while (next_ && (size_ == DatasetValue::kUnknown || held_ < size_)) {
+      const int64_t outer = it.wanted;
+      const int64_t room = size_ == DatasetValue::kUnknown ? kManyWanted : size_ - held_;
+      it.wanted = room - 1 + (counted_ ? outer : 1);
       ASSIGN_OR_RETURN(std::optional<Element> element, next_(it));
+      it.wanted = outer;
       RETURN_IF_ERROR(it.Check());
       if (element) {
         any_ = true;
@@ -130,6 +139,7 @@ class ShuffleBuffer {
       next_ = nullptr;
       if (round_ == count_ || !any_) continue;  // an empty sequence stays empty
       it.files = files_;
+      it.counts_input = true;
       ASSIGN_OR_RETURN(next_, input_->Iterate(it));
       it.files = {};
       rounds_.emplace_back();
@@ -145,7 +155,8 @@ class ShuffleBuffer {
   const bool fused_;
   PhiloxSingle random_;
   FileSharding files_;
-  Next next_;  // empty after the last round
+  bool counted_ = false;  // the consumer tells how many elements it wants
+  Next next_;             // empty after the last round
   int64_t round_ = 0;
   bool any_ = false;  // element in this round
   std::deque<std::deque<Element>> rounds_;

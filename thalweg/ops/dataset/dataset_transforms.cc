@@ -27,12 +27,14 @@ absl::Status ComputeRepeat(KernelContext& c) {
     if (count == 0) return [](Iteration&) -> NextElement { return std::nullopt; };
     const bool fuses = start.fuses_shuffle_and_repeat && start.files.postponed == nullptr;
     if (fuses && input->start_rounds()) return input->start_rounds()(start, count);
+    const bool counted = start.counts_input = start.counted;
     ASSIGN_OR_RETURN(Next first, input->Iterate(start));
-    return [input, left = count, next = std::move(first), any = false,
+    return [input, left = count, next = std::move(first), any = false, counted,
             files = start.files](Iteration& it) mutable -> NextElement {
       while (left != 0) {
         if (!next) {
           it.files = files;
+          it.counts_input = counted;
           ASSIGN_OR_RETURN(next, input->Iterate(it));
           it.files = {};
           any = false;
@@ -58,11 +60,15 @@ absl::Status ComputeTake(KernelContext& c) {
   const int64_t n = input->cardinality();
   const int64_t cardinality = count < 0 ? n : n == DatasetValue::kInfinite ? count : n < 0 ? n : std::min(n, count);
   return SetDataset(c, cardinality, [input, count](Iteration& start) -> absl::StatusOr<Next> {
+    start.counts_input = start.counted;
     ASSIGN_OR_RETURN(Next next, input->Iterate(start));
     return [next = std::move(next), left = count](Iteration& it) mutable -> NextElement {
       if (left == 0) return std::nullopt;
-      if (left > 0) --left;
-      return next(it);
+      const int64_t outer = it.wanted;
+      if (left > 0) it.wanted = std::min(outer, left--);
+      NextElement element = next(it);
+      it.wanted = outer;
+      return element;
     };
   });
 }
@@ -166,6 +172,7 @@ absl::Status ComputeBatch(KernelContext& c) {
   }
   return SetDataset(c, BatchCardinality(input->cardinality(), size, drop),
                     [input, size, drop](Iteration& start) -> absl::StatusOr<Next> {
+                      start.counts_input = true;
                       ASSIGN_OR_RETURN(Next next, input->Iterate(start));
                       return [next = std::move(next), size, drop](Iteration& it) mutable -> NextElement {
                         std::vector<Element> rows;
@@ -183,6 +190,7 @@ absl::Status ComputePrefetch(KernelContext& c) {
     return InvalidArgument("buffer_size must be >= 0 or set buffer_size to be -1 for auto-tuning");
   }
   return SetDataset(c, input->cardinality(), [input, size](Iteration& start) -> absl::StatusOr<Next> {
+    start.counts_input = size != 0 || start.counted;
     ASSIGN_OR_RETURN(Next next, input->Iterate(start));
     if (size == 0) return next;
     auto buffer = std::make_shared<PrefetchBuffer>(start.context, std::move(next), size);

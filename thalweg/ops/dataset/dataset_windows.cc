@@ -82,18 +82,15 @@ absl::Status ComputePaddedBatch(KernelContext& c) {
   const int64_t n = input->cardinality();
   return SetDataset(c, n < 0 ? n : n / size + (n % size > 0 && !drop ? 1 : 0),
                     [=](Iteration& start) -> absl::StatusOr<Next> {
+                      start.counts_input = true;
                       ASSIGN_OR_RETURN(Next next, input->Iterate(start));
                       return [=, next = std::move(next)](Iteration& it) mutable -> NextElement {
                         std::vector<Element> rows;
-                        while (static_cast<int64_t>(rows.size()) < size) {
-                          ASSIGN_OR_RETURN(std::optional<Element> element, next(it));
-                          if (!element) break;
-                          if (element->size() != shapes.size()) {
-                            return InvalidArgument("there are ", shapes.size(), " padded shapes for elements of ",
-                                                   element->size(), " components");
-                          }
-                          rows.push_back(*std::move(element));
-                          RETURN_IF_ERROR(it.Check());
+                        RETURN_IF_ERROR(Collect(next, size, it, &rows));
+                        for (const Element& row : rows) {
+                          if (row.size() == shapes.size()) continue;
+                          return InvalidArgument("there are ", shapes.size(), " padded shapes for elements of ",
+                                                 row.size(), " components");
                         }
                         if (rows.empty() || (drop && static_cast<int64_t>(rows.size()) < size)) return std::nullopt;
                         Element batch;

@@ -27,7 +27,10 @@ namespace {
 
 absl::Status ComputeSame(KernelContext& c) {
   ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));
-  return SetDataset(c, input->cardinality(), [input](Iteration& it) { return input->Iterate(it); });
+  return SetDataset(c, input->cardinality(), [input](Iteration& it) {
+    it.counts_input = it.counted;
+    return input->Iterate(it);
+  });
 }
 
 // A dataset that copy_to_device passes to another device: there is only host memory.
@@ -60,6 +63,7 @@ absl::Status ComputeOptimize(KernelContext& c) {
   ASSIGN_OR_RETURN(const DatasetPtr input, DatasetIn(c.input(0)));
   return SetDataset(c, input->cardinality(), [input, fuse](Iteration& it) {
     const bool outer = std::exchange(it.fuses_shuffle_and_repeat, fuse);
+    it.counts_input = it.counted;
     absl::StatusOr<Next> next = input->Iterate(it);
     it.fuses_shuffle_and_repeat = outer;
     return next;

@@ -5,6 +5,7 @@
 
 #include "thalweg/base/status.h"
 #include "thalweg/base/thread.h"
+#include "thalweg/kernel/script_functions.h"
 #include "thalweg/ops/dataset/dataset_function.h"
 
 namespace thalweg {
@@ -42,12 +43,16 @@ absl::StatusOr<std::shared_ptr<CompiledFunction>> IteratorContext::Compile(
 }
 
 absl::StatusOr<std::vector<Tensor>> IteratorContext::Call(CompiledFunction& function, absl::Span<const Tensor> args,
-                                                          Cancellation& cancellation) {
+                                                          Cancellation& cancellation,
+                                                          std::shared_ptr<ScriptReadAhead> ahead) {
   ResourceManager resources;
   Step step{.id = calls_.fetch_add(1, std::memory_order_relaxed),
             .cancellation = &cancellation,
             .pool = pool_,
             .resources = &resources};
+  if (ahead != nullptr) {
+    RETURN_IF_ERROR(resources.Create<ScriptReadAhead>(ScriptFunctions::kContainer, ScriptReadAhead::kName, ahead));
+  }
   if (!function.has_waits()) return function.Call(step, args);
   // A step whose nodes wait is cancelled by its first error. This one must not
   // cancel the step that wants the element.

@@ -20,6 +20,7 @@
 namespace thalweg {
 
 class CarriedFunction;
+struct ScriptReadAhead;
 
 // Runs closures one after the other on a thread of its own, which starts with the first closure. The destructor
 // waits for them, unless a closure itself runs it: then `pool`, which must outlive this object, waits.
@@ -51,7 +52,8 @@ class IteratorContext {
   // across calls.
   absl::StatusOr<std::shared_ptr<CompiledFunction>> Compile(const std::shared_ptr<const CarriedFunction>& function);
   absl::StatusOr<std::vector<Tensor>> Call(CompiledFunction& function, absl::Span<const Tensor> args,
-                                           Cancellation& cancellation);
+                                           Cancellation& cancellation,
+                                           std::shared_ptr<ScriptReadAhead> ahead = nullptr);
 
   // A pool with one thread per core that helps to produce elements. A closure may wait only for work that another
   // thread has started.

@@ -42,6 +42,7 @@ void PrefetchBuffer::Fill() {
         changed_.Wait(&mutex_);
       }
       if (closing_) return;
+      it.wanted = limit_ - static_cast<int64_t>(buffer_.size());
     }
     NextElement element = next_(it);
     MutexLock lock(&mutex_);
@@ -179,8 +180,11 @@ ParallelCalls::ParallelCalls(IteratorContext& context, Next input, CapturedFunct
 ParallelCalls::~ParallelCalls() { cancellation_->Cancel(Cancelled("the iterator is gone")); }
 
 void ParallelCalls::FillWindow(Iteration& it) {
+  const int64_t outer = it.wanted;
   while (!ended_ && window_.size() < limit_) {
+    it.wanted = static_cast<int64_t>(limit_ - window_.size());
     NextElement argument = input_(it);
+    it.wanted = outer;
     if (argument.ok() && !argument->has_value()) {
       ended_ = true;
       return;

@@ -230,12 +230,15 @@ bool ReadJpegLines(JpegReader* r, const CropWindow& window, unsigned char* pixel
   if (setjmp(r->errors.jump) != 0) return false;
   const bool four = r->jpeg.out_color_space == JCS_CMYK;
   const size_t row = static_cast<size_t>(window.width) * r->channels;
-  unsigned char* line = r->line;
+  const bool direct = !four && window.width == static_cast<int64_t>(r->jpeg.output_width);
   while (r->jpeg.output_scanline < static_cast<JDIMENSION>(window.y + window.height)) {
     const int64_t y = static_cast<int64_t>(r->jpeg.output_scanline) - window.y;
+    unsigned char* line = direct && y >= 0 ? pixels + y * row : r->line;
     if (jpeg_read_scanlines(&r->jpeg, &line, 1) == 0) return true;
     if (y < 0) continue;
-    if (four) {
+    if (direct) {
+      // The line is where it belongs.
+    } else if (four) {
       CmykToRgb(line + 4 * window.x, window.width, r->jpeg.saw_Adobe_marker != FALSE, pixels + y * row);
     } else {
       std::memcpy(pixels + y * row, line + window.x * r->channels, row);

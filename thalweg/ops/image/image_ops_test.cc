@@ -31,6 +31,36 @@ TEST(ResizeTest, Values) {
                 "Encountered overflow when multiplying sizes: shape [100,2147483647,2147483647,100]");
 }
 
+// Larger, smaller, a whole number of times smaller, and the same: each pixel is mixed from its four neighbours.
+TEST(ResizeTest, MixesFourPixels) {
+  for (const int64_t channels : {1, 2, 3}) {
+    const Tensor bytes = Bytes({2, 6, 8, channels});
+    Tensor floats(kFloat, bytes.shape());
+    for (int64_t i = 0; i < bytes.num_elements(); ++i) floats.mutable_data<float>()[i] = bytes.data<uint8_t>()[i];
+    for (const auto& [height, width] : {std::pair(13, 17), {5, 3}, {3, 4}, {2, 8}, {6, 2}, {6, 8}, {12, 4}}) {
+      const Tensor got = Result("ResizeBilinear", {bytes, Ints({height, width})});
+      ExpectTensor(Result("ResizeBilinear", {floats, Ints({height, width})}), got);
+      Tensor expected(kFloat, got.shape());
+      float* to = expected.mutable_data<float>();
+      for (int64_t row = 0; row < 2 * height; ++row) {
+        const float* const image = floats.data<float>() + row / height * 6 * 8 * channels;
+        const float at_y = static_cast<float>(row % height) * (6.0f / static_cast<float>(height));
+        const int64_t y = static_cast<int64_t>(at_y), lower = std::min<int64_t>(y + 1, 5);
+        for (int64_t i = 0; i < width * channels; ++i) {
+          const float at_x = static_cast<float>(i / channels) * (8.0f / static_cast<float>(width));
+          const int64_t x = static_cast<int64_t>(at_x), right = std::min<int64_t>(x + 1, 7), k = i % channels;
+          const auto mix = [](float a, float b, float weight) { return a + (b - a) * weight; };
+          const auto line = [&](const float* from) {
+            return mix(from[x * channels + k], from[right * channels + k], at_x - static_cast<float>(x));
+          };
+          *to++ = mix(line(image + y * 8 * channels), line(image + lower * 8 * channels), at_y - static_cast<float>(y));
+        }
+      }
+      ExpectTensor(got, expected, 1e-4);
+    }
+  }
+}
+
 TEST(ResizeTest, Gradients) {
   const std::vector<Tensor> xs = {Noise({1, 3, 4, 2})};
   for (const int n : {2, 5}) {

@@ -2,7 +2,10 @@
 // ResizeBilinear and ResizeNearestNeighbor, and their gradients. A pixel of the
 // new image is a mean of the four that surround its place in the old one,
 // weighted by how near they are; or the nearest of them.
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "thalweg/kernel/op.h"
 #include "thalweg/ops/array_ops.h"
@@ -102,39 +105,87 @@ std::vector<Lerp> Lerps(const ResizeScale& scale) {
   return lerps;
 }
 
+// A line of a new image, of pixels between those of an old line. With kPick, each is the left one of the two.
+// kChannels: 0 if the number is not known at compile time.
+template <int kChannels, bool kPick, typename T>
+void StretchChannels(const T* line, const std::vector<Lerp>& xs, int64_t channels, float* to) {
+  const int64_t depth = kChannels == 0 ? channels : kChannels;
+  for (const Lerp& x : xs) {
+    const T* const left = line + x.low * depth;
+    const T* const right = line + x.high * depth;
+    for (int64_t k = 0; k < depth; ++k) {
+      const float l = static_cast<float>(left[k]);
+      to[k] = kPick ? l : l + (static_cast<float>(right[k]) - l) * x.weight;
+    }
+    to += depth;
+  }
+}
+template <bool kPick, typename T>
+void Stretch(const T* line, const std::vector<Lerp>& xs, int64_t channels, float* to) {
+  if (channels == 1) return StretchChannels<1, kPick>(line, xs, channels, to);
+  if (channels == 3) return StretchChannels<3, kPick>(line, xs, channels, to);
+  StretchChannels<0, kPick>(line, xs, channels, to);
+}
+
+// Vectors, but no fused multiply-add: results are TensorFlow's to the last bit.
+#if defined(__GNUC__) && !defined(__clang__)
+[[gnu::optimize("O3")]]
+#endif
+void MixLines(const float* above, const float* below, float weight, int64_t n, float* to) {
+  for (int64_t i = 0; i < n; ++i) to[i] = above[i] + (below[i] - above[i]) * weight;
+}
+
 class ResizeBilinearKernel : public ResizeKernel {
  public:
   absl::Status Compute(KernelContext& c) override {
     ASSIGN_OR_RETURN(const ResizeShapes r, ReadResize(c, mode_));
     ASSIGN_OR_RETURN(Tensor* const out, c.Allocate(0, r.shape));
     const std::vector<Lerp> ys = Lerps(r.y), xs = Lerps(r.x);
-    const int64_t in_row = r.x.in * r.channels, out_row = r.x.out * r.channels;
     return Dispatch(ImageTypes(), c.input(0).dtype(), [&]<typename T>() {
       const T* const in = c.input(0).data<T>();
       float* const to = out->mutable_data<float>();
-      c.ParallelFor(r.batch * r.y.out, 4.0 * out_row, [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-          const Lerp& y = ys[row % r.y.out];
-          const T* const image = in + row / r.y.out * r.y.in * in_row;
-          ResizeLine(image + y.low * in_row, image + y.high * in_row, y.weight, xs, r.channels, to + row * out_row);
-        }
-      });
+      c.ParallelFor(r.batch * r.y.out, 4.0 * r.x.out * r.channels,
+                    [&](int64_t begin, int64_t end) { ResizeLines(r, ys, xs, in, begin, end, to); });
       return absl::OkStatus();
     });
   }
 
  private:
+  // Lines [begin, end) of all new images: each old line is stretched, and two of them are mixed. A pixel whose weight
+  // is zero does not matter, unless it could be infinite: often all of them, if the image becomes a whole number of
+  // times smaller.
   template <typename T>
-  static void ResizeLine(const T* top, const T* bottom, float y, const std::vector<Lerp>& xs, int64_t channels,
-                         float* to) {
-    for (const Lerp& x : xs) {
-      const int64_t left = x.low * channels, right = x.high * channels;
-      for (int64_t k = 0; k < channels; ++k) {
-        const float top_left = static_cast<float>(top[left + k]), bottom_left = static_cast<float>(bottom[left + k]);
-        const float above = top_left + (static_cast<float>(top[right + k]) - top_left) * x.weight;
-        const float below = bottom_left + (static_cast<float>(bottom[right + k]) - bottom_left) * x.weight;
-        *to++ = above + (below - above) * y;
+  static void ResizeLines(const ResizeShapes& r, const std::vector<Lerp>& ys, const std::vector<Lerp>& xs, const T* in,
+                          int64_t begin, int64_t end, float* to) {
+    const bool finite = std::is_integral_v<T>;
+    const bool pick = finite && std::all_of(xs.begin(), xs.end(), [](const Lerp& x) { return x.weight == 0; });
+    const int64_t in_row = r.x.in * r.channels, out_row = r.x.out * r.channels;
+    const auto stretch = [&](int64_t line, float* stretched) {
+      pick ? Stretch<true>(in + line * in_row, xs, r.channels, stretched)
+           : Stretch<false>(in + line * in_row, xs, r.channels, stretched);
+    };
+    struct Line {
+      int64_t number = -1;  // of the old line
+      std::vector<float> stretched;
+    };
+    Line above, below;
+    const auto load = [&](int64_t number, Line* line) {
+      if (line->number == number) return;
+      line->number = number;
+      line->stretched.resize(out_row);
+      stretch(number, line->stretched.data());
+    };
+    for (int64_t row = begin; row < end; ++row) {
+      const Lerp& y = ys[row % r.y.out];
+      const int64_t first = row / r.y.out * r.y.in;
+      if (finite && y.weight == 0) {
+        stretch(first + y.low, to + row * out_row);
+        continue;
       }
+      if (below.number == first + y.low) std::swap(above, below);
+      load(first + y.low, &above);
+      load(first + y.high, &below);
+      MixLines(above.stretched.data(), below.stretched.data(), y.weight, out_row, to + row * out_row);
     }
   }
 };

@@ -30,17 +30,36 @@ class PyFuncKernel final : public AsyncKernel {
           " of the program that built the graph, and ", c.device().name(),
           " has no program. Start the program with `thalweg python`, and place the node on the program's own task."));
     }
-    ScriptCall call{.token = token_, .eager = eager_, .inputs = {}};
+    const std::shared_ptr<ScriptReadAhead> ahead = ReadAheadOf(c.step());
+    if (ahead != nullptr && !ahead->results.empty()) {
+      ScriptResult result = std::move(ahead->results.front());
+      ahead->results.pop_front();
+      return done(Take(c, std::move(result)));
+    }
+    ScriptCall call{.token = token_, .eager = eager_, .inputs = {}, .repeat = ahead == nullptr ? 1 : ahead->wanted};
     call.inputs.reserve(c.num_inputs());
     for (int i = 0; i < c.num_inputs(); ++i) call.inputs.push_back(c.input(i));
     (*functions)
         ->Call(std::move(call), *c.step().cancellation,
-               [this, &c, done = std::move(done)](absl::StatusOr<std::vector<Tensor>> results) mutable {
-                 done(results.ok() ? SetOutputs(c, *std::move(results)) : results.status());
+               [this, &c, ahead, done = std::move(done)](ScriptResults results) mutable {
+                 for (size_t i = 1; ahead != nullptr && i < results.size(); ++i) {
+                   ahead->results.push_back(std::move(results[i]));
+                 }
+                 done(Take(c, std::move(results.front())));
                });
   }
 
  private:
+  // Nullptr if the step's caller wants one result.
+  static std::shared_ptr<ScriptReadAhead> ReadAheadOf(const Step& step) {
+    if (step.resources == nullptr) return nullptr;
+    return step.resources->Find<ScriptReadAhead>(ScriptFunctions::kContainer, ScriptReadAhead::kName).value_or(nullptr);
+  }
+
+  absl::Status Take(KernelContext& c, ScriptResult result) const {
+    return result.ok() ? SetOutputs(c, *std::move(result)) : result.status();
+  }
+
   absl::Status SetOutputs(KernelContext& c, std::vector<Tensor> results) const {
     if (static_cast<int>(results.size()) != c.num_outputs()) {
       return InvalidArgument(token_, " returns ", results.size(), " values, but expects to see ", c.num_outputs(),

@@ -23,10 +23,14 @@ class Program final : public ScriptFunctions {
   std::string Describe() const override { return "functions of a test"; }
   void Call(ScriptCall call, Cancellation& cancellation, Done done) override {
     calls.push_back(call);
-    if (const auto it = functions.find(call.token); it != functions.end()) return done(it->second(call.inputs));
+    if (const auto it = functions.find(call.token); it != functions.end()) {
+      ScriptResults results;
+      for (uint32_t i = 0; i < call.repeat; ++i) results.push_back(it->second(call.inputs));
+      return done(std::move(results));
+    }
     waiting = std::make_shared<Done>(std::move(done));
-    const auto id = cancellation.Register([waiting = waiting](const absl::Status& why) { (*waiting)(why); });
-    if (!id.has_value()) (*waiting)(cancellation.status());
+    const auto id = cancellation.Register([waiting = waiting](const absl::Status& why) { (*waiting)({why}); });
+    if (!id.has_value()) (*waiting)({cancellation.status()});
   }
 
   std::map<std::string, std::function<Results(const std::vector<Tensor>&)>> functions;
@@ -76,6 +80,22 @@ TEST_F(PyFuncTest, TheResultsMustBeThoseThatTheNodeDeclares) {
               Fails(StatusCode::kInvalidArgument, "0-th value returned by one is float, but expects int64"));
 }
 
+TEST_F(PyFuncTest, TakesResultsThatWereMadeAhead) {
+  float next = 0;
+  program_->functions["next"] = [&](const std::vector<Tensor>&) { return Results({Tensor::Scalar(++next)}); };
+  const auto ahead = std::make_shared<ScriptReadAhead>();
+  ahead->wanted = 3;
+  for (float expected = 1; expected < 6; ++expected) {
+    const auto call = Make("next", {}, {kFloat});
+    ASSERT_OK(
+        call->step().resources->Create<ScriptReadAhead>(ScriptFunctions::kContainer, ScriptReadAhead::kName, ahead));
+    ASSERT_OK(call->Run());
+    ExpectTensor(call->output(0).tensor, Tensor::Scalar(expected));
+  }
+  EXPECT_EQ(program_->calls.size(), 2);
+  EXPECT_EQ(program_->calls[0].repeat, 3);
+}
+
 TEST_F(PyFuncTest, PassesTheErrorOfTheFunctionOn) {
   program_->functions["fails"] = [](const std::vector<Tensor>&) {
     return Results(absl::UnknownError("ZeroDivisionError: division by zero"));
@@ -87,7 +107,7 @@ TEST_F(PyFuncTest, WaitsForTheFunctionAndEndsWithTheStep) {
   const auto slow = Make("slow", {Tensor::Scalar(1.f)}, {kFloat});
   slow->Start();
   EXPECT_FALSE(slow->ended());
-  (*program_->waiting)(Results({Tensor::Scalar(7.f)}));
+  (*program_->waiting)({Results({Tensor::Scalar(7.f)})});
   ASSERT_OK(slow->Wait());
   ExpectTensor(slow->output(0).tensor, Tensor::Scalar(7.f));
 
