@@ -4,8 +4,10 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -436,6 +438,36 @@ void UseConfiguredMalloc() {
   exit(ResidentBytes() > resident - static_cast<int64_t>(kBytes) / 2 ? 0 : 2);
 }
 
+// Threads that run at the same time share two arenas per core.
+void UseMallocInManyThreads() {
+  ConfigureMalloc();
+  std::vector<std::thread> threads;
+  std::atomic<int> started{0};
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int many = 10 * cores;
+  for (int i = 0; i < many; ++i) {
+    threads.emplace_back([&] {
+      char* memory = static_cast<char*>(malloc(100 * kKilobyte));
+      asm volatile("" : "+r"(memory) : : "memory");
+      ++started;
+      while (started < many) std::this_thread::yield();
+      free(memory);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  char* text = nullptr;
+  size_t size = 0;
+  FILE* const file = open_memstream(&text, &size);
+  malloc_info(0, file);
+  fclose(file);
+  int arenas = 0;
+  for (const char* at = text; (at = std::strstr(at, "<heap nr=")) != nullptr; ++at) ++arenas;
+  exit(arenas <= 2 * cores + 1 ? 0 : arenas);
+}
+TEST(ConfigureMallocDeathTest, ArenasAreFew) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process of its own: arenas do not go away
+  EXPECT_EXIT(UseMallocInManyThreads(), testing::ExitedWithCode(0), "");
+}
 TEST(ConfigureMallocDeathTest, MallocKeepsItsMemory) {
   EXPECT_EXIT(UseConfiguredMalloc(), testing::ExitedWithCode(0), "");
 }
