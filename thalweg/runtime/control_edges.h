@@ -5,9 +5,9 @@
 //   more messages. Example: the group of all updates, on the worker, that the update of the global step waits for. The
 //   parameter servers then need not tell the worker, and the worker need not tell them.
 // - A node that waits for a node of another task, a small value of which its own task gets anyway, waits for that
-// value.
+//   value.
 // - Nodes of one task for which a node of another task waits first meet in a NoOp, and one message tells of all of
-// them.
+//   them.
 //
 // Graphs with control flow stay as they are, because a signal there also says whether its source is dead.
 #pragma once
