@@ -117,6 +117,8 @@ FAULTS = {
     "a server keeps what its tensors once took": [
         "HostAllocator.TheSystemGetsBackWhatWasFreeForLong", "ExportedMemoryTest.TheSystemGetsBackWhatWasFreeForLong",
         "ConfigureMallocDeathTest.ArenasAreFew"],
+    "a worker that was killed after its end waits for servers that have left":
+        "HostLauncherTest.AWorkerIsNotStartedAgainForServersThatHaveLeft",
     "a worker that is done waits for one that left": "JobEndTest.AWorkerThatIsDoneAndWaitsHearsOfTheOthers",
     "an open that fails does not name its target": "HangTest.AnOpenThatFailsNamesItsTarget",
     "a wrong separator of a cluster is accepted": "ClusterSpec.BadInput",

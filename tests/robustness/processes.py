@@ -152,7 +152,9 @@ class Job:
         try:
             code = process.wait(hang_after)
             saved = code == 0
-            if not saved and not self.could_not_save(code, reader, lines) and not self.had_to_fail(reader, lines):
+            if code != 0 and self.was_over(reader, lines):
+                saved = True
+            elif not saved and not self.could_not_save(code, reader, lines) and not self.had_to_fail(reader, lines):
                 problems.append("the job ended with code %d" % code)
         except subprocess.TimeoutExpired:
             problems.append("HANG: the job did not end within %d s" % hang_after)
@@ -180,6 +182,12 @@ class Job:
             return False
         reader.join()
         return any("No space left on device (injected" in line for line in lines[-10:])
+
+    @staticmethod
+    def was_over(reader, lines):
+        """Whether a worker was killed after it had announced its end."""
+        reader.join()
+        return any("is not started again: the parameter servers have left" in line for line in lines)
 
     def had_to_fail(self, reader, lines):
         """Whether a task has stopped for ever, and another one has said that it does not answer."""

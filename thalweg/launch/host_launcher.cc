@@ -278,6 +278,10 @@ class HostJob {
     const absl::Time now = absl::Now();
     for (size_t i = 0; i < tasks_.size(); ++i) {
       if (tasks_[i].start_at > now) continue;
+      if (!IsPs(tasks_[i]) && tasks_[i].restarts > 1 && ServersHaveLeft()) {
+        GiveUpRestart(i);
+        continue;
+      }
       if (const absl::Status started = StartTask(i); !started.ok()) {
         tasks_[i].code = 126;
         Ended(i, absl::StrCat("could not be started: ", started.message()));
@@ -311,6 +315,22 @@ class HostJob {
   }
 
   static bool IsPs(const Task& task) { return task.id.job == "ps"; }
+
+  // Parameter servers leave when all workers have announced their end. A worker that dies afterwards waits for them in
+  // vain. It gets one try, because it may not need them.
+  bool ServersHaveLeft() const {
+    return std::any_of(tasks_.begin(), tasks_.end(), IsPs) &&
+           std::all_of(tasks_.begin(), tasks_.end(),
+                       [](const Task& t) { return !IsPs(t) || (t.ended && t.code == 0); });
+  }
+  void GiveUpRestart(size_t i) {
+    Task& task = tasks_[i];
+    task.start_at = absl::InfiniteFuture();
+    task.ended = true;
+    table_.SetState(i, "ended");
+    Say(absl::StrCat(task.name, " is not started again: the parameter servers have left"));
+    if (code_ == 0) code_ = task.code;
+  }
 
   // Stops the workers first, because they may need the parameter servers to end properly.
   void EndWorkers(int with) {

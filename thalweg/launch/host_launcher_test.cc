@@ -120,6 +120,17 @@ TEST_F(HostLauncherTest, WhatIsWorthATryIsStartedAgain) {
   EXPECT_THAT(err_, HasSubstr("ended with code 3, which a restart would not change; the job ends"));
 }
 
+// It was killed after it had announced its end.
+TEST_F(HostLauncherTest, AWorkerIsNotStartedAgainForServersThatHaveLeft) {
+  const std::string go = Path("go"), gone = Path("gone");
+  EXPECT_EQ(*Run(absl::StrCat("if [ $1 = ps ]; then until [ -e ", go, " ]; do sleep 0.01; done; touch ", gone,
+                              "; else touch ", go, "; until [ -e ", gone, " ]; do sleep 0.01; done; kill -KILL $$; fi"),
+                 {.max_restarts = 100}),
+            137);
+  EXPECT_THAT(err_, AllOf(HasSubstr("restarting it (2 of 100)"), Not(HasSubstr("(3 of 100)")),
+                          HasSubstr("worker 0 is not started again: the parameter servers have left")));
+}
+
 TEST_F(HostLauncherTest, OnATerminalStepsAreInTheTable) {
   EXPECT_EQ(*Run("echo hello; echo step 3/9 loss 0.5; echo step 9/9 loss 0.25", {.ps = 0, .terminal = true}), 0);
   EXPECT_THAT(out_, AllOf(HasSubstr("worker 0 | hello\n"), Not(HasSubstr("| step")), HasSubstr("step 9/9"),
