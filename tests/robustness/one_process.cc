@@ -339,20 +339,20 @@ class Episode {
   }
   CountingWorkerOptions Options(int worker) {
     Worker& own = state_[worker];
-    return {.replication = replication_,
-            .cluster = cluster_->spec(),
-            .worker = worker,
-            .workers = workers_,
-            .target = cluster_->target({"worker", worker}),
-            .folder = folder_,
-            .padding = padding_,
-            .think_time =
-                absl::GetFlag(FLAGS_soak) > absl::ZeroDuration() ? absl::Milliseconds(25) : absl::Milliseconds(1),
-            .last_global_step = [this] { return last_global_step_.load(); },
-            .stop = [this, &own] { return own.stop.load() || full_; },
-            .abandon = [&own] { return own.restart.load(); },
-            .next_step = [&own] { return own.next_step++; },
-            .after_step = [this](int64_t global_step) { global_step_ = std::max(global_step_.load(), global_step); }};
+    return {
+        .replication = replication_,
+        .cluster = cluster_->spec(),
+        .worker = worker,
+        .workers = workers_,
+        .target = cluster_->target({"worker", worker}),
+        .folder = folder_,
+        .padding = padding_,
+        .think_time = absl::GetFlag(FLAGS_soak) > absl::ZeroDuration() ? absl::Milliseconds(25) : absl::Milliseconds(1),
+        .last_global_step = [this] { return last_global_step_.load(); },
+        .stop = [this, &own] { return own.stop.load() || full_; },
+        .abandon = [&own] { return own.restart.load(); },
+        .next_step = [&own] { return own.next_step++; },
+        .after_step = [this](int64_t global_step) { global_step_ = std::max(global_step_.load(), global_step); }};
   }
 
   // Waits until every worker that trains has acknowledged a step that began after `since`.

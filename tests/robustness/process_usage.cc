@@ -55,7 +55,8 @@ double Slope(const std::vector<ProcessUsage>& usage, double ProcessUsage::*what)
 void PrintSlopes(const std::vector<ProcessUsage>& usage) {
   const ProcessUsage& last = usage.back();
   std::printf(
-      "after %.0f s: %.0f MB (%.1f MB allocated, %.0f MB for tensors), %.0f descriptors, %.0f threads; growth per hour: "
+      "after %.0f s: %.0f MB (%.1f MB allocated, %.0f MB for tensors), %.0f descriptors, %.0f threads; growth per "
+      "hour: "
       "%.1f MB (%.1f MB allocated, %.1f MB for tensors), %.1f descriptors, %.1f threads\n",
       last.seconds, last.megabytes, last.allocated, last.tensors, last.descriptors, last.threads,
       Slope(usage, &ProcessUsage::megabytes), Slope(usage, &ProcessUsage::allocated),

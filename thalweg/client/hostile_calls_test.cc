@@ -103,7 +103,8 @@ double ResidentMegabytes(pid_t process) {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e6;
 }
 
-// malloc would keep the memory of a large request for the next one. A client whose requests are refused has no next one.
+// malloc would keep the memory of a large request for the next one. A client whose requests are refused has no next
+// one.
 TEST(HostileCalls, ARefusedRequestLeavesNoMemoryBehind) {
   const TestCluster cluster({{"ps", 1}}, {}, TasksIn::kProcessesOverGrpc);
   const pid_t server = cluster.process(kPs0);
