@@ -193,7 +193,8 @@ std::vector<std::string> EventLines(const JobStatus& job) {
   std::stable_sort(events.begin(), events.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<std::string> lines;
   for (auto& [time, line] : events) lines.push_back(std::move(line));
-  if (lines.empty()) lines.emplace_back("No events: no step has failed, and no task was lost, restarted or expelled.");
+  if (lines.empty())
+    lines.emplace_back("No events: no step has failed or lost a task, and no task was restarted or expelled.");
   return lines;
 }
 

@@ -76,13 +76,14 @@ class Saver {
   // A thread deletes old checkpoints after the call; the next Save waits for it. The last
   // checkpoint without NaN or infinite values is kept until there is a newer one.
   absl::StatusOr<std::string> Save(Session& session, const std::string& prefix, std::optional<int64_t> step = {});
-  // The two parts of Save(): writes the files, and makes them the latest checkpoint. A checkpoint that is not published
-  // is never restored.
+  // A checkpoint whose files are written.
   struct Written {
-    std::string name;
+    std::string name;    // the prefix of its files, as Restore() takes it
     bool finite = true;  // no value is NaN or infinite
   };
+  // The first part of Save(): writes the files. A checkpoint that is not published is never restored.
   absl::StatusOr<Written> Write(Session& session, const std::string& prefix, std::optional<int64_t> step = {});
+  // The second part of Save(): makes the files the latest checkpoint, and deletes those that are too many.
   absl::Status Publish(const Written& checkpoint);
   // Waits until old checkpoints are deleted.
   void AwaitDeletions() { deletions_.reset(); }
