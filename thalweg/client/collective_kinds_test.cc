@@ -84,14 +84,16 @@ TEST_P(CollectiveKindsTest, AnAllToAllExchangesRows) {
     const auto results = RunAll(members, [&](int i) {
       Tensor value(kFloat, {kMembers, columns});
       for (int64_t k = 0; k < value.num_elements(); ++k) {
-        value.flat<float>()[k] = static_cast<float>(10 * i + k / columns);
+        const int64_t row = k / columns;
+        value.flat<float>()[k] = static_cast<float>(10 * i + row);
       }
       return value;
     });
     for (int i = 0; i < kMembers; ++i) {
       ASSERT_OK(results[i].status());
       for (int64_t k = 0; k < results[i]->num_elements(); ++k) {
-        ASSERT_EQ(results[i]->flat<float>()[k], static_cast<float>(10 * (k / columns) + i));
+        const int64_t row = k / columns;
+        ASSERT_EQ(results[i]->flat<float>()[k], static_cast<float>(10 * row + i));
       }
     }
   }

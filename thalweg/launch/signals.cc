@@ -84,9 +84,9 @@ void Install(bool on) {
 class StopOnSignalHook : public Hook {
  public:
   StopOnSignalHook() : on_signal_([this](int signal) { Stop(signal); }) {}
-  void Attach(std::shared_ptr<Interruption> interruption) override {
+  void Attach(const std::shared_ptr<Interruption>& interruption) override {
     MutexLock lock(&mutex_);
-    interruption_ = std::move(interruption);
+    interruption_ = interruption;
     if (signal_ != 0) interruption_->Request(strsignal(signal_));
   }
 

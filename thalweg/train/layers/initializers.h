@@ -25,15 +25,16 @@ class Initializer {
 
   // From a function or lambda.
   template <typename F>
-  requires std::is_invocable_r_v<Output, F, const Scope&, const Shape&, DType> Initializer(
-      F f)  // NOLINT: implicit by design
+  // NOLINTNEXTLINE: implicit by design
+  requires std::is_invocable_r_v<Output, F, const Scope&, const Shape&, DType> Initializer(F f)
       : make_([plain = Plain(std::move(f))](const Scope& s, const Shape& shape, DType dtype, const Shape&) {
           return plain(s, shape, dtype);
         }) {}
   // From a function or lambda that also takes the shape of the whole variable.
   template <typename F>
+  // NOLINTNEXTLINE: implicit by design
   requires std::is_invocable_r_v<Output, F, const Scope&, const Shape&, DType, const Shape&> Initializer(F f)
-      : make_(std::move(f)) {}  // NOLINT
+      : make_(std::move(f)) {}
 
   // The initial value of a whole variable.
   Output operator()(const Scope& s, const Shape& shape, DType dtype) const { return make_(s, shape, dtype, shape); }

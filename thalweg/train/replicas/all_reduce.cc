@@ -103,7 +103,7 @@ class AllReduceHook : public Hook {
   AllReduceHook(const AllReduceOptions& options, std::shared_ptr<AllReduceGroup> group, bool is_chief)
       : options_(options), group_(std::move(group)), is_chief_(is_chief) {}
 
-  void Attach(std::shared_ptr<Interruption> interruption) override { interruption_ = std::move(interruption); }
+  void Attach(const std::shared_ptr<Interruption>& interruption) override { interruption_ = interruption; }
 
   absl::Status Begin(const Scope& root) override {
     const std::vector<Var> variables = GlobalVariables(root.graph());

@@ -132,7 +132,7 @@ class StalenessHook final : public Hook {
   StalenessHook(std::shared_ptr<const StalenessGraph> graph, bool is_chief)
       : graph_(std::move(graph)), is_chief_(is_chief) {}
 
-  void Attach(std::shared_ptr<Interruption> interruption) override { interruption_ = std::move(interruption); }
+  void Attach(const std::shared_ptr<Interruption>& interruption) override { interruption_ = interruption; }
   absl::Status Begin(const Scope&) override {
     if (graph_ != nullptr) return absl::OkStatus();
     return FailedPrecondition("BoundedStaleness: Hooks() was called before Minimize() or ApplyGradients()");

@@ -72,7 +72,7 @@ class Hook {
   virtual ~Hook() = default;
 
   // Called before Begin. A hook that ends the training from another thread keeps `interruption` for that.
-  virtual void Attach(std::shared_ptr<Interruption> interruption) {}
+  virtual void Attach(const std::shared_ptr<Interruption>& interruption) {}
   // Called once, before the first session. The hook may add to the graph here, not later.
   virtual absl::Status Begin(const Scope& s) { return absl::OkStatus(); }
   // Called by the chief before AfterCreateSession if it has initialized or restored the variables since the last

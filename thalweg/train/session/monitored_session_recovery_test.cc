@@ -82,7 +82,7 @@ TEST_F(MonitoredSessionRecovery, AStepWhoseEndIsNotKnownIsAppliedOnce) {
 // Interrupts the training after its first step.
 class InterruptingHook : public Hook {
  public:
-  void Attach(std::shared_ptr<Interruption> interruption) override { interruption_ = std::move(interruption); }
+  void Attach(const std::shared_ptr<Interruption>& interruption) override { interruption_ = interruption; }
   absl::Status AfterRun(StepContext&, absl::Span<const Tensor>) override {
     interruption_->Request("by a test");
     return absl::OkStatus();
