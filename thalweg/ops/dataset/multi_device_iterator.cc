@@ -171,7 +171,7 @@ class MultiDeviceIterator final : public Resource {
   const int64_t shards_;
   const std::shared_ptr<Iterator> iterator_;
   Mutex mutex_;
-  WaitList waiting_ ABSL_GUARDED_BY(mutex_){/*in_order=*/false};
+  WaitList waiting_{/*in_order=*/false};  // guarded by mutex_
   int64_t beginning_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // the shard of the next element, modulo their number
   size_t max_kept_ ABSL_GUARDED_BY(mutex_) = 1;
