@@ -14,7 +14,6 @@
 #include "thalweg/graph/frames.h"
 #include "thalweg/graph/later_attrs.h"
 #include "thalweg/kernel/rendezvous.h"
-#include "thalweg/runtime/control_edges.h"
 
 namespace thalweg {
 namespace {
@@ -386,7 +385,6 @@ class Partitioning {
 
 absl::StatusOr<std::vector<GraphPart>> Partition(Graph graph, const Signature& signature,
                                                  const PartitionOptions& options) {
-  RETURN_IF_ERROR(ShortenControlEdges(graph, signature.targets));
   return Partitioning(std::move(graph), signature, options).Run();
 }
 

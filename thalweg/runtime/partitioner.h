@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cuts a placed graph into one partition per task. An edge between tasks becomes a pair
 // of _Send and _Recv. A feed becomes a _Recv and a fetch a _Send whose other end is the
-// client ("client_terminated"). Control edges become messages, too: runtime/control_edges.h first makes them fewer.
+// client ("client_terminated").
 //
 // A node that reads a variable of another task by reference gets the value at the time
 // when its other inputs are ready, as in TensorFlow: with control_dependencies, the read
