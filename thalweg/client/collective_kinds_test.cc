@@ -210,10 +210,10 @@ TEST_P(CollectiveKindsTest, MembersThatBringSomethingElseAreNamed) {
   const Member::Build barrier = [](const Scope& s, Output x) {
     return Identity(s.WithControlDependencies({CollectiveBarrier(s, {.group_size = kMembers})}), x);
   };
+  // The members' tasks notice it, or the group does, which knows the kinds only.
   EXPECT_THAT(Disagree(reduce({}), scatter, value),
-              AllOf(HasSubstr("a reduce-scatter of float"), HasSubstr("an all-reduce of float"), HasSubstr("task:1")));
-  EXPECT_THAT(Disagree(scatter, barrier, value),
-              AllOf(HasSubstr("a reduce-scatter of float"), HasSubstr("a barrier of int32")));
+              AllOf(HasSubstr("reduce-scatter of"), HasSubstr("all-reduce of"), HasSubstr("task:1")));
+  EXPECT_THAT(Disagree(scatter, barrier, value), AllOf(HasSubstr("reduce-scatter of"), HasSubstr("barrier of")));
   EXPECT_THAT(Disagree(reduce({}), reduce({.rank_order = true}), value),
               AllOf(HasSubstr("an all-reduce in the order of ranks of float"), HasSubstr("an all-reduce of float")));
   EXPECT_THAT(Disagree(scatter, scatter, [](int i) { return Tensor::Zeros(kFloat, {i == 1 ? 6 : 3}); }),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "thalweg/transport/tcp_link.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -8,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -292,10 +294,11 @@ TEST_F(TcpServerWithLittleMemoryTest, MessagesWaitForMemoryAndSmallOnesPass) {
   Write(first, body);
   writer.join();
   const auto received = WaitForMessages(4);
-  ASSERT_EQ(received.size(), 4);
-  EXPECT_EQ(received[1].first, 1);
-  EXPECT_EQ(received[2].first, 2);
-  EXPECT_EQ(received[3].first, 3);
+  // The second connection may go on as soon as the message of the first one has given its memory back.
+  std::vector<uint64_t> calls;
+  for (const auto& [call, bytes] : received) calls.push_back(call);
+  EXPECT_THAT(calls, testing::UnorderedElementsAre(4, 1, 2, 3));
+  EXPECT_LT(std::ranges::find(calls, 2), std::ranges::find(calls, 3));
   EXPECT_EQ(budget_->taken(), 0);
 }
 

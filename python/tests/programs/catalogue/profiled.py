@@ -89,7 +89,7 @@ def main():
         path = saver.save(session, os.path.join(folder, "model"), global_step=step)
         values = session.run(tf.concat(list(w), 0)).ravel()
         scan, mapping = session.run([scanned, mapped])
-        session.run(tf.contrib.summary.flush())
+        session.run(tf.contrib.summary.flush(writer))
     reader = v1.train.NewCheckpointReader(path)
     restored = reader.get_tensor("w").ravel()
     events = [name for name in os.listdir(folder) if "tfevents" in name]
