@@ -291,10 +291,11 @@ void TaskCollectives::Run::MergeInRankOrder(const CollectiveGroup& group, const 
           [self = shared_from_this(), all = *all, first, elements, bytes, members,
            done = std::move(done)](const absl::Status& status) mutable {
             if (status.ok() && bytes > 0) {
+              // Not in place: the next member may still be reading the values that this one passed on.
               const CollectiveCall& call = self->call_;
-              for (int rank = 1; rank < members; ++rank) call.merge(first, first + rank * bytes, elements);
-              if (call.finish != nullptr) call.finish(first, elements, members);
               std::memcpy(call.values.raw(), first, bytes);
+              for (int rank = 1; rank < members; ++rank) call.merge(call.values.raw(), first + rank * bytes, elements);
+              if (call.finish != nullptr) call.finish(call.values.raw(), elements, members);
             }
             done(status);
           });
