@@ -17,6 +17,9 @@ from ports import free_ports
 THALWEG = os.path.join(os.environ["THALWEG_BIN"], "thalweg")
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 
+# A shell that runs the tests in the background lets them, and so the programs that they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 class Process:
     """A program under `thalweg python` (or plain TensorFlow) with captured output."""
