@@ -32,7 +32,7 @@ test: build tensorflow ## build and run all tests, including those against Tenso
 .PHONY: test-tf1
 test-tf1: build ## run the tests with TensorFlow 1.15.5 as client or peer; needs Python 3.7
 	@tools/setup; python=$$(tools/tensorflow 1.15); \
-	for script in python/tests/{batch,cluster_programs,dataset_clients,script_end,py_func,placement,catalogue,ordering,why}_test.py python/tests/tensorflow1/{mixed_cluster,contrib_factorization}_test.py; do \
+	for script in python/tests/{batch,cluster_programs,dataset_clients,script_end,py_func,placement,catalogue,ordering,why}_test.py python/tests/tensorflow1/{mixed_cluster,contrib}_test.py; do \
 	  THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python $$script; \
 	done; \
 	THALWEG_BIN=$$PWD/build/release/bin TF_CPP_MIN_LOG_LEVEL=2 $$python python/tests/tensorflow1/mixed_programs_test.py MixedSampleTest

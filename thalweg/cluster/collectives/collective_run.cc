@@ -450,10 +450,11 @@ void TaskCollectives::Run::Receive(int from, std::string key, Tensor into, Links
     done(absl::OkStatus());
   };
   if (member.task == graph_->task) {
-    return task_.buffers_.TakeAsync(step_id_, key, &calls_,
-                                    [received = std::move(received)](const absl::Status& status, Tensor value) mutable {
-                                      received(status, value);
-                                    });
+    return task_.buffers_.TakeAsync(
+        step_id_, key, &calls_,
+        [received = std::move(received)](const absl::Status& status, const Tensor& value) mutable {
+          received(status, value);
+        });
   }
   Worker* const worker = graph_->workers->Find(member.task);
   if (worker == nullptr) return received(Internal("No worker known as ", member.task), {});
