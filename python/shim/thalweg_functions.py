@@ -71,7 +71,7 @@ class _Memory:
         self.size = os.fstat(file).st_size
         self._map = memoryview(mmap.mmap(file, self.size))
         self._inputs = []
-        self.end = 0  # of what the current call has put there
+        self.end = 0  # end of the bytes that the current call has put there
 
     def take(self, offset, size):
         """The array of bytes at a place in the memory."""

@@ -22,8 +22,8 @@
 // type has the bit kInMemory, a u64 offset into the shared memory of the connection stands
 // in place of the elements.
 //
-// The server creates the shared memory and passes its file descriptor with the first byte
-// of a call. It puts large inputs there. The program puts large results behind them, as far
+// The server creates the shared memory. With the first byte of a call, it passes the file
+// descriptor. It puts large inputs there. The program puts large results behind them, as far
 // as they fit. Both forget the memory if it is larger than kMostKeptMemory or still used.
 #pragma once
 

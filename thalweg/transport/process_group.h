@@ -37,7 +37,7 @@ struct HostCall {
   // Only in a NetGroup, for kAllReduce and kBroadcast of more than kNetInlineBytes: values move between hosts, as
   // transport/two_level.h says, and the members of a host exchange them among themselves before or after.
   bool between_hosts = false;
-  int slices = 0;          // of kReduceSlices and kGatherSlices; at most as many as members
+  int slices = 0;          // number of slices for kReduceSlices and kGatherSlices; at most as many as members
   void* values = nullptr;  // in the arena or in other memory
   // Values that are elsewhere. Only for kAllReduce in a HostGroup: see HostGroup::MergedPart().
   struct Piece {

@@ -165,7 +165,7 @@ class ResizeBilinearKernel : public ResizeKernel {
            : Stretch<false>(in + line * in_row, xs, r.channels, stretched);
     };
     struct Line {
-      int64_t number = -1;  // of the old line
+      int64_t number = -1;  // line of the input image
       std::vector<float> stretched;
     };
     Line above, below;

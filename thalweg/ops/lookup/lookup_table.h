@@ -59,7 +59,7 @@ class LookupTable : public Resource {
   const int64_t key_width_, value_width_;
   mutable Mutex mutex_;
   bool filled_ ABSL_GUARDED_BY(mutex_) = false;
-  DenseBuckets buckets_ ABSL_GUARDED_BY(mutex_);  // of a dense table, which leaves the members below unused
+  DenseBuckets buckets_ ABSL_GUARDED_BY(mutex_);  // only dense tables use it; the members below are for others
   RowsByKey rows_ ABSL_GUARDED_BY(mutex_);
   // One row per key, with spare capacity.
   Tensor keys_ ABSL_GUARDED_BY(mutex_), values_ ABSL_GUARDED_BY(mutex_);
